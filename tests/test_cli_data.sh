@@ -40,6 +40,58 @@ check "the run's own configuration has the list" grep -q 'part-1.txt' parts/conf
 check "... and is evaluated by it" "$ZR" eval parts --json
 mkdir elsewhere
 check "... from elsewhere" sh -c 'cd elsewhere && "$0" eval ../parts --json' "$ZR"
+# Records by another name.
+python3 - <<'END_PYTHON'
+import json, struct
+records = [json.loads(line) for line in open("all.jsonl")]
+json.dump(records, open("array.json", "w"), indent=1)
+open("lines.json", "w").write(open("all.jsonl").read())
+open("all.csv", "w").write("text\n" + open("all.txt").read())
+talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "no", "weight": 0},
+        {"role": "user", "content": "q"}, {"role": "assistant", "content": "yes"}]
+open("talk.jsonl", "w").write(4 * (json.dumps({"messages": talk}) + "\n"))
+tokens = [7 * i % 251 for i in range(400)]
+open("wide.bin", "wb").write(struct.pack("<400I", *tokens))
+open("narrow.bin", "wb").write(struct.pack("<400H", *tokens))
+END_PYTHON
+check "an array of records" "$ZR" train c.json --data.train=array.json --data.val=lines.json --train.output_dir=array
+check "... says how it is read" grep -q 'note: array.json: it is read as JSON records, an array of objects; data.format "text"' err
+check "... also of the evaluation" grep -q 'note: lines.json: it is read as JSON records, an object on each line' err
+check "... is the same text" same array whole
+check "... whose evaluation is the same" same_val array whole
+check "... and so is that of zr eval" sh -c '"$0" eval array --data array.json --json | sed "s/\"data\".*//" >a && "$0" eval array --data all.jsonl --json | sed "s/\"data\".*//" >b && cmp a b && grep -q loss a' "$ZR"
+check "... in array and lines" train --data.train='["array.json", "all.jsonl"]' --train.output_dir=several
+check "as text" train --data.train=array.json --data.format=text --train.output_dir=texts
+other() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && ! cmp -s a b; }
+check "... it is another text" other texts array
+check "... also in zr eval" prints '"tokens":' "$ZR" eval parts --data array.json --as-text --json
+check "a table" fails 65 'all.csv: by its name this is a table (comma-separated values).*data.format "text"' train --data.train=all.csv --train.output_dir=none
+check "... to evaluate on" fails 65 'all.csv: by its name this is a table' train --data.val=all.csv --train.output_dir=none
+check "... in zr eval" fails 65 'all.csv: by its name this is a table' "$ZR" eval parts --data all.csv
+check "... as text" "$ZR" eval parts --data all.csv --as-text
+check "other records" fails 65 'talk.jsonl:1: .text. is missing.*the record has "messages", and zr reads {"text": TEXT}' \
+    "$ZR" tokenize --tokenizer bytes talk.jsonl -o none.bin
+
+check "tokens of 4 bytes" fails 65 'wide.bin: every second of its first 800 numbers.*give data.token_bytes 4' train --data.train=wide.bin --train.output_dir=none
+check "... when the key says so" train --data.train=wide.bin --data.val=null --data.token_bytes=4 --train.output_dir=wide
+check "... are those of 2" train --data.train=narrow.bin --data.val=null --train.output_dir=narrow
+check "... to the bit" same wide narrow
+check "... to evaluate on" fails 65 'wide.bin.*--token-bytes' "$ZR" eval narrow --data wide.bin
+check "... with the option" "$ZR" eval narrow --data wide.bin --token-bytes 4
+check "... by the run's key" "$ZR" eval wide --data wide.bin
+check "another width" fails 78 'data.token_bytes: found 3, wanted 2 (uint16) or 4 (uint32)' train --data.token_bytes=3 --train.output_dir=none
+check "a key without effect" "$ZR" train c.json --data.token_bytes=4 --data.loss_on=last --train.output_dir=keys
+check "... is told" grep -q 'note: data.token_bytes has no effect: the data are not tokens, but text' err
+check "... each" grep -q 'note: data.loss_on has no effect: the data have neither prompts nor messages' err
+talks() { train --data.train=talk.jsonl --data.val=talk.jsonl --data.chat_template=chatml --model.n_positions=256 --train.steps=3 --train.output_dir="$@"; }
+targets() { grep -o '"val_tokens":[0-9]*' "$1/metrics.jsonl" | sort -u; }
+check "answers that are switched off" talks talk
+check "... do not count" test "$(targets talk)" = '"val_tokens":52' # yes<|im_end|> in 4 conversations
+check "the last answer" talks last --data.loss_on=last
+check "... is the other one" same talk last
+check "all tokens" talks all --data.loss_on=all
+check "... but those" test "$(targets all)" = '"val_tokens":464'
+
 check "how long data was waited for" grep -q '"data_wait_ms":[0-9]' parts/metrics.jsonl
 
 mix='[{"path": "part-1.txt", "weight": 3}, {"path": ["part-2.txt", "all.txt"], "weight": 1}]'

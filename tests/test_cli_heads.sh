@@ -105,6 +105,20 @@ END_PYTHON
 }
 check "... and its answers are written" right
 check "... is resumed, although the other task had three labels" "$ZR" train qa/config.json --resume --train.steps=151
+# Samples are read in parts, and count against memory.limit.
+python3 - <<'END_PYTHON'
+import json
+text = " ".join(["the red cat runs in the house"] * 20)
+asked = [{"id": "", "question": "where is the cat ?", "answers": [{"text": "house", "answer_start": text.index("house")}]}] * 4
+paragraphs = [{"context": text, "qas": [one | {"id": f"{i}-{k}"} for k, one in enumerate(asked)]} for i in range(9000)]
+json.dump({"data": [{"title": "t", "paragraphs": paragraphs}]}, open("large.json", "w"))
+END_PYTHON
+check "a large file of questions" answers big $small --data.train=large.json --train.steps=1
+check "... takes the memory that is promised" sh -c "grep -q '\"peak_rss_bytes\":[0-9]' big/run.json && ! grep 'of memory at its peak, more than' err"
+check "... which a limit must have" fails 71 'the samples of data.train and data.val, which take [0-9.]* MB, need .* but memory.limit is 80' \
+    answers none $small --data.train=large.json --memory.limit=80MB
+check "... and a choice leaves out" answers chosen $small --data.train=large.json --memory 130MB --train.steps=1 --train_batch_size=auto
+check "... as a note says" grep -q 'note: memory.limit: [0-9.]* MB of it hold the samples' err
 more=
 for task in labels answers; do # data.max_predictions is 20 by default, also for tasks without predictions
     check "$task in rows of 16 tokens" $task short $small --data.seq_length=16 $more --train.steps=1

@@ -37,6 +37,13 @@ check "... and no token of its own" test "$(tokens 1024 d.bin)" = " 97 98 99 100
 check "<|endoftext|> stands between documents" "$ZR" tokenize --tokenizer tok a.txt d.jsonl b.txt d.jsonl empty.txt --eot -o d.bin
 check "... of all files" test "$(tokens 1024 d.bin)" = \
     " 97 98 99 258 97 98 258 99 100 32 258 258 100 101 258 97 98 258 99 100 32 258 "
+printf '[\n{"text": "ab"},\n{"text": "", "n": 1}, {"text": "c\\u0064 <|endoftext|>"}]' >d.json
+"$ZR" tokenize --tokenizer tok d.jsonl --eot -o lines.bin >/dev/null 2>&1
+check "an array of records" "$ZR" tokenize --tokenizer tok d.json --eot -o array.bin
+check "... has the tokens of .jsonl" cmp array.bin lines.bin
+check "... says how it is read" grep -q 'note: d.json: it is read as JSON records, an array' err
+check "... or as one text" prints '"documents":1' "$ZR" tokenize --tokenizer tok d.json --as-text -o text.bin --json
+check "a table" fails 65 't.tsv: by its name this is a table (tab-separated values)' sh -c "echo 'a	b' >t.tsv && $ZR tokenize --tokenizer bytes t.tsv -o x.bin"
 printf '{"text": "x"}\n{"body": "y"}\n[]\n{"text": "z"}\n' >bad.jsonl
 check "a bad line" code 65 "$ZR" tokenize --tokenizer bytes bad.jsonl -o x.bin
 check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is missing.*--text-key.*--bad-lines skip' err

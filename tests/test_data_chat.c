@@ -22,7 +22,7 @@ static int64_t read_messages(const char *text, zr__message message[MOST])
     int64_t n = 0;
     for (const char *end; (end = strchr(text, ';')); text = end + 1, n++) {
         const zr__role role = text[0] == 's' ? ZR__SYSTEM : text[0] == 'u' ? ZR__USER : ZR__ASSISTANT;
-        message[n] = (zr__message){role, text + 2, end - text - 2};
+        message[n] = (zr__message){role, text + 2, end - text - 2, role == ZR__ASSISTANT};
     }
     return n;
 }

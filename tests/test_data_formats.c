@@ -108,6 +108,76 @@ static void four_formats_are_known(void **state)
     stumbles = false;
 }
 
+static void refused(zr_status wanted, const char *name, int64_t vocab_size, const char *fragment)
+{
+    zr_data *data;
+    zr_status st = open_image(name, vocab_size, 4, &data);
+    if (st == wanted && strstr(zr_error_message(), fragment) && strstr(zr_error_message(), name)) return;
+    fail_msg("%s: status %d, message: %s; wanted %d, \"%s\"", name, st, zr_error_message(), wanted, fragment);
+}
+
+/* Write n tokens of `bytes` bytes: numbers below `vocab`, not in order. */
+static void add_tokens(uint32_t n, uint32_t vocab, int bytes)
+{
+    image_bytes = 0;
+    for (uint32_t i = 0; i < n; i++) add_token((uint32_t)((uint64_t)i * 2654435761u % vocab), bytes);
+}
+
+static void opens(const char *name, int64_t vocab, int token_bytes, const char *format, int64_t tokens)
+{
+    zr_data *data = NULL;
+    const zr_data_args args = {
+        .path = put_file(name, image, image_bytes), .vocab_size = vocab, .seq_length = 4, .token_bytes = token_bytes};
+    if (zr_data_open_with(&args, &data) != ZR_OK) fail_msg("%s: %s", name, zr_error_message());
+    assert_string_equal(zr_data_get_info(data).format, format);
+    assert_int_equal(zr_data_tokens(data), tokens);
+    zr_data_close(&data);
+}
+
+static void contradicts(const char *name, int token_bytes, zr_status wanted, const char *says)
+{
+    zr_data *data = NULL;
+    const zr_data_args args = {
+        .path = put_file(name, image, image_bytes), .vocab_size = 65536, .seq_length = 4, .token_bytes = token_bytes};
+    assert_int_equal(zr_data_open_with(&args, &data), wanted);
+    if (!strstr(zr_error_message(), says)) fail_msg("\"%s\" is not in: %s", says, zr_error_message());
+}
+
+static void tokens_of_four_bytes_need_a_key(void **state)
+{
+    (void)state;
+    static const uint32_t vocab[] = {65, 256, 50257, 65536, 128256, 262144};
+    for (size_t i = 0; i < sizeof(vocab) / sizeof(vocab[0]); i++) {
+        const uint32_t narrow = vocab[i] < 65536 ? vocab[i] : 65536;
+        add_tokens(1000, vocab[i], 4);
+        refused(ZR_ERR_DATA, "wide.bin", vocab[i], "seem to have 4 bytes (uint32); give data.token_bytes 4, or 2");
+        opens("wide.bin", vocab[i], 4, "uint32", 1000);
+        opens("wide.bin", vocab[i], 2, "uint16", 2000);
+        add_tokens(32, vocab[i], 4);
+        refused(ZR_ERR_DATA, "wide.bin", vocab[i], "data.token_bytes");
+        add_tokens(31, vocab[i], 4); /* too few to tell */
+        opens("wide.bin", vocab[i], 0, "uint16", 62);
+        add_tokens(1000, narrow, 2);
+        opens("narrow.bin", vocab[i], 0, "uint16", 1000);
+        opens("narrow.bin", vocab[i], 2, "uint16", 1000);
+    }
+    memset(image, 0, 4000); /* zeros are no halves, and neither are a few numbers among them */
+    image_bytes = 4000;
+    opens("zeros.bin", 256, 0, "uint16", 2000);
+    image[400] = 7;
+    opens("zeros.bin", 256, 0, "uint16", 2000);
+    for (uint32_t i = image_bytes = 0; i < 1000; i++) add_token(i % 2, 2);
+    opens("two.bin", 2, 0, "uint16", 1000);
+    add_tokens(1001, 256, 2);
+    opens("odd.bin", 256, 0, "uint16", 1001);
+    contradicts("odd.bin", 4, ZR_ERR_DATA, "2002 bytes, which is no multiple of 4");
+    contradicts("odd.bin", 3, ZR_ERR_ARG, "token_bytes is 3");
+    add_header(20240520, 1, 10);
+    for (uint32_t i = 0; i < 10; i++) add_token(i, 2);
+    opens("header.bin", 256, 2, "llm.c uint16", 10);
+    contradicts("header.bin", 4, ZR_ERR_CONFIG, "data.token_bytes is 4, but its header says that tokens have 2 bytes");
+}
+
 /* Check that a token file with the tokenizer "bytes" has a number of bits per byte. */
 static void tokenizer_of_a_token_file(void **state)
 {
@@ -120,14 +190,6 @@ static void tokenizer_of_a_token_file(void **state)
     assert_true(zr_data_get_info(data).bytes_per_token == 1);
     zr_data_close(&data);
     assert_int_equal(zr_data_open(path, "no/such/dir", 256, 4, ZR_SEQUENTIAL, 0, &data), ZR_ERR_NOT_FOUND);
-}
-
-static void refused(zr_status wanted, const char *name, int64_t vocab_size, const char *fragment)
-{
-    zr_data *data;
-    zr_status st = open_image(name, vocab_size, 4, &data);
-    if (st == wanted && strstr(zr_error_message(), fragment) && strstr(zr_error_message(), name)) return;
-    fail_msg("%s: status %d, message: %s; wanted %d, \"%s\"", name, st, zr_error_message(), wanted, fragment);
 }
 
 static void sizes_and_headers_are_checked(void **state)
@@ -360,6 +422,7 @@ int main(void)
         cmocka_unit_test(four_formats_are_known),
         {.name = "reads may be interrupted", .test_func = four_formats_are_known, .initial_state = &stumbles},
         cmocka_unit_test(tokenizer_of_a_token_file),
+        cmocka_unit_test(tokens_of_four_bytes_need_a_key),
         cmocka_unit_test(sizes_and_headers_are_checked),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(missing_files_are_named),

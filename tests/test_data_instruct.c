@@ -139,6 +139,7 @@ static void whole_documents(void **state)
     sample_is(data, 4, "effffffffff", "fffffffffff", "aaaaaaaaaaa");
     zr_data_close(&data);
     args.path = put_file("x.txt", pairs, strlen(pairs));
+    args.as_text = true;
     refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is whole, but this file does not tell");
 }
 
@@ -297,7 +298,9 @@ static void texts_stay_texts(void **state)
     sample_is(data, 1, "and a second\n___", "nd a second\n____", "aaaaaaaaaaaaannn");
     zr_data_close(&data);
     args.path = put_file("x.txt", pairs, strlen(pairs));
+    args.as_text = true;
     refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is one, but this file does not tell");
+    args.as_text = false;
     args.path = put_file("x.jsonl", "{\"text\": \"\"}\n", 13);
     refused(&args, ZR_ERR_DATA, "x.jsonl (jsonl): no line has a text");
     args = args_of(pairs);
@@ -307,6 +310,75 @@ static void texts_stay_texts(void **state)
               "aaccccccccccc"
               "nnn");
     zr_data_close(&data);
+}
+
+#define MESSAGE(role, text, more) "{\"role\": \"" role "\", \"content\": \"" text "\"" more "}"
+#define MESSAGES(all) "{\"messages\": [" all "]}\n"
+
+/* Check the targets of a conversation in the form mistral: "<s>[INST] q [/INST] a</s> ..." */
+static void targets_are(const char *image, zr_data_loss_on loss_on, const char *targets)
+{
+    zr_data_args args = args_of(image);
+    args.chat_template = "mistral";
+    args.seq_length = (int64_t)strlen(targets);
+    args.loss_on = loss_on;
+    zr_data *data = open_data(&args);
+    int32_t token[MOST_SEQ], target[MOST_SEQ];
+    char shown[MOST_SEQ + 1] = "";
+    assert_int_equal(zr_data_sample(data, 0, token, target), ZR_OK);
+    for (int64_t i = 0; i < args.seq_length; i++) shown[i] = target[i] < 0 ? '_' : (char)target[i];
+    assert_string_equal(shown, targets);
+    zr_data_close(&data);
+}
+
+/* Check which tokens count: of answers, of the last answer, and of messages with a switch of their own. */
+static void what_counts(void **state)
+{
+    (void)state;
+#define TALK(first, second, third)                                                                                     \
+    MESSAGES(MESSAGE("user", "q", first) "," MESSAGE("assistant", "a", second) "," MESSAGE(                            \
+        "user", "r", "") "," MESSAGE("assistant", "b", third))
+    /* all tokens: "<s>[INST] q [/INST]a</s>[INST] r [/INST]b</s>", whose first one is no target */
+    targets_are(TALK("", "", ""), ZR_LOSS_ON_ANSWERS, "__________________a</s>________________b</s>");
+    targets_are(TALK("", "", ""), ZR_LOSS_ON_LAST, "_______________________________________b</s>");
+    targets_are(TALK("", "", ""), ZR_LOSS_ON_ALL, "s>[INST] q [/INST]a</s>[INST] r [/INST]b</s>");
+    static const char *const off[] = {", \"weight\": 0", ", \"weight\": 0.0", ", \"train\": false",
+                                      ", \"training\": false, \"weight\": null"};
+    char image[1024];
+    for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++) {
+        snprintf(image, sizeof(image), TALK("", "%s", ", \"weight\": 1"), off[i]);
+        targets_are(image, ZR_LOSS_ON_ANSWERS, "_______________________________________b</s>");
+        targets_are(image, ZR_LOSS_ON_ALL, "s>[INST] q [/INST]_____[INST] r [/INST]b</s>");
+    }
+    /* a switch decides for any role, and beside "last" */
+    targets_are(TALK(", \"train\": true", "", ""), ZR_LOSS_ON_ANSWERS, "_________q________a</s>________________b</s>");
+    targets_are(TALK("", ", \"weight\": 1", ""), ZR_LOSS_ON_LAST, "__________________a</s>________________b</s>");
+    targets_are(TALK("", ", \"train\": true", ", \"train\": false"), ZR_LOSS_ON_LAST,
+                "__________________a</s>_____________________");
+    targets_are("{\"prompt\": \"xy\", \"completion\": \"z\"}\n", ZR_LOSS_ON_ANSWERS, "_z\n_");
+    targets_are("{\"prompt\": \"xy\", \"completion\": \"z\"}\n", ZR_LOSS_ON_LAST, "_z\n_");
+    targets_are("{\"prompt\": \"xy\", \"completion\": \"z\"}\n", ZR_LOSS_ON_ALL, "yz\n_");
+    static const struct {
+        const char *more, *says;
+    } bad[] = {{", \"weight\": 0.5", "message 2: \"weight\" is 0.5; expected 0 or 1"},
+               {", \"weight\": 2", "message 2: \"weight\" is 2; expected 0 or 1"},
+               {", \"weight\": true", "message 2: \"weight\" is true; expected 0 or 1"},
+               {", \"train\": 1", "message 2: \"train\" is 1; expected true or false"},
+               {", \"train\": \"no\"", "message 2: \"train\" is \"no\"; expected true or false"},
+               {", \"train\": true, \"weight\": 0", "message 2: \"weight\" and \"train\" contradict"},
+               {", \"train_detail\": []", "message 2: \"train_detail\" is not supported"}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(image, sizeof(image), TALK("", "%s", ""), bad[i].more);
+        zr_data_args args = args_of(image);
+        args.chat_template = "mistral";
+        refused(&args, ZR_ERR_DATA, bad[i].says);
+    }
+    zr_data_args args = args_of(TALK("", ", \"weight\": 0", ", \"train\": false"));
+    args.chat_template = "mistral";
+    refused(&args, ZR_ERR_DATA,
+            "x.jsonl:1: each answer is switched off (weight 0, train false), so nothing is trained");
+    args.loss_on = ZR_LOSS_ON_ALL + 1;
+    refused(&args, ZR_ERR_ARG, "is not a valid choice of targets");
 }
 
 /* Make a file with many pairs, so that several threads encode it. */
@@ -418,6 +490,7 @@ int main(void)
                                        cmocka_unit_test(bad_lines),
                                        cmocka_unit_test(bad_lines_are_left_out),
                                        cmocka_unit_test(texts_stay_texts),
+                                       cmocka_unit_test(what_counts),
                                        cmocka_unit_test(every_epoch_has_every_document_once),
                                        cmocka_unit_test(sources_pack_on_their_own),
                                        cmocka_unit_test(files_of_a_source)};

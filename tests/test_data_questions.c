@@ -140,6 +140,10 @@ static void wrong_files_are_refused(void **state)
          "answer_start: \"0\"; expected the number"},
         {FILE_OF("the river", "[{\"answer_start\": 0}]"), "text: missing; expected a text"},
         {FILE_OF("the river", "[], \"is_impossible\": true"), "SQuAD 2.0"},
+        {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": 0}], \"is_impossible\": \"no\""),
+         "qas[0].is_impossible: \"no\"; expected true or false"},
+        {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": 0}], \"is_impossible\": 0"),
+         "is_impossible: 0; expected true or false"},
         {FILE_OF("the river", "[{\"text\": \"bridge\", \"answer_start\": 0}]"),
          "1 question left out: the answer is not at "
          "answer_start in its text; the first is"},
@@ -148,7 +152,7 @@ static void wrong_files_are_refused(void **state)
         {FILE_OF(" the river", "[{\"text\": \" \", \"answer_start\": 0}]"), "left out"},
         {FILE_OF("the river", "[{\"text\": \"\", \"answer_start\": 0}]"), "left out"},
         {FILE_OF("", "[{\"text\": \"the\", \"answer_start\": 0}]"), "left out"},
-        {FILE_OF("\\u0000", "[]"), "squad.json:1:"},
+        {FILE_OF("\\u0000", "[]"), "context: a text has the character U+0000, which zr does not read"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         const zr_labelled_args args = questions_args(write_file("squad.json", wrong[i].text));

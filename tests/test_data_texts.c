@@ -157,7 +157,7 @@ static const struct {
     {"[\"text\"]", "bad.jsonl:3: the line is not an object", 0},
     {"{\"text\": \"\xff\xfe\"}", "bad.jsonl:3: column ", 0},
     {"{\"text\": \"\\ud800\"}", "bad.jsonl:3: column ", 0},
-    {"{\"text\": \"\\u0000\"}", "a text with the character \\u0000", 0},
+    {"{\"text\": \"\\u0000\"}", "a text has the character U+0000, which", 0},
     {"{\"text\": \"a\0b\"}", "bad.jsonl:3: column ", 14},
     {"{\"text\": \"a\", \"text\": \"b\"}", "bad.jsonl:3: column ", 0},
     {"{\"text\": \"a\"} {\"text\": \"b\"}", "bad.jsonl:3: column ", 0},
@@ -241,6 +241,154 @@ static void a_long_file_is_read_in_parts(void **state)
     zr_data_close(&data);
 }
 
+/* ---- records that are not lines -------------------------------------------------------------- */
+
+#define ONE "{\"text\": \"first [{\\\"\"}"
+#define TWO "{\"text\": \"second\", \"a\": [1, {}]}"
+#define BOTH "first [{\"\nsecond\n"
+
+/* Check that the first value of a file decides how it is read, whatever it is called. */
+static void records_have_shapes(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        ONE "\n" TWO "\n",
+        "[" ONE "," TWO "]",
+        "\xef\xbb\xbf \r\n\t[\n" ONE "\n,\n" TWO "]\n\n",
+        "\n{\n\"text\":\n\"first [{\\\"\"}\n" TWO,
+        ONE TWO,
+        "\xef\xbb\xbf" ONE "\r\n" TWO,
+    };
+    static const char *const names[] = {"a.json", "a.txt", "a", "a.csv", "a.jsonl", "a.NDJSON"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+            const zr_data_args args = args_of(put_file(names[k], good[i], strlen(good[i])));
+            zr_data *data = NULL;
+            reads_as(&args, BOTH);
+            assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+            const bool told = strstr(zr_data_get_info(data).note, "it is read as JSON records") != NULL;
+            assert_true(told == (k < 4)); /* a name that does not say so */
+            zr_data_close(&data);
+        }
+}
+
+static void records_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *image, *says;
+        bool skips; /* whether a bad record can be left out */
+    } wrong[] = {
+        {"[" ONE ",\n3," TWO "]", "a.json:2: the record is not a JSON object", true},
+        {"[" ONE ",\n{\"a\": 1, \"b\": 2}, " TWO "]",
+         "a.json:2: \"text\" is missing; expected a text (data.text_key sets the name); the record has \"a\", \"b\", "
+         "and "
+         "zr reads {\"text\": TEXT}, {\"prompt\"",
+         true},
+        {"[" ONE ",\n{\n\"text\": 1},\n" TWO "]", "a.json:2: \"text\" is not a string", true},
+        {"[" ONE "\n" TWO "]", "a.json:2: a comma is missing between two records of the array; correct the file",
+         false},
+        {"[" ONE ",\n" TWO ",]", "a.json:2: there is a comma before the end of the array", false},
+        {"[" ONE ",\n" TWO, "a.json:2: the array does not end", false},
+        {"[" ONE ",\n{\"text\": \"x", "a.json:2: the record does not end", false},
+        {"[" ONE "]\n x", "a.json:2: there is text after the end of the array", false},
+        {ONE ",\n" TWO, "a.json:1: there is a comma between records, which only an array [...] has", false},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        zr_data_args args = args_of(put_file("a.json", wrong[i].image, strlen(wrong[i].image)));
+        refused(&args, ZR_ERR_DATA, wrong[i].says);
+        args.skip_bad_lines = true;
+        if (wrong[i].skips)
+            reads_as(&args, BOTH);
+        else
+            refused(&args, ZR_ERR_DATA, wrong[i].says);
+    }
+}
+
+/* Check that everything else is text, with a remark if its name says otherwise, or refused by its name. */
+static void other_files_are_text(void **state)
+{
+    (void)state;
+    static const char *const images[] = {"[1, 2, 3], some numbers",          "{not: JSON at all}  ",
+                                         "[\"a\", {\"text\": \"b\"}]",       "plain text of a .json file",
+                                         "{\"text\": \"never ends, in JSON", "[{\"text\": 'a'}, and more]"};
+    for (size_t i = 0; i < sizeof(images) / sizeof(images[0]); i++)
+        for (int k = 0; k < 2; k++) {
+            const zr_data_args args = args_of(put_file(k ? "b.txt" : "b.json", images[i], strlen(images[i])));
+            zr_data *data = NULL;
+            assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+            assert_string_equal(zr_data_get_info(data).format, "text");
+            assert_int_equal(zr_data_tokens(data), strlen(images[i]));
+            const char *note = zr_data_get_info(data).note;
+            assert_true(k ? note[0] == '\0' : strstr(note, "b.json: it is read as text, although") != NULL);
+            zr_data_close(&data);
+        }
+    static const char *const refuses[] = {
+        "c.csv", "comma-separated", "c.TSV", "tab-separated", "c.parquet", "parquet", "c.gz", "gzip", "c.npy", "npy"};
+    for (size_t i = 0; i < sizeof(refuses) / sizeof(refuses[0]); i += 2) {
+        zr_data_args args = args_of(put_file(refuses[i], "a,b\nc,d and so on\n", 18));
+        refused(&args, ZR_ERR_DATA, refuses[i + 1]);
+        args.as_text = true;
+        zr_data *data = NULL;
+        assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+        assert_int_equal(zr_data_tokens(data), 18);
+        zr_data_close(&data);
+    }
+    zr_data_args args = args_of(put_file("d.jsonl", ONE "\n", sizeof(ONE)));
+    args.as_text = true;
+    zr_data *data = NULL;
+    assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
+    assert_int_equal(zr_data_tokens(data), sizeof(ONE));
+    zr_data_close(&data);
+}
+
+/* Check that a long array is divided into parts at its records, and that lines are counted through all of them. */
+static void a_long_array_is_read_in_parts(void **state)
+{
+    (void)state;
+    static char wanted[ROOM];
+    size_t n = 0;
+    char says[96];
+    FILE *file = fopen(put_file("array.json", "", 0), "wb");
+    if (!file) abort();
+    for (int i = 0; n + 4096 < sizeof(wanted); i++) {
+        const int letters = i % 7 * i % 1500;
+        const size_t begin = n;
+        n += (size_t)snprintf(wanted + n, 32, "text %d ", i);
+        for (int k = 0; k < letters; k++) wanted[n++] = (char)('a' + (i + k) % 26);
+        fprintf(file, "%c\n{\n  \"n\": [%d],\n  \"text\": \"%.*s\"\n}", i ? ',' : '[', i, (int)(n - begin),
+                wanted + begin);
+        wanted[n++] = '\n';
+    }
+    fputs("\n]\n", file);
+    fclose(file);
+    const zr_data_args args = args_of(in_tempdir("array.json"));
+    reads_as(&args, wanted);
+    file = fopen(args.path, "r+b");
+    if (!file) abort();
+    fseek(file, -3, SEEK_END);
+    fputs(",\n{}]", file);
+    fclose(file);
+    int lines = 0;
+    for (size_t i = 0; i < n; i++) lines += 4 * (wanted[i] == '\n');
+    snprintf(says, sizeof(says), "array.json:%d: \"text\" is missing", lines + 2);
+    refused(&args, ZR_ERR_DATA, says);
+}
+
+static void a_record_has_a_longest_length(void **state)
+{
+    (void)state;
+    FILE *file = fopen(put_file("long.json", "", 0), "wb");
+    if (!file) abort();
+    fputs("[{\"text\": \"", file);
+    for (int i = 0; i < 17 << 20; i++) fputc('x', file);
+    fputs("\"}]\n", file);
+    fclose(file);
+    zr_data_args args = args_of(in_tempdir("long.json"));
+    args.skip_bad_lines = true;
+    refused(&args, ZR_ERR_DATA, "long.json:1: the record is longer than 16777216 bytes");
+}
+
 /* The tokens put so far. */
 typedef struct collected {
     unsigned char bytes[ROOM];
@@ -322,7 +470,7 @@ static void parts_become(const zr_tokenizer *bpe, const zr__file *in, bool lines
             const zr__encoding x = {.parts = {.file = in,
                                               .usual_bytes = size[s],
                                               .most_bytes = 1 << 20,
-                                              .lines = lines,
+                                              .shape = lines ? ZR__SHAPE_LINES : ZR__SHAPE_TEXT,
                                               .text_key = "text"},
                                     .tokenizer = bpe,
                                     .separator = 260,
@@ -485,7 +633,7 @@ static void no_character_is_cut(void **state)
         const zr__encoding x = {.parts = {.file = &in,
                                           .usual_bytes = 512,
                                           .most_bytes = MOST,
-                                          .lines = lines,
+                                          .shape = lines ? ZR__SHAPE_LINES : ZR__SHAPE_TEXT,
                                           .text_key = lines ? "text" : NULL},
                                 .tokenizer = bpe,
                                 .separator = -1,
@@ -838,13 +986,14 @@ static void a_look_makes_nothing(void **state)
     (void)state;
     char one[PATH_MAX], note[256];
     bool is_text = false;
-    assert_int_equal(zr__data_look(put_file("look.jsonl", image, strlen(image)), &is_text, NULL, 0), ZR_OK);
+    assert_int_equal(zr__data_look(put_file("look.jsonl", image, strlen(image)), false, &is_text, NULL, 0), ZR_OK);
     assert_true(is_text);
     assert_int_equal(cached("", one), 2);
-    assert_int_equal(zr__data_look(put_file("odd.txt", "not UTF-8: \xff, and more", 22), &is_text, note, sizeof(note)),
-                     ZR_OK);
+    assert_int_equal(
+        zr__data_look(put_file("odd.txt", "not UTF-8: \xff, and more", 22), false, &is_text, note, sizeof(note)),
+        ZR_OK);
     assert_non_null(strstr(note, "byte 11 is not UTF-8"));
-    assert_int_equal(zr__data_look(put_file("t.bin", "1234", 4), &is_text, note, sizeof(note)), ZR_OK);
+    assert_int_equal(zr__data_look(put_file("t.bin", "1234", 4), false, &is_text, note, sizeof(note)), ZR_OK);
     assert_true(!is_text && !note[0]);
 }
 
@@ -856,6 +1005,11 @@ int main(void)
         cmocka_unit_test_setup(bad_lines_are_named_or_left_out, empty_cache),
         cmocka_unit_test_setup(a_line_has_a_longest_length, empty_cache),
         cmocka_unit_test_setup(a_long_file_is_read_in_parts, empty_cache),
+        cmocka_unit_test_setup(records_have_shapes, empty_cache),
+        cmocka_unit_test_setup(records_are_refused, empty_cache),
+        cmocka_unit_test_setup(other_files_are_text, empty_cache),
+        cmocka_unit_test_setup(a_long_array_is_read_in_parts, empty_cache),
+        cmocka_unit_test_setup(a_record_has_a_longest_length, empty_cache),
         cmocka_unit_test_setup(parts_of_a_text_are_all_of_it, empty_cache),
         cmocka_unit_test(parts_have_the_tokens_of_the_whole),
         cmocka_unit_test(lines_have_the_tokens_of_their_texts),

@@ -283,6 +283,26 @@ static void what_is_not_supported_is_named(void **state)
     refused("tekken_own", "\"token_bytes\":\"IQ==\"", "\"token_bytes\":\"I?==\"", "are not base64");
 }
 
+#define SIXTEEN "0123456789abcdef"
+#define TENFOLD "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
+
+/* Check that short files cannot let a short text grow without limit. */
+static void growth_is_bounded(void **state)
+{
+    (void)state;
+    char many[4096] = "\"ids\":[330", long_token[2048] = "\"id\":330,\"content\":\"";
+    refused("llama2", "\"content\":\"\\u2581\"}", "\"content\":\"" SIXTEEN SIXTEEN "\\u2581\"}",
+            "may make 35 bytes of one byte of text and put 105 bytes before a text; the limit for each is 64");
+    refused("llama2", "\"prepend\":\"\\u2581\"", "\"prepend\":\"" SIXTEEN SIXTEEN SIXTEEN SIXTEEN "x\"",
+            "put 65 bytes before a text; the limit for each is 64");
+    refused("qwen2", "{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[" TENFOLD "," TENFOLD "]}",
+            "may make 100 bytes of one byte of text and put 0 bytes");
+    for (int i = 0; i < 64; i++) strcat(many, ",330");
+    refused("llama3", "\"ids\":[330", many, "puts more than 64 tokens at one end of a text");
+    memset(long_token + strlen(long_token), 'x', 1025);
+    refused("llama3", "\"id\":330,\"content\":\"", long_token, "bytes; the limit is 1024");
+}
+
 static void sentencepiece_is_told_what_to_run(void **state)
 {
     (void)state;
@@ -341,9 +361,9 @@ static void vocabularies_of_lines(void **state)
                {"{\"never_split\": [\"x\"]}", NULL, "never_split is"},
                {"{\"sep_token\": \"</s>\"}", NULL, "sep_token is \"</s>\""},
                {"{\"do_lower_case\": 1}", NULL, "lowercase must be true or false"},
-               {"{}", "[PAD]\n\n[UNK]\n", "line 2 is empty"},
-               {"{}", "[PAD]\n[PAD]\n", "line 2 is empty, not UTF-8, or repeats"},
-               {"{}", "[PAD]\n\xff\n", "line 2 is empty, not UTF-8"},
+               {"{}", "[PAD]\n\n[UNK]\n", "vocab.txt: line 2 is empty; each line must"},
+               {"{}", "[PAD]\nthe\nthe\n", "vocab.txt: line 3 repeats the token \"the\" of line 2"},
+               {"{}", "[PAD]\n\xff\n", "vocab.txt: line 2 is not UTF-8"},
                {"{}", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n", "there is no token [MASK]"}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         put_file("lines/tokenizer_config.json", bad[i].config, strlen(bad[i].config));
@@ -419,15 +439,11 @@ static int remove_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_are_the_packages),
-        cmocka_unit_test(documents_are_separated),
-        cmocka_unit_test(configurations_name_the_end),
-        cmocka_unit_test(cuts_change_nothing),
-        cmocka_unit_test(long_words_take_no_longer),
-        cmocka_unit_test(what_is_not_supported_is_named),
-        cmocka_unit_test(sentencepiece_is_told_what_to_run),
-        cmocka_unit_test(vocabularies_of_lines),
-        cmocka_unit_test(damaged_files),
+        cmocka_unit_test(tokens_are_the_packages),     cmocka_unit_test(documents_are_separated),
+        cmocka_unit_test(configurations_name_the_end), cmocka_unit_test(cuts_change_nothing),
+        cmocka_unit_test(long_words_take_no_longer),   cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(growth_is_bounded),           cmocka_unit_test(sentencepiece_is_told_what_to_run),
+        cmocka_unit_test(vocabularies_of_lines),       cmocka_unit_test(damaged_files),
     };
     return cmocka_run_group_tests(tests, make_all, remove_all);
 }

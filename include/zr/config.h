@@ -24,6 +24,7 @@ typedef enum zr_config_packing {
     ZR_PACKING_ONE,
     ZR_PACKING_WHOLE
 } zr_config_packing;
+typedef enum zr_config_loss_on { ZR_LOSS_ANSWERS, ZR_LOSS_LAST, ZR_LOSS_ALL } zr_config_loss_on;
 typedef enum zr_config_optimizer {
     ZR_OPTIMIZER_ADAMW,
     ZR_OPTIMIZER_ADAM,
@@ -107,11 +108,14 @@ typedef struct zr_config {
         const char *tokenizer; /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no
                                   tokenizer for token files */
         int64_t seq_length;    /* sequence length T in tokens; 0 until resolved, by default n_positions */
+        bool as_text;          /* key data.format: whether every file is read as plain text */
+        int64_t token_bytes;   /* bytes of a token in token files without a header: 2 or 4; 0 for "auto" */
         zr_config_order order;
         zr_config_packing packing;
+        zr_config_loss_on loss_on; /* what counts of records with prompts or messages, as zr_data_loss_on */
         const char *chat_template; /* name of the chat template's form, such as "llama3"; or "auto" to recognise the
                                       template in the tokenizer's directory */
-        const char *text_key;      /* key that holds the text in each line of a .jsonl file */
+        const char *text_key;      /* member that holds the text in each record */
         bool skip_bad_lines;       /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
         const char *cache_dir;     /* cache directory for tokenized texts; NULL for the user's cache */
         /* only for encoders, as in zr_pairs_args and zr_labelled_args */

@@ -124,13 +124,24 @@ typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
  * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
 typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE, ZR_PACK_WHOLE } zr_data_packing;
 
+/** Targets of records with prompts or messages.
+ *
+ * ANSWERS: completions and the assistant's messages, each with the token that ends it.
+ * LAST:    completions, and of a conversation only the assistant's last message.
+ * ALL:     every token, also of prompts, of other messages and of the template.
+ *
+ * A message's own switch decides for its text and the token that ends it, whatever its role: "weight" 0 or 1, or
+ * "train" (or "training") false or true. */
+typedef enum zr_data_loss_on { ZR_LOSS_ON_ANSWERS, ZR_LOSS_ON_LAST, ZR_LOSS_ON_ALL } zr_data_loss_on;
+
 /** Description of open data. */
 typedef struct zr_data_info {
     const char *path;       /* path as given to zr_data_open; owned by the data object */
     const char *format;     /* format of the first file: "text", "jsonl", "jsonl with prompts", "jsonl with messages",
-                               "uint16" (without header), "llm.c uint16", "llm.c uint32", "Megatron uint16" or "Megatron
-                               int32" */
-    const char *note;       /* one-line warning, or ""; given if a file may not be text or bad lines were skipped */
+                               "uint16" or "uint32" (without header), "llm.c uint16", "llm.c uint32", "Megatron uint16"
+                               or "Megatron int32". "jsonl" stands for JSON records of any shape */
+    const char *note;       /* one-line warning, or ""; given if a file may not be text, if its name does not say how it
+                               is read, or if bad lines were skipped */
     const char *cut;        /* one-line message about documents that are longer than a sample (ZR_PACK_ONE,
                                ZR_PACK_WHOLE), or "" */
     const char *made_again; /* one-line message, or ""; given if cached tokens were damaged and made again */
@@ -141,8 +152,8 @@ typedef struct zr_data_info {
     int64_t epoch_samples;  /* number of samples in an epoch. With one source it is W in sequential order and W' in
                                shuffled order. With several sources it is the number of samples until each source has
                                been read completely */
-    bool answers_only;      /* whether any file has prompts or messages, so that only answers are targets */
-    int64_t documents;      /* number of documents in .jsonl files */
+    bool answers_only;      /* whether any file has prompts or messages, of which zr_data_loss_on says what counts */
+    int64_t documents;      /* number of documents in files of records */
     int64_t cut_documents;  /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE,
                                ZR_PACK_WHOLE) */
     int64_t lost_documents; /* number of cut documents whose targets are all cut off */
@@ -170,9 +181,13 @@ typedef struct zr_data_args {
     zr_data_packing packing;   /* what a sample contains */
     const char *chat_template; /* name of the chat template's form, such as "llama3"; NULL or "auto" to recognise the
                                   template in the tokenizer's directory */
-    bool documents;            /* whether zr_data_documents is called */
-    bool skip_bad_lines;       /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
-    const char *cache_dir;     /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
+    zr_data_loss_on loss_on;   /* targets of records with prompts or messages */
+    bool as_text;              /* whether every file is read as plain text, also one with JSON records or tokens */
+    int token_bytes;     /* bytes of a token in files without a header: 2 or 4; 0 for 2, but refusing files that seem to
+                            have 4 */
+    bool documents;      /* whether zr_data_documents is called */
+    bool skip_bad_lines; /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
+    const char *cache_dir;   /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
     bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because this host has just opened and
                                 checked the same data */
     zr_progress_fn progress; /* callback for the progress in bytes of text, or NULL. Called while a text is hashed, and
@@ -187,13 +202,18 @@ typedef struct zr_data_args {
  * - llm.c: a header of 256 int32, recognised by its magic number 20240520 (version 1, uint16 tokens) or 20240801
  *   (version 7, uint32 tokens);
  * - Megatron-LM: X.bin with uint16 or int32 tokens, and X.idx beside it;
- * - nanoGPT: uint16 tokens without a header, recognised by a name that ends in ".bin".
- * Each line of a ".jsonl" file is a JSON object with a text, with the texts "prompt" and "completion", or with a list
- * "messages" of objects {"role": "system", "user" or "assistant", "content": TEXT}. The first line of a file decides;
- * lines of another kind are bad lines. A line with the member text_key has a text. Any other file is text.
+ * - nanoGPT: uint16 tokens without a header, recognised by a name that ends in ".bin", or uint32 tokens with
+ *   token_bytes 4. If token_bytes is 0, a file is refused whose numbers of 2 bytes look like the halves of uint32
+ * tokens. A file has JSON records if its first value is a JSON object, or an array whose first element is one, or if
+ * its name ends in ".jsonl" or ".ndjson". The records are a line each (JSON Lines), objects that may span lines, or the
+ * elements of an array. A record is an object with a text, with the texts "prompt" and "completion", or with a list
+ * "messages" of objects {"role": "system", "user" or "assistant", "content": TEXT}. The first record of a file decides;
+ * records of another kind are bad lines. A record with the member text_key has a text. Any other file is text, except
+ * that tables
+ * (.csv, .tsv) and files of known other formats are refused.
  *
- * Answers. In files with prompts or messages, only answers are targets: completions, the messages of the assistant, and
- * the token that ends them. All other targets are -1. A token belongs to an answer if its first byte does. Messages are
+ * Answers. In files with prompts or messages, only answers are targets, unless loss_on or a switch of a message says
+ * otherwise. All other targets are -1. A token belongs to an answer if its first byte does. Messages are
  * rendered with the chat template of the tokenizer. zr does not execute templates: it recognises the templates of some
  * families of models by a hash of their text, and refuses others.
  *
@@ -217,7 +237,8 @@ typedef struct zr_data_args {
  * ZR_ERR_NOT_FOUND if a file is missing, unreadable or not a regular file, or if a pattern matches no file;
  * ZR_ERR_DATA if a size, header, index or .jsonl line is wrong, or if no line of .jsonl has a text. The message has the
  *   file, the offset or line, the actual value and the expected value;
- * ZR_ERR_CONFIG if the tokenizer has more than vocab_size tokens, or if a list or a weight is invalid;
+ * ZR_ERR_CONFIG if the tokenizer has more than vocab_size tokens, if a list or a weight is invalid, or if token_bytes
+ *   contradicts a file's header;
  * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, if the text is too long for the tokenizer, if there are messages and
  *   no known chat template, or if one of the files is not .jsonl for ZR_PACK_ONE or ZR_PACK_WHOLE;
  * ZR_ERR_CREATE or ZR_ERR_IO if the cache file cannot be written;
@@ -297,6 +318,7 @@ typedef struct zr_pairs_args {
     double short_seq_prob; /* probability that a document's samples are shorter than a row; 0.1 in BERT's recipe */
     bool whole_words;      /* whether the tokens of a word are predicted together; a token that begins with ## continues
                               a word */
+    bool as_text;          /* as in zr_data_args */
     const char *cache_dir; /* as in zr_data_args */
     bool cache_is_whole;
     zr_progress_fn progress; /* callback for the progress in bytes of text, or NULL, as in zr_data_args */
@@ -448,8 +470,8 @@ typedef struct zr_labelled_row {
 /**
  * Open data for fine-tuning an encoder. Row r depends only on the files, the arguments and r, as with zr_pairs.
  *
- * Classes. Each line of a .jsonl file is an object {"text": TEXT, "label": LABEL}, and perhaps "text_pair": TEXT, a
- * second text. A label is an integer from 0 to labels - 1, or one of label_names. A sample that is too long loses
+ * Classes. Each record of a file (zr_data_open_with) is {"text": TEXT, "label": LABEL}, and perhaps "text_pair": TEXT,
+ * a second text. A label is an integer from 0 to labels - 1, or one of label_names. A sample that is too long loses
  * tokens at the end of its longer text, as with the package `tokenizers` (longest_first): if both texts are longer than
  * half of the row, each keeps half of it.
  *

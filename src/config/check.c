@@ -293,6 +293,9 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
     } keys[] = {{"data.packing", NEXT, "decoders"},
                 {"data.chat_template", NEXT, "decoders"},
                 {"data.text_key", NEXT, "decoders"},
+                {"data.loss_on", NEXT, "decoders"},
+                {"data.token_bytes", NEXT, "decoders"},
+                {"data.format", NEXT | PAIRS, "decoders"},
                 {"train.sample_tokens", NEXT, "decoders"},
                 {"data.bad_lines", NEXT | LABELS, "decoders"},
                 {"data.max_samples", PAIRS | LABELS | ANSWERS, "encoders"},
@@ -343,7 +346,7 @@ static zr_status check_samples(const zr_config *config, const zr__source *source
     return ZR_OK;
 }
 
-/* Refuse weights on the sources of data.val, because an evaluation reads all of the data. */
+/* Refuse weights on the sources of data.val, because an evaluation reads all of the data, and tokens of 3 bytes. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
@@ -352,6 +355,8 @@ static zr_status check_data(const zr_config *config, const zr__source *source)
     if (weighted)
         return fail_key(source, "data.val", ZR_ERR_CONFIG,
                         "evaluation data cannot have weights; write a path or a list of paths");
+    if (config->data.token_bytes == 3)
+        return fail_key(source, "data.token_bytes", ZR_ERR_CONFIG, "found 3, wanted 2 (uint16) or 4 (uint32)");
     return check_samples(config, source);
 }
 

@@ -81,7 +81,8 @@ const zr_key zr__common_keys[] = {
     /* the fields of the family follow at this place */
 
     KEY(PATHS, "data.train", "null", data.train,
-        "training data: text, .jsonl, or token files (.bin of nanoGPT or llm.c, .bin with .idx of Megatron); for an "
+        "training data: text, JSON records (.jsonl, or .json with an array), or token files (.bin of nanoGPT or llm.c, "
+        ".bin with .idx of Megatron); for an "
         "encoder text with a sentence on each line, one .safetensors file of ready rows, .jsonl with the members text, "
         "text_pair and label (task sequence_classification), or .json of SQuAD 1.1 (task question_answering). The "
         "files of a list, or of a pattern such as train_*.bin, are read one after the other; sources with weights are "
@@ -94,21 +95,35 @@ const zr_key zr__common_keys[] = {
         "sequence length: tokens per sample; auto: the longest of the model, which is model.n_positions or "
         "model.max_position_embeddings",
         FROM(1)),
+    KEY(EITHER, "data.format", AUTO, data.as_text,
+        "format of data files. auto: token files by name or header; JSON records if the first value is an object or an "
+        "array of objects, whatever the file is called; else text; text: every file is text, also one of JSON records "
+        "or a table (.csv, .tsv)",
+        .choices = "auto|text"),
+    KEY(INT, "data.token_bytes", AUTO, data.token_bytes,
+        "bytes of a token in a .bin file without a header, 2 or 4; auto: 2, and a file is refused whose tokens seem to "
+        "have 4",
+        RANGE(2, 4)),
     KEY(CHOICE, "data.order", "\"shuffled\"", data.order,
         "order of samples. shuffled: every pass over the data in a new random order; sequential: as in the file",
         .choices = "shuffled|sequential"),
     KEY(CHOICE, "data.packing", AUTO, data.packing,
-        "contents of a sample of a .jsonl file. documents: a window over documents one after the other; one: one "
-        "line, padded or cut; whole: as many whole lines as fit, each attending only to itself, so that it has the "
-        "losses that it has with one; auto: one for lines with prompts or messages, else documents",
+        "contents of a sample of a file of records. documents: a window over documents one after the other; one: one "
+        "record, padded or cut; whole: as many whole records as fit, each attending only to itself, so that it has the "
+        "losses that it has with one; auto: one for records with prompts or messages, else documents",
         .choices = "auto|documents|one|whole"),
+    KEY(CHOICE, "data.loss_on", "\"answers\"", data.loss_on,
+        "tokens of records with prompts or messages that the loss counts. answers: completions and the assistant's "
+        "messages; last: of a conversation only the last of these messages; all: every token. A message's own "
+        "`weight` (0 or 1) or `train` (false or true) decides for this message",
+        .choices = "answers|last|all"),
     KEY(STRING, "data.chat_template", AUTO, data.chat_template,
         "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
         "mistral-v3 or mistral-tekken; auto: the template in the directory of data.tokenizer, if zr knows it"),
-    KEY(STRING, "data.text_key", "\"text\"", data.text_key, "member that holds the text in each line of a .jsonl file"),
+    KEY(STRING, "data.text_key", "\"text\"", data.text_key, "member that holds the text in each record"),
     KEY(EITHER, "data.bad_lines", "\"error\"", data.skip_bad_lines,
-        "handling of a line of a .jsonl file that has no such text. error: end the run; skip: leave the line out, "
-        "and report how many",
+        "handling of a record that has no such text. error: end the run; skip: leave the record out, and report how "
+        "many",
         .choices = "error|skip"),
     KEY(STRING, "data.cache_dir", "null", data.cache_dir,
         "folder that caches the tokens of text files; null: zr/tokens in the user's cache ($XDG_CACHE_HOME)"),

@@ -55,7 +55,7 @@ static zr_status encode(bool skip, int64_t usual, int threads, result *r)
     const zr__encoding x = {.parts = {.file = &opened,
                                       .usual_bytes = usual,
                                       .most_bytes = 16,
-                                      .lines = true,
+                                      .shape = ZR__SHAPE_LINES,
                                       .text_key = "text",
                                       .skip_bad_lines = skip,
                                       .key_named = "KEY",

@@ -103,6 +103,21 @@ size_t zr__json_skip(const char *text, size_t bytes, size_t at)
     return at;
 }
 
+int64_t zr__json_value_end(const char *text, int64_t n, int64_t at, bool whole)
+{
+    int64_t depth = 0;
+    do {
+        const zr__json_token token = zr__json_next(text, (size_t)n, (size_t)at);
+        at = (int64_t)token.end;
+        if (!token.kind) return -1;
+        if (token.kind == '"' && at == n && (token.end - token.begin < 2 || text[n - 1] != '"')) return -1;
+        if (token.kind == 'x' && at == n && !whole) return -1;
+        depth += token.kind == '{' || token.kind == '[';
+        depth -= token.kind == '}' || token.kind == ']';
+    } while (depth > 0);
+    return at;
+}
+
 static bool key_is(const char *text, const zr__json_token *token, const char *key)
 {
     size_t length = strlen(key);

@@ -104,6 +104,10 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
          "is slow but gives every token a long context"},
         {"predictions", CLI_TEXT, &predictions, 0, "FILE",
          "write the answers to the questions as JSON, for SQuAD's evaluation script"},
+        {"as-text", CLI_FLAG, &want.as_text, 0, NULL,
+         "read the data as plain text, also JSON records or a table, as with the key data.format"},
+        {"token-bytes", CLI_INT, &want.token_bytes, 2, "N",
+         "bytes of a token in a .bin file without a header, 2 or 4 [data.token_bytes of the run]"},
         {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
@@ -125,7 +129,8 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "measure loss, perplexity and bits per byte of trained weights, or their labels and answers",
-    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE]",
+    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE] "
+             "[--as-text] [--token-bytes N]",
     .examples = "  zr eval runs/name\n"
                 "  zr eval runs/name --batches 20                   as `zr train` evaluates during a run\n"
                 "  zr eval runs/name --data other.txt --json\n"

@@ -12,7 +12,7 @@
 typedef struct tokenize_options {
     const char *tokenizer, *out, *format, *text_key, *bad_lines;
     int64_t threads, train;
-    bool eot;
+    bool eot, as_text;
 } tokenize_options;
 
 enum { UNSAID = -1 };
@@ -59,7 +59,8 @@ static zr_status write_tokens(const cli_args *args, const tokenize_options *w, z
                               .threads = w->threads < INT_MAX ? (int)w->threads : INT_MAX,
                               .progress = progress,
                               .arg = &shown,
-                              .text_key = w->text_key};
+                              .text_key = w->text_key,
+                              .as_text = w->as_text};
     ZR_TRY(read_bad_lines(w, &want.skip_bad_lines));
     zr_status st = zr__tokenize(&want, &did);
     if (progress) cli_line_clear();
@@ -84,7 +85,8 @@ static zr_status learn_tokenizer(const cli_args *args, const tokenize_options *w
                                     .vocab = w->train,
                                     .progress = progress,
                                     .arg = &shown,
-                                    .text_key = w->text_key};
+                                    .text_key = w->text_key,
+                                    .as_text = w->as_text};
     ZR_CHECK(!w->tokenizer && !w->format && !w->eot && w->threads == 0, ZR_ERR_ARG,
              "--tokenizer, --format, --eot and --threads cannot be given with --train, which trains a new tokenizer");
     ZR_TRY(read_bad_lines(w, &want.skip_bad_lines));
@@ -113,10 +115,10 @@ static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int arg
         {"format", CLI_TEXT, &w.format, 0, "NAME",
          "format of the token file: llmc, or nanogpt (uint16 without a header) [llmc]"},
         {"eot", CLI_FLAG, &w.eot, 0, NULL, "put the token " ZR_END_OF_TEXT " or the eos_token between documents"},
-        {"text-key", CLI_TEXT, &w.text_key, 0, "KEY",
-         "which member of each line of a .jsonl file holds the text [text]"},
+        {"text-key", CLI_TEXT, &w.text_key, 0, "KEY", "which member of each JSON record holds the text [text]"},
         {"bad-lines", CLI_TEXT, &w.bad_lines, 0, "error|skip",
-         "what to do with a line of a .jsonl file that has no such text: stop, or skip it [error]"},
+         "what to do with a record that has no such text: stop, or skip it [error]"},
+        {"as-text", CLI_FLAG, &w.as_text, 0, NULL, "read each file as one text, also JSON records or a table"},
         {"threads", CLI_INT, &w.threads, 1, "N", "number of threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = ZR_TOKENIZE_TEXTS};
@@ -135,7 +137,7 @@ const cli_command cli_tokenize = {
     .name = "tokenize",
     .summary = "turn text into a file of tokens, or train a tokenizer on it",
     .usage = "zr tokenize --tokenizer DIR | --train N  TEXT... -o PATH [--format NAME] [--eot] [--text-key KEY] "
-             "[--bad-lines error|skip] [--threads N]",
+             "[--bad-lines error|skip] [--as-text] [--threads N]",
     .examples = "  zr tokenize --tokenizer gpt2-directory book.txt -o book.bin\n"
                 "  zr tokenize --tokenizer gpt2-directory a.txt b.txt --eot -o both.bin\n"
                 "  zr tokenize --tokenizer gpt2-directory documents.jsonl --eot -o documents.bin\n"

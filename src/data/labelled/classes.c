@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "data/text/jsonl.h"
+#include "data/text/kind.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +18,12 @@ static const char wanted[] = "{\"text\": TEXT, \"label\": LABEL}";
 /* Read a text. A text that may be missing may also be null. If the text is bad, write the reason. */
 static const char *read_text(const json_t *root, const char *key, bool may_miss, char *reason)
 {
+    char members[160];
     const json_t *value = json_object_get(root, key);
     const bool missing = !value || json_is_null(value);
     if (!json_is_string(value) && !(may_miss && missing))
-        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected a text, as in %s", key,
-                 value ? "not a text" : "missing", wanted);
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected a text, as in %s: the record has %s", key,
+                 value ? "not a text" : "missing", wanted, zr__jsonl_members(root, members, sizeof(members)));
     return json_string_value(value);
 }
 
@@ -104,17 +106,27 @@ static zr_status read_line(const void *of, void *arg, const char *line, int64_t 
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, zr__found_texts *found)
+/* Find how the records of a file follow each other. A file that has none is read as lines, each of which is bad. */
+static zr_status find_shape(const zr__file *file, const char *path, zr__shape *shape)
+{
+    ZR_TRY(zr__data_refuse_kind(file, false));
+    ZR_TRY(zr__shape_find(file, path, shape, NULL, 0));
+    if (*shape == ZR__SHAPE_TEXT) ZR_TRY(zr__data_refuse_name(file, path));
+    if (*shape == ZR__SHAPE_TEXT) *shape = ZR__SHAPE_LINES;
+    return ZR_OK;
+}
+
+zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, const char *path, zr__found_texts *found)
 {
     zr__parts parts = {.file = file,
                        .usual_bytes = PART_BYTES,
                        .most_bytes = INT64_MAX,
-                       .lines = true,
                        .line = read_line,
                        .skip_bad_lines = r->args->skip_bad_lines,
                        .remedy = "set data.bad_lines to \"skip\" to leave such lines out"};
     zr__part part = {0};
-    zr_status st = zr__parts_begin(&parts);
+    zr_status st = find_shape(file, path, &parts.shape);
+    if (st == ZR_OK) st = zr__parts_begin(&parts);
     while (st == ZR_OK) {
         st = zr__part_read(&parts, &part);
         if (st != ZR_OK || (part.n == 0 && !part.too_long)) break;

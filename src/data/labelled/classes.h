@@ -19,8 +19,9 @@ typedef struct zr__class_reader {
  * ZR__NO_TEXT. */
 void zr__labelled_shorten(int64_t most, int64_t *a, int64_t *b);
 
-/** Read a file, and add its counts to `found`. Errors: as zr_labelled_open. */
-ZR_NODISCARD zr_status zr__classes_read(zr__class_reader *reader, const zr__file *file, zr__found_texts *found);
+/** Read the file `path`, and add its counts to `found`. Errors: as zr_labelled_open. */
+ZR_NODISCARD zr_status zr__classes_read(zr__class_reader *reader, const zr__file *file, const char *path,
+                                        zr__found_texts *found);
 void zr__class_reader_free(zr__class_reader *reader);
 
 #endif

@@ -77,7 +77,7 @@ static zr_status read_classes(zr_labelled *l)
         zr__found_texts found = {0};
         st = zr__file_open(l->files.path[i], false, &file);
         if (st != ZR_OK) break;
-        st = zr__classes_read(&reader, &file, &found);
+        st = zr__classes_read(&reader, &file, l->files.path[i], &found);
         if (l->found.skipped_lines == 0 && found.skipped_lines > 0)
             snprintf(first, sizeof(first), "%s:%lld", zr__text_escape(l->files.path[i], name, sizeof(name)),
                      (long long)found.first_skipped);

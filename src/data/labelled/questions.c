@@ -2,8 +2,9 @@
 
 #include "base/core/grow.h"
 #include "base/file/file.h"
-#include "base/json/json.h"
+#include "base/json/json_stream.h"
 #include "data/labelled/words.h"
+#include "data/text/kind.h"
 #include "data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -14,11 +15,12 @@ enum { FILE_BYTES = 1 << 30 };
 /* A file that is being read. */
 typedef struct reading {
     zr__questions *questions;
-    const char *name, *text; /* name and contents of the file */
-    size_t bytes;
-    zr__words words; /* words of the paragraph that is being read */
-    int64_t context; /* offset in questions->strings of the paragraph's text */
-    int64_t token;   /* index in the list of the paragraph's first token */
+    const char *name;                           /* path of the file */
+    zr__words words;                            /* words of the paragraph that is being read */
+    const zr__json_place *article, *paragraphs; /* places of the article that is being read and of its paragraphs */
+    bool found;                                 /* whether the list that is looked for has been found */
+    int64_t context;                            /* offset in questions->strings of the paragraph's text */
+    int64_t token;                              /* index in the list of the paragraph's first token */
 } reading;
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -26,9 +28,15 @@ typedef struct reading {
 /* Return the failure for a value that is not as wanted. `value` may be NULL. */
 static zr_status refuse(const reading *r, const zr__json_place *place, const json_t *value, const char *wanted)
 {
-    char message[256];
+    char message[256], *text = NULL;
+    size_t bytes = 0;
     snprintf(message, sizeof(message), "%s; expected %s", ZR_JSON_SHOWN(value), wanted);
-    return zr__json_fail(r->text, r->bytes, r->name, place, ZR_ERR_DATA, message);
+    ZR_TRY(zr__json_read_most(r->name, FILE_BYTES, &text, &bytes)); /* only to find line and column of the place */
+    const char *begin = text;
+    zr__json_skip_mark(&begin, &bytes);
+    const zr_status st = zr__json_fail(begin, bytes, r->name, place, ZR_ERR_DATA, message);
+    zr_free(text);
+    return st;
 }
 
 static zr_status read_text(const reading *r, const json_t *object, const zr__json_place *parent, const char *key,
@@ -89,6 +97,7 @@ static zr_status read_answers(const reading *r, const json_t *qa, const zr__json
 {
     const zr__json_place place = {parent, "answers", 0}, impossible_place = {parent, "is_impossible", 0};
     const json_t *list = json_object_get(qa, "answers"), *impossible = json_object_get(qa, "is_impossible");
+    if (impossible && !json_is_boolean(impossible)) return refuse(r, &impossible_place, impossible, "true or false");
     if (json_is_true(impossible))
         return refuse(r, &impossible_place, impossible,
                       "false; questions without an answer (SQuAD 2.0) are not supported, so leave them out");
@@ -194,30 +203,121 @@ static zr_status read_paragraph(reading *r, const json_t *paragraph, const zr__j
     return read_list(r, paragraph, place, "qas", read_question);
 }
 
-static zr_status read_article(reading *r, const json_t *article, const zr__json_place *place)
+static zr_status read_one_paragraph(void *arg, zr__json_stream *stream, const char *key, size_t index)
 {
-    return read_list(r, article, place, "paragraphs", read_paragraph);
+    reading *r = arg;
+    const zr__json_place place = {r->paragraphs, NULL, index};
+    json_t *paragraph = NULL;
+    (void)key;
+    zr_status st = zr__json_stream_value(stream, &paragraph);
+    if (st == ZR_OK)
+        st = json_is_object(paragraph) ? read_paragraph(r, paragraph, &place)
+                                       : refuse(r, &place, paragraph, "an object");
+    json_decref(paragraph);
+    return st;
 }
 
-static zr_status read_root(reading *r, json_t **root)
+/* Read the list that is the value of a member, or skip another member. */
+static zr_status read_member(reading *r, zr__json_stream *stream, const zr__json_place *place, const char *wanted,
+                             zr__json_stream_fn element)
+{
+    char c = '\0';
+    json_t *value = NULL;
+    const bool is_wanted = strcmp(place->key, wanted) == 0;
+    ZR_TRY(zr__json_stream_peek(stream, &c));
+    r->found = r->found || is_wanted;
+    if (is_wanted && c == '[') return zr__json_stream_each(stream, c, element, r);
+    zr_status st = zr__json_stream_value(stream, &value);
+    if (st == ZR_OK && is_wanted) st = refuse(r, place, value, "a list, as in the files of SQuAD");
+    json_decref(value);
+    return st;
+}
+
+static zr_status read_article_member(void *arg, zr__json_stream *stream, const char *key, size_t index)
+{
+    reading *r = arg;
+    const zr__json_place place = {r->article, key, 0};
+    (void)index;
+    r->paragraphs = &place;
+    return read_member(r, stream, &place, "paragraphs", read_one_paragraph);
+}
+
+/* Fail if a list has not been found in the object at `parent`. */
+static zr_status want_list(const reading *r, const zr__json_place *parent, const char *key)
+{
+    const zr__json_place place = {parent, key, 0};
+    return r->found ? ZR_OK : refuse(r, &place, NULL, "a list, as in the files of SQuAD");
+}
+
+static zr_status read_article(void *arg, zr__json_stream *stream, const char *key, size_t index)
+{
+    static const zr__json_place top = {0};
+    reading *r = arg;
+    const zr__json_place data = {&top, "data", 0}, place = {&data, NULL, index};
+    json_t *value = NULL;
+    char c = '\0';
+    (void)key;
+    ZR_TRY(zr__json_stream_peek(stream, &c));
+    if (c == '{') {
+        r->article = &place;
+        r->found = false;
+        ZR_TRY(zr__json_stream_each(stream, c, read_article_member, r));
+        ZR_TRY(want_list(r, &place, "paragraphs"));
+        r->found = true; /* of the member "data", which this element belongs to */
+        return ZR_OK;
+    }
+    zr_status st = zr__json_stream_value(stream, &value);
+    if (st == ZR_OK) st = refuse(r, &place, value, "an object");
+    json_decref(value);
+    return st;
+}
+
+static zr_status read_root_member(void *arg, zr__json_stream *stream, const char *key, size_t index)
+{
+    static const zr__json_place top = {0};
+    const zr__json_place place = {&top, key, 0};
+    (void)index;
+    return read_member(arg, stream, &place, "data", read_article);
+}
+
+/* Read the file paragraph by paragraph. */
+static zr_status read_stream(reading *r, zr__json_stream *stream)
 {
     const zr__json_place top = {0};
-    ZR_TRY(zr__json_parse_most(r->text, r->bytes, FILE_BYTES, r->name, root));
-    zr__json_skip_mark(&r->text, &r->bytes);
-    return read_list(r, *root, &top, "data", read_article);
+    ZR_CHECK(stream->file.bytes <= FILE_BYTES, ZR_ERR_DATA, "%s: the file is larger than %d bytes, the limit",
+             stream->file.name, FILE_BYTES);
+    ZR_TRY(zr__data_refuse_kind(&stream->file, false));
+    r->questions->read += stream->file.bytes;
+    ZR_TRY(zr__json_stream_each(stream, '{', read_root_member, r));
+    ZR_TRY(want_list(r, &top, "data"));
+    return zr__json_stream_end(stream);
+}
+
+/* Fail with the message of a parser that has the whole file. */
+static zr_status refuse_file(const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    ZR_TRY(zr__json_read_most(path, FILE_BYTES, &text, &bytes));
+    zr_status st = zr__json_parse_most(text, bytes, FILE_BYTES, path, &root);
+    const bool object = json_is_object(root);
+    json_decref(root);
+    zr_free(text);
+    ZR_TRY(st);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: %s", ZR_SHOWN(path),
+                   object ? "the file cannot be read paragraph by paragraph"
+                          : "expected an object with a list \"data\", as in the files of SQuAD");
 }
 
 zr_status zr__questions_read(zr__questions *q, const char *path)
 {
     reading r = {.questions = q, .name = path};
-    char *text = NULL;
-    json_t *root = NULL;
-    zr_status st = zr__json_read_most(path, FILE_BYTES, &text, &r.bytes);
-    r.text = text;
-    q->read += (int64_t)r.bytes;
-    if (st == ZR_OK) st = read_root(&r, &root);
-    json_decref(root);
-    zr_free(text);
+    zr__json_stream stream;
+    zr_status st = zr__json_stream_open(path, &stream);
+    if (st == ZR_OK) st = read_stream(&r, &stream);
+    if (st != ZR_OK && stream.broken) st = refuse_file(path);
+    zr__json_stream_close(&stream);
     zr__words_free(&r.words);
     /* Questions count as data, not as configuration. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;

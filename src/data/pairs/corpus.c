@@ -12,7 +12,7 @@ static zr_status open_tokenizer(const zr_pairs_args *args, zr__corpus *c)
 {
     bool is_text;
     /* Report a missing data file before a missing tokenizer. */
-    if (!args->tokenizer) ZR_TRY(zr__data_look(args->path, &is_text, NULL, 0));
+    if (!args->tokenizer) ZR_TRY(zr__data_look(args->path, args->as_text, &is_text, NULL, 0));
     ZR_CHECK(args->tokenizer, ZR_ERR_CONFIG,
              "no tokenizer is given, but sentence pairs are made of texts; give data.tokenizer");
     ZR_TRY(zr_tokenizer_open(args->tokenizer, &c->opening.tokenizer));
@@ -93,6 +93,7 @@ zr_status zr__corpus_open(const zr_pairs_args *args, const zr__shards *files, zr
     const zr_data_args its = {.path = args->path,
                               .vocab_size = args->vocab_size,
                               .seq_length = args->seq_length,
+                              .as_text = args->as_text,
                               .cache_dir = args->cache_dir,
                               .cache_is_whole = args->cache_is_whole,
                               .progress = args->progress,

@@ -5,6 +5,22 @@
 
 enum { NFC_GROWTH = 3 }; /* maximum growth of a text in bytes by NFC */
 
+/* Largest growth of a text: bytes that a byte may become, and bytes before a text. Both are below 20 in known
+ * tokenizers. Without a limit a short chain of replacements makes gigabytes of a short text. */
+enum { GROWTH_MOST = 64 };
+
+/* Refuse changes that let texts grow too much. */
+static zr_status check_growth(const zr__changes *changes, const char *where)
+{
+    int64_t more = 0;
+    const int64_t growth = zr__changes_growth(changes, &more);
+    ZR_CHECK(growth <= GROWTH_MOST && more <= GROWTH_MOST, ZR_ERR_DATA,
+             "%s: the normalizer may make %lld bytes of one byte of text and put %lld bytes before a text; the limit "
+             "for each is %d",
+             where, (long long)growth, (long long)more, GROWTH_MOST);
+    return ZR_OK;
+}
+
 zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char *from, const char *to,
                           const char *where)
 {
@@ -13,6 +29,7 @@ zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char
     *c = (zr__change){.kind = kind};
     if (from) ZR_TRY(zr__text_copy(from, strlen(from), &c->from));
     if (to) ZR_TRY(zr__text_copy(to, strlen(to), &c->to));
+    ZR_TRY(check_growth(changes, where));
     return kind == ZR__NFC && !changes->nfc ? zr__nfc_open(&changes->nfc) : ZR_OK;
 }
 

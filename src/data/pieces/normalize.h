@@ -33,7 +33,7 @@ typedef struct zr__changes {
 } zr__changes;
 
 /** Append a change, with copies of the texts. `where` names the file and key in messages. Errors: ZR_ERR_DATA if there
- * are too many changes; ZR_ERR_MEMORY. */
+ * are too many changes, or if they let a text grow too much; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char *from, const char *to,
                                        const char *where);
 /** Append the change BERT, once. Errors: as for zr__changes_add. */

@@ -281,6 +281,10 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
              (long long)seq);
     ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
              "%d is not a valid order of samples", (int)args->order);
+    ZR_CHECK(args->token_bytes == 0 || args->token_bytes == 2 || args->token_bytes == 4, ZR_ERR_ARG,
+             "token_bytes is %d; it must be 2 or 4, or 0 for the default", args->token_bytes);
+    ZR_CHECK(args->loss_on >= ZR_LOSS_ON_ANSWERS && args->loss_on <= ZR_LOSS_ON_ALL, ZR_ERR_ARG,
+             "%d is not a valid choice of targets", (int)args->loss_on);
     ZR_CHECK(args->packing >= ZR_PACK_AUTO && args->packing <= ZR_PACK_WHOLE, ZR_ERR_ARG, "%d is not a valid packing",
              (int)args->packing);
     zr_data *data = zr_alloc(sizeof(*data));
@@ -326,15 +330,16 @@ void zr_data_close(zr_data **data)
     *data = NULL;
 }
 
-zr_status zr__data_look(const char *path, bool *text, char *note, size_t size)
+zr_status zr__data_look(const char *path, bool as_text, bool *text, char *note, size_t size)
 {
     zr__shards shards;
     char its[ZR__NOTE_BYTES] = "", first[ZR__NOTE_BYTES] = "";
     *text = false;
     zr_status st = zr__shards_find(path, &shards);
     for (int64_t i = 0; st == ZR_OK && i < shards.n; i++) {
-        bool one = false, lines = false;
-        st = zr__shard_is_text(shards.path[i], &one, &lines, its, sizeof(its));
+        bool one = false;
+        zr__shape shape;
+        st = zr__shard_is_text(shards.path[i], as_text, &one, &shape, its, sizeof(its));
         if (!first[0]) memcpy(first, its, sizeof(first));
         *text = *text || one;
     }

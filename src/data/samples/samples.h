@@ -9,7 +9,7 @@
 
 /** Set *text to whether any file that `path` names (as in zr_data_args.path) is a text. No text is tokenized. `note`
  * (may be NULL) receives a remark about the first suspicious file, or "". */
-ZR_NODISCARD zr_status zr__data_look(const char *path, bool *text, char *note, size_t size);
+ZR_NODISCARD zr_status zr__data_look(const char *path, bool as_text, bool *text, char *note, size_t size);
 
 /**
  * Read all files once, in parts, and check that every token is below vocab_size. fn (may be NULL) is called with the

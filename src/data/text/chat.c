@@ -44,23 +44,29 @@ typedef struct page {
 
 static void frame(const page *p, const char *text)
 {
-    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, false);
+    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, p->chat->all);
 }
 
-static void control(const page *p, const char *text, bool trains)
+static void control(const page *p, const char *text)
 {
-    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, trains);
+    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, p->chat->all);
 }
 
 static void content(const page *p, const zr__message *m)
 {
-    zr__rendered_add(p->out, m->text, m->bytes, ZR__SPAN_MESSAGE, m->role == ZR__ASSISTANT);
+    zr__rendered_add(p->out, m->text, m->bytes, ZR__SPAN_MESSAGE, m->trains);
 }
 
-/* Add text of the template to an answer, so that the model learns to write it. */
-static void taught(const page *p, const char *text)
+/* Add the control token that ends the turn of a message. */
+static void end(const page *p, const char *text, bool trains)
 {
-    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, true);
+    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, trains);
+}
+
+/* Add text of the template to an answer, so that the model learns to write it as it learns the answer. */
+static void taught(const page *p, const char *text, const zr__message *m)
+{
+    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, m->trains);
 }
 
 static const char *const role_name[ZR__ROLES] = {"system", "user", "assistant"};
@@ -116,14 +122,14 @@ static zr__message without_lines_after(zr__message m)
 
 static void begin_turn(const page *p, zr__role role)
 {
-    control(p, "<|im_start|>", false);
+    control(p, "<|im_start|>");
     frame(p, role_name[role]);
     frame(p, "\n");
 }
 
-static void end_turn(const page *p, zr__role role)
+static void end_turn(const page *p, bool trains)
 {
-    control(p, "<|im_end|>", role == ZR__ASSISTANT);
+    end(p, "<|im_end|>", trains);
     frame(p, "\n");
 }
 
@@ -131,7 +137,7 @@ static void turn(const page *p, const zr__message *m)
 {
     begin_turn(p, m->role);
     content(p, m);
-    end_turn(p, m->role);
+    end_turn(p, m->trains);
 }
 
 static const char *render_chatml(const page *p)
@@ -140,7 +146,7 @@ static const char *render_chatml(const page *p)
     if (usual && !begins_with_system(p)) {
         begin_turn(p, ZR__SYSTEM);
         frame(p, usual);
-        end_turn(p, ZR__SYSTEM);
+        end_turn(p, p->chat->all);
     }
     for (int64_t i = 0; i < p->n; i++) turn(p, &p->message[i]);
     if (p->asks) begin_turn(p, ZR__ASSISTANT);
@@ -165,7 +171,7 @@ static void divide_answer(const zr__message *m, zr__message *reasoning, zr__mess
     static const char open[] = "<think>", close[] = "</think>";
     const char *first = find(m, close, false), *last = find(m, close, true);
     *rest = *m;
-    *reasoning = (zr__message){.role = m->role, .text = m->text};
+    *reasoning = (zr__message){.role = m->role, .text = m->text, .trains = m->trains};
     if (!first) return;
     rest->text = last + strlen(close);
     rest->bytes = m->text + m->bytes - rest->text;
@@ -204,12 +210,12 @@ static void answer_qwen3(const page *p, int64_t i, int64_t query)
     if (i > query && (i == p->n - 1 || reasoning.bytes > 0)) {
         reasoning = without_lines_after(reasoning);
         rest = without_lines_before(rest);
-        taught(p, "<think>\n");
+        taught(p, "<think>\n", &rest);
         content(p, &reasoning);
-        taught(p, "\n</think>\n\n");
+        taught(p, "\n</think>\n\n", &rest);
     }
     content(p, &rest);
-    end_turn(p, ZR__ASSISTANT);
+    end_turn(p, rest.trains);
 }
 
 static const char *render_qwen3(const page *p)
@@ -229,9 +235,9 @@ static const char *render_qwen3(const page *p)
 
 static void begin_header(const page *p, zr__role role)
 {
-    control(p, "<|start_header_id|>", false);
+    control(p, "<|start_header_id|>");
     frame(p, role_name[role]);
-    control(p, "<|end_header_id|>", false);
+    control(p, "<|end_header_id|>");
     frame(p, "\n\n");
 }
 
@@ -240,13 +246,13 @@ static void header_turn(const page *p, const zr__message *m)
     const zr__message text = stripped(*m);
     begin_header(p, m->role);
     content(p, &text);
-    control(p, "<|eot_id|>", m->role == ZR__ASSISTANT);
+    end(p, "<|eot_id|>", m->trains);
 }
 
 static const char *render_llama3(const page *p)
 {
     int64_t i = 0;
-    control(p, p->chat->begin, false);
+    control(p, p->chat->begin);
     if (p->chat->form->system) {
         begin_header(p, ZR__SYSTEM);
         frame(p, p->chat->form->system);
@@ -254,7 +260,7 @@ static const char *render_llama3(const page *p)
             const zr__message text = stripped(p->message[i++]);
             content(p, &text);
         }
-        control(p, "<|eot_id|>", false);
+        end(p, "<|eot_id|>", i > 0 ? p->message[0].trains : p->chat->all);
     }
     for (; i < p->n; i++) header_turn(p, &p->message[i]);
     if (p->asks) begin_header(p, ZR__ASSISTANT);
@@ -283,13 +289,13 @@ static const char *render_llama2(const page *p)
     for (int64_t i = first; i < p->n && !bad; i++) {
         const zr__message text = stripped(p->message[i]);
         if (text.role == ZR__ASSISTANT) {
-            taught(p, " ");
+            taught(p, " ", &text);
             content(p, &text);
-            taught(p, " ");
-            control(p, p->chat->end, true);
+            taught(p, " ", &text);
+            end(p, p->chat->end, text.trains);
             continue;
         }
-        control(p, p->chat->begin, false);
+        control(p, p->chat->begin);
         frame(p, "[INST] ");
         if (i == first && first) {
             zr__message user = text, begun = p->message[0];
@@ -329,22 +335,22 @@ static const char *render_mistral(const page *p)
             "a system message, which this chat template drops if the last message is an answer; put its text into the "
             "first message of the user";
     if (bad) return bad;
-    control(p, p->chat->begin, false);
+    control(p, p->chat->begin);
     for (int64_t i = first; i < p->n; i++) {
         zr__message text = p->message[i];
         if (text.role == ZR__ASSISTANT) {
             if (f->strips) text = stripped(text);
-            taught(p, f->lead);
+            taught(p, f->lead, &text);
             content(p, &text);
-            control(p, p->chat->end, true);
+            end(p, p->chat->end, text.trains);
             continue;
         }
-        if (f->late) control(p, "[INST]", false);
+        if (f->late) control(p, "[INST]");
         frame(p, f->open);
         if (first && i == (f->late ? p->n - 1 : first)) system_before(p);
         content(p, &text);
         frame(p, f->close);
-        if (f->late) control(p, "[/INST]", false);
+        if (f->late) control(p, "[/INST]");
     }
     return NULL;
 }
@@ -371,7 +377,7 @@ zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const
                           zr__rendered *r)
 {
     zr__rendered_clear(r);
-    zr__rendered_add(r, prompt->text, prompt->bytes, ZR__SPAN_MESSAGE, false);
+    zr__rendered_add(r, prompt->text, prompt->bytes, ZR__SPAN_MESSAGE, chat->all);
     const int64_t before = r->n;
     zr__rendered_add(r, completion->text, completion->bytes, ZR__SPAN_MESSAGE, true);
     if (r->n > before) r->span[before].apart = true;

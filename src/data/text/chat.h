@@ -22,6 +22,7 @@ typedef struct zr__message {
     zr__role role;
     const char *text;
     int64_t bytes;
+    bool trains; /* whether the loss counts its text and the token that ends its turn */
 } zr__message;
 
 typedef enum zr__span_kind {
@@ -55,6 +56,7 @@ void zr__rendered_add(zr__rendered *rendered, const char *text, int64_t bytes, z
 typedef struct zr__chat {
     const struct zr__chat_form *form;                /* the template's form; NULL if there is no template */
     char begin[ZR__MARK_BYTES], end[ZR__MARK_BYTES]; /* texts of the tokens that begin a text and end it, or "" */
+    bool all;                                        /* whether the loss counts the text of the template, too */
     bool adds_begin; /* whether a file in the tokenizer's directory says that each text begins with `begin` */
     char unknown[ZR_SHOWN_BYTES + 64]; /* location of a template that zr does not know, or "" */
 } zr__chat;
@@ -85,7 +87,8 @@ int zr__chat_controls(const zr__chat *chat, const char *control[ZR__CHAT_CONTROL
 ZR_NODISCARD zr_status zr__chat_render(const zr__chat *chat, const zr__message *message, int64_t n, bool asks,
                                        zr__rendered *rendered, const char **reason);
 
-/** Render a prompt and its completion, which is followed by the end of the text. Error: ZR_ERR_MEMORY. */
+/** Render a prompt and its completion, which is followed by the end of the text. It counts for the loss, as the prompt
+ * does with chat->all. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const zr__message *completion,
                                        zr__rendered *rendered);
 

@@ -63,22 +63,22 @@ static zr_status encode_text(void *arg, const char *text, int64_t bytes, int whe
     const int64_t room = zr_tokenizer_room(x->tokenizer, bytes) + ends.n_begin + ends.n_end + 1;
     int64_t n = 0;
     ZR_GROW(w->ids, w->room, w->n + room > w->part.room ? w->n + room : w->part.room, "tokens of a text");
-    if (w->e->parts.lines && begins) ZR_TRY(begin_document(w));
+    if (w->e->parts.shape && begins) ZR_TRY(begin_document(w));
     if (begins) put_tokens(w, ends.begin, ends.n_begin);
     ZR_TRY(zr__tokenizer_encode(x->tokenizer, text, bytes, !begins, w->ids + w->n, w->room - w->n, &n));
     w->n += n;
     if (!(where & ZR__DOCUMENT_ENDS)) return ZR_OK;
     put_tokens(w, ends.end, ends.n_end);
-    if (w->e->parts.lines && x->separator >= 0) put_tokens(w, &x->separator, 1);
+    if (w->e->parts.shape && x->separator >= 0) put_tokens(w, &x->separator, 1);
     return ZR_OK;
 }
 
-/* Append the tokens with which the tokenizer begins documents; the loss ignores them. */
-static zr_status begin_pair(worker *w)
+/* Append the tokens with which the tokenizer begins documents. */
+static zr_status begin_pair(worker *w, bool counts)
 {
     const zr_tokenizer_ends *ends = &w->e->ends;
     ZR_GROW(w->ids, w->room, w->n + ends->n_begin, "tokens of a text");
-    for (int64_t i = 0; i < ends->n_begin; i++) w->ids[w->n++] = ends->begin[i] | ZR__IGNORED;
+    for (int64_t i = 0; i < ends->n_begin; i++) w->ids[w->n++] = ends->begin[i] | (counts ? 0 : ZR__IGNORED);
     return ZR_OK;
 }
 
@@ -91,7 +91,7 @@ static zr_status encode_line(const void *of, void *arg, const char *line, int64_
     ZR_TRY(zr__record_render(x, line, bytes, &w->rendered, text_bytes, reason));
     if (reason[0] || *text_bytes == 0) return ZR_OK;
     ZR_TRY(begin_document(w));
-    if (x->kind == ZR__LINES_PAIR) ZR_TRY(begin_pair(w));
+    if (x->kind == ZR__LINES_PAIR) ZR_TRY(begin_pair(w, x->chat.all));
     ZR_TRY(zr__rendered_encode(&w->rendered, &x->chat, x->tokenizer, &w->ids, &w->room, &w->n));
     zr__document *document = &w->document[w->documents - 1];
     while (document->answer < w->n && (w->ids[document->answer] & ZR__IGNORED)) document->answer++;
@@ -233,7 +233,7 @@ static void set_parts(encoder *e)
     parts->of = e->x->tokenizer;
     parts->cut = zr__encode_cuts(e->x->tokenizer) ? encoding_cut : NULL;
     if (!parts->cut) parts->most_bytes = INT64_MAX;
-    if (!parts->cut && !parts->lines)
+    if (!parts->cut && !parts->shape)
         parts->usual_bytes = bytes; /* if the text cannot be cut, the whole text is one
                                        part */
     e->usual_room = parts->usual_bytes > KEPT_BYTES ? parts->usual_bytes : KEPT_BYTES;

@@ -4,10 +4,11 @@
 
 #include "base/json/json.h"
 
-/** Maximum length of a line in bytes. A longer line counts as bad. */
-#define ZR__LINE_BYTES ((int64_t)16 << 20)
+#define ZR__REASON_BYTES 512
 
-#define ZR__REASON_BYTES 192
+/** List the names of an object's members for a message, such as "\"prompt\", \"answer\"", or "no members". Return
+ * `out`. */
+const char *zr__jsonl_members(const json_t *object, char *out, size_t size);
 
 /** Read the object in a line, which the caller frees with json_decref, also after an error. If the line is bad,
  * `reason` says why; `wanted` is the form of a good object in this message. Otherwise `reason` is "". *blank receives
@@ -17,9 +18,10 @@ ZR_NODISCARD zr_status zr__jsonl_object(const char *line, int64_t bytes, const c
 
 /** Find the text of a line. The text belongs to *root, which the caller frees with json_decref, also after an error
  * (*root may be NULL). If the line is bad, *text is NULL and `reason` says why; key_named is the key's name in this
- * message. A line of only white space has the text "". Error: ZR_ERR_MEMORY. */
+ * message, and `forms` says which records are read (NULL for texts only). A line of only white space has the text "".
+ * Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named,
-                                      json_t **root, const char **text, int64_t *text_bytes,
+                                      const char *forms, json_t **root, const char **text, int64_t *text_bytes,
                                       char reason[ZR__REASON_BYTES]);
 
 #endif

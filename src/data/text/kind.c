@@ -1,6 +1,7 @@
 #include "data/text/kind.h"
 
 #include "base/text/text.h"
+#include "data/text/shape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,35 +14,37 @@ enum {
     BINARY = 16, /* a file counts as binary if at least one of this many bytes is NUL */
 };
 
-/* Magic numbers of formats that zr refuses, and their offsets in a file. */
+/* Magic numbers of formats that zr refuses, their offsets in a file, and names of such files. */
 static const struct {
     const char *magic;
     int bytes, at;
-    const char *what, *use;
+    const char *what, *names, *use; /* names: endings of names, each followed by a space or the end */
 } kinds[] = {
-    {"\x1f\x8b\x08", 3, 0, "gzip", "unpack it (gunzip)"},
-    {"PK\x03\x04", 4, 0, "zip", "unpack it (unzip)"},
-    {"\x28\xb5\x2f\xfd", 4, 0, "zstd", "unpack it (unzstd)"},
+    {"\x1f\x8b\x08", 3, 0, "gzip", ".gz .tgz", "unpack it (gunzip)"},
+    {"PK\x03\x04", 4, 0, "zip", ".zip .npz .pt .pth .xlsx .docx", "unpack it (unzip)"},
+    {"\x28\xb5\x2f\xfd", 4, 0, "zstd", ".zst", "unpack it (unzstd)"},
     {"\xfd"
      "7zXZ\0",
-     6, 0, "xz", "unpack it (unxz)"},
-    {"BZh", 3, 0, "bzip2", "unpack it (bunzip2)"},
-    {"7z\xbc\xaf\x27\x1c", 6, 0, "7z", "unpack it (7z x)"},
-    {"\x04\x22\x4d\x18", 4, 0, "lz4", "unpack it (unlz4)"},
-    {"ustar", 5, TAR_AT, "tar", "unpack it (tar -x)"},
-    {"\x93NUMPY", 6, 0, "npy", "write its tokens with numpy: a.astype('uint16').tofile('tokens.bin')"},
-    {"PAR1", 4, 0, "parquet", "write its texts, or their tokens, to a file"},
-    {"ARROW1", 6, 0, "arrow", "write its texts, or their tokens, to a file"},
-    {"\x89HDF\r\n", 6, 0, "HDF5", "write its texts, or their tokens, to a file"},
-    {"SQLite format 3", 15, 0, "SQLite", "write its texts to a file"},
-    {"%PDF-", 5, 0, "PDF", "take its text (pdftotext)"},
-    {"\x89PNG", 4, 0, "PNG", "name a text"},
-    {"\xff\xd8\xff", 3, 0, "JPEG", "name a text"},
+     6, 0, "xz", ".xz", "unpack it (unxz)"},
+    {"BZh", 3, 0, "bzip2", ".bz2", "unpack it (bunzip2)"},
+    {"7z\xbc\xaf\x27\x1c", 6, 0, "7z", ".7z", "unpack it (7z x)"},
+    {"\x04\x22\x4d\x18", 4, 0, "lz4", ".lz4", "unpack it (unlz4)"},
+    {"ustar", 5, TAR_AT, "tar", ".tar", "unpack it (tar -x)"},
+    {"\x93NUMPY", 6, 0, "npy", ".npy", "write its tokens with numpy: a.astype('uint16').tofile('tokens.bin')"},
+    {"PAR1", 4, 0, "parquet", ".parquet", "write its texts, or their tokens, to a file"},
+    {"ARROW1", 6, 0, "arrow", ".arrow .feather", "write its texts, or their tokens, to a file"},
+    {"\xff\xff\xff\xff", SURE_BYTES - 1, 0, "arrow", ".arrow", "write its texts, or their tokens, to a file"},
+    {"\x80\x04\x95", 3, 0, "pickle", ".pkl .pickle", "write its texts, or their tokens, to a file"},
+    {"\x89HDF\r\n", 6, 0, "HDF5", ".h5 .hdf5", "write its texts, or their tokens, to a file"},
+    {"SQLite format 3", 15, 0, "SQLite", ".db .sqlite", "write its texts to a file"},
+    {"%PDF-", 5, 0, "PDF", ".pdf", "take its text (pdftotext)"},
+    {"\x89PNG", 4, 0, "PNG", ".png", "name a text"},
+    {"\xff\xd8\xff", 3, 0, "JPEG", ".jpg .jpeg", "name a text"},
     {"\x7f"
      "ELF",
-     4, 0, "ELF", "name a text"},
-    {"\xff\xfe", 2, 0, "UTF-16", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
-    {"\xfe\xff", 2, 0, "UTF-16", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+     4, 0, "ELF", ".so .o", "name a text"},
+    {"\xff\xfe", 2, 0, "UTF-16", "", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+    {"\xfe\xff", 2, 0, "UTF-16", "", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
 };
 
 /* Return whether the file begins like a safetensors file: an 8-byte length, then JSON. */
@@ -71,6 +74,32 @@ zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
     }
     if (is_safetensors(head, n, file->bytes))
         return refuse_format(file, "safetensors", "model.init takes a directory with such weights");
+    return ZR_OK;
+}
+
+/* Return whether a path has one of the endings in a list such as ".gz .tgz". */
+static bool has_ending(const char *path, const char *list)
+{
+    char end[16];
+    for (size_t n; (n = strcspn(list, " ")) > 0; list += n + (list[n] == ' ')) {
+        snprintf(end, sizeof(end), "%.*s", (int)n, list);
+        if (zr__path_ends(path, end)) return true;
+    }
+    return false;
+}
+
+zr_status zr__data_refuse_name(const zr__file *file, const char *path)
+{
+    static const char tables[] =
+        "%s: by its name this is a table (%s), of which zr reads no columns; write each row as a line of JSON, "
+        "{\"text\": TEXT} or {\"prompt\": TEXT, \"completion\": TEXT}, to a .jsonl file, or give data.format \"text\" "
+        "to train on the file as it is";
+    ZR_CHECK(!zr__path_ends(path, ".csv"), ZR_ERR_DATA, tables, file->name, "comma-separated values");
+    ZR_CHECK(!zr__path_ends(path, ".tsv"), ZR_ERR_DATA, tables, file->name, "tab-separated values");
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        ZR_CHECK(!has_ending(path, kinds[i].names), ZR_ERR_DATA,
+                 "%s: by its name its format is %s, which zr cannot read; %s, or rename the file if it is text",
+                 file->name, kinds[i].what, kinds[i].use);
     return ZR_OK;
 }
 

@@ -10,12 +10,12 @@
 
 zr_status zr__parts_begin(zr__parts *parts)
 {
-    static const char mark[3] = "\xef\xbb\xbf";
-    char head[sizeof(mark)];
-    parts->read = parts->lines_read = 0;
-    if (!parts->lines || parts->file->bytes < (int64_t)sizeof(mark)) return ZR_OK;
-    ZR_TRY(zr__file_read(parts->file, 0, head, sizeof(head), ZR_ERR_IO));
-    if (memcmp(head, mark, sizeof(mark)) == 0) parts->read = sizeof(mark);
+    char head[3];
+    const int64_t n = parts->file->bytes < (int64_t)sizeof(head) ? parts->file->bytes : (int64_t)sizeof(head);
+    parts->first = parts->read = parts->lines_read = 0;
+    if (parts->shape == ZR__SHAPE_TEXT) return ZR_OK;
+    ZR_TRY(zr__file_read(parts->file, 0, head, n, ZR_ERR_IO));
+    parts->first = parts->read = zr__shape_mark(head, n);
     return ZR_OK;
 }
 
@@ -28,22 +28,36 @@ static int64_t character_cut(const char *text, int64_t n)
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
 }
 
-/* Return the last offset in text[0, n) at which a part can end, or 0 if no offset can. The caller has already found
- * that no offset in the first `from` bytes can. Do not call this for the last part, which ends with the file. */
-static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, int64_t n)
+/* Return the end of the last whole record in the first n bytes of a part, or 0. All bytes belong to the part if they
+ * are no sequence of records, which zr__part_run then says. */
+static int64_t records_end(const zr__parts *parts, const zr__part *part, int64_t n)
 {
-    if (!parts->lines) {
+    zr__shape_walk walk = {.shape = parts->shape, .text = part->text, .n = n, .first = part->first};
+    zr__shape_found found;
+    while ((found = zr__shape_next(&walk)) == ZR__RECORD_FOUND) continue;
+    return found == ZR__RECORD_BROKEN ? n : walk.end;
+}
+
+/* Return the last offset in the first n bytes of a part at which it can end, or 0 if no offset can. The caller has
+ * already found that no offset in the first `from` bytes can. Do not call this for the last part, which ends with the
+ * file. */
+static int64_t part_end(const zr__parts *parts, const zr__part *part, int64_t from, int64_t n)
+{
+    const char *text = part->text;
+    if (parts->shape == ZR__SHAPE_TEXT) {
         const int64_t cut = parts->cut ? parts->cut(parts->of, text, from > 0 ? from : 1, n) : 0;
         return cut > 0 || n < parts->most_bytes ? cut : character_cut(text, n);
     }
+    if (parts->shape != ZR__SHAPE_LINES) return records_end(parts, part, n);
     const char *end = memrchr(text + from, '\n', (size_t)(n - from));
     return end ? end - text + 1 : 0;
 }
 
-/* Skip the rest of a line that is too long. */
-static zr_status skip_line(zr__parts *parts, zr__part *part)
+/* Skip the rest of a record that is too long. Only the end of a line can be found without its beginning. */
+static zr_status skip_record(zr__parts *parts, zr__part *part)
 {
     part->too_long = true;
+    if (parts->shape != ZR__SHAPE_LINES) parts->read = parts->file->bytes;
     while (parts->read < parts->file->bytes) {
         const int64_t left = parts->file->bytes - parts->read, n = left < part->room ? left : part->room;
         ZR_TRY(zr__file_read(parts->file, parts->read, part->text, n, ZR_ERR_IO));
@@ -56,17 +70,18 @@ static zr_status skip_line(zr__parts *parts, zr__part *part)
 
 zr_status zr__part_read(zr__parts *parts, zr__part *part)
 {
-    const int64_t left = parts->file->bytes - parts->read, most = parts->lines ? ZR__LINE_BYTES : parts->most_bytes;
+    const int64_t left = parts->file->bytes - parts->read, most = parts->shape ? ZR__LINE_BYTES : parts->most_bytes;
     part->too_long = false;
     part->n = 0;
     part->at = parts->read;
+    part->first = part->at == parts->first;
     for (int64_t have = 0, n = parts->usual_bytes; left > 0 && part->n == 0; n = 2 * have) {
         if (n > most) n = most;
         if (n > left) n = left;
         ZR_GROW(part->text, part->room, n, "bytes of text that cannot be cut");
         ZR_TRY(zr__file_read(parts->file, parts->read + have, part->text + have, n - have, ZR_ERR_IO));
-        part->n = n == left ? n : part_end(parts, part->text, have, n);
-        if (part->n == 0 && parts->lines && n == most) return skip_line(parts, part);
+        part->n = n == left ? n : part_end(parts, part, have, n);
+        if (part->n == 0 && parts->shape && n == most) return skip_record(parts, part);
         have = n;
     }
     parts->read += part->n;
@@ -99,74 +114,109 @@ static zr_status give_text(const zr__parts *parts, zr__part *part, const char *t
     return ZR_OK;
 }
 
-/* Count a bad line if bad lines are skipped. Otherwise fail. */
-static zr_status refuse_line(const zr__parts *parts, zr__part *part, const char *reason)
+/* Count a bad record if bad records are skipped. Otherwise fail. */
+static zr_status refuse_record(const zr__parts *parts, zr__part *part, const char *reason)
 {
-    if (!parts->skip_bad_lines) part->bad_line = part->lines;
+    if (!parts->skip_bad_lines) part->bad_line = part->line;
     if (!parts->skip_bad_lines) return ZR_FAIL(ZR_ERR_DATA, "%s", reason);
-    if (part->found.skipped_lines++ == 0) part->found.first_skipped = part->lines;
+    if (part->found.skipped_lines++ == 0) part->found.first_skipped = part->line;
     return ZR_OK;
 }
 
-static zr_status give_line(const zr__parts *parts, zr__part *part, const char *line, int64_t bytes, zr__text_fn fn,
-                           void *arg)
+/* Fail because the rest of a file cannot be divided into records. Skipping bad records does not help. */
+static zr_status refuse_rest(zr__part *part, const char *reason)
+{
+    part->bad_line = part->line;
+    part->broken = true;
+    return ZR_FAIL(ZR_ERR_DATA, "%s", reason);
+}
+
+/* Pass the text of a record to fn. */
+static zr_status give_record_text(const zr__parts *parts, zr__part *part, const char *record, int64_t bytes,
+                                  zr__text_fn fn, void *arg)
 {
     char reason[ZR__REASON_BYTES];
     const char *text = NULL;
     json_t *root = NULL;
     int64_t n = 0;
-    part->lines++;
-    zr_status st = zr__jsonl_text(line, bytes, parts->text_key, parts->key_named, &root, &text, &n, reason);
+    zr_status st =
+        zr__jsonl_text(record, bytes, parts->text_key, parts->key_named, parts->forms, &root, &text, &n, reason);
     if (st == ZR_OK && !text)
-        st = refuse_line(parts, part, reason);
+        st = refuse_record(parts, part, reason);
     else if (st == ZR_OK && n > 0)
         st = give_text(parts, part, text, n, fn, arg);
     json_decref(root);
     return st;
 }
 
-/* Pass a line of instruction data to the function for such lines. */
-static zr_status give_record(const zr__parts *parts, zr__part *part, const char *line, int64_t bytes, void *arg)
+/* Pass a record of instruction data to the function for such records. */
+static zr_status give_record(const zr__parts *parts, zr__part *part, const char *record, int64_t bytes, void *arg)
 {
     char reason[ZR__REASON_BYTES] = "";
     int64_t n = 0;
-    part->lines++;
-    ZR_TRY(parts->line(parts->line_of, arg, line, bytes, &n, reason));
-    if (reason[0]) return refuse_line(parts, part, reason);
+    ZR_TRY(parts->line(parts->line_of, arg, record, bytes, &n, reason));
+    if (reason[0]) return refuse_record(parts, part, reason);
     part->found.documents += n > 0;
     part->found.text_bytes += n;
     return ZR_OK;
 }
 
-static zr_status give_lines(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *arg)
+static int64_t count_lines(const char *text, int64_t n)
+{
+    int64_t lines = 0;
+    for (const char *at = text, *end = text + n; (at = memchr(at, '\n', (size_t)(end - at))); at++) lines++;
+    return lines;
+}
+
+/* Process the record that `walk` has found. */
+static zr_status give(const zr__parts *parts, zr__part *part, const zr__shape_walk *walk, zr__text_fn fn, void *arg)
+{
+    const char *record = part->text + walk->begin;
+    const int64_t bytes = walk->end - walk->begin;
+    if (parts->shape != ZR__SHAPE_LINES && record[0] != '{')
+        return refuse_record(parts, part, "the record is not a JSON object");
+    return parts->line ? give_record(parts, part, record, bytes, arg)
+                       : give_record_text(parts, part, record, bytes, fn, arg);
+}
+
+static zr_status give_records(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *arg)
 {
     char reason[ZR__REASON_BYTES];
+    zr__shape_walk walk = {.shape = parts->shape,
+                           .text = part->text,
+                           .n = part->n,
+                           .first = part->first,
+                           .whole = part->at + part->n == parts->file->bytes};
+    zr__shape_found found = ZR__RECORD_NONE;
+    const bool lines = parts->shape == ZR__SHAPE_LINES;
+    part->line = 1;
     if (part->too_long) {
         part->lines = 1;
-        snprintf(reason, sizeof(reason), "the line is longer than %lld bytes", (long long)ZR__LINE_BYTES);
-        return refuse_line(parts, part, reason);
+        snprintf(reason, sizeof(reason), "the %s is longer than %lld bytes", lines ? "line" : "record",
+                 (long long)ZR__LINE_BYTES);
+        return lines ? refuse_record(parts, part, reason) : refuse_rest(part, reason);
     }
-    for (int64_t at = 0, n; at < part->n; at += n) {
-        const char *end = memchr(part->text + at, '\n', (size_t)(part->n - at));
-        n = end ? end - (part->text + at) + 1 : part->n - at;
-        if (parts->line)
-            ZR_TRY(give_record(parts, part, part->text + at, n, arg));
-        else
-            ZR_TRY(give_line(parts, part, part->text + at, n, fn, arg));
+    for (int64_t at = 0; part->n > 0 && (found = zr__shape_next(&walk)) == ZR__RECORD_FOUND; at = walk.end) {
+        part->line = 1 + part->lines + count_lines(part->text + at, walk.begin - at);
+        ZR_TRY(give(parts, part, &walk, fn, arg));
+        part->lines += count_lines(part->text + at, walk.end - at);
     }
-    return ZR_OK;
+    if (found != ZR__RECORD_BROKEN) return ZR_OK;
+    part->line = 1 + count_lines(part->text, walk.begin);
+    return refuse_rest(part, walk.reason);
 }
 
 void zr__part_run(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *arg)
 {
+    const bool records = parts->shape != ZR__SHAPE_TEXT;
     part->found = (zr__found_texts){0};
     part->lines = part->bad_line = 0;
+    part->broken = false;
     part->failed.status = ZR_OK;
-    if (!parts->lines) part->found = (zr__found_texts){.documents = part->at == 0, .text_bytes = part->n};
+    if (!records) part->found = (zr__found_texts){.documents = part->at == 0, .text_bytes = part->n};
     const bool begins = part->at == 0, ends = part->at + part->n == parts->file->bytes;
     const int where = (begins ? ZR__DOCUMENT_BEGINS : 0) | (ends ? ZR__DOCUMENT_ENDS : 0);
-    zr__failure_note(&part->failed,
-                     parts->lines ? give_lines(parts, part, fn, arg) : fn(arg, part->text, part->n, where));
+    zr__failure_note(&part->failed, records ? give_records(parts, part, fn, arg) : fn(arg, part->text, part->n, where));
 }
 
 zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts *all)
@@ -175,7 +225,9 @@ zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts 
     const char *name = parts->file->name;
     if (part->bad_line > 0)
         return ZR_FAIL(part->failed.status, "%s:%lld: %s; %s", name, (long long)(parts->lines_read + part->bad_line),
-                       part->failed.message, parts->remedy);
+                       part->failed.message,
+                       part->broken ? "correct the file, or write each record on a line of its own (.jsonl)"
+                                    : parts->remedy);
     ZR_CHECK(part->failed.status == ZR_OK, part->failed.status, "%s: error in the text from byte %lld on: %s", name,
              (long long)part->at, part->failed.message);
     if (all->skipped_lines == 0 && found->skipped_lines > 0)

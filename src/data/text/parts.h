@@ -5,14 +5,15 @@
  * files that are not text.
  *
  * A part of a plain text ends where the tokenizer can cut the text (zr__tokenizer_cut). Therefore the parts together
- * have the same tokens as the whole text. A part grows, up to a limit, until there is a cut. A part of a .jsonl file
- * consists of whole lines, and each line is a document.
+ * have the same tokens as the whole text. A part grows, up to a limit, until there is a cut. A part of a file of
+ * records (shape.h) consists of whole records, and each record is a document.
  */
 #ifndef ZR_DATA_PARTS_H
 #define ZR_DATA_PARTS_H
 
 #include "base/core/core.h"
 #include "base/file/file.h"
+#include "data/text/shape.h"
 
 /** Position of a piece of text in its document, as bits. */
 enum { ZR__DOCUMENT_BEGINS = 1, ZR__DOCUMENT_ENDS = 2 };
@@ -20,8 +21,8 @@ enum { ZR__DOCUMENT_BEGINS = 1, ZR__DOCUMENT_ENDS = 2 };
 /** Callback that receives a document's text, or a piece of it, and its position `where`. */
 typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, int where);
 
-/** Function that processes a line of instruction data; `of` is zr__parts.line_of, and `arg` the argument of
- * zr__part_run. *bytes receives the length of the line's texts, or 0 for a line of only white space. If the line is
+/** Function that processes a record of instruction data; `of` is zr__parts.line_of, and `arg` the argument of
+ * zr__part_run. *bytes receives the length of the record's texts, or 0 for a line of only white space. If the record is
  * bad, `reason` says why, otherwise it is "". */
 typedef zr_status (*zr__line_fn)(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason);
 
@@ -34,14 +35,16 @@ typedef struct zr__parts {
     const void *of;
     int64_t usual_bytes;  /* usual size of a part in bytes */
     int64_t most_bytes;   /* maximum bytes of a part; a longer text without a cut is cut between two characters */
-    bool lines;           /* whether the file is .jsonl; the next members apply only to .jsonl */
-    const char *text_key; /* key of the text in each line */
-    zr__line_fn line;     /* function for lines of instruction data; NULL if each line has one text */
+    zr__shape shape;      /* how the records follow each other; the next members apply only to files of records */
+    const char *text_key; /* key of the text in each record */
+    const char *forms;    /* forms of records that are read, for messages; NULL for texts only */
+    zr__line_fn line;     /* function for records of instruction data; NULL if each record has one text */
     const void *line_of;
     bool skip_bad_lines;
     const char *key_named; /* name of the option text_key in messages, such as "--text-key" */
     const char *remedy;    /* advice against a bad line, such as "use --bad-lines skip to skip such lines" */
     /* Current position: */
+    int64_t first;            /* offset of the first part */
     int64_t read, lines_read; /* bytes read so far; number of lines that zr__part_take has counted */
 } zr__parts;
 
@@ -54,14 +57,18 @@ typedef struct zr__found_texts {
 typedef struct zr__part {
     char *text;
     int64_t room, n, at; /* room, n: capacity and length of `text` in bytes; at: file offset of `text` */
-    bool too_long;       /* whether the part is a line above ZR__LINE_BYTES, which was skipped */
+    bool too_long;       /* whether the part is a record above ZR__LINE_BYTES, which was skipped */
+    bool first;          /* whether the part is the first one of the file */
     /* Results of zr__part_run: */
     zr__found_texts found; /* counts of the part's texts; first_skipped is a line number within the part, from 1 */
-    int64_t lines, bad_line;
+    int64_t lines;         /* number of lines that end in the part */
+    int64_t line;          /* line of the part with the current record, from 1 */
+    int64_t bad_line;      /* line of the record that is bad, or 0 */
+    bool broken;           /* whether the file cannot be divided into records from that line on */
     zr__failure failed;
 } zr__part;
 
-/** Start reading at the beginning of the file. The byte order mark of a .jsonl file is skipped. */
+/** Start reading at the beginning of the file. The byte order mark of a file of records is skipped. */
 ZR_NODISCARD zr_status zr__parts_begin(zr__parts *parts);
 /** Read the next part. At the end of the file part->n is 0 and part->too_long is false. Errors: ZR_ERR_MEMORY,
  * ZR_ERR_IO. */

@@ -32,26 +32,24 @@ static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_
     return st;
 }
 
-/* Look for the deciding line in the first n bytes of the file. `whole`: whether these are all bytes of the file. */
-static zr_status look_at_lines(const char *text, int64_t n, bool whole, const char *text_key, bool skips,
-                               zr__lines_kind *kind, bool *found)
+/* Look for the deciding record in the first n bytes of the file. `whole`: whether these are all bytes of the file. */
+static zr_status look_at_records(zr__shape shape, const char *text, int64_t n, bool whole, const char *text_key,
+                                 bool skips, zr__lines_kind *kind, bool *found)
 {
-    static const char mark[] = "\xef\xbb\xbf";
-    int64_t at = n >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+    const int64_t mark = zr__shape_mark(text, n);
+    zr__shape_walk walk = {.shape = shape, .text = text + mark, .n = n - mark, .first = true, .whole = whole};
     bool decides = false, blank = true;
-    *found = whole;
-    for (int64_t bytes; at < n; at += bytes) {
-        const char *end = memchr(text + at, '\n', (size_t)(n - at));
-        if (!end && !whole) return ZR_OK;
-        bytes = end ? end + 1 - (text + at) : n - at;
-        ZR_TRY(kind_of_line(text + at, bytes, text_key, kind, &decides, &blank));
-        *found = decides || (!blank && !skips) || whole;
-        if (decides || (!blank && !skips)) return ZR_OK;
+    while (zr__shape_next(&walk) == ZR__RECORD_FOUND) {
+        ZR_TRY(kind_of_line(walk.text + walk.begin, walk.end - walk.begin, text_key, kind, &decides, &blank));
+        *found = decides || (!blank && !skips);
+        if (*found) return ZR_OK;
     }
+    *found = whole;
     return ZR_OK;
 }
 
-zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool skips, zr__lines_kind *kind)
+zr_status zr__lines_kind_of(const zr__file *file, zr__shape shape, const char *text_key, bool skips,
+                            zr__lines_kind *kind)
 {
     char *text = NULL;
     int64_t room = 0;
@@ -64,7 +62,7 @@ zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool ski
         if (!more) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the first line of %s", file->name);
         if (more) text = more;
         if (st == ZR_OK) st = zr__file_read(file, 0, text, some, ZR_ERR_IO);
-        if (st == ZR_OK) st = look_at_lines(text, some, some == file->bytes, text_key, skips, kind, &found);
+        if (st == ZR_OK) st = look_at_records(shape, text, some, some == file->bytes, text_key, skips, kind, &found);
     }
     zr_free(text);
     return st;
@@ -72,11 +70,12 @@ zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool ski
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const char *template, const char *file,
-                            zr__instruct *x)
+zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const zr_data_args *args,
+                            const char *file, zr__instruct *x)
 {
-    *x = (zr__instruct){.kind = kind, .tokenizer = tokenizer};
-    ZR_TRY(zr__chat_find(zr_tokenizer_name(tokenizer), template, &x->chat));
+    *x = (zr__instruct){.kind = kind, .tokenizer = tokenizer, .loss_on = args->loss_on};
+    ZR_TRY(zr__chat_find(zr_tokenizer_name(tokenizer), args->chat_template, &x->chat));
+    x->chat.all = args->loss_on == ZR_LOSS_ON_ALL;
     if (kind == ZR__LINES_MESSAGES)
         return zr__chat_want(&x->chat, tokenizer, file, "data.chat_template",
                              "write the lines as {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}");
@@ -90,11 +89,17 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
 static bool read_text(const json_t *root, const char *key, const char *wanted, zr__message *m, char *reason)
 {
     const json_t *value = json_object_get(root, key);
+    char members[160];
     m->text = json_string_value(value);
     m->bytes = (int64_t)json_string_length(value);
     if (!m->text)
-        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; the first line of this file has %s, so each line must", key,
-                 value ? "not a text" : "missing", wanted);
+        snprintf(reason, ZR__REASON_BYTES,
+                 "\"%s\" is %s; the first line of this file has %s, so each line must, but this one has %s%s", key,
+                 json_is_array(value) ? "a list"
+                 : value              ? "not a text"
+                                      : "missing",
+                 wanted, zr__jsonl_members(root, members, sizeof(members)),
+                 json_is_array(value) ? "; write lists of messages as one list in \"messages\"" : "");
     return m->text;
 }
 
@@ -108,36 +113,89 @@ static zr_status render_pair(const zr__instruct *x, const json_t *root, zr__rend
     return reason[0] ? ZR_OK : zr__pair_render(&x->chat, &prompt, &completion, r);
 }
 
+/* Read the switch of a message, by which its author decides whether the loss counts it: "weight" 0 or 1 as in OpenAI's
+ * files, "train" or "training" as in axolotl's. Without one *trains does not change. If it is bad, write the reason. */
+static bool read_switch(const json_t *one, size_t i, bool *trains, char *reason)
+{
+    static const char *const names[] = {"weight", "train", "training"};
+    const char *said = NULL;
+    bool on = false;
+    if (json_object_get(one, "train_detail"))
+        snprintf(reason, ZR__REASON_BYTES, "message %zu: \"train_detail\" is not supported; divide the message", i + 1);
+    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]) && !reason[0]; k++) {
+        const json_t *value = json_object_get(one, names[k]);
+        const double number = json_number_value(value);
+        const bool fits = k == 0 ? json_is_number(value) && (number == 0 || number == 1) : json_is_boolean(value);
+        const bool its = k == 0 ? number == 1 : json_is_true(value);
+        if (!value || json_is_null(value)) continue;
+        if (!fits)
+            snprintf(reason, ZR__REASON_BYTES, "message %zu: \"%s\" is %s; expected %s", i + 1, names[k],
+                     ZR_JSON_SHOWN(value), k == 0 ? "0 or 1" : "true or false");
+        else if (said && on != its)
+            snprintf(reason, ZR__REASON_BYTES, "message %zu: \"%s\" and \"%s\" contradict each other", i + 1, said,
+                     names[k]);
+        said = names[k];
+        *trains = on = its;
+    }
+    return !reason[0];
+}
+
 /* Read message i of a conversation. If it is bad, write the reason. */
 static bool read_message(const json_t *one, size_t i, zr__message *m, char *reason)
 {
     static const char *const name[ZR__ROLES] = {"system", "user", "assistant"};
     const json_t *said = json_object_get(one, "role"), *content = json_object_get(one, "content");
     const char *role = json_string_value(said);
+    char members[160];
     int which = 0;
     while (role && which < ZR__ROLES && strcmp(role, name[which]) != 0) which++;
     if (!role || which == ZR__ROLES)
         snprintf(reason, ZR__REASON_BYTES,
-                 "message %zu: \"role\" is %s; expected \"system\", \"user\" or \"assistant\"", i + 1,
-                 ZR_JSON_SHOWN(said));
+                 "message %zu: \"role\" is %s; expected \"system\", \"user\" or \"assistant\", and the message has %s",
+                 i + 1, ZR_JSON_SHOWN(said), zr__jsonl_members(one, members, sizeof(members)));
     else if (!json_is_string(content))
         snprintf(reason, ZR__REASON_BYTES, "message %zu: \"content\" is %s; expected a text", i + 1,
-                 content ? "not a text" : "missing");
+                 json_is_array(content) ? "not a text but a list of parts"
+                 : content              ? "not a text"
+                                        : "missing");
     else if (json_object_get(one, "tool_calls") || json_object_get(one, "reasoning_content"))
         snprintf(reason, ZR__REASON_BYTES,
                  "message %zu: \"tool_calls\" and \"reasoning_content\" are not supported; write them into \"content\"",
                  i + 1);
     if (reason[0]) return false;
-    *m = (zr__message){(zr__role)which, json_string_value(content), (int64_t)json_string_length(content)};
+    *m = (zr__message){
+        .role = (zr__role)which, .text = json_string_value(content), .bytes = (int64_t)json_string_length(content)};
     return true;
+}
+
+/* Read the messages of a conversation, and decide which of them the loss counts. *bytes receives the length of their
+ * texts. If a message is bad, write the reason. */
+static void read_messages(const zr__instruct *x, const json_t *list, zr__message *message, int64_t *bytes, char *reason)
+{
+    const size_t n = json_array_size(list);
+    size_t last = n; /* index of the last answer */
+    for (size_t i = 0; i < n && !reason[0]; i++) {
+        if (!read_message(json_array_get(list, i), i, &message[i], reason)) return;
+        *bytes += message[i].bytes;
+        if (message[i].role == ZR__ASSISTANT) last = i;
+    }
+    for (size_t i = 0; i < n && !reason[0]; i++) {
+        const bool answer = message[i].role == ZR__ASSISTANT;
+        message[i].trains = x->loss_on == ZR_LOSS_ON_ALL || (x->loss_on == ZR_LOSS_ON_LAST ? i == last : answer);
+        (void)read_switch(json_array_get(list, i), i, &message[i].trains, reason);
+    }
 }
 
 /* Return the reason why a conversation cannot be trained on, or NULL. */
 static const char *nothing_to_learn(const zr__message *message, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (message[i].role == ZR__ASSISTANT) return NULL;
-    return "no message has the role \"assistant\", so nothing is trained";
+    bool answer = false;
+    for (size_t i = 0; i < n; i++) {
+        if (message[i].trains) return NULL;
+        answer = answer || message[i].role == ZR__ASSISTANT;
+    }
+    return answer ? "each answer is switched off (weight 0, train false), so nothing is trained"
+                  : "no message has the role \"assistant\", so nothing is trained";
 }
 
 static zr_status render_messages(const zr__instruct *x, const json_t *root, zr__rendered *r, int64_t *bytes,
@@ -148,8 +206,10 @@ static zr_status render_messages(const zr__instruct *x, const json_t *root, zr__
     const char *bad = NULL;
     zr_status st = ZR_OK;
     if (!json_is_array(list)) {
-        snprintf(reason, ZR__REASON_BYTES, "\"messages\" is %s; the first line of this file has %s, so each line must",
-                 list ? "not a list" : "missing", messages_wanted);
+        char members[160];
+        snprintf(reason, ZR__REASON_BYTES,
+                 "\"messages\" is %s; the first line of this file has %s, so each line must, but this one has %s",
+                 list ? "not a list" : "missing", messages_wanted, zr__jsonl_members(root, members, sizeof(members)));
         return ZR_OK;
     }
     if (json_array_size(json_object_get(root, "tools")) > 0) {
@@ -158,9 +218,7 @@ static zr_status render_messages(const zr__instruct *x, const json_t *root, zr__
     }
     zr__message *message = zr_alloc((n + 1) * sizeof(*message));
     ZR_CHECK(message, ZR_ERR_MEMORY, "no memory for %zu messages", n);
-    for (size_t i = 0; i < n && !reason[0]; i++) {
-        if (read_message(json_array_get(list, i), i, &message[i], reason)) *bytes += message[i].bytes;
-    }
+    read_messages(x, list, message, bytes, reason);
     if (!reason[0]) bad = *bytes > 0 ? nothing_to_learn(message, n) : "the messages have no text";
     if (!reason[0] && !bad) st = zr__chat_render(&x->chat, message, (int64_t)n, false, r, &bad);
     if (bad) snprintf(reason, ZR__REASON_BYTES, "%s", bad);

@@ -9,6 +9,7 @@
 #include "base/json/json.h"
 #include "data/text/chat.h"
 #include "data/text/jsonl.h"
+#include "data/text/shape.h"
 
 typedef enum zr__lines_kind {
     ZR__LINES_TEXT,     /* {"text": TEXT} */
@@ -16,22 +17,28 @@ typedef enum zr__lines_kind {
     ZR__LINES_MESSAGES, /* {"messages": [{"role": ROLE, "content": TEXT}, ...]} */
 } zr__lines_kind;
 
-/** Find the kind of a .jsonl file from its first line. A line with the member text_key has a text. If bad lines are
- * skipped, the first line that has one of the kinds decides. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool skip_bad_lines,
-                                         zr__lines_kind *kind);
+/** Forms of records, for messages. */
+#define ZR__RECORD_FORMS                                                                                               \
+    "{\"text\": TEXT}, {\"prompt\": TEXT, \"completion\": TEXT} or {\"messages\": [{\"role\": ..., \"content\": "      \
+    "TEXT}, ...]}"
+
+/** Find the kind of a file of records from its first record. A record with the member text_key has a text. If bad lines
+ * are skipped, the first record that has one of the kinds decides. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__lines_kind_of(const zr__file *file, zr__shape shape, const char *text_key,
+                                         bool skip_bad_lines, zr__lines_kind *kind);
 
 /** Settings for converting the lines of a file to tokens. */
 typedef struct zr__instruct {
     zr__lines_kind kind;
     zr__chat chat;
     const zr_tokenizer *tokenizer;
+    zr_data_loss_on loss_on;  /* what the loss counts */
     char end[ZR__MARK_BYTES]; /* text of the token that follows a completion */
 } zr__instruct;
 
-/** Choose the settings for lines of this kind. `file` is the name of the file in messages. Errors: as zr__chat_find and
- * zr__chat_want. */
-ZR_NODISCARD zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const char *template,
+/** Choose the settings for lines of this kind, by chat_template and loss_on of `args`. `file` is the name of the file
+ * in messages. Errors: as zr__chat_find and zr__chat_want. */
+ZR_NODISCARD zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const zr_data_args *args,
                                          const char *file, zr__instruct *instruct);
 
 /** Render a line into `rendered`. *bytes receives the length of the line's texts, or 0 for a line of only white space.

@@ -54,8 +54,9 @@ ZR_NODISCARD zr_status zr__read_merges(const zr__reader *r);
 ZR_NODISCARD zr_status zr__read_merge_lines(const zr__reader *r, const char *text, size_t bytes);
 /** Return the token with a name, of the vocabulary or added, or -1. */
 int32_t zr__read_find(const zr__reader *r, const char *name);
-/** Append an added token whose text is `name`. The caller sets its flags in *added. Errors: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__read_add_token(zr__bpe *bpe, zr__added added, const char *name, size_t bytes);
+/** Append an added token whose text is `name`. The caller sets its flags in *added. Errors: ZR_ERR_DATA if the text is
+ * too long; ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__read_add_token(const zr__reader *r, zr__added added, const char *name, size_t bytes);
 
 /** Read tokenizer_config.json. Release *config with json_decref. Errors: as for zr__read_json. */
 ZR_NODISCARD zr_status zr__read_config(zr__reader *r, const char *path, json_t **config);

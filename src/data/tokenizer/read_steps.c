@@ -194,6 +194,8 @@ zr_status zr__read_steps(zr__reader *r, const json_t *root)
 
 /* ---- post-processors ------------------------------------------------------------------------- */
 
+enum { ENDS_MOST = 64 }; /* largest number of tokens before or after a text; up to 4 in known tokenizers */
+
 /* Append a token to the beginning or the end of documents. */
 static zr_status add_end(const zr__reader *r, int32_t **tokens, int64_t *n, const json_t *id)
 {
@@ -201,6 +203,8 @@ static zr_status add_end(const zr__reader *r, int32_t **tokens, int64_t *n, cons
     ZR_CHECK(token >= 0 && token < r->bpe->vocab, ZR_ERR_DATA,
              "%s: post_processor has token %s, which is not one of the %lld tokens", r->file, ZR_JSON_SHOWN(id),
              (long long)r->bpe->vocab);
+    ZR_CHECK(*n < ENDS_MOST, ZR_ERR_DATA, "%s: post_processor puts more than %d tokens at one end of a text, the limit",
+             r->file, ENDS_MOST);
     int32_t *more = zr_alloc((size_t)(*n + 1) * sizeof(*more));
     ZR_CHECK(more, ZR_ERR_MEMORY, "%s: no memory for the tokens of post_processor", r->file);
     if (*n > 0) memcpy(more, *tokens, (size_t)*n * sizeof(*more));

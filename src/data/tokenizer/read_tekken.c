@@ -92,7 +92,7 @@ static zr_status add_special(const zr__reader *r, const tekken *t, int32_t token
     bpe->special[token] = true;
     memcpy(bpe->text + *at, name, strlen(name));
     *at += (int64_t)strlen(name);
-    return zr__read_add_token(bpe, (zr__added){.token = token, .special = true}, name, strlen(name));
+    return zr__read_add_token(r, (zr__added){.token = token, .special = true}, name, strlen(name));
 }
 
 static zr_status add_token(const zr__reader *r, const tekken *t, int32_t token, int64_t *at)

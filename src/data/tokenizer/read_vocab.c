@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHOWN = 96 };
+enum {
+    SHOWN = 96,
+    ADDED_MOST_BYTES = 1024, /* longest text of an added token, which is compared at each place of a text */
+};
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
@@ -59,9 +62,12 @@ static void append_added(zr__added_list *list, zr__added added)
         zr_free(added.text);
 }
 
-zr_status zr__read_add_token(zr__bpe *bpe, zr__added added, const char *name, size_t bytes)
+zr_status zr__read_add_token(const zr__reader *r, zr__added added, const char *name, size_t bytes)
 {
+    zr__bpe *bpe = r->bpe;
     zr__added_list *list = added.later ? &bpe->later : &bpe->added;
+    ZR_CHECK(bytes <= ADDED_MOST_BYTES, ZR_ERR_DATA, "%s: the added token \"%s\" has %zu bytes; the limit is %d",
+             r->file, ZR_SHOWN(name), bytes, ADDED_MOST_BYTES);
     added.bytes = (int64_t)bytes;
     if (added.later)
         ZR_TRY(normalize_added(bpe, &added, name, bytes));
@@ -91,7 +97,7 @@ static zr_status note_added(const zr__reader *r, names *all, const json_t *added
                              .single_word = json_is_true(json_object_get(added, "single_word")),
                              .lstrip = json_is_true(json_object_get(added, "lstrip")),
                              .rstrip = json_is_true(json_object_get(added, "rstrip"))};
-    return zr__read_add_token(r->bpe, flags, name, json_string_length(content));
+    return zr__read_add_token(r, flags, name, json_string_length(content));
 }
 
 /* Count the added tokens that are not in the vocabulary. An added token may be listed twice. */
@@ -124,7 +130,7 @@ static zr_status note_all(const zr__reader *r, names *all)
     if (value) {
         token = (int32_t)json_integer_value(value);
         all->raw[token] = true;
-        ZR_TRY(zr__read_add_token(r->bpe, (zr__added){.token = token}, ZR_END_OF_TEXT, sizeof(ZR_END_OF_TEXT) - 1));
+        ZR_TRY(zr__read_add_token(r, (zr__added){.token = token}, ZR_END_OF_TEXT, sizeof(ZR_END_OF_TEXT) - 1));
     }
     return ZR_OK;
 }

@@ -95,6 +95,26 @@ static const struct {
                 {"mask_token", "[MASK]"}};
 enum { SPECIALS = sizeof(specials) / sizeof(specials[0]) };
 
+/* Add the token of line `line`, counted from 0. */
+static zr_status add_line(const zr__reader *r, const char *text, size_t n, json_int_t line, json_t *vocab)
+{
+    const long long number = (long long)line + 1;
+    char shown[ZR_SHOWN_BYTES];
+    ZR_CHECK(n > 0, ZR_ERR_DATA, "%s: line %lld is empty; each line must have a token", r->file, number);
+    ZR_CHECK(!memchr(text, '\0', n), ZR_ERR_DATA, "%s: line %lld has a NUL byte", r->file, number);
+    json_t *name = json_stringn(text, n);
+    const char *key = json_string_value(name);
+    const json_t *earlier = name ? json_object_get(vocab, key) : NULL;
+    const bool put = name && !earlier && json_object_set_new(vocab, key, json_integer(line)) == 0;
+    zr__text_escape(name ? key : "", shown, sizeof(shown));
+    json_decref(name);
+    ZR_CHECK(key, ZR_ERR_DATA, "%s: line %lld is not UTF-8", r->file, number);
+    ZR_CHECK(!earlier, ZR_ERR_DATA, "%s: line %lld repeats the token \"%s\" of line %lld", r->file, number, shown,
+             (long long)json_integer_value(earlier) + 1);
+    ZR_CHECK(put, ZR_ERR_MEMORY, "%s: no memory for the token of line %lld", r->file, number);
+    return ZR_OK;
+}
+
 /* Read the tokens of a vocab.txt, one on each line, into an object with names and their numbers. */
 static zr_status read_lines(const zr__reader *r, const char *text, size_t bytes, json_t *vocab)
 {
@@ -104,14 +124,7 @@ static zr_status read_lines(const zr__reader *r, const char *text, size_t bytes,
         if (!stop) stop = end;
         size_t n = (size_t)(stop - at);
         if (n > 0 && at[n - 1] == '\r') n--;
-        json_t *name = json_stringn(at, n);
-        const char *key = json_string_value(name);
-        const bool fits = key && n > 0 && strlen(key) == n && !json_object_get(vocab, key);
-        const bool put = fits && json_object_set_new(vocab, key, json_integer(line)) == 0;
-        json_decref(name);
-        ZR_CHECK(put, fits ? ZR_ERR_MEMORY : ZR_ERR_DATA,
-                 "%s: line %lld is empty, not UTF-8, or repeats a token of an earlier line", r->file,
-                 (long long)line + 1);
+        ZR_TRY(add_line(r, at, n, line, vocab));
         at = stop + 1;
     }
     return ZR_OK;

@@ -24,7 +24,7 @@
 #define STRETCH_MOST_BYTES ((int64_t)1 << 20)
 #define WHOLE_MOST_BYTES ((int64_t)4 << 20)
 
-enum { VERSION = 4, HASHED_BYTES = 72, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
+enum { VERSION = 5, HASHED_BYTES = 72, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
 
 static const char magic[8] = "zrtokens";
 
@@ -156,8 +156,8 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
 static const char *instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
 {
     if (x)
-        snprintf(key, KEY_BYTES / 2, " %s %s %s %s", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
-                 zr__chat_name(&x->chat), x->chat.begin, x->chat.end);
+        snprintf(key, KEY_BYTES / 2, " %s %s %s %s %d", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
+                 zr__chat_name(&x->chat), x->chat.begin, x->chat.end, (int)x->loss_on);
     return key;
 }
 
@@ -174,11 +174,11 @@ static zr_status find_place(const zr_data_args *args, place *p)
     snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d%s", VERSION, (unsigned long long)text,
              (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes,
              x->sentences     ? "sentences"
-             : x->parts.lines ? "lines"
+             : x->parts.shape ? "lines"
                               : "text",
-             x->parts.lines && x->parts.skip_bad_lines, instruct_key(x->instruct, (char[KEY_BYTES / 2]){0}));
+             x->parts.shape && x->parts.skip_bad_lines, instruct_key(x->instruct, (char[KEY_BYTES / 2]){0}));
     p->key = XXH3_64bits_withSeed(what, strlen(what),
-                                  x->parts.lines ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
+                                  x->parts.shape ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
     ZR_TRY(zr__path_format(p->path, "%s/%016llx.tokens", p->folder, (unsigned long long)p->key));
     return zr__path_format(p->lock, "%s/%016llx.lock", p->folder, (unsigned long long)p->key);
 }
@@ -356,7 +356,7 @@ static zr_status write_body(const place *p, int lock, const char *part, output *
     x.put_arg = out;
     x.progress = tell_waiting;
     x.arg = &t;
-    if (x.parts.lines) ZR_TRY(open_index(part, &out->index));
+    if (x.parts.shape) ZR_TRY(open_index(part, &out->index));
     ZR_TRY(zr__encode(&x, did));
     return append_index(out);
 }
@@ -424,27 +424,36 @@ static zr_status find_instruct(const zr_data_args *args, const zr_tokenizer *tok
 {
     zr__lines_kind kind = ZR__LINES_TEXT;
     *how = NULL;
-    ZR_TRY(zr__lines_kind_of(parts->file, parts->text_key, parts->skip_bad_lines, &kind));
+    ZR_TRY(zr__lines_kind_of(parts->file, parts->shape, parts->text_key, parts->skip_bad_lines, &kind));
     if (kind == ZR__LINES_TEXT) return ZR_OK;
-    ZR_TRY(zr__instruct_open(tokenizer, kind, args->chat_template, parts->file->name, instruct));
+    ZR_TRY(zr__instruct_open(tokenizer, kind, args, parts->file->name, instruct));
     *how = instruct;
     return ZR_OK;
 }
 
+/* Return the advice against a bad record. */
+static const char *remedy_of(const zr__file *text, zr__text_form form)
+{
+    if (form == ZR__TEXT_SENTENCES) return "put each sentence on a line of its own";
+    return zr__shape_is_lines(text->name)
+               ? "use data.bad_lines \"skip\" to skip such lines"
+               : "use data.bad_lines \"skip\" to skip such records, or data.format \"text\" to read the file as text";
+}
+
 zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text,
-                           zr__text_form form, char path[PATH_MAX], zr__cached *made)
+                           zr__shape shape, zr__text_form form, char path[PATH_MAX], zr__cached *made)
 {
     const bool lines = form != ZR__TEXT_PLAIN;
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
     const int32_t end = zr__tokenizer_separator(tokenizer);
     const zr__parts parts = {.file = text,
                              .most_bytes = STRETCH_MOST_BYTES,
-                             .lines = lines,
+                             .shape = form == ZR__TEXT_SENTENCES ? ZR__SHAPE_LINES : shape,
                              .text_key = args->text_key ? args->text_key : "text",
                              .skip_bad_lines = args->skip_bad_lines,
+                             .forms = ZR__RECORD_FORMS,
                              .key_named = "data.text_key",
-                             .remedy = form == ZR__TEXT_SENTENCES ? "put each sentence on a line of its own"
-                                                                  : "use data.bad_lines \"skip\" to skip such lines"};
+                             .remedy = remedy_of(text, form)};
     zr__instruct instruct;
     const zr__instruct *how = NULL;
     ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,

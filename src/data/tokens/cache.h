@@ -44,15 +44,16 @@ typedef struct zr__cached {
 /** What a text consists of. */
 typedef enum zr__text_form {
     ZR__TEXT_PLAIN,     /* one document */
-    ZR__TEXT_JSONL,     /* a document on each line, as JSON */
+    ZR__TEXT_JSONL,     /* records of JSON, each of which is a document */
     ZR__TEXT_SENTENCES, /* a sentence on each line. In the index of documents each line is a document, without tokens at
                            its ends */
 } zr__text_form;
 
 /** Find the file of a text's tokens. Create it if it is missing or damaged. Unless args->cache_is_whole, read the
  * file's tokens to check them. If another process or thread is creating the file, wait for it. If that process fails,
- * create the file here. Errors: as zr_data_open_with. */
+ * create the file here. `shape` says how the records of ZR__TEXT_JSONL follow each other. Errors: as zr_data_open_with.
+ */
 ZR_NODISCARD zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text,
-                                        zr__text_form form, char path[PATH_MAX], zr__cached *made);
+                                        zr__shape shape, zr__text_form form, char path[PATH_MAX], zr__cached *made);
 
 #endif

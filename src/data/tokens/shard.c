@@ -18,7 +18,8 @@ enum {
     LLMC_VERSION_U32 = 7,
 };
 
-typedef enum kind { KIND_LLMC, KIND_UINT16, KIND_INDEXED, KIND_TEXT, KIND_LINES } kind;
+/* Bare tokens have no header. KIND_RECORDS is text with JSON records. */
+typedef enum kind { KIND_LLMC, KIND_BARE, KIND_INDEXED, KIND_TEXT, KIND_RECORDS } kind;
 
 static zr_status set_path(zr__shard *s, const char *path)
 {
@@ -40,22 +41,46 @@ static zr_status find_llmc(const zr__file *file, bool *found)
     return ZR_OK;
 }
 
-/* Find a file's format from its name, its first bytes and an .idx file beside it. `index` receives the path of the .idx
- * file if the format has one. */
-static zr_status find_kind(const zr__shard *s, kind *found, char index[PATH_MAX])
+/* Find how a text's records follow each other. `note` receives a remark if the name says otherwise. */
+static zr_status find_records(const zr__shard *s, bool as_text, kind *found, zr__shape *shape, char *note, size_t size)
 {
-    const bool bin = zr__text_ends(s->path, ".bin");
+    *shape = ZR__SHAPE_TEXT;
+    note[0] = '\0';
+    if (!as_text) ZR_TRY(zr__shape_find(&s->file, s->path, shape, note, size));
+    *found = *shape == ZR__SHAPE_TEXT ? KIND_TEXT : KIND_RECORDS;
+    return ZR_OK;
+}
+
+/* Find a file's format from its name, its first bytes and an .idx file beside it. `index` receives the path of the .idx
+ * file if the format has one, *shape and `note` the results of find_records. */
+static zr_status find_kind(const zr__shard *s, bool as_text, kind *found, zr__shape *shape, char index[PATH_MAX],
+                           char *note, size_t size)
+{
+    const bool bin = zr__text_ends(s->path, ".bin"), lines = zr__shape_is_lines(s->path);
     const int stem = (int)strlen(s->path) - 4;
     bool llmc = false;
-    *found = zr__text_ends(s->path, ".jsonl") ? KIND_LINES : KIND_TEXT;
-    if (*found == KIND_LINES) return ZR_OK;
-    ZR_TRY(find_llmc(&s->file, &llmc));
+    if (!as_text && !lines) ZR_TRY(find_llmc(&s->file, &llmc));
+    if (as_text || lines || (!llmc && !bin)) return find_records(s, as_text, found, shape, note, size);
+    *shape = ZR__SHAPE_TEXT;
+    note[0] = '\0';
     if (llmc)
         *found = KIND_LLMC;
-    else if (bin && snprintf(index, PATH_MAX, "%.*s.idx", stem, s->path) < PATH_MAX && access(index, F_OK) == 0)
+    else if (snprintf(index, PATH_MAX, "%.*s.idx", stem, s->path) < PATH_MAX && access(index, F_OK) == 0)
         *found = KIND_INDEXED;
-    else if (bin)
-        *found = KIND_UINT16;
+    else
+        *found = KIND_BARE;
+    return ZR_OK;
+}
+
+/* Refuse a text that is in another format. If `note` is empty, it receives a remark on a suspicious text. */
+static zr_status check_text(const zr__shard *s, kind found, bool as_text, char *note, size_t size)
+{
+    ZR_TRY(zr__data_refuse_kind(&s->file, false));
+    if (found == KIND_RECORDS) return ZR_OK;
+    if (!as_text) ZR_TRY(zr__data_refuse_name(&s->file, s->path));
+    char odd[ZR__NOTE_BYTES];
+    ZR_TRY(zr__data_look_at_text(&s->file, odd, sizeof(odd)));
+    if (!note[0]) snprintf(note, size, "%s", odd);
     return ZR_OK;
 }
 
@@ -101,28 +126,79 @@ zr_status zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[
     return ZR_OK;
 }
 
-static zr_status read_uint16(zr__shard *s)
+/* Check that data.token_bytes does not contradict a header or an index. */
+static zr_status check_width(const zr__shard *s, int given)
 {
+    ZR_CHECK(given == 0 || given == s->token_bytes, ZR_ERR_CONFIG,
+             "%s: data.token_bytes is %d, but its header says that tokens have %d bytes (%s); leave the key out",
+             s->file.name, given, s->token_bytes, s->format);
+    return ZR_OK;
+}
+
+/* Return whether numbers of 2 bytes are the halves of n tokens of 4 bytes: every second number is at most `most`, the
+ * largest upper half of a token, but at least a quarter of the others are above it. Numbers of so many tokens do not
+ * look so by chance: every second token of a text would be one of the first few of the vocabulary. */
+enum { HALVES_LEAST = 32, HALVES_MOST = 1 << 14 };
+static bool are_halves(const unsigned char *tokens, int64_t n, uint32_t most)
+{
+    int64_t above = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (zr__le(tokens + 4 * i + 2, 2) > most) return false;
+        above += zr__le(tokens + 4 * i, 2) > most;
+    }
+    return 4 * above >= n;
+}
+
+/* Refuse a file without a header that looks like tokens of 4 bytes. A file of fewer than HALVES_LEAST such tokens says
+ * too little. */
+static zr_status refuse_halves(const zr__shard *s, int64_t vocab_size)
+{
+    const int64_t all = s->file.bytes / 4, n = all < HALVES_MOST ? all : HALVES_MOST;
+    const uint32_t most = (uint32_t)((vocab_size - 1) >> 16);
+    if (s->file.bytes % 4 != 0 || all < HALVES_LEAST) return ZR_OK;
+    unsigned char *tokens = zr_alloc((size_t)n * 4);
+    ZR_CHECK(tokens, ZR_ERR_MEMORY, "no memory to look at %lld tokens of %s", (long long)n, s->file.name);
+    const zr_status st = zr__file_read(&s->file, 0, tokens, n * 4, ZR_ERR_DATA);
+    const bool halves = st == ZR_OK && are_halves(tokens, n, most);
+    zr_free(tokens);
+    ZR_TRY(st);
+    ZR_CHECK(
+        !halves, ZR_ERR_DATA,
+        "%s: every second of its first %lld numbers of 2 bytes is at most %u and the others are not, so its tokens "
+        "seem to have 4 bytes (uint32); give data.token_bytes 4, or 2 if they are uint16 after all (in `zr eval` "
+        "--token-bytes)",
+        s->file.name, (long long)(2 * n), most);
+    return ZR_OK;
+}
+
+/* Read tokens without a header. */
+static zr_status read_bare(const zr__opening *o, zr__shard *s)
+{
+    const int given = o->args->token_bytes;
     ZR_TRY(zr__data_refuse_kind(&s->file, true));
-    s->format = "uint16";
-    s->token_bytes = 2;
+    s->token_bytes = given ? given : 2;
+    s->format = s->token_bytes == 2 ? "uint16" : "uint32";
     ZR_CHECK(s->file.bytes % 2 == 0, ZR_ERR_DATA,
              "%s: it has %lld bytes, an odd number, and so cannot hold uint16 tokens (as a .bin file without the "
              "header of llm.c does); if it is text, rename it so that it does not end in .bin",
              s->file.name, (long long)s->file.bytes);
-    s->tokens = s->file.bytes / 2;
+    ZR_CHECK(s->file.bytes % s->token_bytes == 0, ZR_ERR_DATA,
+             "%s: it has %lld bytes, which is no multiple of 4, and so cannot hold tokens of data.token_bytes 4",
+             s->file.name, (long long)s->file.bytes);
+    if (!given) ZR_TRY(refuse_halves(s, o->args->vocab_size));
+    s->tokens = s->file.bytes / s->token_bytes;
     return ZR_OK;
 }
 
 /* Open the cache file with the tokens of a text. */
-static zr_status read_cached(zr__opening *o, zr__shard *s, zr__text_form form)
+static zr_status read_cached(zr__opening *o, zr__shard *s, zr__shape shape, zr__text_form form)
 {
     static const char *const format[] = {[ZR__LINES_TEXT] = "jsonl",
                                          [ZR__LINES_PAIR] = "jsonl with prompts",
                                          [ZR__LINES_MESSAGES] = "jsonl with messages"};
     char path[PATH_MAX];
     zr__cached made;
-    ZR_TRY(zr__cache_tokens(o->args, o->tokenizer, &s->file, form, path, &made));
+    ZR_TRY(zr__cache_tokens(o->args, o->tokenizer, &s->file, shape, form, path, &made));
     zr__file_close(&s->file);
     ZR_TRY(set_path(s, path));
     ZR_TRY(zr__file_open(path, false, &s->file));
@@ -144,10 +220,8 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, zr__text_form form)
     return ZR_OK;
 }
 
-static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__text_form form)
+static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__shape shape, zr__text_form form)
 {
-    const bool lines = form == ZR__TEXT_JSONL;
-    char note[ZR__NOTE_BYTES] = "";
     if (!o->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &o->tokenizer));
     int64_t vocab = zr_tokenizer_vocab(o->tokenizer);
     const char *name = zr_tokenizer_name(o->tokenizer);
@@ -157,11 +231,8 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__text_form fo
         "give model.vocab_size %lld or more, or the tokenizer that belongs to the model (the vocab_size of existing "
         "weights cannot change)",
         s->file.name, name, (long long)vocab, (long long)o->args->vocab_size, (long long)vocab - 1, (long long)vocab);
-    ZR_TRY(zr__data_refuse_kind(&s->file, false));
-    s->format = lines ? "jsonl" : "text";
-    if (!lines) ZR_TRY(zr__data_look_at_text(&s->file, note, sizeof(note)));
-    if (!o->note[0]) memcpy(o->note, note, sizeof(note));
-    if (form != ZR__TEXT_PLAIN || strcmp(name, "bytes") != 0) return read_cached(o, s, form);
+    s->format = form == ZR__TEXT_JSONL ? "jsonl" : "text";
+    if (form != ZR__TEXT_PLAIN || strcmp(name, "bytes") != 0) return read_cached(o, s, shape, form);
     s->token_bytes = 1;
     s->tokens = s->text_bytes = s->file.bytes;
     return ZR_OK;
@@ -169,31 +240,37 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__text_form fo
 
 static zr_status read_format(zr__opening *o, zr__shard *s)
 {
-    char index[PATH_MAX];
+    char index[PATH_MAX], note[ZR__NOTE_BYTES];
+    const bool as_text = o->args->as_text;
+    zr__shape shape = ZR__SHAPE_TEXT;
     kind found = KIND_TEXT;
-    ZR_TRY(find_kind(s, &found, index));
+    ZR_TRY(find_kind(s, as_text, &found, &shape, index, note, sizeof(note)));
     ZR_CHECK(!o->sentences || found == KIND_TEXT, ZR_ERR_UNSUPPORTED,
              "%s: sentence pairs are made of text files with a sentence on each line and a blank line between "
-             "documents, or read from one .safetensors file",
-             s->name);
+             "documents, or read from one .safetensors file%s",
+             s->name,
+             found == KIND_RECORDS ? "; this file has JSON records (data.format \"text\" reads it as text)" : "");
     switch (found) {
     case KIND_LLMC:
-        return read_llmc(s);
-    case KIND_UINT16:
-        return read_uint16(s);
+        ZR_TRY(read_llmc(s));
+        return check_width(s, o->args->token_bytes);
+    case KIND_BARE:
+        return read_bare(o, s);
     case KIND_INDEXED:
         ZR_TRY(zr__indexed_read(index, &s->file, &s->token_bytes));
         s->format = s->token_bytes == 2 ? "Megatron uint16" : "Megatron int32";
         s->tokens = s->file.bytes / s->token_bytes;
-        return ZR_OK;
+        return check_width(s, o->args->token_bytes);
     case KIND_TEXT:
-    case KIND_LINES:
+    case KIND_RECORDS:
         break;
     }
-    return read_text_tokens(o, s,
-                            o->sentences          ? ZR__TEXT_SENTENCES
-                            : found == KIND_LINES ? ZR__TEXT_JSONL
-                                                  : ZR__TEXT_PLAIN);
+    ZR_TRY(check_text(s, found, as_text, note, sizeof(note)));
+    if (!o->note[0]) memcpy(o->note, note, sizeof(note));
+    return read_text_tokens(o, s, shape,
+                            o->sentences            ? ZR__TEXT_SENTENCES
+                            : found == KIND_RECORDS ? ZR__TEXT_JSONL
+                                                    : ZR__TEXT_PLAIN);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -227,17 +304,16 @@ void zr__shard_close(zr__shard *shard)
     shard->path = NULL;
 }
 
-zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size)
+zr_status zr__shard_is_text(const char *path, bool as_text, bool *text, zr__shape *shape, char *note, size_t size)
 {
     zr__shard s = {.file = {.fd = -1}};
-    char index[PATH_MAX];
-    kind found = KIND_UINT16;
+    char index[PATH_MAX], own[ZR__NOTE_BYTES] = "";
+    kind found = KIND_BARE;
     zr_status st = open_shard_file(path, &s);
-    if (st == ZR_OK) st = find_kind(&s, &found, index);
-    *text = found == KIND_TEXT || found == KIND_LINES;
-    *lines = found == KIND_LINES;
-    if (st == ZR_OK && *text) st = zr__data_refuse_kind(&s.file, false);
-    if (st == ZR_OK && found == KIND_TEXT) st = zr__data_look_at_text(&s.file, note, size);
+    if (st == ZR_OK) st = find_kind(&s, as_text, &found, shape, index, own, sizeof(own));
+    *text = found == KIND_TEXT || found == KIND_RECORDS;
+    if (st == ZR_OK && *text) st = check_text(&s, found, as_text, own, sizeof(own));
+    snprintf(note, size, "%s", own);
     zr__shard_close(&s);
     return st;
 }

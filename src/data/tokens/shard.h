@@ -3,6 +3,7 @@
 #define ZR_DATA_SHARD_H
 
 #include "base/file/file.h"
+#include "data/text/shape.h"
 #include "zr/data.h"
 
 #define ZR__NOTE_BYTES (ZR_FILE_NAME_BYTES + 160)
@@ -23,7 +24,7 @@ typedef struct zr__shard {
     int token_bytes;               /* bytes per token: 1, 2 or 4 */
     int64_t first_byte;            /* file offset of token 0 */
     int64_t tokens;
-    bool lines;                           /* whether the file is .jsonl, so that its lines are documents */
+    bool lines;                           /* whether the file has records, which are documents */
     bool answers_only;                    /* whether ZR__IGNORED marks tokens that do not count for the loss */
     int64_t documents;                    /* number of documents in the file's index; 0 if it has no index */
     int64_t first_document;               /* number of documents in the indexes of all previous files */
@@ -48,8 +49,9 @@ typedef struct zr__opening {
 ZR_NODISCARD zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard);
 void zr__shard_close(zr__shard *shard);
 
-/** Set *text to whether the file is a text, and *lines to whether the text is .jsonl. `note` receives a remark on a
- * suspicious plain text, or "". */
-ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size);
+/** Set *text to whether the file is a text, and *shape to how its records follow each other. With `as_text` any file is
+ * a text without records. `note` receives a remark on a suspicious text, or on one whose name says otherwise, or "". */
+ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool as_text, bool *text, zr__shape *shape, char *note,
+                                         size_t size);
 
 #endif

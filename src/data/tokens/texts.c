@@ -13,7 +13,7 @@
 /* An input file, with the size and modification time that it had when it was first opened. */
 typedef struct looked_at {
     zr__file file;
-    bool lines;
+    zr__shape shape;
 } looked_at;
 
 struct zr__texts {
@@ -43,7 +43,7 @@ static zr_status look_at_text(zr__texts *t, int i)
     zr__file *file = &t->text[i].file;
     ZR_TRY(zr__file_open(path, false, file));
     zr__file_close(file);
-    ZR_TRY(zr__shard_is_text(path, &is_text, &t->text[i].lines, note, sizeof(note)));
+    ZR_TRY(zr__shard_is_text(path, t->args->as_text, &is_text, &t->text[i].shape, note, sizeof(note)));
     ZR_CHECK(is_text, ZR_ERR_DATA, "%s: by its name or its beginning this is a file of tokens; give a text",
              file->name);
     if (!t->note[0]) snprintf(t->note, sizeof(t->note), "%s", note);
@@ -124,7 +124,7 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
         const zr__parts parts = {.file = file,
                                  .usual_bytes = PART_BYTES,
                                  .most_bytes = INT64_MAX,
-                                 .lines = t->text[i].lines,
+                                 .shape = t->text[i].shape,
                                  .text_key = t->args->text_key ? t->args->text_key : "text",
                                  .skip_bad_lines = t->args->skip_bad_lines,
                                  .key_named = "--text-key",
@@ -146,7 +146,7 @@ static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     encoding *e = arg;
     if (e->due) ZR_TRY(e->put(e->arg, e->between, 1));
-    e->due = e->x.parts.lines && e->x.separator >= 0;
+    e->due = e->x.parts.shape && e->x.separator >= 0;
     n -= e->due;
     return n > 0 ? e->put(e->arg, tokens, n) : ZR_OK;
 }

@@ -14,8 +14,8 @@
 
 /**
  * Text files that are read once, in order. They are read in parts, so memory does not grow with their size. A plain
- * text is one document. A ".jsonl" file has one document per line, as an object with a text. Documents without text are
- * skipped.
+ * text is one document. In a file of JSON records (data/text/shape.h) each record is a document, an object with a text.
+ * Documents without text are skipped.
  */
 typedef struct zr__texts zr__texts;
 typedef struct zr__texts_args {
@@ -23,6 +23,7 @@ typedef struct zr__texts_args {
     int n;
     const char *text_key;    /* key of the text in a line of .jsonl; NULL for "text" */
     bool skip_bad_lines;     /* whether to skip bad lines; otherwise they are errors */
+    bool as_text;            /* whether each file is one text, even if it consists of JSON records */
     zr_progress_fn progress; /* callback for the progress, in bytes of all files; may be NULL */
     void *arg;
 } zr__texts_args;

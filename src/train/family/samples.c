@@ -59,6 +59,7 @@ static zr_status open_pairs(const zr_config *config, const zr_data_args *like, z
                           .order = like->order,
                           .seed = like->seed,
                           .tokenizer = like->tokenizer,
+                          .as_text = like->as_text,
                           .cache_dir = like->cache_dir,
                           .cache_is_whole = like->cache_is_whole,
                           .progress = like->progress,

@@ -73,6 +73,26 @@ static void note_lines(const zr__run *r, const zr__samples *samples)
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
 
+/** Report keys that say how data are read and have no effect on them. */
+static void note_keys(const zr__run *r)
+{
+    const zr_config *c = r->config;
+    bool answers = false, tokens = false;
+    const zr__samples *all[] = {&r->inputs.train, &r->inputs.val};
+    for (int i = 0; i < 2; i++) {
+        if (!zr__samples_are_open(all[i])) continue;
+        const zr_data_info info = zr__samples_info(all[i]);
+        answers = answers || info.answers_only;
+        tokens = tokens || strstr(info.format, "int16") || strstr(info.format, "int32");
+    }
+    if (c->data.loss_on != ZR_LOSS_ANSWERS && !answers)
+        zr__run_note(r,
+                     "data.loss_on has no effect: the data have neither prompts nor messages, so every token counts");
+    if (c->data.token_bytes != 0 && !tokens)
+        zr__run_note(r, "data.token_bytes has no effect: the data are not tokens, but %s",
+                     zr__samples_info(&r->inputs.train).format);
+}
+
 /** Report that the training data consist largely of padding. Rows of several documents would avoid it. */
 static void note_padding(const zr__run *r)
 {
@@ -104,6 +124,7 @@ void zr__run_announce(zr__run *r)
         zr__run_note(r, "%d ranks x %d threads are more than %d cores, so training will be slow", r->comm->local_size,
                      r->info.threads, cores);
     note_lines(r, &r->inputs.train);
+    note_keys(r);
     note_padding(r);
     note_lines(r, &r->inputs.val);
     if (r->inputs.note[0]) zr__run_note(r, "%s", r->inputs.note);

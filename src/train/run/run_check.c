@@ -137,6 +137,28 @@ static zr_status check_room(const zr__run *r, int ranks)
     return zr__host_room(bytes, ranks * more);
 }
 
+/** Return the bytes of memory.limit that hold the samples of the data, and are therefore not for the plan. On a GPU the
+ * limit is for its own memory, which holds no samples. */
+static int64_t held_bytes(const zr__run *r)
+{
+    if (r->config->memory.limit_bytes == 0 || r->device->profile.facts.apart) return 0;
+    return zr__samples_memory_bytes(&r->inputs.train) + zr__samples_memory_bytes(&r->inputs.val);
+}
+
+/** Check that memory.limit has room for more than the samples of the data. */
+static zr_status check_held(const zr__run *r)
+{
+    const int64_t held = held_bytes(r), limit = r->config->memory.limit_bytes;
+    ZR_CHECK(held == 0 || held < limit, ZR_ERR_MEMORY,
+             "the samples of data.train and data.val take %s of memory, but memory.limit is %s; give a higher limit or "
+             "fewer samples",
+             ZR_SIZE((double)held), ZR_SIZE((double)limit));
+    if (held > 0 && zr__config_is_open(r->config))
+        zr__run_note(r, "memory.limit: %s of it hold the samples of data.train and data.val, the rest is for the plan",
+                     ZR_SIZE((double)held));
+    return ZR_OK;
+}
+
 /** Set the memory of the data, and of the rows that are read ahead. Rows are not read ahead if they need more memory
  * than is allowed. */
 static void settle_ahead(zr__run *r)
@@ -227,7 +249,10 @@ static zr_status settle_open(zr__run *r)
         .memory_bytes = zr__train_limit(&r->device->profile, r->comm->local_size, zr__comm_process_ranks(r->comm)),
         .profile = &r->device->profile};
     ZR_TRY(settle_disk(r, &target.disk_bytes));
+    const int64_t limit = config->memory.limit_bytes;
+    config->memory.limit_bytes -= held_bytes(r);
     if (r->comm->rank == 0) st = zr__train_choose(config, &target, kept, r->chosen_note);
+    config->memory.limit_bytes = limit;
     ZR_TRY(zr__run_agree(r, st));
     ZR_TRY(zr__run_share(r, &config->zero.stage, sizeof(config->zero.stage)));
     ZR_TRY(zr__run_share(r, &config->recompute.policy, sizeof(config->recompute.policy)));
@@ -254,7 +279,12 @@ static zr_status check_fits(const zr__run *r)
                   disk_bytes = zr__config_disk_bytes(r->config),
                   on_disk = r->plan->memory.space[ZR_SPACE_DISK].total_bytes;
     char remedy[ZR_OFFLOAD_REMEDY_BYTES];
+    const int64_t held = limit_bytes > 0 ? held_bytes(r) : 0, needs = zr__plan_process_bytes(r->plan, 1) + held;
     const zr_status st = zr__train_memory_check(r->plan, limit_bytes, local, in_process > 1);
+    ZR_CHECK(st != ZR_OK || held == 0 || needs <= limit_bytes, ZR_ERR_MEMORY,
+             "the plan and the samples of data.train and data.val, which take %s, need %s per rank, but memory.limit "
+             "is %s; give a higher limit, fewer samples or a smaller batch",
+             ZR_SIZE((double)held), ZR_SIZE((double)needs), ZR_SIZE((double)limit_bytes));
     if (st == ZR_ERR_MEMORY) {
         const char *why = ZR__WHY();
         zr__train_offload_remedy(r->config, r->comm->size, &r->device->profile,
@@ -272,7 +302,9 @@ static zr_status check_fits(const zr__run *r)
 static zr_status check_plan(zr__run *r)
 {
     const int in_process = zr__comm_process_ranks(r->comm);
-    ZR_TRY(zr__train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
+    zr_config config = *r->config;
+    config.memory.limit_bytes -= held_bytes(r);
+    ZR_TRY(zr__train_plan(&config, r->comm->size, -1, &r->device->profile, &r->plan));
     settle_ahead(r);
     ZR_TRY(check_fits(r));
     if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
@@ -384,6 +416,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));
+    ZR_TRY(zr__run_agree(r, check_held(r)));
     ZR_TRY(settle_open(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(check_levels(r));

@@ -176,7 +176,7 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
         *kind = ready ? DATA_TOKENS : DATA_TEXT;
         return ZR_OK;
     }
-    zr_status looked = zr__data_look(path, &text, note, sizeof(note));
+    zr_status looked = zr__data_look(path, config->data.as_text, &text, note, sizeof(note));
     if (looked == ZR_ERR_MEMORY) return zr_error_frame(looked, __func__, __FILE__, __LINE__);
     if (looked != ZR_OK) return ZR_OK;
     *kind = text ? DATA_TEXT : DATA_TOKENS;

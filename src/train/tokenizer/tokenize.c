@@ -94,6 +94,7 @@ static zr_status open_tokenizing(tokenizing *t)
                                  .n = a->n_texts,
                                  .text_key = a->text_key,
                                  .skip_bad_lines = a->skip_bad_lines,
+                                 .as_text = a->as_text,
                                  .progress = a->progress,
                                  .arg = a->arg};
     ZR_TRY(zr__texts_open(&t->wanted, &t->texts));
@@ -206,6 +207,7 @@ static zr_status count_pieces(const zr__tokenize_train_args *args, zr__tokenizer
                                    .n = args->n_texts,
                                    .text_key = args->text_key,
                                    .skip_bad_lines = args->skip_bad_lines,
+                                   .as_text = args->as_text,
                                    .progress = args->progress,
                                    .arg = args->arg};
     zr__texts *texts = NULL;

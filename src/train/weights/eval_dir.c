@@ -73,10 +73,9 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
                              result));
     ZR_CHECK(result->tokens > 0, ZR_ERR_DATA, "%s: no window of %lld tokens has a target that counts",
              windows->info.path, (long long)seq);
-    const char *skipped = windows->info.skipped_lines > 0 ? windows->info.note : "", *again = windows->info.made_again,
-               *cut = windows->info.cut;
-    snprintf(result->note, sizeof(result->note), "%s%s%s%s%s", skipped, skipped[0] && cut[0] ? "; " : "", cut,
-             (skipped[0] || cut[0]) && again[0] ? "; " : "", again);
+    const char *own = windows->info.note, *again = windows->info.made_again, *cut = windows->info.cut;
+    snprintf(result->note, sizeof(result->note), "%s%s%s%s%s", own, own[0] && cut[0] ? "; " : "", cut,
+             (own[0] || cut[0]) && again[0] ? "; " : "", again);
     result->stride = windows->stride;
     result->bytes = windows->bytes;
     double bytes_per_token = (double)windows->bytes / (double)result->tokens;
@@ -122,10 +121,14 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_TRY_GOTO(st, window_length(&loaded, args, &seq, &note), done);
     ZR_TRY_GOTO(st, find_data(&loaded, args, &found, &path), done);
     result->accuracy = result->masked_lm_accuracy = result->exact = result->f1 = NAN;
-    if (zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT) {
+    const bool encoder = zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT;
+    if (encoder && (args->as_text || args->token_bytes))
+        st = ZR_FAIL(ZR_ERR_ARG, "--as-text and --token-bytes are for decoders, and these weights are an encoder's");
+    ZR_TRY_GOTO(st, st, done);
+    if (encoder) {
         ZR_TRY_GOTO(st, zr__evaluate_samples(&loaded, path, seq, args, result), done);
     } else {
-        ZR_TRY_GOTO(st, zr__eval_windows_open(&loaded, path, seq, args->stride, &windows), done);
+        ZR_TRY_GOTO(st, zr__eval_windows_open(&loaded, path, seq, args, &windows), done);
         ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);
     }
     if (note) note_length(&loaded, result);

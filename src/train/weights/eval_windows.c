@@ -8,7 +8,8 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__eval_windows *w)
+static zr_status open_eval_data(const zr__loaded *loaded, const char *path, const zr_eval_args *how,
+                                zr__eval_windows *w)
 {
     char found[PATH_MAX], cache[PATH_MAX];
     const char *name = NULL;
@@ -17,8 +18,10 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
     zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->seq};
     if (loaded->config) zr__data_keys(loaded->config, &args);
     if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));
+    if (how->as_text) args.as_text = true;
+    if (how->token_bytes) args.token_bytes = (int)how->token_bytes;
     ZR_TRY(zr__load_tokenizer(loaded, found, &name));
-    ZR_TRY(zr__data_look(path, &text, NULL, 0));
+    ZR_TRY(zr__data_look(path, args.as_text, &text, NULL, 0));
     ZR_CHECK(!text || name, ZR_ERR_UNSUPPORTED,
              "%s is text, but the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and "
              "merges.txt, into %s, or give a token file",
@@ -40,14 +43,17 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
     return st == ZR_ERR_DATA && !text ? ZR_OK : st;
 }
 
-zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,
+zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
                                 zr__eval_windows *w)
 {
+    const int64_t stride = args->stride;
     *w = (zr__eval_windows){.seq = seq, .stride = stride ? stride : seq, .strides = stride != 0};
     ZR_CHECK(stride >= 0 && stride <= seq, ZR_ERR_ARG,
              "a stride of %lld tokens; windows have %lld, so 1 .. %lld are possible", (long long)stride, (long long)seq,
              (long long)seq);
-    ZR_TRY(open_eval_data(loaded, path, w));
+    ZR_CHECK(args->token_bytes == 0 || args->token_bytes == 2 || args->token_bytes == 4, ZR_ERR_ARG,
+             "tokens of %lld bytes; 2 (uint16) and 4 (uint32) are possible", (long long)args->token_bytes);
+    ZR_TRY(open_eval_data(loaded, path, args, w));
     w->info = zr_data_get_info(w->data);
     ZR_CHECK(!w->strides || !w->info.answers_only, ZR_ERR_UNSUPPORTED,
              "%s (%s): a stride is for texts; without it each window is one line", path, w->info.format);

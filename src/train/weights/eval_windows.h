@@ -5,6 +5,7 @@
 
 #include "train/weights/load.h"
 #include "zr/data.h"
+#include "zr/run.h"
 
 /**
  * Window i holds the tokens [iS, iS+T], with T = seq and S = stride. In the first window all targets count. In each
@@ -26,12 +27,12 @@ typedef struct zr__eval_windows {
     zr_tokenizer *tokenizer; /* tokenizer of the text; NULL if unknown */
 } zr__eval_windows;
 
-/** Open data (zr_data_args.path) for the weights of `loaded`. Text is encoded with the tokenizer of the weights. A
- * `stride` of 0 means that no stride is requested. Close the windows even after a failure. Fail with ZR_ERR_ARG if the
- * stride is out of range. Fail with ZR_ERR_UNSUPPORTED for a text without a known tokenizer, or for several sources
- * with a stride. */
-ZR_NODISCARD zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,
-                                             zr__eval_windows *windows);
+/** Open data (zr_data_args.path) for the weights of `loaded`. Text is encoded with the tokenizer of the weights. `args`
+ * has the stride, where 0 means that no stride is requested, and how the data are read. Close the windows even after a
+ * failure. Fail with ZR_ERR_ARG if the stride is out of range. Fail with ZR_ERR_UNSUPPORTED for a text without a known
+ * tokenizer, or for several sources with a stride. */
+ZR_NODISCARD zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq,
+                                             const zr_eval_args *args, zr__eval_windows *windows);
 void zr__eval_windows_close(zr__eval_windows *windows);
 
 /** Return the number of windows. The last window may be shorter than the other windows. */

@@ -58,8 +58,9 @@ static zr_status render_prompt(generating *g)
     zr__message message[2];
     const char *reason = NULL;
     int64_t n = 0;
-    if (args->system) message[n++] = (zr__message){ZR__SYSTEM, args->system, (int64_t)strlen(args->system)};
-    message[n++] = (zr__message){ZR__USER, args->prompt, args->prompt_bytes};
+    if (args->system)
+        message[n++] = (zr__message){.role = ZR__SYSTEM, .text = args->system, .bytes = (int64_t)strlen(args->system)};
+    message[n++] = (zr__message){.role = ZR__USER, .text = args->prompt, .bytes = args->prompt_bytes};
     const char *form = args->chat_template ? args->chat_template : config ? config->data.chat_template : NULL;
     ZR_TRY(zr__chat_find(g->name, form, &chat));
     ZR_TRY(zr__chat_want(&chat, g->tokenizer, g->dir, "--chat-template", "leave out --chat"));

@@ -1,0 +1,192 @@
+#include "data/text/shape.h"
+
+#include "base/core/grow.h"
+#include "base/json/json_scan.h"
+#include "base/text/text.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* number of bytes that are read first to find the shape of a file */
+enum { LOOK_BYTES = 1 << 16 };
+
+bool zr__path_ends(const char *path, const char *end)
+{
+    const size_t n = strlen(path), length = strlen(end);
+    return n >= length && strcasecmp(path + n - length, end) == 0;
+}
+
+bool zr__shape_is_lines(const char *path)
+{
+    return zr__path_ends(path, ".jsonl") || zr__path_ends(path, ".ndjson");
+}
+
+int64_t zr__shape_mark(const char *text, int64_t n)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const int64_t bytes = sizeof(mark) - 1;
+    return n >= bytes && memcmp(text, mark, (size_t)bytes) == 0 ? bytes : 0;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* Return the offset of the first byte from `at` on that is not white space of JSON. */
+static int64_t skip_blanks(const char *text, int64_t n, int64_t at)
+{
+    while (at < n && strchr(" \t\r\n", text[at]) && text[at]) at++;
+    return at;
+}
+
+static zr__shape_found next_line(zr__shape_walk *w)
+{
+    w->begin = w->end;
+    if (w->begin == w->n) return w->whole ? ZR__RECORD_NONE : ZR__RECORD_PART;
+    const char *line = memchr(w->text + w->begin, '\n', (size_t)(w->n - w->begin));
+    if (!line && !w->whole) return ZR__RECORD_PART;
+    w->end = line ? line + 1 - w->text : w->n;
+    return ZR__RECORD_FOUND;
+}
+
+static zr__shape_found broken(zr__shape_walk *w, int64_t at, const char *reason)
+{
+    w->begin = at;
+    w->reason = reason;
+    return ZR__RECORD_BROKEN;
+}
+
+/* Skip what separates a record of an array from the one before it. *found receives ZR__RECORD_FOUND if a record
+ * follows at the offset that is returned. */
+static int64_t skip_separator(zr__shape_walk *w, int64_t at, zr__shape_found *found)
+{
+    const char c = w->text[at];
+    *found = ZR__RECORD_FOUND;
+    if (w->first ? c != '[' : c != ',' && c != ']')
+        *found = broken(w, at, "a comma is missing between two records of the array");
+    if (*found != ZR__RECORD_FOUND) return at;
+    const int64_t next = skip_blanks(w->text, w->n, at + 1);
+    if (c == ']' && next < w->n) *found = broken(w, next, "there is text after the end of the array");
+    if (c == ']' && next == w->n) *found = w->whole ? ZR__RECORD_NONE : ZR__RECORD_PART;
+    if (c == ',' && next < w->n && w->text[next] == ']')
+        *found = broken(w, at, "there is a comma before the end of the array");
+    return next;
+}
+
+zr__shape_found zr__shape_next(zr__shape_walk *w)
+{
+    const bool array = w->shape == ZR__SHAPE_ARRAY;
+    zr__shape_found found = ZR__RECORD_FOUND;
+    if (w->shape == ZR__SHAPE_LINES) return next_line(w);
+    int64_t at = skip_blanks(w->text, w->n, w->end);
+    if (at < w->n && array) at = skip_separator(w, at, &found);
+    if (found != ZR__RECORD_FOUND) return found;
+    if (at == w->n && !w->whole) return ZR__RECORD_PART;
+    if (at == w->n) return array ? broken(w, at, "the array does not end") : ZR__RECORD_NONE;
+    if (!array && w->text[at] == ',')
+        return broken(w, at, "there is a comma between records, which only an array [...] has");
+    const int64_t end = zr__json_value_end(w->text, w->n, at, w->whole);
+    if (end < 0) return w->whole ? broken(w, at, "the record does not end") : ZR__RECORD_PART;
+    w->begin = at;
+    w->end = end;
+    w->first = false;
+    return ZR__RECORD_FOUND;
+}
+
+/* ---- the shape of a file --------------------------------------------------------------------- */
+
+/* Return whether the text begins like a JSON object with a member: {"key": */
+static bool begins_object(const char *text, int64_t n, int64_t at)
+{
+    const zr__json_token key = zr__json_next(text, (size_t)n, (size_t)at + 1);
+    return key.kind == '"' && zr__json_next(text, (size_t)n, key.end).kind == ':';
+}
+
+/* Set *is to whether the bytes are a JSON object. */
+static zr_status is_object(const char *text, int64_t bytes, const char *name, bool *is)
+{
+    json_t *root = NULL;
+    json_error_t error;
+    ZR_TRY(zr__json_load(text, (size_t)bytes, JSON_ALLOW_NUL, name, &root, &error));
+    *is = json_is_object(root);
+    json_decref(root);
+    return ZR_OK;
+}
+
+/* Return whether an object that begins at `begin` and ends at `end` is a line of its own. */
+static bool is_line(const char *text, int64_t n, int64_t begin, int64_t end)
+{
+    while (end < n && strchr(" \t\r", text[end]) && text[end]) end++;
+    return !memchr(text + begin, '\n', (size_t)(end - begin)) && (end == n || text[end] == '\n');
+}
+
+/* Find the shape from the first n bytes of a file. `whole`: these are all bytes of the file. `most`: no more bytes will
+ * be read. *more receives whether more bytes are needed. */
+static zr_status look(const char *text, int64_t n, bool whole, bool most, const char *name, zr__shape *shape,
+                      bool *more)
+{
+    int64_t at = skip_blanks(text, n, zr__shape_mark(text, n));
+    bool object = false;
+    const bool array = at < n && text[at] == '[';
+    *shape = ZR__SHAPE_TEXT;
+    *more = false;
+    if (array) at = skip_blanks(text, n, at + 1);
+    if (at == n) *more = !whole;
+    if (at == n || text[at] != '{') return ZR_OK;
+    const int64_t end = zr__json_value_end(text, n, at, whole);
+    *more = end < 0 && !whole && !most;
+    if (*more) return ZR_OK;
+    if (end >= 0) ZR_TRY(is_object(text + at, end - at, name, &object));
+    if (end < 0 && !whole) object = begins_object(text, n, at); /* the record is too long, which its reader says */
+    if (!object) return ZR_OK;
+    *shape = array ? ZR__SHAPE_ARRAY : end >= 0 && is_line(text, n, at, end) ? ZR__SHAPE_LINES : ZR__SHAPE_VALUES;
+    return ZR_OK;
+}
+
+/* Look at more and more of a file that begins like records. */
+static zr_status look_further(const zr__file *file, zr__shape *shape)
+{
+    char *text = NULL;
+    int64_t room = 0;
+    bool more = true;
+    zr_status st = ZR_OK;
+    for (int64_t n = LOOK_BYTES; more && n <= ZR__LINE_BYTES && st == ZR_OK; n *= 4) {
+        const int64_t some = n < file->bytes ? n : file->bytes;
+        char *larger = some <= room ? text : zr__enlarge(text, &room, some, 1);
+        if (!larger) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the first record of %s", file->name);
+        if (larger) text = larger;
+        if (st == ZR_OK) st = zr__file_read(file, 0, text, some, ZR_ERR_IO);
+        if (st == ZR_OK) st = look(text, some, some == file->bytes, n == ZR__LINE_BYTES, file->name, shape, &more);
+    }
+    zr_free(text);
+    return st;
+}
+
+static zr_status look_at_file(const zr__file *file, zr__shape *shape)
+{
+    char head[256];
+    const int64_t n = file->bytes < (int64_t)sizeof(head) ? file->bytes : (int64_t)sizeof(head);
+    bool more = false;
+    ZR_TRY(zr__file_read(file, 0, head, n, ZR_ERR_IO));
+    ZR_TRY(look(head, n, n == file->bytes, false, file->name, shape, &more));
+    return more ? look_further(file, shape) : ZR_OK;
+}
+
+zr_status zr__shape_find(const zr__file *file, const char *path, zr__shape *shape, char *note, size_t size)
+{
+    static const char *const records[] = {[ZR__SHAPE_LINES] = "an object on each line",
+                                          [ZR__SHAPE_VALUES] = "objects one after the other",
+                                          [ZR__SHAPE_ARRAY] = "an array of objects"};
+    const bool lines = zr__shape_is_lines(path);
+    ZR_TRY(look_at_file(file, shape));
+    if (note) note[0] = '\0';
+    if (note && !lines && *shape != ZR__SHAPE_TEXT)
+        snprintf(note, size, "%s: it is read as JSON records, %s; data.format \"text\" reads it as text", file->name,
+                 records[*shape]);
+    else if (note && zr__path_ends(path, ".json") && *shape == ZR__SHAPE_TEXT)
+        snprintf(note, size,
+                 "%s: it is read as text, although its name ends in .json: it begins neither with a JSON object nor "
+                 "with an array of objects",
+                 file->name);
+    if (lines && *shape == ZR__SHAPE_TEXT) *shape = ZR__SHAPE_LINES;
+    return ZR_OK;
+}
