@@ -236,11 +236,11 @@ static void expect_advice(const char *const *overrides, int n, const char *advic
     char want[256];
     zr_plan *plan = plan_of(overrides, n);
     snprintf(want, sizeof(want), "memory.limit is 1 B; use %smore ranks (`zr plan` shows each)", advice);
-    assert_int_equal(zr__train_memory_check(plan, 1, 1, true), ZR_ERR_MEMORY);
+    assert_int_equal(zr__train_memory_check(plan, 1, 1, true, NULL), ZR_ERR_MEMORY);
     if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
     if (zr__host_available_bytes() >= 0) {
         snprintf(want, sizeof(want), " are available; use %sa smaller model", advice);
-        assert_int_equal(zr__train_memory_check(plan, 0, INT32_MAX, false), ZR_ERR_MEMORY);
+        assert_int_equal(zr__train_memory_check(plan, 0, INT32_MAX, false, NULL), ZR_ERR_MEMORY);
         if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
     }
     zr_plan_destroy(&plan);

@@ -254,7 +254,8 @@ static zr_status check_fits(const zr__run *r)
                   disk_bytes = zr__config_disk_bytes(r->config),
                   on_disk = r->plan->memory.space[ZR_SPACE_DISK].total_bytes;
     char remedy[ZR_OFFLOAD_REMEDY_BYTES];
-    const zr_status st = zr__train_memory_check(r->plan, limit_bytes, local, in_process > 1);
+    const zr__config_open tried = zr__config_get_open(r->given ? r->given : r->config);
+    const zr_status st = zr__train_memory_check(r->plan, limit_bytes, local, in_process > 1, &tried);
     if (st == ZR_ERR_MEMORY) {
         const char *why = ZR__WHY();
         zr__train_offload_remedy(r->config, r->comm->size, &r->device->profile,
