@@ -78,6 +78,19 @@ rm -r bare
 check "weights without a configuration" "$ZR" train --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=tuned
 check "... by a recipe for fine-tuning" grep -q 'note: model.init weights/model: the training recipe for fine-tuning .* lr 2e-5,' err
 check "... with their tokenizer, a note says" grep -q 'note: data.tokenizer: .* the tokenizer of model.init, weights/model' err
+check "... which begins at rate / warm-up" grep -q '"step":1,.*"lr":2e-05,' tuned/metrics.jsonl
+check "... so nothing is said of rate 0" sh -c '! grep "lr is 0\|rate was 0" err'
+echo '{"scheduler": {"type": "WarmupLR"}, "gradient_clipping": 1}' >warm.json
+check "a written scheduler" "$ZR" train warm.json --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=warm
+check "... has DeepSpeed's rates" sh -c 'test "$(grep -c "\"lr\":0," warm/metrics.jsonl)" = 2'
+check "... which a note says" grep -q 'note: scheduler: lr is 0 in step 1 to 2, as in DeepSpeed; warmup_type linear_from_1 avoids it' err
+check "... and the end of a run that changed nothing" grep -q 'note: the learning rate was 0 in every step' err
+check "... not of one that did" "$ZR" train warm.json --model.init=weights/model --data text.txt --train.steps=3 --train.output_dir=warmer
+check "... nothing" sh -c '! grep "rate was 0" err'
+check "only the rate" "$ZR" train --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=rate --optimizer.params.lr=1e-4
+check "... the recipe lies under it" sh -c 'tr -d " \n" <rate/config.json | grep "\"lr\":0.0001,\"betas\":\[0.9,0.95\].*\"gradient_clipping\":1.0"'
+check "... in a plan, too" sh -c '"$0" plan --model.init=weights/model --ranks 2 --json >a && "$0" plan --model.init=weights/model \
+    --optimizer.params.lr=1e-4 --ranks 2 --json >b && cmp a b' "$ZR"
 echo '{"model": {"init": "weights/model"}, "data": {"train": "text.txt"}, "train": {"output_dir": "tuned", "steps": 3}}' >short.json
 check "... resumed by a file without optimizer" "$ZR" train short.json --resume
 check "... keeps the run's" sh -c "tr -d ' \n' <tuned/config.json | grep -q '\"lr\":2e-5,' && grep -q '\"warmup_num_steps\": 1' tuned/config.json"

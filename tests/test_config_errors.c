@@ -187,6 +187,23 @@ static void not_built(void **state)
     }
 }
 
+/* Check that keys without which adapters would be made otherwise are not given in vain. */
+static void keys_that_need_another(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"lora\": {\"targets\": \"q_proj\"}}}",
+           "c.json:1:21: model.lora.targets: it has no effect alone; give model.lora.rank or model.lora.init too, or "
+           "leave it out");
+    expect_override(ZR_ERR_CONFIG, "model.lora.alpha=16",
+                    "command line: model.lora.alpha: it has no effect alone; give model.lora.rank or model.lora.init "
+                    "too, or leave it out");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"lora\": {\"rank\": 0, \"dropout\": 0.1}}}",
+           "c.json:1:32: model.lora.dropout: it has no effect alone; give model.lora.rank or model.lora.init too, or "
+           "leave it out");
+    assert_int_equal(load("{\"model\": {\"lora\": {\"rank\": 4, \"alpha\": 16}}}", NULL, 1), ZR_OK);
+    assert_int_equal(load("{\"model\": {\"lora\": {\"init\": \"a\", \"dropout\": 0.1}}}", NULL, 1), ZR_OK);
+}
+
 static void off_values_are_fine(void **state)
 {
     (void)state;
@@ -442,6 +459,7 @@ int main(void)
         cmocka_unit_test(wrong_values),
         cmocka_unit_test(bad_json),
         cmocka_unit_test(not_built),
+        cmocka_unit_test(keys_that_need_another),
         cmocka_unit_test(off_values_are_fine),
         cmocka_unit_test(overrides),
         cmocka_unit_test(impossible_models),

@@ -37,8 +37,9 @@ static bool is_noted(const zr_config *config, const char *field)
     const char *dot = strrchr(field, '.');
     for (int i = 0; i < zr_config_notes(config); i++) {
         const char *note = zr_config_note(config, i);
-        const size_t n = strcspn(note, " :");
-        if (strncmp(note, field, n) != 0 || (field[n] && field[n] != '.') || !strstr(note, "no effect in zr")) continue;
+        const size_t n = strcspn(note, " :"), length = strlen(field), shorter = n < length ? n : length;
+        if (strncmp(note, field, shorter) != 0 || !strstr(note, "no effect in zr")) continue;
+        if (!strchr(".: ", n < length ? field[n] : note[length])) continue;
         if (note[n] == ' ' || strstr(note, dot ? dot + 1 : field)) return true;
     }
     return false;

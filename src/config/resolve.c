@@ -336,8 +336,9 @@ static zr_status note_clipping(zr_config *config)
     if (!zr__config_from_file(config) || !config->state->is_deepspeeds || config->gradient_clipping > 0 ||
         zr__config_given(config, path) || is_automatic(config, path))
         return ZR_OK;
-    return zr__config_note(config, "gradient_clipping is not given: gradients are not clipped; DeepSpeed 0.19 clips at "
-                                   "1.0 by default since June 2026; write 1.0 for that, or 0");
+    return zr__config_note(
+        config, "gradient_clipping is not given: gradients are not clipped; DeepSpeed 0.19.x clips at 1.0 by default "
+                "since June 2026; write \"gradient_clipping\": 1.0 for that, or 0 for no clipping");
 }
 
 /* Add a note if the schedule does not use a given optimizer.params.lr, but has rates of its own. */

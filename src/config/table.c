@@ -375,8 +375,8 @@ const zr_key zr__common_keys[] = {
             .instead = "a resumed run (--resume) goes on with its schedule by itself"),
 
     KEY(NUMBER, "gradient_clipping", "0.0", gradient_clipping,
-        "global norm to which larger gradients are clipped; 0: no clipping. Without this key zr does not clip, while "
-        "DeepSpeed 0.19 clips at 1.0",
+        "global norm to which larger gradients are clipped; 0: no clipping. Where a recipe sets it (model.preset, "
+        "model.init), it is 1. DeepSpeed 0.19 clips at 1.0 by default",
         ANY_NUMBER),
     KEY(EITHER, "gradient_reduction", "\"micro\"", reduce_once,
         "when gradients are reduced over ranks. micro: after every micro-batch; step: once per step, in fp32, which "

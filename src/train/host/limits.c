@@ -67,10 +67,10 @@ static const char *remedies(const zr_layout *l, const zr__config_open *tried, ch
     bool shards = l->ranks > 1 && l->shard_ranks != 1; /* whether a stage divides states at all */
     text[0] = '\0';
     if (!l->train) return text;
-    snprintf(text, REMEDIES_BYTES, "%s%s%s%s, %s%sor ",
+    snprintf(text, REMEDIES_BYTES, "%s%s%s%s%s, %sor ",
              l->stage < 3 && shards && !t->stage ? "a higher zero_optimization.stage, " : "",
              again || t->policy ? "" : "activation_checkpointing.policy unit, ", lean ? "" : "memory.layout lean, ",
-             t->batch ? "a smaller seq_length" : "a smaller batch or seq_length", kept ? "memory.norm two_pass, " : "",
+             kept ? "memory.norm two_pass, " : "", t->batch ? "a smaller seq_length" : "a smaller batch or seq_length",
              l->home.optim == ZR_SPACE_DEVICE && !t->offload ? "offload_optimizer.device nvme, " : "");
     return text;
 }

@@ -281,12 +281,10 @@ static zr_status note_idle_steps(zr_config *config)
     int64_t n = 0;
     while (n < config->train.steps && n < MOST && zr__lr(config, n) == 0) n++;
     if (n == 0) return ZR_OK;
-    if (n > 1) snprintf(more, sizeof(more), " to step %" PRId64 "%s", n, n == MOST ? " and later" : "");
-    snprintf(text, sizeof(text), "%s: the learning rate is 0 in step 1%s, so the model does not change there%s",
+    if (n > 1) snprintf(more, sizeof(more), " to %" PRId64 "%s", n, n == MOST ? " and later" : "");
+    snprintf(text, sizeof(text), "%s: lr is 0 in step 1%s%s",
              type == ZR_SCHEDULER_NONE ? "optimizer.params.lr" : "scheduler", more,
-             warms ? "; that is DeepSpeed's warm-up, and --scheduler.params.warmup_type=linear_from_1 begins at the "
-                     "highest rate / warmup_num_steps"
-                   : "");
+             warms ? ", as in DeepSpeed; warmup_type linear_from_1 avoids it" : "");
     return zr__config_add_note(config, text);
 }
 
