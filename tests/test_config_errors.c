@@ -57,6 +57,8 @@ static void wrong_values(void **state)
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"train\": 3}", "c.json:1:2: train: wanted an object { ... } of keys");
     expect(ZR_ERR_CONFIG, "[]", "c.json:1:1: wanted an object { ... } of keys");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": true}",
+           "c.json:1:2: zero_optimization: found true, wanted an object of keys: {\"stage\": 1}");
     static const char *const none[] = {"", " \n", "First Citizen:\n",
                                        "\xef\xbb\xbf"
                                        "4"};

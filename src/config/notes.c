@@ -27,13 +27,22 @@ static const zr_key *key_at(const zr_config *config, const char *path)
     return zr__key_find(zr__keys_of(config), zr__key_own_name(path, own, sizeof(own)));
 }
 
+/* Return whether no key of the section of `path` has an effect. */
+static bool is_idle_section(const zr_config *config, const char *path)
+{
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+        if (in_one_section(key->path, path) && key->state != ZR_KEY_NO_MEANING) return false;
+    return true;
+}
+
 /* Add one note on all unused keys in the section of `first`. Do nothing if an earlier key is in this section, because
  * its note covers the whole section. */
 static zr_status note_unused_section(zr_config *config, const zr__string *first)
 {
     char names[LINE_BYTES];
     int n = 0, used = 0;
-    bool alike = true, whole = true; /* whether all have one reason, and whether they are all of the section */
+    bool alike = true, whole = true; /* whether all have one reason, and whether all are of a key such as "aio.*" */
     const char *path = first->text, *help = key_at(config, path)->help;
     const int section = (int)section_bytes(path);
     for (const zr__string *v = config->state->unused; v != first; v = v->next)
@@ -48,7 +57,8 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
         whole &= key->path[strlen(key->path) - 1] == '*';
     }
     if (n == 1) return zr__config_note(config, "%s has no effect in zr: %s", path, help);
-    if (alike && whole) return zr__config_note(config, "%.*s has no effect in zr: %s", section, path, help);
+    if (alike && (whole || is_idle_section(config, path)))
+        return zr__config_note(config, "%.*s has no effect in zr: %s", section, path, help);
     return zr__config_note(config, "%.*s: these keys have no effect in zr (%s): %s%s", section, path,
                            alike ? help : "docs/config.md says why", names, n > MOST_NAMES ? " ..." : "");
 }

@@ -51,6 +51,9 @@ static zr_status no_object(const zr__keys *keys, const zr__source *source, const
     if (word && strcmp(path, "model") == 0)
         return zr__config_fail(source, place, ZR_ERR_CONFIG,
                                "wanted an object { ... } of keys; the directory of weights is model.init");
+    if (json_is_boolean(value) && strcmp(path, "zero_optimization") == 0) /* an old form of DeepSpeed */
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted an object of keys: {\"stage\": %d}",
+                               json_is_true(value) ? "true" : "false", json_is_true(value));
     if (!key || strcmp(key->path, device) != 0 || !word || zr__choice_index(key->choices, word, strlen(word)) < 0)
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found \"%s\", wanted an object of keys: {\"device\": \"%s\"}",
