@@ -19,8 +19,7 @@
 typedef struct requirement {
     const char *key, *on;
     const char *why; /* why it has no effect, or for a key that is refused what to do. NULL: the first part of `on` */
-    bool fails;      /* whether the key is refused. With its default value the result is the wanted one, and a note says
-                        that it has no effect */
+    bool fails;      /* whether the key is refused; with its default value a note names it instead */
 } requirement;
 
 static const requirement needs[] = {

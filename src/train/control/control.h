@@ -20,8 +20,8 @@
  *     gamma = 0 at the first update; then ln(i+1)/ln(W) if warmup_type is log, and i/W if it is linear
  *
  * With DeepSpeed's types log and linear gamma is 0 in the first two updates. With zr's own type linear_from_1, i = u,
- * W = max(1, warmup_num_steps) and gamma = (i+1)/W, so that the first update already changes the model, and update W - 1
- * has the highest rate.
+ * W = max(1, warmup_num_steps) and gamma = (i+1)/W. The first update already changes the model, and the highest rate is
+ * that of update W - 1.
  *
  * The learning rate is computed by these formulas:
  *
