@@ -54,11 +54,13 @@ check "a preset without a configuration" fails 71 'memory.limit' "$ZR" train --p
 check "... trains by a recipe, the help says" prints 'training settings for its size' "$ZR" train -h
 small_limit="train --preset gpt2-124m --data text.txt --memory.limit=60MB --ranks 2" # with clipping, two_pass would save room
 check "... which clips" fails 71 'memory.norm two_pass' "$ZR" $small_limit
-check "... where no optimizer is given" sh -c "$ZR $small_limit --optimizer.params.lr=1e-4 2>&1 | grep 'memory.limit' | grep -qv two_pass"
-check "... also in a plan" sh -c "$ZR plan --preset gpt2-124m --ranks 2 2>&1 | grep -q 'neither optimizer'"
+check "... also with another learning rate" fails 71 'memory.norm two_pass' "$ZR" $small_limit --optimizer.params.lr=1e-4
+echo '{"optimizer": {"type": "AdamW"}}' >adamw.json
+check "... not with a file's optimizer" sh -c "$ZR train adamw.json ${small_limit#train} 2>&1 | grep 'memory.limit' | grep -qv two_pass"
+check "... also in a plan" sh -c "$ZR plan --preset gpt2-124m --ranks 2 2>&1 | grep -q 'recipe for this size sets .* gradient_clipping 1.0'"
 if [ -n "${ZR_LONG-}" ]; then
     check "... a step, with a note" "$ZR" train --preset gpt2-124m --data text.txt --seq 8 --train.steps=1 --train.output_dir=preset
-    check "... which says so" grep -q 'note: model.preset gpt2-124m: neither optimizer .* lr 6e-4 ' err
+    check "... which says so" grep -q 'note: model.preset gpt2-124m: the training recipe for this size .* lr 6e-4,' err
     check "... and the run keeps it" sh -c "tr -d ' \n' <preset/config.json | grep -q '\"lr\":0.0006,' &&
         grep -q 'WarmupCosineLR' preset/config.json"
 fi
@@ -74,12 +76,25 @@ check "... if it has only checkpoints" fails 65 'bare is the directory of a run 
     'cp -r weights bare && rm -r bare/model && exec "$0" train --model.init=bare --data text.txt' "$ZR"
 rm -r bare
 check "weights without a configuration" "$ZR" train --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=tuned
-check "... by a recipe for fine-tuning" grep -q 'note: model.init weights/model: neither optimizer .* fine-tuning .* lr 2e-5 ' err
+check "... by a recipe for fine-tuning" grep -q 'note: model.init weights/model: the training recipe for fine-tuning .* lr 2e-5,' err
 check "... with their tokenizer, a note says" grep -q 'note: data.tokenizer: .* the tokenizer of model.init, weights/model' err
+check "... which begins at rate / warm-up" grep -q '"step":1,.*"lr":2e-05,' tuned/metrics.jsonl
+check "... so nothing is said of rate 0" sh -c '! grep "lr is 0\|rate was 0" err'
+echo '{"scheduler": {"type": "WarmupLR"}, "gradient_clipping": 1}' >warm.json
+check "a written scheduler" "$ZR" train warm.json --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=warm
+check "... has DeepSpeed's rates" sh -c 'test "$(grep -c "\"lr\":0," warm/metrics.jsonl)" = 2'
+check "... which a note says" grep -q 'note: scheduler: lr is 0 in step 1 to 2, as in DeepSpeed; warmup_type linear_from_1 avoids it' err
+check "... and the end of a run that changed nothing" grep -q 'note: the learning rate was 0 in every step' err
+check "... not of one that did" "$ZR" train warm.json --model.init=weights/model --data text.txt --train.steps=3 --train.output_dir=warmer
+check "... nothing" sh -c '! grep "rate was 0" err'
+check "only the rate" "$ZR" train --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=rate --optimizer.params.lr=1e-4
+check "... the recipe lies under it" sh -c 'tr -d " \n" <rate/config.json | grep "\"lr\":0.0001,\"betas\":\[0.9,0.95\].*\"gradient_clipping\":1.0"'
+check "... in a plan, too" sh -c '"$0" plan --model.init=weights/model --ranks 2 --json >a && "$0" plan --model.init=weights/model \
+    --optimizer.params.lr=1e-4 --ranks 2 --json >b && cmp a b' "$ZR"
 echo '{"model": {"init": "weights/model"}, "data": {"train": "text.txt"}, "train": {"output_dir": "tuned", "steps": 3}}' >short.json
 check "... resumed by a file without optimizer" "$ZR" train short.json --resume
 check "... keeps the run's" sh -c "tr -d ' \n' <tuned/config.json | grep -q '\"lr\":2e-5,' && grep -q '\"warmup_num_steps\": 1' tuned/config.json"
-check "... which a note says" grep -q 'note: optimizer, scheduler: not given, so the recipe for tuned/config.json' err
+check "... which a note says" grep -q 'note: optimizer, scheduler: keys that are not given are kept from tuned/config.json' err
 check "... which the run has" cmp tokens/tokenizer.json tuned/model/tokenizer.json
 check "... not if another is given" "$ZR" train --model.init=weights/model --data text.txt --data.tokenizer=bytes --train.steps=1 --train.output_dir=bytes
 check "... which gets no note" sh -c '! grep "of model.init, " err'

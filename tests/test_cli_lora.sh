@@ -13,7 +13,7 @@ cat >base.json <<'END'
 END
 cat >c.json <<'END'
 {"model": {"init": "base", "lora": {"rank": 4, "dropout": 0.1}}, "data": {"train": "text.txt", "seq_length": 32},
- "train_batch_size": 4, "gradient_clipping": 0.5, "optimizer": {"params": {"lr": 0.02, "weight_decay": 0.1}},
+ "train_batch_size": 4, "gradient_clipping": 0.5, "optimizer": {"type": "AdamW", "params": {"lr": 0.02, "weight_decay": 0.1}},
  "train": {"steps": 6, "threads": 1, "save_interval": 3, "output_dir": "run"}}
 END
 "$ZR" train base.json --quiet && "$ZR" convert first base --quiet || exit 1

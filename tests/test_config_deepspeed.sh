@@ -14,16 +14,17 @@ for f in zero2_auto zero3_auto; do
     check "... nor that what is auto was not given" sh -c '! grep "not given, set to" err'
     check "... in few lines" test "$(wc -l <err)" -le 14
     check "... buckets as the Trainer has them" has "Trainer uses 589824 (n_embd x n_embd), which --zero_optimization.reduce_bucket_size=589824 sets"
-    check "... a section's plain ones together" has "eps 1e-8, weight_decay 0.0"
+    check "... a section's plain ones together" has "betas [0.9, 0.95], eps 1e-8, weight_decay 0.1"
 done
 has_all() { for w in "$@"; do has "$w" || return 1; done; }
 check "stage 3's thresholds" has_all \
     "stage3_prefetch_bucket_size: auto, set to 50000000; Hugging Face's Trainer uses 530841 (0.9 x n_embd x n_embd)" \
     "stage3_param_persistence_threshold: auto, set to 0; Hugging Face's Trainer uses 7680 (10 x n_embd)"
 check "the schedule" has_all "total_num_steps: auto, set to 1000, as Hugging Face's Trainer does" \
-    "warmup_max_lr: auto, set to 0.001; Hugging Face's Trainer uses 0.0003 (the learning rate)"
+    "warmup_max_lr: auto, set to 0.0003, as Hugging Face's Trainer does (the learning rate)" \
+    "scheduler: lr is 0 in step 1 to 2, as in DeepSpeed; warmup_type linear_from_1 avoids it"
 sed -n 's|.*, which \(--[a-z0-9_.]*=[0-9.e-]*\) sets$|\1|p' err >asked
-check "what is asked for so" sh -c 'test $(wc -l <asked) = 5 && "$0" plan zero3_auto.json --ranks 2 $(cat asked)' "$ZR"
+check "what is asked for so" sh -c 'test $(wc -l <asked) = 3 && "$0" plan zero3_auto.json --ranks 2 $(cat asked)' "$ZR"
 check "... is had, and not spoken of" sh -c '! grep ", which --.* sets" err'
 check "another width, other numbers" "$ZR" plan zero3_auto.json --preset gpt2-1.5b --ranks 2
 check "... are the model's" has "Trainer uses 2560000 (n_embd x n_embd)"
@@ -45,6 +46,25 @@ check "monitors" code 69 "$ZR" plan monitors.json
 check "... where the curves are" has 'wandb: enabled true (write false); the curves are in metrics.jsonl and loss.svg'
 check "... alone" code 69 "$ZR" plan --preset gpt2-124m --wandb.enabled=true
 check "... in one line" lines 1
+# Clipping that a file does not give; and names without "stage3_", which mean the same.
+zero='"zero_optimization": {"stage": 3, "sub_group_size": 0, '
+rest='"reduce_bucket_size": "auto"}, "gradient_clipping": 0.5, "train_micro_batch_size_per_gpu": 1}'
+echo "{$zero\"stage3_max_live_parameters\": 0, \"stage3_prefetch_bucket_size\": 9000000, $rest" >long.json
+echo "{$zero\"max_live_parameters\": 0, \"prefetch_bucket_size\": 9e6, $rest" >short.json
+check "names without stage3_" "$ZR" plan short.json --ranks 2 --json
+mv out short
+check "... plan the same" sh -c '"$0" plan long.json --ranks 2 --json 2>err | cmp - short' "$ZR"
+check "... less than with two units in memory" sh -c '! "$0" plan long.json --ranks 2 --json \
+    --zero_optimization.stage3_max_live_parameters=auto 2>err | cmp -s - short' "$ZR"
+check "an override under the other name" "$ZR" plan short.json --zero_optimization.stage3_max_live_parameters=7
+echo '{"optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}, "bf16": {"enabled": true}}' >unclipped.json
+clip="note: gradient_clipping is not given: gradients are not clipped; DeepSpeed 0.19.x clips at 1.0"
+check "a file without clipping" "$ZR" plan unclipped.json --preset gpt2-124m --ranks 2
+check "... a note says" has "$clip"
+check "... not if it is given" "$ZR" plan unclipped.json --preset gpt2-124m --ranks 2 --gradient_clipping=0
+check "... no note" sh -c '! grep "gradient_clipping is not given" err'
+echo '{"optimizer": {"params": {"lr": 2e-5}}}' >recipe.json
+check "... nor where a recipe clips" sh -c '"$0" plan recipe.json --preset gpt2-124m 2>err && ! grep "gradient_clipping is not given" err' "$ZR"
 printf '{"train": {"stpes": 3, "steps": "many"}, "bf16": {"enabled": 3},\n "optimizer": {"type": "Lion"}}' >wrong.json
 check "wrong and not available" code 78 "$ZR" plan wrong.json
 check "... all of it" has_all "4 settings cannot be used" "did you mean train.steps?" 'found "many"' "found 3" 'wrong.json:2:16: optimizer: type "Lion"'

@@ -57,6 +57,8 @@ static void wrong_values(void **state)
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"train\": 3}", "c.json:1:2: train: wanted an object { ... } of keys");
     expect(ZR_ERR_CONFIG, "[]", "c.json:1:1: wanted an object { ... } of keys");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": true}",
+           "c.json:1:2: zero_optimization: found true, wanted an object of keys: {\"stage\": 1}");
     static const char *const none[] = {"", " \n", "First Citizen:\n",
                                        "\xef\xbb\xbf"
                                        "4"};
@@ -101,8 +103,10 @@ static void wrong_values(void **state)
         "c.json:1:42: zero_optimization.offload_param.ratio: found \"all\", wanted a number from 0 to 1, or \"auto\"");
     expect(ZR_ERR_CONFIG, "{\"collectives\": {\"buffer\": true}}",
            "c.json:1:18: collectives.buffer: found true, wanted one of constant, fused");
-    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"stage3_max_live_parameters\": 0}}",
-           "c.json:1:24: zero_optimization.stage3_max_live_parameters: found 0, wanted an integer from 1 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"stage3_max_live_parameters\": -1}}",
+           "c.json:1:24: zero_optimization.stage3_max_live_parameters: found -1, wanted an integer from 0 to 2^53");
+    expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"max_live_parameters\": \"many\"}}",
+           "c.json:1:24: zero_optimization.max_live_parameters: found \"many\", wanted an integer from 0 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"fp16\": {\"min_loss_scale\": 0}}",
            "c.json:1:11: fp16.min_loss_scale: found 0, wanted a number from 1e-6 to 1e+38");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\"}}",
@@ -146,8 +150,6 @@ static void bad_json(void **state)
 static void not_built(void **state)
 {
     (void)state;
-    expect(ZR_ERR_UNSUPPORTED, "{\"fp16\": {\"auto_cast\": true}}",
-           "c.json:1:11: fp16.auto_cast: true is not available yet; write false, or leave it out");
     expect(
         ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lion\"}}",
         "c.json:1:16: optimizer.type: \"Lion\" is not available yet; write \"AdamW\", \"Adam\", \"SGD\", \"Lamb\" or "
@@ -175,12 +177,33 @@ static void not_built(void **state)
                                        "tensor_parallel.autotp_size=4",
                                        "pipeline.stages=2",
                                        "data_efficiency.enabled=true",
-                                       "zero_optimization.cpu_offload=true",
+                                       "torch_autocast.enabled=true",
+                                       "gradient_allreduce_op=sum",
+                                       "data_types.param_dtype=bf16",
+                                       "sequence_parallel_size=2",
+                                       "scheduler.params.last_batch_iteration=5",
                                        "zero_optimization.zero_quantized_weights=true"};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         assert_int_equal(load("{}", more[i], 1), ZR_ERR_UNSUPPORTED);
         assert_memory_equal(zr_error_message() + strlen("command line: "), more[i], strcspn(more[i], "="));
     }
+}
+
+/* Check that keys without which adapters would be made otherwise are not given in vain. */
+static void keys_that_need_another(void **state)
+{
+    (void)state;
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"lora\": {\"targets\": \"q_proj\"}}}",
+           "c.json:1:21: model.lora.targets: it has no effect alone; give model.lora.rank or model.lora.init too, or "
+           "leave it out");
+    expect_override(ZR_ERR_CONFIG, "model.lora.alpha=16",
+                    "command line: model.lora.alpha: it has no effect alone; give model.lora.rank or model.lora.init "
+                    "too, or leave it out");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"lora\": {\"rank\": 0, \"dropout\": 0.1}}}",
+           "c.json:1:32: model.lora.dropout: it has no effect alone; give model.lora.rank or model.lora.init too, or "
+           "leave it out");
+    assert_int_equal(load("{\"model\": {\"lora\": {\"rank\": 4, \"alpha\": 16}}}", NULL, 1), ZR_OK);
+    assert_int_equal(load("{\"model\": {\"lora\": {\"init\": \"a\", \"dropout\": 0.1}}}", NULL, 1), ZR_OK);
 }
 
 static void off_values_are_fine(void **state)
@@ -438,6 +461,7 @@ int main(void)
         cmocka_unit_test(wrong_values),
         cmocka_unit_test(bad_json),
         cmocka_unit_test(not_built),
+        cmocka_unit_test(keys_that_need_another),
         cmocka_unit_test(off_values_are_fine),
         cmocka_unit_test(overrides),
         cmocka_unit_test(impossible_models),

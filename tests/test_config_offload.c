@@ -56,9 +56,6 @@ static void refusals(void **state)
     expect(ZR_ERR_CONFIG, ZERO("\"stage\": 3, \"offload_param\": {\"device\": \"nvme\"}"),
            "c.json:1:54: zero_optimization.offload_param.device: nvme needs a folder on a fast local disk; give its "
            "path as zero_optimization.offload_param.nvme_path, or write \"none\"");
-    expect(ZR_ERR_CONFIG, ZERO("\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}"),
-           "c.json:1:54: zero_optimization.offload_param.device: parameters are whole on every rank at "
-           "zero_optimization.stage 2, so there are no shards to offload; use stage 3, or offload_optimizer alone");
     expect(ZR_ERR_CONFIG, ZERO("\"offload_param\": {\"device\": \"cpu\"}"),
            "c.json: zero_optimization.offload_param.device: parameters are whole on every rank at "
            "zero_optimization.stage 0, so there are no shards to offload; use stage 3, or offload_optimizer alone");
@@ -100,9 +97,11 @@ static void refusals(void **state)
            "c.json:1:10: aio.block_size: 100000 is not a multiple of 4096, the block of a disk; use 102400");
     expect(ZR_ERR_UNSUPPORTED, "{\"aio\": {\"use_gds\": true}}",
            "c.json:1:10: aio.use_gds: true is not available yet; write false, or leave it out");
-    expect(ZR_ERR_UNSUPPORTED, ZERO("\"cpu_offload\": true"),
-           "c.json:1:24: zero_optimization.cpu_offload: true is not available yet; write false, or leave it out; write "
-           "\"offload_optimizer\": {\"device\": \"cpu\"}");
+    expect(ZR_ERR_CONFIG, ZERO("\"cpu_offload\": 1"),
+           "c.json:1:24: zero_optimization.cpu_offload: found 1, wanted one of none, cpu, nvme, auto");
+    expect(ZR_ERR_CONFIG, ZERO("\"cpu_offload\": true, \"offload_optimizer\": {\"device\": \"nvme\"}"),
+           "c.json:1:67: zero_optimization.offload_optimizer.device: another name of "
+           "zero_optimization.offload_optimizer.device is given too; leave out one of the two");
     expect(ZR_ERR_UNSUPPORTED, ZERO("\"zenflow\": {\"topk_ratio\": 0.1}"),
            "c.json:1:24: zero_optimization.zenflow: this section is not available yet; leave it out; "
            "ZenFlow's updates are late and change results; offload_optimizer keeps their bits");
@@ -225,11 +224,18 @@ static void keys_without_effect(void **state)
                                  "none"));
     assert_true(has_note(config, "zero_optimization.offload_param.ratio has no effect: offload_param.device is none"));
     assert_true(has_note(config, "zero_optimization.sub_group_size has no effect: no states are offloaded"));
-    assert_true(has_note(config, "aio has no effect: no device is nvme"));
+    assert_true(has_note(config, "aio.queue_depth has no effect: no device is nvme"));
     zr_config_destroy(&config);
     assert_int_equal(load(ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0}"), &config), ZR_OK);
     assert_true(has_note(config, "zero_optimization.offload_optimizer.device has no effect: offload_optimizer.ratio is "
                                  "0"));
+    zr_config_destroy(&config);
+    assert_int_equal(
+        load(ZERO("\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}, \"cpu_offload\": true"), &config), ZR_OK);
+    assert_true(has_note(config, "zero_optimization.offload_param has no effect: parameters are whole on every rank at "
+                                 "zero_optimization.stage 2, so there are no shards to offload"));
+    assert_int_equal(config->zero.param.device, ZR_HOME_NONE);
+    assert_int_equal(config->zero.optim.device, ZR_HOME_CPU);
     zr_config_destroy(&config);
     assert_int_equal(load(ZERO("\"sub_group_size\": 7, " OPTIM), &config), ZR_OK);
     for (int i = 0; i < zr_config_notes(config); i++) assert_null(strstr(zr_config_note(config, i), "has no effect:"));

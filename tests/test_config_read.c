@@ -246,6 +246,32 @@ static void keys_without_effect_are_said(void **state)
         {"{\"activation_checkpointing\": {\"partition_activations\": true}}", "--activation_checkpointing.policy=unit",
          "activation_checkpointing.partition_activations has no effect: with parallel.tensor 1 there are no ranks "
          "to divide checkpoints among"},
+        {"{\"zero_optimization\": {\"stage\": 1, \"stage3_prefetch_bucket_size\": 7, \"max_live_parameters\": 9}}",
+         NULL,
+         "zero_optimization: these keys have no effect: stage3_prefetch_bucket_size, stage3_max_live_parameters: stage "
+         "is 1"},
+        {"{\"zero_optimization\": {\"stage\": 3, \"stage3_prefetch_bucket_size\": 7, \"max_live_parameters\": 0}}",
+         NULL, NULL},
+        {"{\"zero_optimization\": {\"stage\": 3, \"stage3_prefetch_bucket_size\": 7}}",
+         "--zero_optimization.overlap_comm=false",
+         "zero_optimization.stage3_prefetch_bucket_size has no effect: overlap_comm is false"},
+        {"{\"fp16\": {\"enabled\": true, \"loss_scale\": 4, \"hysteresis\": 5}}", NULL,
+         "fp16.hysteresis has no effect: fp16.loss_scale makes the loss scale constant"},
+        {"{\"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 5}}", NULL, NULL},
+        {"{\"train\": {\"sample_prompt\": \"x\"}}", NULL, "train.sample_prompt has no effect: sample_tokens is 0"},
+        {"{\"data\": {\"train\": \"a\"}, \"train\": {\"eval_interval\": 7}}", NULL,
+         "train.eval_interval has no effect: there is no data.val"},
+        {"{\"data\": {\"train\": \"a\"}, \"train\": {\"eval_interval\": 0}}", NULL, NULL},
+        {"{\"data\": {\"train\": \"a\", \"val\": \"b\"}}", "--train.eval_interval=0",
+         "data.val has no effect: train.eval_interval is 0"},
+        {"{\"checkpoint\": {\"async\": true}}", NULL, "checkpoint.async has no effect: train.save_interval is 0"},
+        {"{}", "--model.lora.alpha=8", "model.lora.alpha has no effect: give model.lora.rank or model.lora.init too"},
+        {"{\"model\": {\"lora\": {\"rank\": 4, \"alpha\": 8}}}", NULL, NULL},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\"}}", "--optimizer.params.lr=3e-5",
+         "optimizer.params.lr has no effect: the highest learning rate of the schedule is "
+         "scheduler.params.warmup_max_lr, 0.001"},
+        {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_max_lr\": 3e-5}}}",
+         "--optimizer.params.lr=3e-5", NULL},
         {"{\"optimizer\": {\"type\": \"FusedAdam\", \"params\": {\"adam_w_mode\": false}}}", NULL,
          "optimizer.type: FusedAdam is DeepSpeed's implementation of Adam; zr uses its own Adam"},
         {"{\"optimizer\": {\"type\": \"FusedLamb\", \"params\": {\"max_coeff\": 0.3}}}", NULL,
@@ -477,10 +503,10 @@ static void presets_take_a_recipe(void **state)
     own_rate = trained("{\"model\": {\"init\": \"weights\"}}", NULL, &shape, true);
     assert_true(has_recipe(own_rate) && own_rate->optimizer.lr == 2e-5);
     assert_true(has_note(own_rate,
-                         "model.init weights: neither optimizer nor scheduler is given, so the training recipe for "
-                         "fine-tuning is used: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr 2e-5 after 50 warm-up "
-                         "steps, cosine decay to a tenth, gradient_clipping 1; setting any key of optimizer or "
-                         "scheduler replaces the whole recipe"));
+                         "model.init weights: the training recipe for fine-tuning sets what is not given: "
+                         "gradient_clipping 1.0, optimizer.type AdamW, lr 2e-5, betas [0.9, 0.95], weight_decay 0.1, "
+                         "scheduler.type WarmupCosineLR, warmup_num_steps 50, warmup_type linear_from_1, cos_min_ratio "
+                         "0.1; an optimizer or scheduler that a file gives with a type stands as written"));
     zr_config_destroy(&own_rate);
 
     /* The note describes the recipe; the resolved file of the run trains the same way again, without a note. */
@@ -488,9 +514,10 @@ static void presets_take_a_recipe(void **state)
     zr_config *c = trained(preset, "train.steps=30", &shape, true);
     assert_int_equal(c->scheduler.warmup_num_steps, 2);
     assert_true(has_note(
-        c, "model.preset gpt2-124m: neither optimizer nor scheduler is given, so the training recipe for this size is "
-           "used: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr 6e-4 after 2 warm-up steps, cosine decay to a tenth, "
-           "gradient_clipping 1; setting any key of optimizer or scheduler replaces the whole recipe"));
+        c, "model.preset gpt2-124m: the training recipe for this size sets what is not given: gradient_clipping 1.0, "
+           "optimizer.type AdamW, lr 6e-4, betas [0.9, 0.95], weight_decay 0.1, scheduler.type WarmupCosineLR, "
+           "warmup_num_steps 2, warmup_type linear_from_1, cos_min_ratio 0.1; an optimizer or scheduler that a file "
+           "gives with a type stands as written"));
     assert_int_equal(zr_config_to_json(c, &json), ZR_OK);
     zr_config_destroy(&c);
     c = trained(json, "train.steps=60", &shape, true);
@@ -504,15 +531,7 @@ static void presets_take_a_recipe(void **state)
     zr_free(json);
     zr_free(again);
 
-    /* A configuration that sets an optimizer or scheduler key, to a value or to "auto", trains as without a preset; so
-     * do another command and a model without a preset. */
-    static const char *const own[] = {"optimizer.params.lr=0.01", "optimizer.type=AdamW", "scheduler.type=WarmupLR",
-                                      "optimizer.params.lr=auto"};
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
-        c = trained(preset, own[i], &shape, true);
-        assert_true(c->gradient_clipping == 0 && c->optimizer.betas[1] == 0.999 && c->optimizer.weight_decay == 0);
-        zr_config_destroy(&c);
-    }
+    /* Another command, and a model without a preset, take no recipe. */
     c = trained(preset, NULL, &shape, false);
     assert_true(c->gradient_clipping == 0 && c->optimizer.lr == 1e-3 && c->scheduler.type == ZR_SCHEDULER_NONE);
     zr_config_destroy(&c);
@@ -524,6 +543,89 @@ static void presets_take_a_recipe(void **state)
     c = trained(preset, "gradient_clipping=0.5", &shape, true);
     assert_true(c->gradient_clipping == 0.5 && c->optimizer.lr == 6e-4);
     zr_config_destroy(&c);
+}
+
+#define SMALL "\"model\": {\"preset\": \"gpt2-124m\"}, \"train\": {\"steps\": 40}"
+#define TUNED "\"model\": {\"init\": \"weights\"}, \"train\": {\"steps\": 40}"
+#define ALL_AUTO                                                                                                       \
+    "\"gradient_clipping\": \"auto\", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": " \
+    "\"auto\", \"eps\": \"auto\", \"weight_decay\": \"auto\"}}, \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "  \
+    "{\"warmup_min_lr\": \"auto\", \"warmup_max_lr\": \"auto\", \"warmup_num_steps\": \"auto\"}}"
+
+/* Check that given keys lie over the recipe, and that a file's optimizer or scheduler with a type stands as written but
+ * for its "auto" values. */
+static void keys_lie_over_a_recipe(void **state)
+{
+    (void)state;
+    static const zr_model_sizes shape = {12, 12, 768, 1024, 50257};
+    static const struct {
+        const char *text, *override;
+        double clip, lr, beta, decay;
+        zr_config_optimizer type;
+        zr_config_scheduler scheduler;
+        int64_t warmup;
+        const char *note; /* part of the note about the recipe; NULL: there is none */
+    } way[] = {
+        {"{" SMALL "}", "optimizer.params.lr=0.01", 1, 0.01, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP_COSINE,
+         2, ": gradient_clipping 1.0, optimizer.type AdamW, betas [0.9, 0.95], weight_decay 0.1, scheduler.type"},
+        {"{" TUNED ", \"optimizer\": {\"params\": {\"weight_decay\": 0.5}}}", NULL, 1, 2e-5, 0.95, 0.5,
+         ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP_COSINE, 2, "lr 2e-5, betas [0.9, 0.95], scheduler.type"},
+        {"{" SMALL "}", "optimizer.type=SGD", 1, 6e-4, 0.999, 0.1, ZR_OPTIMIZER_SGD, ZR_SCHEDULER_WARMUP_COSINE, 2,
+         ": gradient_clipping 1.0, lr 6e-4, weight_decay 0.1, scheduler.type"},
+        {"{" SMALL "}", "scheduler.type=WarmupLR", 1, 6e-4, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP, 2,
+         "warmup_num_steps 2, warmup_type linear_from_1, warmup_max_lr 0.0006;"},
+        {"{" SMALL "}", "scheduler.type=none", 1, 6e-4, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_NONE, 1000,
+         "weight_decay 0.1;"},
+        {"{" SMALL ", \"scheduler\": {\"params\": {\"warmup_num_steps\": 7}}}", NULL, 1, 6e-4, 0.95, 0.1,
+         ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP_COSINE, 7, "scheduler.type WarmupCosineLR, warmup_type linear_from_1"},
+        {"{" SMALL ", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 3e-5}}}", NULL, 0, 3e-5, 0.999, 0,
+         ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_NONE, 1000, NULL},
+        {"{" SMALL ", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 3e-5}}}", "optimizer.type=Adam", 0,
+         3e-5, 0.999, 0, ZR_OPTIMIZER_ADAM, ZR_SCHEDULER_NONE, 1000, NULL},
+        {"{" SMALL ", \"optimizer\": {\"type\": \"AdamW\"}}", "scheduler.params.warmup_num_steps=3", 0, 1e-3, 0.999, 0,
+         ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP_COSINE, 3, ": scheduler.type WarmupCosineLR, warmup_type"},
+        {"{" SMALL ", \"scheduler\": {\"type\": \"WarmupDecayLR\"}}", NULL, 1, 6e-4, 0.95, 0.1, ZR_OPTIMIZER_ADAMW,
+         ZR_SCHEDULER_WARMUP_DECAY, 1000, "weight_decay 0.1;"},
+        {"{" TUNED ", " ALL_AUTO "}", NULL, 1, 2e-5, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP, 2, NULL},
+        {"{" SMALL ", " ALL_AUTO "}", NULL, 1, 6e-4, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP, 2, NULL},
+        {"{" ALL_AUTO "}", NULL, 1, 1e-3, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP, 50, NULL},
+    };
+    for (size_t i = 0; i < sizeof(way) / sizeof(way[0]); i++) {
+        zr_config *c = trained(way[i].text, way[i].override, &shape, true);
+        const char *note = NULL;
+        for (int k = 0; k < zr_config_notes(c); k++)
+            if (strstr(zr_config_note(c, k), "training recipe")) note = zr_config_note(c, k);
+        if (way[i].note ? !note || !strstr(note, way[i].note) : note != NULL) fail_msg("%zu: %s", i, note ? note : "");
+        assert_true(c->gradient_clipping == way[i].clip && c->optimizer.lr == way[i].lr);
+        assert_true(c->optimizer.betas[1] == way[i].beta && c->optimizer.weight_decay == way[i].decay);
+        assert_int_equal(c->optimizer.type, way[i].type);
+        assert_int_equal(c->scheduler.type, way[i].scheduler);
+        assert_int_equal(c->scheduler.warmup_num_steps, way[i].warmup);
+        if (strstr(way[i].text, "warmup_max_lr")) assert_true(c->scheduler.warmup_max_lr == c->optimizer.lr);
+        zr_config_destroy(&c);
+    }
+}
+
+/* Check that a resumed run keeps the rest of its rule when a key of it is given. */
+static void a_resumed_run_keeps_its_rule(void **state)
+{
+    (void)state;
+    static const zr_model_sizes shape = {12, 12, 768, 1024, 50257};
+    zr_config *run = trained("{" TUNED "}", NULL, &shape, true), *c = load("{" TUNED "}", "optimizer.params.lr=1e-4");
+    assert_int_equal(zr_config_set(c, "train.steps", "100"), ZR_OK);
+    assert_int_equal(zr__config_keep_rule(c, run), ZR_OK);
+    zr__config_take_recipe(c);
+    assert_int_equal(adopt(c, &shape, "weights"), ZR_OK);
+    assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
+    assert_true(c->optimizer.lr == 1e-4 && c->optimizer.betas[1] == 0.95 && c->gradient_clipping == 1);
+    assert_int_equal(c->scheduler.warmup_num_steps, 2); /* a twentieth of the steps of `run` */
+    zr_config_destroy(&c);
+    c = load("{" TUNED ", \"optimizer\": {\"type\": \"AdamW\"}}", NULL);
+    assert_int_equal(zr__config_keep_rule(c, run), ZR_OK);
+    assert_true(c->optimizer.betas[1] == 0.999 && c->gradient_clipping == 0);
+    assert_int_equal(c->scheduler.type, ZR_SCHEDULER_NONE);
+    zr_config_destroy(&c);
+    zr_config_destroy(&run);
 }
 
 static void buckets_are_rounded_as_the_plan_does(void **state)
@@ -599,6 +701,7 @@ static const char *companion(const zr_key *key)
     int type = 0;
     if (strncmp(key->path, "zero_optimization.offload_", strlen("zero_optimization.offload_")) == 0)
         return "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"nvme_path\": \"d\"}}}";
+    if (strncmp(key->path, "model.lora.", strlen("model.lora.")) == 0) return "{\"model\": {\"lora\": {\"rank\": 4}}}";
     if (strcmp(key->path, "activation_checkpointing.offload") == 0) /* on disk it needs a folder */
         return "{\"zero_optimization\": {\"offload_optimizer\": {\"nvme_path\": \"d\"}}}";
     while (key->only && !(key->only & 1u << type)) type++;
@@ -843,6 +946,8 @@ int main(void)
         cmocka_unit_test(the_batch_triangle),
         cmocka_unit_test(sizes_of_presets),
         cmocka_unit_test(presets_take_a_recipe),
+        cmocka_unit_test(keys_lie_over_a_recipe),
+        cmocka_unit_test(a_resumed_run_keeps_its_rule),
         cmocka_unit_test(buckets_are_rounded_as_the_plan_does),
         cmocka_unit_test(resolved_files_load_again),
         cmocka_unit_test(hashes_tell_configurations_apart),

@@ -231,37 +231,46 @@ static void types_and_sums_change_the_plan(void **state)
     zr_plan_destroy(&full);
 }
 
-static void expect_advice(const char *const *overrides, int n, const char *advice)
+static void expect_advice(const char *const *overrides, int n, const zr__config_open *tried, const char *advice)
 {
     char want[256];
     zr_plan *plan = plan_of(overrides, n);
     snprintf(want, sizeof(want), "memory.limit is 1 B; use %smore ranks (`zr plan` shows each)", advice);
-    assert_int_equal(zr__train_memory_check(plan, 1, 1, true), ZR_ERR_MEMORY);
+    assert_int_equal(zr__train_memory_check(plan, 1, 1, true, tried), ZR_ERR_MEMORY);
     if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
     if (zr__host_available_bytes() >= 0) {
         snprintf(want, sizeof(want), " are available; use %sa smaller model", advice);
-        assert_int_equal(zr__train_memory_check(plan, 0, INT32_MAX, false), ZR_ERR_MEMORY);
+        assert_int_equal(zr__train_memory_check(plan, 0, INT32_MAX, false, tried), ZR_ERR_MEMORY);
         if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
     }
     zr_plan_destroy(&plan);
 }
 
-/* Check that the message advises only changes that the configuration does not have yet. */
+/* Check that the message advises only changes that the configuration does not have yet, that were not tried, and that
+ * would have an effect. */
 static void too_large_a_plan(void **state)
 {
     (void)state;
-    expect_advice(NULL, 0,
+    expect_advice(NULL, 0, NULL,
                   "a higher zero_optimization.stage, activation_checkpointing.policy unit, a smaller batch or "
                   "seq_length, offload_optimizer.device nvme, or ");
-    expect_advice((const char *const[]){"memory.layout=paper", "zero_optimization.stage=3"}, 2,
+    expect_advice((const char *const[]){"memory.layout=paper", "zero_optimization.stage=3"}, 2, NULL,
                   "activation_checkpointing.policy unit, memory.layout lean, a smaller batch or seq_length, "
                   "offload_optimizer.device nvme, or ");
     expect_advice((const char *const[]){"activation_checkpointing.policy=auto", "zero_optimization.stage=3",
                                         "gradient_clipping=1"},
-                  3, "memory.norm two_pass, a smaller batch or seq_length, offload_optimizer.device nvme, or ");
+                  3, NULL, "memory.norm two_pass, a smaller batch or seq_length, offload_optimizer.device nvme, or ");
     expect_advice((const char *const[]){"activation_checkpointing.policy=unit", "zero_optimization.stage=3",
                                         "gradient_clipping=1", "gradient_accumulation_steps=2"},
-                  4, "a smaller batch or seq_length, offload_optimizer.device nvme, or ");
+                  4, NULL, "a smaller batch or seq_length, offload_optimizer.device nvme, or ");
+    /* One data-parallel rank, or groups of one rank, divide nothing. */
+    static const char *const alone[] = {"parallel.tensor=2", "zero_optimization.mics_shard_size=1"};
+    for (int i = 0; i < 2; i++)
+        expect_advice(&alone[i], 1, NULL,
+                      "activation_checkpointing.policy unit, a smaller batch or seq_length, offload_optimizer.device "
+                      "nvme, or ");
+    const zr__config_open tried = {.stage = true, .policy = true, .batch = true};
+    expect_advice(NULL, 0, &tried, "a smaller seq_length, offload_optimizer.device nvme, or ");
 }
 
 /* Check that policy auto may plan an arena up to the size with which the process stays within memory.limit. */

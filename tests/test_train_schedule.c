@@ -87,6 +87,52 @@ static void test_cosine(void **state)
     expect(&config, 400, 2e-5);
 }
 
+/* Check the warm-up that counts steps from 1: the first update changes the model, and update W - 1 has the highest
+ * rate. */
+static void test_from_1(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP_COSINE, ZR_WARMUP_FROM_1);
+    config.scheduler.warmup_min_ratio = 0;
+    expect(&config, 0, 2e-4); /* lr / 10 */
+    expect(&config, 4, 1e-3);
+    expect(&config, 9, 2e-3);
+    expect(&config, 59, 1.01e-3); /* p = 1/2 */
+    expect(&config, 109, 2e-5);   /* the last step of S = 110 has the floor */
+    config.scheduler.warmup_num_steps = 1;
+    expect(&config, 0, 2e-3);
+    config.scheduler.warmup_num_steps = 0;
+    expect(&config, 0, 2e-3);
+    config = settings(ZR_SCHEDULER_WARMUP, ZR_WARMUP_FROM_1);
+    expect(&config, 0, 1.9e-4); /* min + (max - min) / 10 */
+    expect(&config, 9, 1e-3);
+    expect(&config, 500, 1e-3);
+    config.scheduler.type = ZR_SCHEDULER_WARMUP_DECAY;
+    expect(&config, 9, 1e-3);
+    expect(&config, 60, 5.5e-4); /* (110 - 60) / 100 */
+}
+
+/* Check that OneCycle with stairs keeps its rate until the next stair. */
+static void test_stairs(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_ONE_CYCLE, ZR_WARMUP_LOG);
+    config.scheduler.cycle_min_lr = 1e-3;
+    config.scheduler.cycle_max_lr = 5e-3;
+    config.scheduler.first_step_size = 8;
+    config.scheduler.second_step_size = 12;
+    config.scheduler.first_stair_count = 4;
+    config.scheduler.second_stair_count = 2;
+    expect(&config, 0, 1e-3);
+    expect(&config, 1, 1e-3);
+    expect(&config, 2, 2e-3);
+    expect(&config, 7, 4e-3);
+    expect(&config, 8, 5e-3);
+    expect(&config, 9, 3e-3);
+    expect(&config, 14, 3e-3);
+    expect(&config, 15, 1e-3);
+}
+
 /* Check a warm-up of one step, which would divide by ln 1. */
 static void test_short_warmup(void **state)
 {
@@ -176,7 +222,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_constant),     cmocka_unit_test(test_warmup_linear),
         cmocka_unit_test(test_warmup_log),   cmocka_unit_test(test_decay),
-        cmocka_unit_test(test_cosine),       cmocka_unit_test(test_exponential),
+        cmocka_unit_test(test_cosine),       cmocka_unit_test(test_from_1),
+        cmocka_unit_test(test_stairs),       cmocka_unit_test(test_exponential),
         cmocka_unit_test(test_polynomial),   cmocka_unit_test(test_one_cycle),
         cmocka_unit_test(test_short_warmup), cmocka_unit_test(test_total_below_warmup),
     };

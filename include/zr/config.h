@@ -41,7 +41,7 @@ typedef enum zr_config_scheduler {
     ZR_SCHEDULER_WARMUP_POLY,
     ZR_SCHEDULER_ONE_CYCLE
 } zr_config_scheduler;
-typedef enum zr_config_warmup { ZR_WARMUP_LOG, ZR_WARMUP_LINEAR } zr_config_warmup;
+typedef enum zr_config_warmup { ZR_WARMUP_LOG, ZR_WARMUP_LINEAR, ZR_WARMUP_FROM_1 } zr_config_warmup;
 /** Number type as named in the file. AUTO is replaced by zr_config_resolve. */
 typedef enum zr_config_dtype { ZR_CONFIG_AUTO, ZR_CONFIG_FP32, ZR_CONFIG_BF16, ZR_CONFIG_FP16 } zr_config_dtype;
 typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr_config_switch;
@@ -195,6 +195,7 @@ typedef struct zr_config {
         double cycle_min_lr, cycle_max_lr;
         int64_t first_step_size, second_step_size; /* number of steps in which the rate rises, and in which it falls; 0
                                                       until resolved, then equal */
+        int64_t first_stair_count, second_stair_count; /* number of stairs of the rise and of the fall; 0 for none */
         int64_t decay_step_size; /* number of steps of one decay interval (decay_lr_rate); 0 for no decay */
         double decay_lr_rate;
     } scheduler;

@@ -32,18 +32,35 @@ static zr_status fail_above(const zr__source *source, const char *path, double v
                     most, most);
 }
 
-/* Refuse parameters that the configured optimizer or scheduler ignores, because they belong to another optimizer or
- * scheduler. */
-static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, int type,
-                              const char *type_name)
+const char *zr__config_foreign_param(const zr_config *config, const char **type)
 {
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars"};
+    static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
+                                            "WarmupLR",
+                                            "WarmupDecayLR",
+                                            "WarmupCosineLR",
+                                            "WarmupExpDecayLR",
+                                            "WarmupPolyDecayLR",
+                                            "OneCycle"};
     const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
-        if (strncmp(key->path, section, strlen(section)) == 0 && key->only && !(key->only & 1u << type) &&
-            zr__origin_of(config, key)->given)
-            return fail_key(source, key->path, ZR_ERR_CONFIG, "%s has no parameter of this name; leave it out",
-                            type_name);
-    return ZR_OK;
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+        const bool schedules = strncmp(key->path, "scheduler.", strlen("scheduler.")) == 0;
+        if (zr__key_is_read(config, key) || !key->only || !zr__origin_of(config, key)->given) continue;
+        *type = schedules ? scheduler[config->scheduler.type] : optimizer[config->optimizer.type];
+        return key->path;
+    }
+    return NULL;
+}
+
+/* Refuse parameters that the configured optimizer or scheduler ignores. Where a recipe may still give the type of the
+ * scheduler, zr_config_resolve refuses them. */
+static zr_status check_params(const zr_config *config, const zr__source *source)
+{
+    const char *type, *path = zr__config_foreign_param(config, &type);
+    const bool recipe = (config->model.init || config->model.preset) && config->scheduler.type == ZR_SCHEDULER_NONE &&
+                        !zr__config_given(config, "scheduler.type");
+    if (!path || (recipe && strncmp(path, "scheduler.", strlen("scheduler.")) == 0)) return ZR_OK;
+    return fail_key(source, path, ZR_ERR_CONFIG, ZR__FOREIGN_PARAM, type);
 }
 
 /* Refuse settings of LAMB that its variant does not have. */
@@ -78,16 +95,7 @@ static zr_status check_lamb(const zr_config *config, const zr__source *source)
 
 static zr_status check_rules(const zr_config *config, const zr__source *source)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars"};
-    static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
-                                            "WarmupLR",
-                                            "WarmupDecayLR",
-                                            "WarmupCosineLR",
-                                            "WarmupExpDecayLR",
-                                            "WarmupPolyDecayLR",
-                                            "OneCycle"};
-    ZR_TRY(check_params(config, source, "optimizer.params", config->optimizer.type, optimizer[config->optimizer.type]));
-    ZR_TRY(check_params(config, source, "scheduler.params", config->scheduler.type, scheduler[config->scheduler.type]));
+    ZR_TRY(check_params(config, source));
     if (config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode)
         return fail_key(source, "optimizer.params.adam_w_mode", ZR_ERR_CONFIG,
                         "false is Adam's, AdamW has decoupled decay");
@@ -243,8 +251,8 @@ static zr_status check_offload(const zr_config *config, const zr__source *source
                         "%" PRId64 " is not a multiple of 4096, the block of a disk; use %" PRId64,
                         config->aio.block_bytes, config->aio.block_bytes / 4096 * 4096 + 4096);
     if (config->zero.param.device == ZR_HOME_NONE) return ZR_OK;
-    if (config->zero.stage < 3 && zr__config_given(config, ZERO "stage"))
-        return fail_key(source, param, ZR_ERR_CONFIG, ZR__OFFLOAD_STAGE, config->zero.stage);
+    /* below stage 3 it has no effect, as a note says */
+    if (config->zero.stage < 3 && zr__config_given(config, ZERO "stage")) return ZR_OK;
     if (config->zero.hpz_partition_ranks > 1)
         return fail_key(source, param, ZR_ERR_UNSUPPORTED,
                         "it cannot be used with zero_hpz_partition_size %" PRId64
@@ -369,5 +377,7 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_offload(config, source));
     ZR_TRY(check_model(config, source));
     ZR_TRY(check_data(config, source));
+    const char *advice, *path = zr__config_needy(config, &advice);
+    if (path) return fail_key(source, path, ZR_ERR_CONFIG, "it has no effect alone; %s, or leave it out", advice);
     return ZR_OK;
 }

@@ -52,16 +52,18 @@ void zr__config_offer_disk(zr_config *config, int64_t bytes);
 /** Return the bytes of zr__config_offer_disk, or 0 if it was not called. */
 int64_t zr__config_disk_bytes(const zr_config *config);
 
-/** Train a model.preset by a recipe for its size, and a model.init by a recipe for fine-tuning, unless the file or an
- * override gives a key of optimizer or scheduler. The recipe is AdamW with betas 0.9 and 0.95 and weight decay 0.1, and
- * gradient_clipping 1 if that key is not given. The lr of a preset is zr_preset.lr, or the lr of the model with the
- * nearest size in table 2.1 of Brown et al. 2020. The lr of fine-tuning is 2e-5. A warm-up over a twentieth of
- * train.steps is followed by a cosine down to a tenth of the lr. zr_config_resolve sets these values and adds a note;
- * zr_config_to_json then includes them. Call this between loading and resolving. */
+/** Take what is not given of optimizer, scheduler and gradient_clipping from a recipe: for a model.preset from that for
+ * its size, for a model.init from that for fine-tuning. A section that the file writes with a type stands as written,
+ * and so does a missing scheduler beside such an optimizer; but values "auto" are always those of the recipe. The
+ * recipe is AdamW with betas 0.9 and 0.95, weight decay 0.1 and gradient_clipping 1. The lr of a preset is
+ * zr_preset.lr, or the lr of the model with the nearest size in table 2.1 of Brown et al. 2020. The lr of fine-tuning
+ * is 2e-5. A linear warm-up over a twentieth of train.steps, counted from 1, is followed by a cosine down to a tenth of
+ * the lr. zr_config_resolve sets these values and adds a note that lists them; zr_config_to_json then includes them.
+ * Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 
-/** Take optimizer, scheduler and gradient_clipping from the configuration of a run that is resumed, unless the file or
- * an override gives a key of optimizer or scheduler. Call this between loading and resolving. */
+/** Take what is not given of optimizer, scheduler and gradient_clipping from the configuration of a run that is
+ * resumed, except for sections that the file writes with a type. Call this between loading and resolving. */
 ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *run);
 
 /** Keep train_batch_size when a run is resumed. This matters if the run's file gives all three keys of the batch

@@ -42,6 +42,7 @@ static const struct {
     {"optimizer.params.weight_decay", NULL},
     {"scheduler.type", NULL},
     {"scheduler.params.warmup_num_steps", NULL},
+    {"scheduler.params.warmup_type", NULL},
     {"scheduler.params.cos_min_ratio", NULL},
     {"train.steps", "1000"},
     {"train.seed", "1234"},

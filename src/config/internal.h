@@ -1,7 +1,8 @@
 /** Internals of config. read.c reads a file: it walks the file's JSON tree, looks up each key in the list of keys and
  * stores each value with value.c. key_list.c makes the list from the rows of table.c and the fields of a family.
- * model.c finds a configuration's family and its settings. refused.c collects refusals. check.c and resolve.c compare
- * keys with each other. notes.c tells the user which keys have no effect. write.c, reference.c and example.c print a
+ * deepspeed.c has other names of keys and values. model.c finds a configuration's family and its settings. refused.c
+ * collects refusals. check.c and resolve.c compare keys with each other. needs.c finds keys that have no effect without
+ * other keys, and notes.c tells the user about keys without effect. write.c, reference.c and example.c print a
  * configuration, the documentation and an example. state.c holds the memory of a configuration. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
@@ -46,6 +47,9 @@ struct zr_config_state {
     int64_t disk_bytes; /* bytes passed to zr__config_offer_disk, or 0 */
     bool goes_on;       /* whether zr__config_go_on was called */
     bool recipe;        /* whether zr__config_take_recipe was called */
+    /* Whether the file, without the overrides, has these sections with a type; and whether it has a section of
+     * DeepSpeed about training (optimizer, scheduler or zero_optimization). */
+    bool writes_optimizer, writes_scheduler, is_deepspeeds;
 };
 
 /** Keys that do not depend on the family, which table.c lists. A family's keys follow after the last key of the section
@@ -123,6 +127,16 @@ typedef struct zr__key_place {
 } zr__key_place;
 /** Split a path at its dots into `out`. Return the place of the last part, which points into `out`. */
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out);
+/** Write the name that zr has for the key or section at `path`, which may have another name in DeepSpeed's files, into
+ * `out`. Return `out`. */
+const char *zr__key_own_name(const char *path, char *out, size_t size);
+/** Remove the values that a file gives for the key `path` under other names. */
+void zr__key_remove_others(json_t *root, const char *path);
+/** Add a list of all other names of keys and sections. */
+void zr__key_list_names(zr__text *out);
+/** Return a new reference to the value that is meant by the value `given` of the key that the file names `path`:
+ * another value or `given` itself. *note receives a text for the user, or NULL. Return NULL if memory runs out. */
+json_t *zr__value_meant(const char *path, const json_t *given, const char **note);
 /** Return whether any key begins with `path` and a dot. */
 bool zr__key_is_section(const zr__keys *keys, const char *path);
 /** Return whether the configuration uses the key. Keys of an optimizer or scheduler that is not configured are unused,
@@ -147,6 +161,8 @@ int zr__choice_index(const char *choices, const char *word, size_t length);
  * first line, and `next` before each later line. */
 void zr__add_words(zr__text *out, const char *begin, const char *next, int columns, const char *words);
 
+/** Return the value of a constant JSON text of the program. */
+json_t *zr__json_constant(const char *text);
 /** Check a value and store it in its field. */
 ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value,
                                      const zr__source *source, const zr__json_place *place);
@@ -165,6 +181,12 @@ ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const char *path);
 /** Add notes on keys without effect and on values chosen for "auto", one line per section. Call this when all values
  * are resolved. */
 ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
+
+/** Find a given key without which the user would get another result, and which has no effect because another key is
+ * missing. Return its path and set *advice to what to do, or return NULL if there is none. */
+const char *zr__config_needy(const zr_config *config, const char **advice);
+/** Add notes on the other given keys that have no effect because of other keys, one for each section and reason. */
+ZR_NODISCARD zr_status zr__config_note_needs(zr_config *config);
 
 /** Write advice that names the available values of a ZR_KEY_LIMITED key, such as: write "AdamW", "Adam" or "SGD".
  * Return `out`. */
@@ -191,14 +213,14 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR
 const char *zr__recipe_value(const char *path);
 /** Return the learning rate of the recipe for a preset: the preset's own, or GPT-3's for the sizes. */
 const char *zr__recipe_lr(const char *preset, zr_model_sizes sizes);
-/** Set the values of the recipe, if zr__config_take_recipe requested it. Call this when the sizes are known. */
+/** Set the values of the recipe, if zr__config_take_recipe requested it, and add a note that lists them. Call this when
+ * the sizes are known. */
 ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 
-/** Message for offload_param.device below stage 3; its argument is the stage. */
-#define ZR__OFFLOAD_STAGE                                                                                              \
-    "parameters are whole on every rank at zero_optimization.stage %" PRId64                                           \
-    ", so there are no shards to offload; use stage 3, or offload_optimizer alone"
-
+/** Return the first given parameter of optimizer or scheduler that the configured type does not have, or NULL. *type
+ * receives the name of the type. */
+const char *zr__config_foreign_param(const zr_config *config, const char **type);
+#define ZR__FOREIGN_PARAM "%s has no parameter of this name; leave it out"
 /** Check keys against each other, except checks that depend on the number of ranks. */
 ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);
 

@@ -21,15 +21,29 @@ static bool in_one_section(const char *a, const char *b)
     return a[n] && n == section_bytes(b) && strncmp(a, b, n) == 0;
 }
 
+static const zr_key *key_at(const zr_config *config, const char *path)
+{
+    char own[128];
+    return zr__key_find(zr__keys_of(config), zr__key_own_name(path, own, sizeof(own)));
+}
+
+/* Return whether no key of the section of `path` has an effect. */
+static bool is_idle_section(const zr_config *config, const char *path)
+{
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+        if (in_one_section(key->path, path) && key->state != ZR_KEY_NO_MEANING) return false;
+    return true;
+}
+
 /* Add one note on all unused keys in the section of `first`. Do nothing if an earlier key is in this section, because
  * its note covers the whole section. */
 static zr_status note_unused_section(zr_config *config, const zr__string *first)
 {
     char names[LINE_BYTES];
     int n = 0, used = 0;
-    bool alike = true;
-    const zr__keys *keys = zr__keys_of(config);
-    const char *path = first->text, *help = zr__key_find(keys, path)->help;
+    bool alike = true, whole = true; /* whether all have one reason, and whether all are of a key such as "aio.*" */
+    const char *path = first->text, *help = key_at(config, path)->help;
     const int section = (int)section_bytes(path);
     for (const zr__string *v = config->state->unused; v != first; v = v->next)
         if (in_one_section(v->text, path)) return ZR_OK;
@@ -38,12 +52,15 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
         if (n++ < MOST_NAMES && used < LINE_BYTES)
             used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
                              v->text + section + (path[section] == '.'));
-        alike &= strcmp(zr__key_find(keys, v->text)->help, help) == 0;
+        const zr_key *key = key_at(config, v->text);
+        alike &= strcmp(key->help, help) == 0;
+        whole &= key->path[strlen(key->path) - 1] == '*';
     }
     if (n == 1) return zr__config_note(config, "%s has no effect in zr: %s", path, help);
-    if (alike) return zr__config_note(config, "%.*s has no effect in zr: %s", section, path, help);
-    return zr__config_note(config, "%.*s: these keys have no effect in zr (docs/config.md says why): %s%s", section,
-                           path, names, n > MOST_NAMES ? " ..." : "");
+    if (alike && (whole || is_idle_section(config, path)))
+        return zr__config_note(config, "%.*s has no effect in zr: %s", section, path, help);
+    return zr__config_note(config, "%.*s: these keys have no effect in zr (%s): %s%s", section, path,
+                           alike ? help : "docs/config.md says why", names, n > MOST_NAMES ? " ..." : "");
 }
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
@@ -184,54 +201,16 @@ static zr_status note_checkpointing(zr_config *config)
     return ZR_OK;
 }
 
-/* Add a note if a key was given with a value other than its default, but has no effect because of another key. */
-static zr_status note_without_effect(zr_config *config, bool given, const char *key, const char *why)
-{
-    return given ? zr__config_note(config, "zero_optimization.%s has no effect: %s", key, why) : ZR_OK;
-}
-
-/* Add notes on given keys of offload that have no effect, because nothing is offloaded or nothing is on disk. */
-static zr_status note_offload(zr_config *config)
-{
-    const zr_config_offloaded *optim = &config->zero.optim, *param = &config->zero.param;
-    const bool any_optim = optim->device != ZR_HOME_NONE, any_param = param->device != ZR_HOME_NONE;
-    const bool disk =
-        optim->device == ZR_HOME_NVME || param->device == ZR_HOME_NVME || config->recompute.offload == ZR_OFFLOAD_DISK;
-    static const char none[] = "offload_optimizer.device is none";
-    if (zr__config_get_open(config).offload) return ZR_OK;
-    ZR_TRY(note_without_effect(config, !any_optim && optim->ratio != 1, "offload_optimizer.ratio", none));
-    ZR_TRY(note_without_effect(config, !any_optim && !config->zero.offload_gradients, "offload_optimizer.gradients",
-                               none));
-    ZR_TRY(note_without_effect(config, !any_optim && optim->buffers != ZR_CONFIG_BUFFERS,
-                               "offload_optimizer.buffer_count", none));
-    ZR_TRY(note_without_effect(config, any_optim && optim->ratio == 0, "offload_optimizer.device",
-                               "offload_optimizer.ratio is 0"));
-    ZR_TRY(note_without_effect(config, any_param && param->ratio == 0, "offload_param.device",
-                               "offload_param.ratio is 0"));
-    ZR_TRY(note_without_effect(config, !any_param && param->ratio != 1, "offload_param.ratio",
-                               "offload_param.device is none"));
-    ZR_TRY(note_without_effect(config, !any_optim && !any_param && config->zero.sub_group_elems != ZR_CONFIG_SUB_GROUP,
-                               "sub_group_size", "no states are offloaded"));
-    ZR_TRY(note_without_effect(config, !disk && optim->folders, "offload_optimizer.nvme_path", "no device is nvme"));
-    ZR_TRY(note_without_effect(config, !disk && param->folders, "offload_param.nvme_path", "no device is nvme"));
-    const bool narrow = config->bf16 || config->fp16, frozen = config->model.frozen || config->model.lora.rank > 0;
-    if (any_param && narrow && !frozen && config->memory.layout == ZR_LAYOUT_LEAN)
-        ZR_TRY(zr__config_note(config,
-                               "zero_optimization.offload_param has no effect with memory.layout lean in 16 bits: "
-                               "parameters are cast from the fp32 masters, which offload_optimizer places"));
-    if (disk || (config->aio.block_bytes == 0 && config->aio.depth == 0)) return ZR_OK;
-    return zr__config_note(config, "aio has no effect: no device is nvme");
-}
-
 zr_status zr__config_note_all(zr_config *config)
 {
+    const bool narrow = config->bf16 || config->fp16, frozen = config->model.frozen || config->model.lora.rank > 0;
     for (const zr__string *u = config->state->unused; u; u = u->next) ZR_TRY(note_unused_section(config, u));
     ZR_TRY(note_autos(config));
-    if (config->parallel.sequence != ZR_TOKENS_OFF && config->parallel.tensor == 1)
-        ZR_TRY(zr__config_note(
-            config,
-            "parallel.sequence has no effect: with parallel.tensor 1 there are no ranks to divide tokens among"));
     ZR_TRY(note_checkpointing(config));
-    ZR_TRY(note_offload(config));
-    return ZR_OK;
+    ZR_TRY(zr__config_note_needs(config));
+    if (zr__config_get_open(config).offload || config->zero.param.device == ZR_HOME_NONE || !narrow || frozen ||
+        config->memory.layout != ZR_LAYOUT_LEAN)
+        return ZR_OK;
+    return zr__config_note(config, "zero_optimization.offload_param has no effect with memory.layout lean in 16 bits: "
+                                   "parameters are cast from the fp32 masters, which offload_optimizer places");
 }

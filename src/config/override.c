@@ -82,5 +82,6 @@ zr_status zr__override_apply(json_t *root, const char *override)
     json_t *json = zr__override_value(length < sizeof(path) && takes_text(path), value);
     ZR_CHECK(json && json_object_set_new_nocheck(object, name, json) == 0, ZR_ERR_MEMORY,
              "command line: %s: out of memory", shown);
+    zr__key_remove_others(root, path);
     return ZR_OK;
 }

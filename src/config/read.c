@@ -51,10 +51,20 @@ static zr_status no_object(const zr__keys *keys, const zr__source *source, const
     if (word && strcmp(path, "model") == 0)
         return zr__config_fail(source, place, ZR_ERR_CONFIG,
                                "wanted an object { ... } of keys; the directory of weights is model.init");
+    if (json_is_boolean(value) && strcmp(path, "zero_optimization") == 0) /* an old form of DeepSpeed */
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted an object of keys: {\"stage\": %d}",
+                               json_is_true(value) ? "true" : "false", json_is_true(value));
     if (!key || strcmp(key->path, device) != 0 || !word || zr__choice_index(key->choices, word, strlen(word)) < 0)
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found \"%s\", wanted an object of keys: {\"device\": \"%s\"}",
                            word, word);
+}
+
+/* Return whether a key was already read under another name. A key such as "aio.*" stands for several. */
+static bool is_twice(const zr_config *config, const zr_key *key)
+{
+    const zr__origin *origin = zr__origin_of(config, key);
+    return (origin->given || origin->automatic) && key->path[strlen(key->path) - 1] != '*';
 }
 
 /* Read the keys of an object in the file, recursively. The depth is bounded, because only sections of the table are
@@ -67,18 +77,21 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
     {
-        char path[PATH_BYTES];
+        char path[PATH_BYTES], own[PATH_BYTES];
         zr__json_place place = {parent, name, 0};
         zr__json_path(&place, path, sizeof(path));
-        const zr_key *key = zr__key_find(keys, path);
+        const zr_key *key = zr__key_find(keys, zr__key_own_name(path, own, sizeof(own)));
         zr_status st = ZR_OK;
         bool unknown = false;
         if (strchr(name, '.')) {
             st =
                 zr__config_fail(source, &place, ZR_ERR_CONFIG, "unknown key; in a file write nested objects, not dots");
+        } else if (key && is_twice(config, key)) {
+            st = zr__config_fail(source, &place, ZR_ERR_CONFIG,
+                                 "another name of %s is given too; leave out one of the two", key->path);
         } else if (key) {
             st = zr__value_set(config, key, value, source, &place);
-        } else if (!zr__key_is_section(keys, path)) {
+        } else if (!zr__key_is_section(keys, own)) {
             unknown = true;
             st = zr__config_refuse_key(config, source, &place, path);
         } else if (json_is_object(value)) {
@@ -94,6 +107,22 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
     return ZR_OK;
 }
 
+static bool writes_type(const json_t *root, const char *section)
+{
+    const char *type = json_string_value(json_object_get(json_object_get(root, section), "type"));
+    return type && strcmp(type, "auto") != 0;
+}
+
+/* Record which sections the file itself has, before overrides change the tree. */
+static void find_sections(zr_config *config, const json_t *root)
+{
+    config->state->writes_optimizer = writes_type(root, "optimizer");
+    config->state->writes_scheduler = writes_type(root, "scheduler");
+    config->state->is_deepspeeds = json_is_object(json_object_get(root, "optimizer")) ||
+                                   json_is_object(json_object_get(root, "scheduler")) ||
+                                   json_is_object(json_object_get(root, "zero_optimization"));
+}
+
 /* Read a configuration in stages, in the order of the code. Later, callers set the settings of a preset or directory
  * (zr__config_adopt), and zr_config_resolve sets the remaining values. */
 static zr_status read_stages(zr_config *config, json_t *root, const zr__source *source)
@@ -102,6 +131,7 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     config->state->name = zr__config_keep(config, ZR_SHOWN(source->name));
     ZR_CHECK(config->state->name, ZR_ERR_MEMORY, "out of memory for the configuration");
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
+    find_sections(config, root);
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     /* the family determines the keys */
     config->model.family = zr__config_family(root);

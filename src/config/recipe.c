@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The recipe of `zr init`, with the learning rate of a small model and a warm-up for the default train.steps. */
+/* The recipe of `zr init`, with the learning rate of a small model and a warm-up for the default train.steps. NULL
+ * stands for the learning rate, which the schedule of another scheduler.type reaches at its highest. */
 static const struct {
     const char *path, *value;
 } recipe[] = {
@@ -20,6 +21,9 @@ static const struct {
     {"optimizer.params.weight_decay", "0.1"},
     {"scheduler.type", "\"WarmupCosineLR\""},
     {"scheduler.params.warmup_num_steps", "50"},
+    {"scheduler.params.warmup_type", "\"linear_from_1\""},
+    {"scheduler.params.warmup_max_lr", NULL},
+    {"scheduler.params.cycle_max_lr", NULL},
     {"scheduler.params.cos_min_ratio", "0.1"},
 };
 enum { KEYS = sizeof(recipe) / sizeof(recipe[0]) };
@@ -82,22 +86,34 @@ static bool is_rule(const zr_key *key)
     return strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
 }
 
-static bool has_rule(const zr_config *config)
+static bool is_scheduler(const char *path)
+{
+    return strncmp(path, "scheduler.", 10) == 0;
+}
+
+/* Return whether values from elsewhere lie under the given keys of a key's section. They do not if the file writes the
+ * section with a type, nor for a scheduler that is not given beside a written optimizer: its rate is constant.
+ * gradient_clipping goes with the optimizer. */
+static bool is_open(const zr_config *config, const char *path)
 {
     const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
-        if (is_rule(key) && has_origin(config, key)) return true;
-    return false;
+    bool any = !config->state->writes_optimizer;
+    if (!is_scheduler(path)) return any;
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys) && !any; key++)
+        any = is_scheduler(key->path) && has_origin(config, key);
+    return any && !config->state->writes_scheduler;
 }
 
 zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
 {
+    bool kept = false;
     const zr__keys *keys = zr__keys_of(config);
-    if (has_rule(config) || !has_rule(run)) return ZR_OK;
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
         const zr_key *its = zr__key_find(zr__keys_of(run), key->path);
         const bool wanted = is_rule(key) || strcmp(key->path, "gradient_clipping") == 0;
         if (!wanted || has_origin(config, key) || !its || !has_origin(run, its)) continue;
+        /* a type stands before its parameters, so the type is known here */
+        if (!is_open(config, key->path) || !zr__key_is_read(config, key)) continue;
         json_t *value = zr__value_get(run, its);
         const zr__source source = {0};
         zr__key_place place;
@@ -105,33 +121,64 @@ zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
         const zr_status st = zr__value_set(config, key, value, &source, zr__key_place_of(key->path, &place));
         json_decref(value);
         ZR_TRY(st);
-        zr__origin_of(config, key)->given = true;
+        zr__origin_of(config, key)->given = kept = true;
     }
+    if (!kept) return ZR_OK;
     return zr__config_note(config,
-                           "optimizer, scheduler: not given, so the recipe for %s, with which the run began, is kept",
+                           "optimizer, scheduler: keys that are not given are kept from %s, with which the run began",
                            run->state->name);
+}
+
+/* Return the JSON text of a row's value for this configuration. `room` is memory for the text. */
+static const char *value_for(const zr_config *config, int row, char room[ZR_NUMBER_BYTES])
+{
+    const char *path = recipe[row].path;
+    if (!recipe[row].value) return zr__text_shortest(config->optimizer.lr, room);
+    if (strcmp(path, "optimizer.params.lr") == 0 && config->model.init) return FINE_TUNING_RATE;
+    if (strcmp(path, "optimizer.params.lr") == 0 && config->model.preset)
+        return zr__recipe_lr(config->model.preset, zr_config_sizes(config));
+    if (strcmp(path, "scheduler.params.warmup_num_steps") != 0) return recipe[row].value;
+    return zr__text_shortest((double)((config->train.steps + WARMUP_PART - 1) / WARMUP_PART), room);
+}
+
+/* Add a key's value to a list. Of a parameter add only the last part of its path. */
+static void add_value(zr__text *list, const char *path, const char *value)
+{
+    const char *params = strstr(path, ".params.");
+    const int quoted = *value == '"';
+    zr__text_add(list, "%s%s %.*s", list->length ? ", " : "", params ? params + strlen(".params.") : path,
+                 (int)strlen(value) - 2 * quoted, value + quoted);
 }
 
 zr_status zr__config_recipe(zr_config *config)
 {
-    char warmup[24];
-    const zr__keys *keys = zr__keys_of(config);
-    const bool tunes = config->model.init;
-    if (!config->state->recipe || (!tunes && !config->model.preset) || has_rule(config)) return ZR_OK;
-    const char *lr = tunes ? FINE_TUNING_RATE : zr__recipe_lr(config->model.preset, zr_config_sizes(config));
-    snprintf(warmup, sizeof(warmup), "%lld", (long long)(config->train.steps + WARMUP_PART - 1) / WARMUP_PART);
+    char room[ZR_NUMBER_BYTES];
+    zr__text added = {0};
+    const bool tunes = config->model.init, any = tunes || config->model.preset;
+    if (!config->state->recipe) return ZR_OK;
     for (int i = 0; i < KEYS; i++) {
-        const char *path = recipe[i].path, *value = recipe[i].value;
-        if (strcmp(path, "optimizer.params.lr") == 0) value = lr;
-        if (strcmp(path, "scheduler.params.warmup_num_steps") == 0) value = warmup;
-        if (!has_origin(config, zr__key_find(keys, path))) ZR_TRY(zr_config_set(config, path, value));
+        const zr_key *key = zr__key_find(zr__keys_of(config), recipe[i].path);
+        const zr__origin had = *zr__origin_of(config, key);
+        if (had.given || !zr__key_is_read(config, key)) continue;
+        if (!had.automatic && !(any && is_open(config, key->path))) continue;
+        const char *value = value_for(config, i, room);
+        const zr_status st = zr_config_set(config, key->path, value);
+        if (st != ZR_OK) zr__text_clear(&added);
+        ZR_TRY(st);
+        if (had.automatic)
+            *zr__origin_of(config, key) = had;
+        else
+            add_value(&added, key->path, value);
     }
-    return zr__config_note(
-        config,
-        "%s %s: neither optimizer nor scheduler is given, so the training recipe for %s is used: "
-        "AdamW, betas 0.9 and 0.95, weight decay 0.1, lr %s after %s warm-up step%s, cosine decay to a tenth, "
-        "gradient_clipping %g; setting any key of optimizer or scheduler replaces the whole recipe",
-        tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
-        tunes ? "fine-tuning" : "this size", lr, warmup, strcmp(warmup, "1") == 0 ? "" : "s",
-        config->gradient_clipping);
+    zr_status st = ZR_OK;
+    if (added.failed) st = ZR_FAIL(ZR_ERR_MEMORY, "out of memory for a notice");
+    if (added.length && st == ZR_OK)
+        st = zr__config_note(
+            config,
+            "%s %s: the training recipe for %s sets what is not given: %s; an optimizer or scheduler that a file gives "
+            "with a type stands as written",
+            tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
+            tunes ? "fine-tuning" : "this size", added.data);
+    zr__text_clear(&added);
+    return st;
 }

@@ -73,7 +73,12 @@ zr_status zr_config_reference(char **markdown)
               "for it.\n"
               "An unknown key is an error. A value that is not available yet is refused with exit code 69.\n"
               "Some keys of DeepSpeed are accepted but have no effect; zr then prints why. Integers go up to 2^53.\n"
-              "In the file `//` begins a comment. `zr init` writes a first configuration.\n");
+              "In the file `//` begins a comment. `zr init` writes a first configuration.\n\n");
+    zr__text names = {0};
+    zr__key_list_names(&names);
+    out.failed |= names.failed;
+    if (names.data) zr__add_words(&out, "Other names that files of DeepSpeed have:", "", MOST_COLUMNS, names.data);
+    zr__text_clear(&names);
     /* List the keys of a section together. Sections are in the order of their first keys in the table. */
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
         const zr_key *first = keys->key;

@@ -328,6 +328,43 @@ static zr_status resolve_optimizer(zr_config *config)
                                    "write 0 for no clipping");
 }
 
+/* Refuse parameters of a scheduler to which no recipe has given a type. */
+static zr_status check_params(const zr_config *config)
+{
+    const char *type, *path = zr__config_foreign_param(config, &type);
+    return path ? zr__config_refuse(config, "%s: " ZR__FOREIGN_PARAM, path, type) : ZR_OK;
+}
+
+/* Add a note if a file of DeepSpeed says nothing about clipping, since DeepSpeed's default has changed. */
+static zr_status note_clipping(zr_config *config)
+{
+    static const char path[] = "gradient_clipping";
+    if (!zr__config_from_file(config) || !config->state->is_deepspeeds || config->gradient_clipping > 0 ||
+        zr__config_given(config, path) || is_automatic(config, path))
+        return ZR_OK;
+    return zr__config_note(
+        config, "gradient_clipping is not given: gradients are not clipped; DeepSpeed 0.19.x clips at 1.0 by default "
+                "since June 2026; write \"gradient_clipping\": 1.0 for that, or 0 for no clipping");
+}
+
+/* Add a note if the schedule does not use a given optimizer.params.lr, but has rates of its own. */
+static zr_status note_lr(zr_config *config)
+{
+    const zr_config_scheduler type = config->scheduler.type;
+    const bool warms = type == ZR_SCHEDULER_WARMUP || type == ZR_SCHEDULER_WARMUP_DECAY;
+    const bool cycles = type == ZR_SCHEDULER_ONE_CYCLE;
+    const double highest = cycles ? config->scheduler.cycle_max_lr : config->scheduler.warmup_max_lr;
+    const char *path = cycles ? "scheduler.params.cycle_max_lr" : "scheduler.params.warmup_max_lr";
+    if (!(warms || cycles) || config->optimizer.lr == highest) return ZR_OK;
+    /* the text of a resolved configuration has both keys */
+    if (zr__config_given(config, path) && !zr__config_from_file(config) &&
+        !zr__config_overridden(config, "optimizer.params.lr"))
+        return ZR_OK;
+    return zr__config_note(config,
+                           "optimizer.params.lr has no effect: the highest learning rate of the schedule is %s, %s",
+                           path, ZR_SHORTEST(highest));
+}
+
 static zr_status resolve_schedule(zr_config *config)
 {
     zr_config_scheduler type = config->scheduler.type;
@@ -336,6 +373,8 @@ static zr_status resolve_schedule(zr_config *config)
     int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
     if (*total == 0) *total = config->train.steps;
     if (config->scheduler.second_step_size == 0) config->scheduler.second_step_size = config->scheduler.first_step_size;
+    if (!zr__config_given(config, "scheduler.params.cycle_second_stair_count"))
+        config->scheduler.second_stair_count = config->scheduler.first_stair_count;
     if (type == ZR_SCHEDULER_ONE_CYCLE && !zr__config_given(config, "scheduler.params.cycle_momentum"))
         ZR_TRY(zr__config_note(config,
                                "scheduler.params.cycle_momentum: not given, set to false, since zr changes only "
@@ -463,13 +502,22 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-/* Refuse an offload of parameters if neither the user nor the memory limit chooses the stage. (check.c refuses it at a
- * given stage below 3.) */
-static zr_status check_offload_stage(const zr_config *config)
+/* Refuse an offload of parameters if neither the user nor the memory limit chooses the stage. At a given stage below 3
+ * it has no effect, as in DeepSpeed. */
+static zr_status settle_offload_stage(zr_config *config)
 {
+    static const char why[] = "parameters are whole on every rank at zero_optimization.stage";
     if (config->zero.param.device == ZR_HOME_NONE || config->zero.stage == 3 || zr__config_get_open(config).stage)
         return ZR_OK;
-    return zr__config_refuse(config, "zero_optimization.offload_param.device: " ZR__OFFLOAD_STAGE, config->zero.stage);
+    if (!zr__config_given(config, "zero_optimization.stage"))
+        return zr__config_refuse(config,
+                                 "zero_optimization.offload_param.device: %s %" PRId64
+                                 ", so there are no shards to offload; use stage 3, or offload_optimizer alone",
+                                 why, config->zero.stage);
+    config->zero.param.device = ZR_HOME_NONE;
+    return zr__config_note(
+        config, "zero_optimization.offload_param has no effect: %s %" PRId64 ", so there are no shards to offload", why,
+        config->zero.stage);
 }
 
 zr_status zr_config_resolve(zr_config *config, int all_ranks)
@@ -484,11 +532,13 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
                                  tensor, all_ranks, tensor);
     const int ranks = (int)(all_ranks / tensor); /* number of data-parallel ranks */
     ZR_TRY(check_world(config, ranks));
-    ZR_TRY(resolve_model(config));        /* this sets the model's settings and data.seq_length */
-    ZR_TRY(zr__config_recipe(config));    /* this sets the optimizer, scheduler and gradient_clipping of the recipe */
+    ZR_TRY(resolve_model(config)); /* this sets the model's settings and data.seq_length */
+    const bool lr_given = zr__config_given(config, "optimizer.params.lr");
+    ZR_TRY(zr__config_recipe(config)); /* this sets the optimizer, scheduler and gradient_clipping of the recipe */
+    ZR_TRY(check_params(config));
     ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
     ZR_TRY(check_all_reduce(config));
-    ZR_TRY(check_offload_stage(config));
+    ZR_TRY(settle_offload_stage(config));
     ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(check_samples(config));
     ZR_TRY(check_keep_best(config));
@@ -498,6 +548,8 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_optimizer(config));
     ZR_TRY(resolve_schedule(config)); /* this sets scheduler.params.total_num_steps */
+    if (lr_given) ZR_TRY(note_lr(config));
+    ZR_TRY(note_clipping(config));
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));

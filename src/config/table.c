@@ -39,6 +39,8 @@
 /* A section of DeepSpeed that is not available. Its key `enabled` must be false, and its other keys have no effect. */
 #define SECTION_OFF(s, ...)                                                                                            \
     REFUSED(BOOL, s ".enabled", "false", __VA_ARGS__), IGNORED(ANY, s ".*", "null", "used only with " s ".enabled")
+/* A key of fp16 that older files of DeepSpeed have in the section bf16. */
+#define NO_SCALE(t, p) IGNORED(t, p, "null", "bf16 has the range of fp32 and needs no loss scale")
 #define MONITOR_OFF(s)                                                                                                 \
     REFUSED(BOOL, s ".enabled", "false", CURVES, .instead = "the curves are in metrics.jsonl and loss.svg"),           \
         IGNORED(ANY, s ".*", "null", CURVES)
@@ -49,14 +51,15 @@ const zr_key zr__common_keys[] = {
         "kind of model. Where it is not given, the directory model.init or model.preset gives it",
         .choices = "bert|llama", ONLY("")),
     KEY(STRING, "model.preset", "null", model.preset,
-        "named model shape, such as gpt2-124m or smollm2-135m, which sets all sizes. Where neither optimizer nor "
-        "scheduler is given, zr train, plan and simulate use a training recipe for that size: warm-up, cosine decay, "
-        "gradient clipping, and the learning rate of the model's authors or of GPT-3"),
+        "named model shape, such as gpt2-124m or smollm2-135m, which sets all sizes. What is not given of optimizer "
+        "and "
+        "scheduler, zr train, plan and simulate take from a training recipe for that size: warm-up, cosine decay, "
+        "gradient clipping, and the learning rate of the model's authors or of GPT-3. A file's optimizer or scheduler "
+        "with a type stands as written"),
     KEY(STRING, "model.init", "null", model.init,
         "directory with config.json and model.safetensors whose weights training starts from; it sets all sizes, and "
-        "dropout where no key gives it. Where neither optimizer nor scheduler is given, a recipe for fine-tuning is "
-        "used: as for model.preset, with a "
-        "learning rate of 2e-5"),
+        "dropout where no key gives it. What is not given of optimizer and scheduler comes from a recipe for "
+        "fine-tuning: as for model.preset, with a learning rate of 2e-5"),
     KEY(NAMES, "model.frozen", "null", model.frozen,
         "parameters that are not trained, given by patterns of their names, such as `wte.*`, `h.[0-3].*`, `*.attn.*` "
         "of a GPT-2 or `model.layers.[0-9].*` of a Llama. `zr inspect` shows the names; GPT-2's first part "
@@ -265,7 +268,7 @@ const zr_key zr__common_keys[] = {
 
     KEY(CHOICE, "optimizer.type", "\"AdamW\"", optimizer.type,
         "update rule; FusedAdam means Adam, and FusedLamb means Lamb",
-        .choices = "AdamW|Adam|SGD|Lamb|Lars|Lion|Adagrad|Muon|OneBitAdam|OneBitLamb|ZeroOneAdam",
+        .choices = "AdamW|Adam|SGD|Lamb|Lars|Lion|Adagrad|Muon|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|ZeroOneAdam",
         ONLY("AdamW|Adam|SGD|Lamb|Lars")),
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr, "learning rate", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
@@ -311,7 +314,9 @@ const zr_key zr__common_keys[] = {
     REFUSED(BOOL, "optimizer.params.amsgrad", "false", "divide by the largest second moment so far",
             .only = ADAMS | LAMB),
     IGNORED(BOOL, "optimizer.params.torch_adam", "false", "there is one implementation", .only = ADAMS),
-    IGNORED(BOOL, "optimizer.params.set_grad_none", "true", "gradients are in planned memory", .only = LAMB),
+    IGNORED(BOOL, "optimizer.params.set_grad_none", "true", "gradients are in planned memory", .only = ADAMS | LAMB),
+    REFUSED(BOOL, "optimizer.params.fp32_optimizer_states", "true", "keep the moments in fp32", .only = ADAMS),
+    IGNORED(BOOL, "optimizer.params.foreach", "true", "the update is always one pass"),
     IGNORED(BOOL, "optimizer.params.fused", "true", "the update is always one pass"),
     IGNORED(BOOL, "optimizer.legacy_fusion", "false", "the update is always one pass"),
 
@@ -327,7 +332,10 @@ const zr_key zr__common_keys[] = {
     KEY(INT, "scheduler.params.warmup_num_steps", "1000", scheduler.warmup_num_steps, "number of warm-up steps",
         FROM(0), .only = WARMUP | DECAY | COSINE | EXP | POLY),
     KEY(CHOICE, "scheduler.params.warmup_type", "\"log\"", scheduler.warmup_type,
-        "curve of the learning rate during the warm-up", .choices = "log|linear", .only = WARMUP | DECAY | COSINE),
+        "curve of the learning rate during the warm-up. log and linear are DeepSpeed's, with which the first two steps "
+        "have the lowest rate, by default 0; linear_from_1 counts steps from 1, so that step 1 has the highest rate / "
+        "warmup_num_steps",
+        .choices = "log|linear|linear_from_1", .only = WARMUP | DECAY | COSINE),
     KEY(INT, "scheduler.params.total_num_steps", AUTO, scheduler.total_num_steps,
         "step at which the learning rate reaches its lowest value; auto: train.steps", FROM(1),
         .only = DECAY | COSINE | POLY),
@@ -363,25 +371,36 @@ const zr_key zr__common_keys[] = {
         ANY_NUMBER, .only = CYCLE),
     REFUSED(BOOL, "scheduler.params.cycle_momentum", "false",
             "change the momentum in the opposite direction, which is DeepSpeed's default", .only = CYCLE),
-    REFUSED(INT, "scheduler.params.cycle_first_stair_count", "0", "steps of the rise as a staircase", FROM(0),
-            .only = CYCLE),
-    BARE(INT, "scheduler.params.cycle_second_stair_count", "null",
-         "steps of the fall as a staircase; null: cycle_first_stair_count", FROM(0), .only = CYCLE, ONLY("0")),
+    KEY(INT, "scheduler.params.cycle_first_stair_count", "0", scheduler.first_stair_count,
+        "number of stairs in which the learning rate rises; 0: it rises at every step", FROM(0), .only = CYCLE),
+    KEY(INT, "scheduler.params.cycle_second_stair_count", "null", scheduler.second_stair_count,
+        "number of stairs in which it falls again; null: cycle_first_stair_count", FROM(0), .only = CYCLE),
     IGNORED(NUMBER, "scheduler.params.cycle_min_mom", "0.8", "used only with cycle_momentum", RANGE(0, 1),
             .only = CYCLE),
     IGNORED(NUMBER, "scheduler.params.cycle_max_mom", "0.9", "used only with cycle_momentum", RANGE(0, 1),
             .only = CYCLE),
     IGNORED(NUMBER, "scheduler.params.decay_mom_rate", "0.0", "used only with cycle_momentum", ANY_NUMBER,
             .only = CYCLE),
+    IGNORED(ANY, "scheduler.params.lr_range_test_min_lr", "0.001", "used only with LRRangeTest"),
+    IGNORED(ANY, "scheduler.params.lr_range_test_step_size", "2000", "used only with LRRangeTest"),
+    IGNORED(ANY, "scheduler.params.lr_range_test_step_rate", "1.0", "used only with LRRangeTest"),
+    IGNORED(ANY, "scheduler.params.lr_range_test_staircase", "false", "used only with LRRangeTest"),
+    REFUSED(INT, "scheduler.params.last_batch_iteration", "-1", "last iteration of a schedule that goes on", .min = -1,
+            .max = ZR_CONFIG_MAX_INT, .only = WARMUP | DECAY | COSINE | CYCLE,
+            .instead = "a resumed run (--resume) goes on with its schedule by itself"),
 
     KEY(NUMBER, "gradient_clipping", "0.0", gradient_clipping,
-        "global norm to which larger gradients are clipped; 0: no clipping", ANY_NUMBER),
+        "global norm to which larger gradients are clipped; 0: no clipping. Where a recipe sets it (model.preset, "
+        "model.init), it is 1. DeepSpeed 0.19 clips at 1.0 by default",
+        ANY_NUMBER),
     KEY(EITHER, "gradient_reduction", "\"micro\"", reduce_once,
         "when gradients are reduced over ranks. micro: after every micro-batch; step: once per step, in fp32, which "
         "moves fewer bytes with three or more micro-batches per step (in fp32 with two or more), but each rank then "
         "keeps the whole gradient in fp32 at every stage, and the other order of sums changes the last digits of "
         "losses",
         .choices = "micro|step"),
+    BARE(CHOICE, "gradient_allreduce_op", "\"mean\"", "sum or mean of the gradients of all ranks",
+         .choices = "mean|sum", ONLY("mean"), .instead = "multiply the learning rate instead"),
     REFUSED(BOOL, "prescale_gradients", "false", "divide gradients before they are summed"),
     REFUSED(NUMBER, "gradient_predivide_factor", "1", "divide gradients by this before they are summed", ANY_NUMBER),
     REFUSED(BOOL, "sparse_gradients", "false", "sparse gradients of embeddings"),
@@ -390,12 +409,18 @@ const zr_key zr__common_keys[] = {
         "train in bf16: parameters and activations in bf16, master parameters in fp32; false: fp32"),
     IGNORED(BOOL, "bf16.immediate_grad_update", "true", "gradients are always reduced as soon as they are complete"),
     IGNORED(BOOL, "bf16.check_grad_overflow", "false", "a step whose gradient is not finite is always skipped"),
+    NO_SCALE(ANY, "bf16.auto_cast"),
+    NO_SCALE(ANY, "bf16.loss_scale"),
+    NO_SCALE(ANY, "bf16.initial_scale_power"),
+    NO_SCALE(ANY, "bf16.loss_scale_window"),
+    NO_SCALE(ANY, "bf16.hysteresis"),
+    NO_SCALE(ANY, "bf16.min_loss_scale"),
     REFUSED(BOOL, "bf16.bf16_master_weights_and_grads", "false", "train without fp32 master parameters"),
     REFUSED(BOOL, "bf16.bf16_optimizer_states", "false", "keep the moments of the optimizer in bf16"),
     KEY(BOOL, "fp16.enabled", "false", fp16,
         "train in fp16: parameters and activations in fp16, master parameters in fp32, with a scaled loss; not "
         "together with bf16.enabled"),
-    REFUSED(BOOL, "fp16.auto_cast", "false", "cast inputs to fp16"),
+    IGNORED(BOOL, "fp16.auto_cast", "null", "inputs are token ids, which are not cast"),
     KEY(NUMBER, "fp16.loss_scale", "0", scale.loss_scale,
         "factor by which the loss is multiplied; 0: a dynamic loss scale", RANGE(0, 1e38)),
     KEY(INT, "fp16.initial_scale_power", "16", scale.initial_scale_power,
@@ -411,6 +436,8 @@ const zr_key zr__common_keys[] = {
         RANGE(1e-6, 1e38)),
     REFUSED(BOOL, "fp16.fp16_master_weights_and_grads", "false", "train without fp32 master parameters"),
     SECTION_OFF("amp", "NVIDIA Apex"),
+    SECTION_OFF("torch_autocast", "casts of PyTorch at each operation",
+                .instead = "bf16.enabled and fp16.enabled keep fp32 master parameters, too"),
     KEY(CHOICE, "communication_data_type", AUTO, communication_dtype,
         "type in which gradients are sent between ranks: fp32, or the 16-bit type that is enabled; auto: the enabled "
         "16-bit type, or else fp32",
@@ -420,6 +447,11 @@ const zr_key zr__common_keys[] = {
     KEY(CHOICE, "data_types.grad_accum_dtype", AUTO, grad_accum_dtype,
         "type in which gradients are accumulated over micro-batches; auto: fp32", .choices = "auto|fp32|bf16|fp16",
         ONLY("auto|fp32")),
+    BARE(CHOICE, "data_types.param_dtype", AUTO, "type of parameters; auto: as bf16.enabled and fp16.enabled say",
+         .choices = "auto|fp32|bf16|fp16", ONLY("auto"), .instead = "bf16.enabled and fp16.enabled choose the type"),
+    BARE(CHOICE, "data_types.buffer_dtype", AUTO, "type of a module's buffers; auto: as they are loaded",
+         .choices = "auto|fp32|bf16|fp16", ONLY("auto"), .instead = "models of zr have no buffers"),
+    IGNORED(ANY, "data_types.keep_in_fp32_modules", AUTO, "models of zr have no buffers"),
 
     KEY(INT, ZERO "stage", "0", zero.stage,
         "ZeRO stage: the states that are sharded over the ranks. 0: nothing; 1: optimizer states; 2: also gradients; "
@@ -439,10 +471,11 @@ const zr_key zr__common_keys[] = {
     KEY(INT, ZERO "stage3_param_persistence_threshold", "0", zero.persistence_elems,
         "stage 3: a unit is not sharded if each of its parameters has fewer elements than this", FROM(0)),
     KEY(INT, ZERO "stage3_model_persistence_threshold", AUTO, zero.model_persistence_elems,
-        "stage 3: largest total number of elements of the units that are not sharded; auto: no limit", FROM(1)),
+        "stage 3: largest total number of elements of the units that are not sharded; auto: no limit", FROM(0)),
     KEY(INT, ZERO "stage3_max_live_parameters", AUTO, zero.max_live_elems,
-        "stage 3: prefetch no unit if more than this number of gathered elements would be in memory; auto: two units",
-        FROM(1)),
+        "stage 3: prefetch no unit if more than this number of gathered elements would be in memory; 0: no prefetch; "
+        "auto: two units",
+        FROM(0)),
     KEY(INT, ZERO "stage3_max_reuse_distance", "0", zero.max_reuse_elems,
         "stage 3: keep a gathered unit in memory if it is used again within this number of elements of other units",
         FROM(0)),
@@ -453,6 +486,10 @@ const zr_key zr__common_keys[] = {
     IGNORED(INT, ZERO "stage3_partition_stream_chunk_size", "0", "each rank initializes its own shards", FROM(0)),
     IGNORED(BOOL, ZERO "stage3_use_all_reduce_for_fetch_params", "false", "parameters are gathered"),
     IGNORED(INT, ZERO "stage3_module_granularity_threshold", "0", "a unit is a transformer block", FROM(0)),
+    IGNORED(BOOL, ZERO "compute_grad_norm", "true", "the norm is computed where clipping or fp16 needs it"),
+    IGNORED(BOOL, ZERO "parameter_alignment", "false", "parameters are always aligned"),
+    IGNORED(BOOL, ZERO "save_muon_momentum_buffer_in_memory", "false", "used only with Muon"),
+    IGNORED(ANY, ZERO "leaf_module.*", "null", "a unit is a transformer block"),
     IGNORED(BOOL, ZERO "contiguous_gradients", "true", "gradients are always contiguous"),
     IGNORED(BOOL, ZERO "reduce_scatter", "true", "gradients are always reduced by their owner"),
     IGNORED(BOOL, ZERO "allgather_partitions", "true", "parameters are always gathered"),
@@ -499,8 +536,8 @@ const zr_key zr__common_keys[] = {
             .instead = "offload_optimizer.device cpu updates by the host's processors, with the same bits"),
     KEY(INT, ZERO "sub_group_size", "1000000000", zero.sub_group_elems,
         "with an offload: elements of a state that a rank has on the device at a time to update them. 1e9, the default "
-        "of DeepSpeed, leaves the choice to zr, 1048576",
-        FROM(1)),
+        "of DeepSpeed, and 0 leave the choice to zr, 1048576",
+        FROM(0)),
     IGNORED(BOOL, ZERO "offload_optimizer.pin_memory", "true", "host memory that a GPU copies is always pinned"),
     IGNORED(BOOL, ZERO "offload_optimizer.pipeline_read", "false", "the next bucket is always read during an update"),
     IGNORED(BOOL, ZERO "offload_optimizer.pipeline_write", "false",
@@ -519,16 +556,12 @@ const zr_key zr__common_keys[] = {
         "offload_optimizer.ratio",
         RANGE(0, 1), .chosen = true),
     IGNORED(INT, ZERO "offload_param.buffer_count", "5", "a shard is read into the place where its unit is gathered",
-            FROM(1)),
+            FROM(0)),
     IGNORED(INT, ZERO "offload_param.buffer_size", "100000000",
-            "a shard is read into the place where its unit is gathered", FROM(1)),
+            "a shard is read into the place where its unit is gathered", FROM(0)),
     IGNORED(INT, ZERO "offload_param.max_in_cpu", "1000000000",
             "parameters on disk have no copy in memory; offload_param.ratio keeps some of them on the device", FROM(0)),
     IGNORED(BOOL, ZERO "offload_param.pin_memory", "true", "host memory that a GPU copies is always pinned"),
-    REFUSED(BOOL, ZERO "cpu_offload", "false", "old name of offload_optimizer",
-            .instead = "write \"offload_optimizer\": {\"device\": \"cpu\"}"),
-    REFUSED(BOOL, ZERO "cpu_offload_param", "false", "old name of offload_param",
-            .instead = "write \"offload_param\": {\"device\": \"cpu\"}"),
     IGNORED(BOOL, ZERO "cpu_offload_use_pin_memory", "false", "host memory that a GPU copies is always pinned"),
     REFUSED(ANY, ZERO "zenflow", "null", "updates with gradients of earlier steps",
             .instead = "ZenFlow's updates are late and change results; offload_optimizer keeps their bits"),
@@ -536,7 +569,7 @@ const zr_key zr__common_keys[] = {
         "hpZ of ZeRO++, at stage 3: keep a second copy of the parameters, sharded over this number of neighbouring "
         "data-parallel ranks (usually those of a host); all gathers of a step but the first use it. Must be a power of "
         "two",
-        FROM(1)),
+        FROM(0)),
     REFUSED(BOOL, ZERO "zero_quantized_weights", "false", "ZeRO++: gather quantized parameters"),
     REFUSED(BOOL, ZERO "zero_quantized_nontrainable_weights", "false", "ZeRO++: gather quantized parameters"),
     REFUSED(BOOL, ZERO "zero_quantized_gradients", "false", "ZeRO++: reduce quantized gradients"),
@@ -600,6 +633,9 @@ const zr_key zr__common_keys[] = {
         .choices = "constant|fused"),
 
     KEY(INT, "steps_per_print", "10", steps_per_print, "number of steps between progress lines", FROM(1)),
+    IGNORED(ANY, "log_level", "null", "--quiet prints less"),
+    IGNORED(BOOL, "disable_python_gc", "false", "zr has no garbage collector"),
+    IGNORED(ANY, "vocabulary_size", "null", "DeepSpeed only checks it; zr uses the size of the model's vocabulary"),
     IGNORED(BOOL, "wall_clock_breakdown", "false", "times are in metrics.jsonl"),
     IGNORED(BOOL, "memory_breakdown", "false", "memory is in run.json"),
     IGNORED(BOOL, "dump_state", "false", "the resolved configuration is always saved"),
@@ -638,6 +674,8 @@ const zr_key zr__common_keys[] = {
     MONITOR_OFF("comet"),
     MONITOR_OFF("wandb"),
     MONITOR_OFF("csv_monitor"),
+    IGNORED(ANY, "monitor_config.*", "null",
+            "DeepSpeed reads no such section; its monitors are tensorboard, wandb, csv_monitor and comet"),
     SECTION_OFF("elasticity", "choose a batch size that suits many numbers of ranks",
                 .instead = "set the batch sizes yourself"),
     SECTION_OFF("curriculum_learning", "sequence length that grows during training"),
@@ -646,6 +684,16 @@ const zr_key zr__common_keys[] = {
     SECTION_OFF("eigenvalue", "eigenvalues of layers"),
     SECTION_OFF("hybrid_engine", "alternating training and inference"),
     SECTION_OFF("nebula", "service that stores checkpoints"),
+    IGNORED(ANY, "datastates_ckpt.*", "null", "checkpoint.async writes checkpoints while training goes on"),
+    SECTION_OFF("expert_parallel", "experts divided over ranks", .instead = "zr has no models with experts"),
+    IGNORED(BOOL, "use_data_before_expert_parallelism", "false", "zr has no models with experts"),
+    REFUSED(ANY, "weight_quantization", "null", "quantized weights"),
+    REFUSED(ANY, "quantize_training", "null", "quantized training"),
+    REFUSED(ANY, "compression_training", "null", "compression of the model"),
+    BARE(INT, "sequence_parallel_size", "1", "ranks that share the tokens of a sample", FROM(1), ONLY("1"),
+         .instead = "parallel.sequence divides tokens over tensor-parallel ranks"),
+    REFUSED(BOOL, "managed_gradient_accumulation", "true", "steps counted by the library",
+            .instead = "zr always ends a step after gradient_accumulation_steps micro-batches"),
     BARE(CHOICE, "sparse_attention.mode", "\"dense\"", "sparse attention",
          .choices = "dense|fixed|variable|bigbird|bslongformer", ONLY("dense")),
     BARE(INT, "tensor_parallel.autotp_size", "0", "tensor-parallel degree in DeepSpeed; here parallel.tensor", FROM(0),
@@ -657,6 +705,7 @@ const zr_key zr__common_keys[] = {
     IGNORED(ANY, "compile.*", "null", "kernels are compiled in advance"),
     IGNORED(BOOL, "graph_harvesting", "false", "it concerns CUDA graphs"),
     IGNORED(ANY, "comms_logger.*", "null", "traffic is in run.json and in zr plan"),
+    IGNORED(ANY, "comms_config.*", "null", "DeepSpeed reads no such section; its log of traffic is comms_logger"),
     IGNORED(ANY, "timers.*", "null", "times are in metrics.jsonl"),
     SECTION_OFF("autotuning", "automatic search for a configuration"),
 };

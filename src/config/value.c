@@ -35,6 +35,14 @@ static bool read_key_int(const zr_key *key, const json_t *value, int64_t *out)
     return true;
 }
 
+/* Read true or false, which may be written as a text, as DeepSpeed allows. */
+static bool read_bool(const json_t *value, bool *out)
+{
+    const char *word = json_string_value(value);
+    *out = json_is_true(value) || (word && strcasecmp(word, "true") == 0);
+    return *out || json_is_false(value) || (word && strcasecmp(word, "false") == 0);
+}
+
 static bool read_key_number(double min, double max, const json_t *value, double *out)
 {
     *out = json_number_value(value);
@@ -150,13 +158,14 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
 {
     int choice;
     int64_t bad;
+    bool yes;
     switch (key->type) {
     case ZR_KEY_BOOL:
-        field->yes = json_is_true(value);
-        return json_is_boolean(value);
+        return read_bool(value, &field->yes);
     case ZR_KEY_SWITCH:
-        field->turned = json_is_true(value) ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
-        return json_is_boolean(value);
+        if (!read_bool(value, &yes)) return false;
+        field->turned = yes ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
+        return true;
     case ZR_KEY_INT:
         return read_key_int(key, value, &field->integer);
     case ZR_KEY_BYTES:
@@ -221,12 +230,16 @@ static bool standard_is(const zr_key *key, const char *json)
     return strcmp(key->standard, json) == 0;
 }
 
-/* Return a default as JSON. Convert a string without jansson's parser, which reads blocks of 16 bytes and could read
- * past the end of the string's memory. */
+/* Convert a string without jansson's parser, which reads blocks of 16 bytes and could read past the end of the string's
+ * memory. */
+json_t *zr__json_constant(const char *text)
+{
+    return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
+}
+
 static json_t *standard_json(const zr_key *key)
 {
-    const char *text = key->standard;
-    return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
+    return zr__json_constant(key->standard);
 }
 
 /* Return whether the value is "auto" in the meaning "use the key's default". The result is false if "auto" is one of
@@ -261,41 +274,11 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     return st;
 }
 
-/* Optimizer types that are names of DeepSpeed's classes, and what DeepSpeed's files call these optimizers. */
-static const struct {
-    const char *given, *type, *more;
-} fused[] = {{"FusedAdam", "Adam", ""},
-             {"FusedLamb", "Lamb", ", with optimizer.params.variant nvidia that of apex's FusedLAMB"}};
-enum { FUSED = sizeof(fused) / sizeof(fused[0]) };
-
-/* Return which row of `fused` a value of optimizer.type is, or FUSED. */
-static int fused_type(const zr_key *key, const json_t *value)
-{
-    int i = strcmp(key->path, "optimizer.type") == 0 && json_is_string(value) ? 0 : FUSED;
-    while (i < FUSED && strcasecmp(json_string_value(value), fused[i].given) != 0) i++;
-    return i;
-}
-
-/* Store an optimizer type that is the name of DeepSpeed's class. */
-static zr_status set_fused(zr_config *config, const zr_key *key, int row, const zr__source *source,
+/* Check and store a value that is not another name of the value that is meant. */
+static zr_status set_meant(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                            const zr__json_place *place)
 {
-    const char *type = fused[row].type;
-    json_t *value = json_string(type);
-    ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    zr_status st = zr__value_set(config, key, value, source, place);
-    json_decref(value);
-    if (st != ZR_OK) return st;
-    return zr__config_note(config, "%s: %s is DeepSpeed's implementation of %s; zr uses its own %s%s", key->path,
-                           fused[row].given, type, type, fused[row].more);
-}
-
-zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
-                        const zr__json_place *place)
-{
     zr__origin *origin = zr__origin_of(config, key);
-    const int row = fused_type(key, value);
-    if (row < FUSED) return set_fused(config, key, row, source, place);
     origin->given = origin->automatic = false;
     if (is_auto(key, value)) {
         ZR_TRY(zr__value_default(config, key));
@@ -319,6 +302,18 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
     ZR_TRY(store_field(config, key, &field));
     origin->given = true;
     return ZR_OK;
+}
+
+zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
+                        const zr__json_place *place)
+{
+    char path[128];
+    const char *note;
+    json_t *meant = zr__value_meant(zr__json_path(place, path, sizeof(path)), value, &note);
+    ZR_CHECK(meant, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    zr_status st = set_meant(config, key, meant, source, place);
+    json_decref(meant);
+    return st == ZR_OK && note ? zr__config_note(config, "%s: %s", path, note) : st;
 }
 
 zr_status zr__value_default(zr_config *config, const zr_key *key)
@@ -387,7 +382,8 @@ static json_t *field_json(const zr_key *key, const void *field)
     case ZR_KEY_INT:
     case ZR_KEY_BYTES: {
         int64_t integer = *(const int64_t *)field;
-        return integer == 0 && key->min > 0 ? standard_json(key) : json_integer(integer);
+        const bool none = integer == 0 && (key->min > 0 || standard_is(key, "\"auto\""));
+        return none ? standard_json(key) : json_integer(integer);
     }
     case ZR_KEY_STRING: {
         const char *string = *(const char *const *)field;

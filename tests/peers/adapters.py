@@ -82,7 +82,7 @@ def compare_loss(name, run, model):
 
 def train(family, folder, more):
     config = {"model": {"init": str(FOLDER / family), "lora": more}, "data": {"train": str(FOLDER / "text.txt")},
-              "train_batch_size": 4, "optimizer": {"params": {"lr": 0.02}},
+              "train_batch_size": 4, "optimizer": {"type": "AdamW", "params": {"lr": 0.02}},
               "train": {"steps": 6, "threads": 1, "output_dir": str(FOLDER / folder)}}
     (FOLDER / "c.json").write_text(json.dumps(config))
     zr("train", FOLDER / "c.json", "--quiet")

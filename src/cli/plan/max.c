@@ -91,11 +91,16 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
     *fits = (cli_point){.n = max->fewest};
     *fails = (cli_point){.n = most + 1};
     ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
+    const zr_config_policy policy = max->config->recompute.policy;
     ZR_CHECK(fits->needs <= max->target->limit_bytes, ZR_ERR_MEMORY,
-             "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use a higher "
-             "stage, more ranks, recompute policy unit, or a smaller %s%s",
+             "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use %smore ranks, %sor a smaller "
+             "%s%s",
              ZR_SIZE((double)max->target->limit_bytes), key_of(max), (long long)fits->n, ZR_SIZE((double)fits->needs),
              cli_beside(&max->target->profile.facts),
+             max->config->zero.stage < 3 && max->target->ranks > max->config->parallel.tensor
+                 ? "a higher zero_optimization.stage, "
+                 : "",
+             policy == ZR_POLICY_UNIT || policy == ZR_POLICY_AUTO ? "" : "activation_checkpointing.policy unit, ",
              max->what != CLI_MAX_BATCH ? zr__config_key_of(max->config, "width") : "",
              max->what != CLI_MAX_BATCH ? ", vocabulary or batch" : "model or data.seq_length");
     if (max->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));

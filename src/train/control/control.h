@@ -19,6 +19,10 @@
  *     W     = max(2, warmup_num_steps), the number of iterations of the warm-up
  *     gamma = 0 at the first update; then ln(i+1)/ln(W) if warmup_type is log, and i/W if it is linear
  *
+ * With DeepSpeed's types log and linear gamma is 0 in the first two updates. With zr's own type linear_from_1, i = u,
+ * W = max(1, warmup_num_steps) and gamma = (i+1)/W. The first update already changes the model, and the highest rate is
+ * that of update W - 1.
+ *
  * The learning rate is computed by these formulas:
  *
  *     min = warmup_min_lr, max = warmup_max_lr, lr = optimizer.params.lr, S = total_num_steps,
@@ -43,6 +47,8 @@
  *     OneCycle           u <= F:      cycle_min_lr + (cycle_max_lr - cycle_min_lr) u/F
  *                        u <= F + D:  cycle_min_lr + (cycle_max_lr - cycle_min_lr) (F+D-u)/D
  *                        later:       cycle_min_lr / (1 + k decay_lr_rate)
+ *
+ * With a stair count c the quotients u/F and (F+D-u)/D of OneCycle are rounded down to multiples of 1/c.
  *
  * Sources: the schedule EE of the BERT example bing_bert of DeepSpeed; PolyWarmUpScheduler of NVIDIA's
  * DeepLearningExamples, which counts from 1; OneCycle of DeepSpeed.

@@ -18,13 +18,20 @@ static double warmup_poly(const zr_config *config, int64_t t)
     return t < total ? pow(1.0 - (double)t / (double)total, config->scheduler.decay_degree) : 0.0;
 }
 
+/* Return part / whole, rounded down to a whole number of stairs. */
+static double stairs_of(int64_t part, int64_t whole, int64_t stairs)
+{
+    if (stairs == 0) return (double)part / (double)whole;
+    return floor((double)part * (double)stairs / (double)whole) / (double)stairs;
+}
+
 static double one_cycle(const zr_config *config, int64_t t)
 {
     const double low = config->scheduler.cycle_min_lr, high = config->scheduler.cycle_max_lr;
     const int64_t rise = config->scheduler.first_step_size, fall = config->scheduler.second_step_size,
                   size = config->scheduler.decay_step_size, after = t - rise - fall;
-    if (t <= rise) return low + (high - low) * ((double)t / (double)rise);
-    if (after <= 0) return low + (high - low) * ((double)-after / (double)fall);
+    if (t <= rise) return low + (high - low) * stairs_of(t, rise, config->scheduler.first_stair_count);
+    if (after <= 0) return low + (high - low) * stairs_of(-after, fall, config->scheduler.second_stair_count);
     return size == 0 ? low : low / (1.0 + config->scheduler.decay_lr_rate * ((double)after / (double)size));
 }
 
@@ -32,12 +39,16 @@ double zr__lr(const zr_config *config, int64_t updates)
 {
     const double low = config->scheduler.warmup_min_lr, high = config->scheduler.warmup_max_lr;
     const double start = config->scheduler.warmup_min_ratio, floor_ratio = config->scheduler.cos_min_ratio;
-    const int64_t warmup = config->scheduler.warmup_num_steps > 2 ? config->scheduler.warmup_num_steps : 2;
+    const bool from_1 = config->scheduler.warmup_type == ZR_WARMUP_FROM_1;
+    const int64_t shortest = from_1 ? 1 : 2, wanted = config->scheduler.warmup_num_steps;
+    const int64_t warmup = wanted > shortest ? wanted : shortest;
     const int64_t total = config->scheduler.total_num_steps, span = total - warmup > 1 ? total - warmup : 1;
-    const int64_t i = updates - 1;
+    const int64_t i = from_1 ? updates : updates - 1;
     const bool rising = i < warmup;
     double gamma = 0.0;
-    if (i >= 0 && rising)
+    if (from_1)
+        gamma = (double)(i + 1) / (double)warmup;
+    else if (i >= 0 && rising)
         gamma = config->scheduler.warmup_type == ZR_WARMUP_LOG ? log((double)i + 1.0) / log((double)warmup)
                                                                : (double)i / (double)warmup;
     switch (config->scheduler.type) {

@@ -55,20 +55,23 @@ int64_t zr__train_host_limit(int local_ranks)
     return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
-/** List the settings, not used yet, that would make the plan smaller. The caller appends one more setting to this text.
- */
-static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
+/** List the settings, neither used nor tried yet, that would make the plan smaller. The caller appends one more setting
+ * to this text. */
+static const char *remedies(const zr_layout *l, const zr__config_open *tried, char text[REMEDIES_BYTES])
 {
+    static const zr__config_open nothing = {0};
+    const zr__config_open *t = tried ? tried : &nothing;
     bool lean = l->states == ZR_STATES_LEAN;
     bool kept = lean && l->norm_first && l->accum == 1 && !l->rank_free_sums && !l->two_pass;
     bool again = zr_recomputes(l->recompute) && l->recompute != ZR_RECOMPUTE_SELECTIVE;
+    bool shards = l->ranks > 1 && l->shard_ranks != 1; /* whether a stage divides states at all */
     text[0] = '\0';
     if (!l->train) return text;
-    snprintf(text, REMEDIES_BYTES, "%s%s%s%sa smaller batch or seq_length, %sor ",
-             l->stage < 3 ? "a higher zero_optimization.stage, " : "",
-             again ? "" : "activation_checkpointing.policy unit, ", lean ? "" : "memory.layout lean, ",
-             kept ? "memory.norm two_pass, " : "",
-             l->home.optim == ZR_SPACE_DEVICE ? "offload_optimizer.device nvme, " : "");
+    snprintf(text, REMEDIES_BYTES, "%s%s%s%s%s, %sor ",
+             l->stage < 3 && shards && !t->stage ? "a higher zero_optimization.stage, " : "",
+             again || t->policy ? "" : "activation_checkpointing.policy unit, ", lean ? "" : "memory.layout lean, ",
+             kept ? "memory.norm two_pass, " : "", t->batch ? "a smaller seq_length" : "a smaller batch or seq_length",
+             l->home.optim == ZR_SPACE_DEVICE && !t->offload ? "offload_optimizer.device nvme, " : "");
     return text;
 }
 
@@ -82,32 +85,36 @@ static int sharers(int in_process)
 
 /** Check that each rank of this process fits on its GPU with the plan, and within memory.limit (limit_bytes, 0 for no
  * limit). If not, fail with ZR_ERR_MEMORY. The message has the plan's numbers. */
-static zr_status check_gpu_memory(const zr_plan *plan, int64_t limit_bytes, int in_process)
+static zr_status check_gpu_memory(const zr_plan *plan, int64_t limit_bytes, int in_process,
+                                  const zr__config_open *tried)
 {
+    char use[REMEDIES_BYTES];
     const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),
                   bytes = zr__rank_bytes(plan->memory.total_bytes, &plan->profile.facts);
     const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
-    ZR_CHECK(
-        bytes <= limit, ZR_ERR_MEMORY,
-        "the plan needs %s of GPU memory per rank (%s, plus %s for CUDA and its libraries), but %s %s; use more ranks "
-        "or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows each)",
-        ZR_SIZE((double)bytes), ZR_SIZE((double)plan->memory.total_bytes), ZR_SIZE((double)ZR__GPU_EXTRA_BYTES),
-        limit == there ? "its share of the GPU is" : "memory.limit is", ZR_SIZE((double)limit));
+    ZR_CHECK(bytes <= limit, ZR_ERR_MEMORY,
+             "the plan needs %s of GPU memory per rank (%s, plus %s for CUDA and its libraries), but %s %s; use %smore "
+             "ranks or GPUs (`zr plan` shows each)",
+             ZR_SIZE((double)bytes), ZR_SIZE((double)plan->memory.total_bytes), ZR_SIZE((double)ZR__GPU_EXTRA_BYTES),
+             limit == there ? "its share of the GPU is" : "memory.limit is", ZR_SIZE((double)limit),
+             remedies(&plan->layout, tried, use));
     return ZR_OK;
 }
 
-zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
+zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads,
+                                 const zr__config_open *tried)
 {
     char use[REMEDIES_BYTES];
     const zr_memory *memory = &plan->memory;
     const bool apart = plan->profile.facts.apart;
     int64_t rank_bytes = zr__plan_process_bytes(plan, 1);
-    if (apart) ZR_TRY(check_gpu_memory(plan, limit_bytes, threads ? local_ranks : 1));
+    if (apart) ZR_TRY(check_gpu_memory(plan, limit_bytes, threads ? local_ranks : 1, tried));
     const char *total = ZR_SIZE((double)memory->total_bytes), *states = ZR_SIZE((double)memory->states_bytes);
     ZR_CHECK(apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
              "the plan needs %s per rank (%s, including %s of model states, plus 3 %% and 50.33 MB for the program and "
              "its libraries), but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
-             ZR_SIZE((double)rank_bytes), total, states, ZR_SIZE((double)limit_bytes), remedies(&plan->layout, use));
+             ZR_SIZE((double)rank_bytes), total, states, ZR_SIZE((double)limit_bytes),
+             remedies(&plan->layout, tried, use));
     double host_bytes = threads ? (double)zr__plan_process_bytes(plan, local_ranks) : (double)rank_bytes * local_ranks;
     int64_t left = zr__host_available_bytes();
     ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
@@ -115,7 +122,7 @@ zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int l
              "use %sa "
              "smaller model",
              ZR_SIZE(host_bytes), local_ranks, local_ranks == 1 ? "" : "s", total, states, ZR_SIZE((double)left),
-             remedies(&plan->layout, use));
+             remedies(&plan->layout, tried, use));
     return ZR_OK;
 }
 

@@ -4,6 +4,7 @@
 #ifndef ZR_TRAIN_LIMITS_H
 #define ZR_TRAIN_LIMITS_H
 
+#include "config/config.h"
 #include "zr/plan.h"
 
 /** Return the bytes of memory that a process with `ranks` ranks uses at most, as promised in the run report. Each rank
@@ -30,8 +31,10 @@ int64_t zr__train_host_limit(int local_ranks);
 
 /** Check that a plan is within memory.limit (limit_bytes per rank, 0 for no limit), and that local_ranks ranks with
  * this plan fit into the available memory of this host. If not, fail with ZR_ERR_MEMORY and a message with the plan's
- * numbers. `threads` tells whether the ranks are threads of one process. */
-ZR_NODISCARD zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads);
+ * numbers. `threads` tells whether the ranks are threads of one process. `tried` has the choices that were open, which
+ * the message does not advise, or is NULL. */
+ZR_NODISCARD zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads,
+                                              const zr__config_open *tried);
 
 /** Return the number of bytes of a rank's staging memory that are in host memory. The rank belongs to a process with
  * `ranks` ranks of the plan. If several processes use GPUs, most of the staging memory is in GPU memory. */

@@ -105,6 +105,8 @@ static zr_status report_run(zr__run *r, double begin)
         const int64_t tokens = r->config->train_batch_size * r->plan->layout.seq;
         zr__run_note(r, "%s", zr__noise_scale_words(r->result->noise_scale, tokens, words));
     }
+    if (r->result->steps > r->from_step && r->highest_lr == 0)
+        zr__run_note(r, "the learning rate was 0 in every step of this run, so the weights have not changed");
     note_broken_promises(r);
     return ZR_OK;
 }

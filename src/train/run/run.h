@@ -87,6 +87,7 @@ typedef struct zr__run {
     zr__loss_scaler scaler;
     zr__noise_scale noise;
     zr_tokenizer *tokenizer; /* tokenizer of sample texts, on rank 0 */
+    double highest_lr;       /* highest learning rate of the steps of this process */
     int64_t skipped_in_row;  /* number of consecutive skipped steps, without steps that lowered the loss scale and steps
                                 in which no target counts */
     int64_t uncounted;       /* number of steps of this process in which no target counts */

@@ -280,7 +280,8 @@ static zr_status check_fits(const zr__run *r)
                   on_disk = r->plan->memory.space[ZR_SPACE_DISK].total_bytes;
     char remedy[ZR_OFFLOAD_REMEDY_BYTES];
     const int64_t held = limit_bytes > 0 ? held_bytes(r) : 0, needs = zr__plan_process_bytes(r->plan, 1) + held;
-    const zr_status st = zr__train_memory_check(r->plan, limit_bytes, local, in_process > 1);
+    const zr__config_open tried = zr__config_get_open(r->given ? r->given : r->config);
+    const zr_status st = zr__train_memory_check(r->plan, limit_bytes, local, in_process > 1, &tried);
     ZR_CHECK(st != ZR_OK || held == 0 || needs <= limit_bytes, ZR_ERR_MEMORY,
              "the plan and the samples of data.train and data.val, which take %s, need %s per rank, but memory.limit "
              "is %s; give a higher limit, fewer samples or a smaller batch",

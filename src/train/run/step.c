@@ -181,6 +181,7 @@ zr_status zr__run_step(zr__run *r)
         r->result->loss = did.loss;
         r->suspect = !isfinite(did.loss);
     }
+    r->highest_lr = fmax(r->highest_lr, args.lr);
     add_noise(r, &did);
     st = count_skipped(r, &did);
     report_step(r, &did, args.lr, args.loss_scale, sec);

@@ -8,10 +8,12 @@
 #include "data/samples/samples.h"
 #include "data/pairs/pairs.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/control/control.h"
 #include "train/family/samples.h"
 #include "train/family/paths.h"
 #include "zr/run.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -278,6 +280,24 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
     return ZR_OK;
 }
 
+/** Add a note if the first steps have the learning rate 0, as with most schedules of DeepSpeed, and change nothing. */
+static zr_status note_idle_steps(zr_config *config)
+{
+    enum { MOST = 1000 };
+    const zr_config_scheduler type = config->scheduler.type;
+    const bool warms =
+        type == ZR_SCHEDULER_WARMUP || type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE;
+    char text[256], more[48] = "";
+    int64_t n = 0;
+    while (n < config->train.steps && n < MOST && zr__lr(config, n) == 0) n++;
+    if (n == 0) return ZR_OK;
+    if (n > 1) snprintf(more, sizeof(more), " to %" PRId64 "%s", n, n == MOST ? " and later" : "");
+    snprintf(text, sizeof(text), "%s: lr is 0 in step 1%s%s",
+             type == ZR_SCHEDULER_NONE ? "optimizer.params.lr" : "scheduler", more,
+             warms ? ", as in DeepSpeed; warmup_type linear_from_1 avoids it" : "");
+    return zr__config_add_note(config, text);
+}
+
 zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
 {
     zr__family_model model;
@@ -289,6 +309,7 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
     ZR_TRY(fit_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));
     ZR_TRY(zr_config_resolve(config, ranks));
+    ZR_TRY(note_idle_steps(config));
     if (bytes) ZR_TRY(note_bytes_vocab(config));
     ZR_TRY(zr__train_model(config, &model));
     return ZR_OK;

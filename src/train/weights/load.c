@@ -99,7 +99,7 @@ zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
     layout->wire_dtype = layout->dtype;
     ZR_TRY(zr__train_device(kind, threads > 0 ? threads : zr__host_cores(), 0, &loaded->device));
     ZR_TRY(zr_plan_create(&model, layout, &loaded->device->profile, &loaded->plan));
-    ZR_TRY(zr__train_memory_check(loaded->plan, 0, 1, false));
+    ZR_TRY(zr__train_memory_check(loaded->plan, 0, 1, false, NULL));
     ZR_TRY(zr__host_room(zr__plan_process_bytes(loaded->plan, 1), loaded->device->profile.facts.threads - 1));
     ZR_TRY(zr_comm_create_self(&loaded->comm));
     ZR_TRY(zr_engine_create(loaded->plan, loaded->device, loaded->comm, 0, &loaded->engine));
