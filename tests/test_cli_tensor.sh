@@ -153,4 +153,14 @@ check "... say what would do" grep -q 'partition_activations: it needs checkpoin
 check "checkpoints on a disk without a folder" code 78 train disk 2 2 $ac.policy=unit $ac.offload=disk
 check "... are refused by name" grep -q 'activation_checkpointing.offload: disk needs a folder' err
 check "more ranks than heads" code 78 train more 8 8
+# Sums that the ranks cannot share name the keys on which they depend.
+cat >odd.json <<'END'
+{"model": {"type": "qwen3", "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 6,
+           "hidden_size": 9, "intermediate_size": 8, "max_position_embeddings": 16},
+ "data": {"train": "text.txt", "seq_length": 5}, "train_batch_size": 1, "parallel": {"tensor": 2},
+ "train": {"steps": 1, "threads": 1, "eval_interval": 0, "output_dir": "odd"}}
+END
+check "sums that ranks cannot share" fails 78 'parallel.tensor is 2, .* 1 x 5 x 9 numbers .*(train_micro_batch_size_per_gpu x data.seq_length x width)' \
+    "$ZR" train odd.json --ranks 2 --quiet
+check "... with an even number of rows" "$ZR" train odd.json --ranks 2 --quiet --train_batch_size=2 --gradient_accumulation_steps=1
 echo "1..$n"

@@ -291,10 +291,12 @@ static void test_refusals(void **state)
     (void)state;
     refused(ZR_ERR_CONFIG, "tile_elems is -1", -1, 1, -1);
     refused(ZR_ERR_CONFIG, "memory.tile_elems is 11; a row of table has 12 elements", C - 1, 1, -1);
-    refused(ZR_ERR_UNSUPPORTED, "position: table is in 4 tiles", TILE, 1, 0);
+    refused(ZR_ERR_UNSUPPORTED,
+            "which cuts table into 4 tiles, but the op position needs it whole; set memory.tile_elems to 0", TILE, 1,
+            0);
     refused(ZR_ERR_UNSUPPORTED, "without a bias", TILE, 1, 1);
     refused(ZR_ERR_UNSUPPORTED, "parallel.tensor 1", TILE / 2, 2, 2);
-    refused(ZR_ERR_UNSUPPORTED, "in 4 tiles (memory.tile_elems), and it has a bias", TILE, 1, 4);
+    refused(ZR_ERR_UNSUPPORTED, "into 4 tiles, but the model's head has a bias for this table", TILE, 1, 4);
     refused(ZR_ERR_CONFIG, "two parameters are called table", TILE, 1, 3);
     refused(ZR_OK, "", C, 1, 5);
     refused(ZR_ERR_CONFIG,

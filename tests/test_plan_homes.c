@@ -426,15 +426,27 @@ static void test_other_homes_are_refused(void **state)
         zr_status status;
         const char *text;
     } bad[] = {
-        {2, {.param = ZR_SPACE_HOST}, ZR_ERR_UNSUPPORTED, "parameters in space \"host\" at stage 2"},
-        {1, {.grad = ZR_SPACE_HOST}, ZR_ERR_UNSUPPORTED, "gradients in space \"host\" at stage 1"},
-        {0, {.grad = ZR_SPACE_DISK}, ZR_ERR_UNSUPPORTED, "gradients in space \"disk\" at stage 0"},
+        {2,
+         {.param = ZR_SPACE_HOST},
+         ZR_ERR_UNSUPPORTED,
+         "parameters off the device (offload_param.device cpu) at stage 2"},
+        {1,
+         {.grad = ZR_SPACE_HOST},
+         ZR_ERR_UNSUPPORTED,
+         "gradients off the device (offload_optimizer.device cpu) at stage 1"},
+        {0,
+         {.grad = ZR_SPACE_DISK},
+         ZR_ERR_UNSUPPORTED,
+         "gradients on disk (offload_optimizer.device nvme) at stage 0"},
         {2, {.optim = ZR_SPACE_STAGING}, ZR_ERR_UNSUPPORTED, "optimizer states in space \"staging\""},
-        {2, {.optim = ZR_SPACE_HOST, .optim_share = 1.5}, ZR_ERR_CONFIG, "a share of 1.5 of the optimizer states"},
-        {3, {.param = ZR_SPACE_DISK, .param_share = -1}, ZR_ERR_CONFIG, "a share of -1 of the parameters"},
+        {2, {.optim = ZR_SPACE_HOST, .optim_share = 1.5}, ZR_ERR_CONFIG, "offload_optimizer.ratio is 1.5"},
+        {3, {.param = ZR_SPACE_DISK, .param_share = -1}, ZR_ERR_CONFIG, "offload_param.ratio is -1"},
         {2, {.optim = ZR_SPACE_DISK, .block_bytes = 5000}, ZR_ERR_CONFIG, "transfers of 5000 bytes"},
         {2, {.optim = ZR_SPACE_DISK, .block_bytes = (int64_t)1 << 62}, ZR_ERR_CONFIG, "at most 1073741824"},
-        {2, {.optim = ZR_SPACE_DISK, .buckets = -1}, ZR_ERR_CONFIG, "-1 at a time"},
+        {2,
+         {.optim = ZR_SPACE_DISK, .buckets = -1},
+         ZR_ERR_CONFIG,
+         "sub_group_size), -1 at a time (offload_optimizer.buffer_count)"},
         {2, {.optim = ZR_SPACE_DISK, .depth = 1025}, ZR_ERR_CONFIG, "1025 transfers at a time"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -446,6 +458,114 @@ static void test_other_homes_are_refused(void **state)
         assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), bad[i].status);
         if (!strstr(zr_error_message(), bad[i].text)) fail_msg("\"%s\"", zr_error_message());
     }
+}
+
+/* Check that states whose squares each rank adds for its own part are refused on disk if a rank stores more than its
+ * part: the optimizer's states, and in fp32 also the parameters. All other combinations are proved. */
+static void test_trust_ratios_on_disk(void **state)
+{
+    (void)state;
+    const zr_optimizer optimizer[] = {zr_lamb(ZR_LAMB_DEEPSPEED, NULL), zr_lars(0.9, 0.001, 1e-8, 0.1),
+                                      zr_lars(0, 0.001, 1e-8, 0.1), zr_adamw(0.9, 0.999, 1e-8, 0.1)};
+    const zr_model model = zr_gpt2(&plan_small);
+    for (int way = 0; way < 4 * 2 * 3 * 2 * 4; way++) {
+        const int shard = way / 8 % 3, where = way / 48;
+        zr_layout l = plan_layout(3, 2, way / 4 % 2 ? ZR_F32 : ZR_BF16, 1);
+        zr_plan *plan = NULL;
+        l.train = true;
+        l.optimizer = optimizer[way % 4];
+        l.shard_ranks = shard;
+        l.states = way / 24 % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        l.home.param = where % 2 ? ZR_SPACE_DISK : ZR_SPACE_HOST;
+        l.home.optim = where / 2 ? ZR_SPACE_DISK : ZR_SPACE_DEVICE;
+        const bool trust = way % 4 < 3, optim = where / 2, param = where % 2 && l.dtype == ZR_F32;
+        const zr_status st = zr_plan_create(&model, &l, &plan_profile, &plan);
+        assert_int_equal(st, trust && shard > 0 && (optim || param) ? ZR_ERR_UNSUPPORTED : ZR_OK);
+        const char *key = optim ? "optimizer states on disk (offload_optimizer.device nvme) with shard groups"
+                                : "fp32 parameters on disk (offload_param.device nvme) with shard groups";
+        if (st != ZR_OK && !strstr(zr_error_message(), key)) fail_msg("\"%s\"", zr_error_message());
+        if (st == ZR_OK && zr_plan_check(plan) != ZR_OK) fail_msg("way %d: %s", way, zr_error_message());
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check that every layout that is planned is proved, whatever is where: layouts drawn at random. */
+static void test_drawn_layouts(void **state)
+{
+    (void)state;
+    const zr_space space[] = {ZR_SPACE_DEVICE, ZR_SPACE_HOST, ZR_SPACE_DISK};
+    const zr_dtype dtype[] = {ZR_F32, ZR_BF16, ZR_F16};
+    const zr_optimizer optimizer[] = {zr_sgd(0, false, 0.1), zr_sgd(0.9, true, 0.1), zr_adamw(0.9, 0.999, 1e-8, 0.1),
+                                      zr_lamb(ZR_LAMB_NVIDIA, NULL), zr_lars(0, 0.001, 1e-8, 0.1)};
+    const zr_model model = zr_gpt2(&plan_small);
+    uint64_t word = 1;
+    int proved = 0;
+    for (int i = 0; i < 3000; i++) {
+        unsigned draw[20];
+        for (int d = 0; d < 20; d++)
+            draw[d] = (unsigned)((word = word * 6364136223846793005u + 1442695040888963407u) >> 33);
+        zr_layout l = plan_layout((int)(draw[0] % 4), 1 << draw[1] % 3, dtype[draw[2] % 3], 1 + draw[3] % 3);
+        zr_plan *plan = NULL;
+        l.batch = 1;
+        l.train = true;
+        l.shard_ranks = draw[4] % 2 ? 1 << draw[5] % 3 : 0;
+        l.states = draw[6] % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        l.norm_first = draw[7] % 2;
+        l.rank_free_sums = draw[8] % 3 == 0;
+        l.reduce_once = draw[9] % 4 == 0;
+        l.reduce = draw[10] % 4 ? ZR_REDUCE_TO_SHARDS : ZR_REDUCE_ALL_REDUCE;
+        l.accum_order = draw[11] % 3 ? ZR_ACCUM_MICRO : ZR_ACCUM_LAYER;
+        l.home.param = space[draw[12] % 3];
+        l.home.grad = space[draw[13] % 3];
+        l.home.optim = space[draw[14] % 3];
+        l.home.optim_share = draw[15] % 3 ? 1 : 0.5;
+        l.home.bucket_elems = draw[16] % 2 ? BUCKET : 0;
+        l.optimizer = optimizer[draw[17] % 5];
+        const zr_status st = zr_plan_create(&model, &l, &plan_profile, &plan);
+        if (st != ZR_OK && st != ZR_ERR_CONFIG && st != ZR_ERR_UNSUPPORTED) fail_msg("%d: %s", i, zr_error_message());
+        if (st != ZR_OK) continue;
+        proved++;
+        if (zr_plan_check(plan) != ZR_OK)
+            fail_msg("layout %d (stage %d, shard_ranks %d, %s): %s", i, l.stage, l.shard_ranks, l.optimizer.name,
+                     zr_error_message());
+        zr_plan_destroy(&plan);
+    }
+    assert_true(proved > 400);
+}
+
+/* Check that a group of one rank moves nothing, so that its stride does not count in a copy home, while the stride of a
+ * larger group does. */
+static void test_groups_of_one(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(0, 2, ZR_F32, 1);
+    l.train = l.rank_free_sums = true;
+    l.shard_ranks = 1;
+    l.home.grad = ZR_SPACE_HOST;
+    zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int seen[2] = {0};
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_step *step = &s->step[i];
+        const int32_t to = step->kind == ZR_STEP_COPY ? s->use[step->uses + 1].buffer : ZR_NONE;
+        if (to == ZR_NONE || to >= plan->n_persistent || step->range.by.elems == 0) continue;
+        assert_int_equal(plan->persistent[to].space, ZR_SPACE_HOST);
+        const bool larger = plan->group[step->range.by.group].size > 1;
+        step->range.by.elems *= 2;
+        seen[larger]++;
+        if (larger)
+            expect_said(plan, "to a state that no update has changed");
+        else
+            assert_int_equal(zr_plan_check(plan), ZR_OK);
+        step->range.by.elems /= 2;
+    }
+    assert_true(seen[0] > 0 && seen[1] > 0);
+    int32_t gather = s->n_steps - 1; /* its result goes home; without it, nothing has changed */
+    while (s->step[gather].kind != ZR_STEP_GATHER_GRAD) gather--;
+    s->step[gather].kind = ZR_STEP_ZERO;
+    expect_broken(plan, "sums that are not gathered go home");
+    zr_plan_destroy(&plan);
 }
 
 /* Check that a plan of too many buckets is refused with the key that makes them larger. */
@@ -501,6 +621,9 @@ int main(void)
         cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),
         cmocka_unit_test(test_other_homes_are_refused),
+        cmocka_unit_test(test_trust_ratios_on_disk),
+        cmocka_unit_test(test_drawn_layouts),
+        cmocka_unit_test(test_groups_of_one),
         cmocka_unit_test(test_tiny_buckets),
         cmocka_unit_test(test_huge_buckets),
     };

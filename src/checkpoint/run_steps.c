@@ -6,6 +6,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 
+#include "base/core/core.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -104,7 +106,7 @@ static zr_status remove_own_files(int fd, const char *shown, char *foreign, size
     DIR *dir = fdopendir(fd);
     int error = errno;
     if (!dir) close(fd);
-    ZR_CHECK(dir, ZR_ERR_IO, "%s: cannot read: %s", shown, strerror(error));
+    ZR_CHECK(dir, ZR_ERR_IO, "%s: cannot read: %s", shown, zr__error_text(error));
     struct dirent *entry;
     zr_status st = ZR_OK;
     foreign[0] = '\0';
@@ -135,7 +137,7 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
         ZR_CHECK(unlinkat(run, name, 0) == 0, ZR_ERR_IO, "%s: cannot remove: %s", shown, strerror(errno));
         return ZR_OK;
     }
-    ZR_CHECK(fd >= 0, ZR_ERR_IO, "%s: cannot open to remove: %s", shown, strerror(errno));
+    ZR_CHECK(fd >= 0, ZR_ERR_IO, "%s: cannot open to remove: %s", shown, zr__error_text(errno));
     ZR_TRY(remove_own_files(fd, shown, foreign, sizeof(foreign)));
     ZR_CHECK(!foreign[0], ZR_ERR_IO,
              "%s: it holds %s, which is not a file of a checkpoint; move that away, then remove the directory", shown,

@@ -411,9 +411,10 @@ static zr_status read_params(zr_graph *graph, const zr_op *op, bool cut, bool to
                  "%s: each tensor-parallel rank has only a piece of %s; wanted a weight that is not cut", op->def->name,
                  param->name);
         ZR_CHECK(param->tile.count <= 1 || op->def->takes_pieces, ZR_ERR_UNSUPPORTED,
-                 "%s: %s is in %d tiles (memory.tile_elems); wanted memory.tile_elems 0, or a table that only "
-                 "zr_embedding, zr_linear and zr_linear_cross_entropy read",
-                 op->def->name, param->name, param->tile.count);
+                 "memory.tile_elems is %" PRId64
+                 ", which cuts %s into %d tiles, but the op %s needs it whole; set memory.tile_elems to 0 (only "
+                 "zr_embedding, zr_linear and zr_linear_cross_entropy read tiles)",
+                 graph->spec.tile_elems, param->name, param->tile.count, op->def->name);
         ZR_CHECK(!tokens || param->cut.parts == 0, ZR_ERR_UNSUPPORTED,
                  "%s: %s is cut, and of another operand each tensor-parallel rank has other tokens", op->def->name,
                  param->name);

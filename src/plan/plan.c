@@ -44,29 +44,35 @@ static zr_status check_choices(const zr_layout *l)
     bool lean = l->states == ZR_STATES_LEAN;
     ZR_CHECK(
         !l->two_pass || (lean && l->accum == 1 && !l->rank_free_sums), ZR_ERR_CONFIG,
-        "two passes for the norm need the layout lean, one micro-batch a step and no train.reproducible world; given "
-        "are the layout %s and %lld micro-batches a step%s. Elsewhere the gradient is kept, and one pass gives the "
-        "norm",
+        "two passes for the norm (memory.norm two_pass) need memory.layout lean, gradient_accumulation_steps 1 and no "
+        "train.reproducible world; given are the layout %s and %lld micro-batches a step%s. Elsewhere the gradient is "
+        "kept, and one pass gives the norm",
         lean ? "lean" : "paper", (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
     ZR_CHECK(!l->rank_free_sums || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
-             "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
+             "train.reproducible is world with %d data-parallel ranks: sums that are the same for any number of ranks "
+             "need a power of two",
+             l->ranks);
     ZR_CHECK(!l->reduce_once || !l->rank_free_sums, ZR_ERR_UNSUPPORTED,
-             "gradients reduced once a step with sums that are the same for any number of ranks (train.reproducible "
-             "world): those are built for a reduction after every micro-batch");
+             "gradients reduced once a step (gradient_reduction step) with sums that are the same for any number of "
+             "ranks (train.reproducible world): those are built for a reduction after every micro-batch");
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage <= 1, ZR_ERR_CONFIG,
-             "all-reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep", l->stage);
+             "collectives.reduce all_reduce at stage %d: it gives every rank all gradients, which stages 0 and 1 keep",
+             l->stage);
     ZR_CHECK(l->reduce != ZR_REDUCE_ALL_REDUCE || l->stage == 0 || (l->accum == 1 && !l->rank_free_sums),
              ZR_ERR_UNSUPPORTED,
-             "all-reduce at stage 1 with %lld micro-batches a step%s: one is built, and not with sums for any number "
-             "of ranks",
+             "collectives.reduce all_reduce at stage 1 with %lld micro-batches a step%s: one is built "
+             "(gradient_accumulation_steps 1), and not with sums for any number of ranks",
              (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
     ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
-             "reduction to one owner after the other, with a fused buffer, which goes to all at once: choose one");
-    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->rank_free_sums, ZR_ERR_CONFIG,
-             "reduction by NCCL, in an order of its own, with sums that are the same for any number of ranks "
-             "(train.reproducible world): choose one");
+             "collectives.reduce owner, to one owner after the other, with collectives.buffer fused, which goes to all "
+             "at once: choose one");
+    ZR_CHECK(
+        l->reduce != ZR_REDUCE_NCCL || !l->rank_free_sums, ZR_ERR_CONFIG,
+        "collectives.reduce nccl, which adds in an order of its own, with sums that are the same for any number of "
+        "ranks (train.reproducible world): choose one");
     ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
-             "reduction by NCCL, which uses no staging memory, with a fused buffer there: choose one");
+             "collectives.reduce nccl, which uses no staging memory, with collectives.buffer fused, which is there: "
+             "choose one");
     return ZR_OK;
 }
 
@@ -123,16 +129,18 @@ static zr_status check_groups(const zr_layout *l)
              "mics_shard_size %d with zero_hpz_partition_size %d: with the first, gathers stay within a group already",
              l->shard_ranks, l->hpz_ranks);
     ZR_CHECK(!l->hierarchical || l->shard_ranks == 0 || l->shard_ranks == host, ZR_ERR_UNSUPPORTED,
-             "shard groups of %d ranks on hosts of %d data-parallel ranks with hierarchical collectives: the same "
-             "number is built",
+             "shard groups of %d ranks (mics_shard_size) on hosts of %d data-parallel ranks (parallel.ranks_per_host) "
+             "with collectives.hierarchical: the same number is built",
              l->shard_ranks, host);
     ZR_CHECK(!l->hierarchical || l->hpz_ranks == 0 || l->hpz_ranks == host, ZR_ERR_UNSUPPORTED,
-             "second partitions over %d ranks on hosts of %d data-parallel ranks with hierarchical collectives: the "
-             "same number is built",
+             "second partitions over %d ranks (zero_hpz_partition_size) on hosts of %d data-parallel ranks "
+             "(parallel.ranks_per_host) with collectives.hierarchical: the same number is built",
              l->hpz_ranks, host);
-    ZR_CHECK(!grouped || (!l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL), ZR_ERR_UNSUPPORTED,
-             "groups within the data-parallel ranks go with collectives.buffer constant, "
-             "reduce_scatter or all_reduce, and all_gather: leave the others out");
+    ZR_CHECK(
+        !grouped || (!l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL), ZR_ERR_UNSUPPORTED,
+        "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, collectives.hierarchical) "
+        "go with collectives.buffer constant, collectives.reduce reduce_scatter or all_reduce, and "
+        "collectives.gather all_gather: leave the others out");
     return ZR_OK;
 }
 

@@ -3,6 +3,8 @@
 #include "base/file/folder.h"
 #include "store/store.h"
 
+#include "base/core/core.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -109,10 +111,9 @@ zr_status zr__store_file_create(const char *folder, int64_t bytes, void *spare, 
     *file = (zr__store_file){.fd = create_nameless(folder), .bytes = bytes};
     int error = errno;
     zr__text_escape(folder, file->folder, sizeof file->folder);
-    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE,
-             "%s: cannot create a file for states on disk in the folder %s: %s; name an existing folder in which you "
-             "may write",
-             owner, file->folder, strerror(error));
+    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "%s: cannot create a file for states on disk in the folder %s: %s%s", owner,
+             file->folder, zr__error_text(error),
+             error == EMFILE ? "" : "; name an existing folder in which you may write");
     error = reserve(file->fd, bytes, spare, spare_bytes);
     if (error) {
         /* Release the reserved bytes, so that the message can state the folder's free bytes. */

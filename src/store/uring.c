@@ -2,6 +2,8 @@
  * kernel refuses a transfer, it has certainly not begun. */
 #include "store/transfer.h"
 
+#include "base/core/core.h"
+
 #include <errno.h>
 #include <liburing.h>
 #include <string.h>
@@ -36,7 +38,7 @@ zr_status zr__uring_create(int depth, void **object)
     if (error < 0) {
         zr_free(u);
         return ZR_FAIL(ZR_ERR_UNSUPPORTED, "io_uring is not available here: %s; use ZR_STORE=threads",
-                       strerror(-error));
+                       zr__error_text(-error));
     }
     struct io_uring_probe *probe = io_uring_get_probe_ring(&u->ring);
     const bool works = probe && (params.features & IORING_FEAT_NODROP) != 0 && params.sq_entries >= (unsigned)depth &&

@@ -22,6 +22,10 @@ void zr__failure_note(zr__failure *failure, zr_status st);
 /** Return ZR_OK, or fail with the stored status and message. */
 zr_status zr__failure_tell(const zr__failure *failure);
 
+/** Return the system's text for an error number. If a limit on open files was the cause, add how to raise it. The text
+ * is valid until this thread's next call. */
+const char *zr__error_text(int error);
+
 /** Make the system allocate all pages of `memory` now, so that its first use causes no page faults. The contents do not
  * change, and other threads may use the memory meanwhile. If the system cannot do this, do nothing. */
 void zr__alloc_populate(void *memory, int64_t bytes);

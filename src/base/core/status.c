@@ -4,8 +4,10 @@
 #include "zr/base.h"
 
 #include <stdarg.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 2048 };
 
@@ -57,4 +59,14 @@ void zr__failure_note(zr__failure *failure, zr_status st)
 zr_status zr__failure_tell(const zr__failure *failure)
 {
     return failure->status == ZR_OK ? ZR_OK : ZR_FAIL(failure->status, "%s", failure->message);
+}
+
+const char *zr__error_text(int error)
+{
+    static _Thread_local char text[192];
+    struct rlimit files;
+    if (error != EMFILE || getrlimit(RLIMIT_NOFILE, &files) != 0) return strerror(error);
+    snprintf(text, sizeof(text), "%s: a process may have %llu; allow more (ulimit -n 65536), or run fewer ranks in one",
+             strerror(error), (unsigned long long)files.rlim_cur);
+    return text;
 }

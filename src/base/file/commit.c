@@ -3,6 +3,8 @@
 #include "base/file/folder.h"
 #include "base/text/text.h"
 
+#include "base/core/core.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +19,7 @@ static zr_status sync_folder(const char *folder)
     bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     int error = errno;
     if (fd >= 0) close(fd);
-    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync this directory to disk: %s", ZR_SHOWN(folder), strerror(error));
+    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync this directory to disk: %s", ZR_SHOWN(folder), zr__error_text(error));
     return ZR_OK;
 }
 

@@ -2,6 +2,8 @@
 
 #include "base/text/text.h"
 
+#include "base/core/core.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,8 +20,10 @@ zr_status zr__file_missing(const char *path, int error)
 {
     char here[512];
     bool told = error == ENOENT && path[0] != '/' && getcwd(here, sizeof(here));
-    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: cannot open: %s%s%s%s", ZR_SHOWN(path), strerror(error), told ? " (in " : "",
-                   told ? ZR_SHOWN(here) : "", told ? ")" : "");
+    /* The file may be there, so callers that go on without a missing file must not go on. */
+    const bool limit = error == EMFILE || error == ENFILE;
+    return ZR_FAIL(limit ? ZR_ERR_IO : ZR_ERR_NOT_FOUND, "%s: cannot open: %s%s%s%s", ZR_SHOWN(path),
+                   zr__error_text(error), told ? " (in " : "", told ? ZR_SHOWN(here) : "", told ? ")" : "");
 }
 
 /* Store the open descriptor in *file if it refers to a regular file. Otherwise close it and fail with `otherwise`. */
@@ -58,7 +62,7 @@ static zr_status refuse_link(int folder, const char *path, const char *shown, in
     return ZR_FAIL(error == ENOTDIR  ? ZR_ERR_DATA
                    : error == ENOENT ? ZR_ERR_NOT_FOUND
                                      : ZR_ERR_IO,
-                   "%s: cannot open: %s", shown, strerror(error));
+                   "%s: cannot open: %s", shown, zr__error_text(error));
 }
 
 zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)
@@ -88,7 +92,7 @@ zr_status zr__file_create(const char *path, zr__file *file)
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
     file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s", file->name, strerror(errno));
+    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s", file->name, zr__error_text(errno));
     return ZR_OK;
 }
 

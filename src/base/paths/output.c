@@ -3,6 +3,8 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 
+#include "base/core/core.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -115,7 +117,7 @@ zr_status zr__output_open(const char *path, const zr__output_kind *kind, const c
     /* O_NOFOLLOW keeps open() from creating the target of a dangling link. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
-             errno == ELOOP ? "it is a link to a file that does not exist" : strerror(errno));
+             errno == ELOOP ? "it is a link to a file that does not exist" : zr__error_text(errno));
     zr_status st = check_output(file, kind, inputs);
     if (st != ZR_OK) zr__file_close(file);
     return st;

@@ -7,6 +7,8 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokens/shard.h"
 
+#include "base/core/core.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -264,7 +266,7 @@ static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
     zr__text_escape(p->lock, lock->name, sizeof(lock->name));
     ZR_CHECK(lock->fd >= 0, ZR_ERR_CREATE,
              "%s: cannot create this file of the token cache: %s; name another directory with data.cache_dir",
-             lock->name, strerror(errno));
+             lock->name, zr__error_text(errno));
     while (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR))
         await_maker(p, lock->fd);
     *held = fstat(lock->fd, &mine) == 0 && stat(p->lock, &there) == 0 && mine.st_ino == there.st_ino &&

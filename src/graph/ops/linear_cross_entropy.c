@@ -469,8 +469,10 @@ static zr_value head_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value 
     zr_op_attr attr = {0};
     if (tiles > 1 && b != ZR_NONE)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
-                       "linear_cross_entropy: its weight is in %d tiles (memory.tile_elems), and it has a bias; wanted "
-                       "no bias, or memory.tile_elems 0",
+                       "memory.tile_elems is %lld, which cuts %s into %d tiles, but the model's head has a bias for "
+                       "this table, with "
+                       "which tiles are not built; set memory.tile_elems to 0",
+                       (long long)zr_graph_get_spec(graph)->tile_elems, graph->param[graph->value[w].info.param].name,
                        tiles);
     for (int32_t i = 0; i < tiles; i++) {
         const zr_value last = tiles > 1 ? all : b;

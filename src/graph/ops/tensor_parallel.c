@@ -12,10 +12,13 @@ static zr_status sum_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     ZR_CHECK(zr_dtype_is_float(x->dtype), ZR_ERR_DTYPE, "%s: x is %s; wanted F32, BF16 or F16", op->def->name,
              zr_dtype_name(x->dtype));
     out[0] = (zr_type){zr__out_dtype(graph, op, 0, x->dtype), x->shape};
-    const int64_t elems = zr_shape_elems(&x->shape), ranks = zr_graph_get_spec(graph)->tensor;
-    ZR_CHECK(elems % ranks == 0, ZR_ERR_CONFIG,
-             "the sum over %lld tensor-parallel ranks of %lld elements: a degree that divides them is wanted",
-             (long long)ranks, (long long)elems);
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const int64_t elems = zr_shape_elems(&x->shape), rows = spec->batch * spec->seq;
+    ZR_CHECK(elems % spec->tensor == 0, ZR_ERR_CONFIG,
+             "parallel.tensor is %lld, but that many ranks cannot share the sums of %lld x %lld x %lld numbers equally "
+             "(train_micro_batch_size_per_gpu x data.seq_length x width); choose another degree, or change one of the "
+             "three so that the degree divides their product",
+             (long long)spec->tensor, (long long)spec->batch, (long long)spec->seq, (long long)(elems / rows));
     return ZR_OK;
 }
 

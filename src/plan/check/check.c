@@ -41,13 +41,13 @@ bool zr__is_agreed(const zr__proof *p, int32_t update)
 
 /* Return whether a use and an update may touch the same elements of a state on one rank. The result is false only if
  * their elements are disjoint on every rank. */
-static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
+static bool may_meet(const zr_plan *plan, const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
     /* elements of the unit that the use covers, on the same rank as the update */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
-    return part.count == 0 || !zr__names(use, kept, &part) ||
+    return part.count == 0 || !zr__names(plan, use, kept, &part) ||
            (part.first < updated->first + updated->count && updated->first < part.first + part.count);
 }
 
@@ -66,7 +66,7 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
         if (time == update || zr__never_meet(p, time, update) || zr__happens_before(p, time, update)) continue;
         const zr_step *step = &p->s->step[zr__step_at(p, time)];
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
-            ZR_CHECK(p->s->use[u].buffer != b || !may_meet(&p->s->use[u], &kept->range, &updates->range),
+            ZR_CHECK(p->s->use[u].buffer != b || !may_meet(p->plan, &p->s->use[u], &kept->range, &updates->range),
                      ZR_ERR_INTERNAL, "step %d uses buffer %d (%s), which step %d may have updated",
                      zr__step_at(p, time), b, p->s->buffer[b].what, update);
     }

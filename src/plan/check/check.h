@@ -92,6 +92,6 @@ zr_status zr__check_micros(const zr__proof *p);
 zr_status zr__check_homes(const zr__proof *p);
 /* Return whether a use covers exactly the range `wanted` of a unit on every rank. `kept` is the range of the unit that
  * the buffer of the use stores. */
-bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted);
+bool zr__names(const zr_plan *plan, const zr_use *use, const zr_range *kept, const zr_range *wanted);
 
 #endif

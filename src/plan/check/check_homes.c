@@ -31,19 +31,21 @@ typedef struct homes {
                     parameters */
 } homes;
 
-static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
+/* Add a range's strides. In a group of one rank a stride moves nothing, so it does not count. */
+static void add_strides(const zr_plan *plan, int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
 {
-    by[range->by.group] += sign * range->by.elems;
-    by[range->outer.group] += sign * range->outer.elems;
+    const zr_stride stride[] = {range->by, range->outer};
+    for (int i = 0; i < 2; i++)
+        if (plan->group[stride[i].group].size > 1) by[stride[i].group] += sign * stride[i].elems;
 }
 
-bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
+bool zr__names(const zr_plan *plan, const zr_use *use, const zr_range *kept, const zr_range *wanted)
 {
     /* for each group: stride of `wanted` minus the strides of `kept` and of the use, in elements */
     int64_t by[ZR_GROUPS_MAX] = {0};
-    add_strides(by, wanted, 1);
-    add_strides(by, kept, -1);
-    add_strides(by, &use->range, -1);
+    add_strides(plan, by, wanted, 1);
+    add_strides(plan, by, kept, -1);
+    add_strides(plan, by, &use->range, -1);
     for (int g = 0; g < ZR_GROUPS_MAX; g++)
         if (by[g] != 0) return false;
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
@@ -83,24 +85,24 @@ static bool find_kept(const homes *h, int32_t buffer, zr_state *kept)
     return true;
 }
 
-static bool same_range(const zr_range *a, const zr_range *b)
+static bool same_range(const homes *h, const zr_range *a, const zr_range *b)
 {
     const zr_use use = {.range = *a};
-    return zr__names(&use, &(zr_range){0}, b);
+    return zr__names(h->p->plan, &use, &(zr_range){0}, b);
 }
 
 /* Return whether a use covers a whole copy of `range`. The copy begins at the first element of its buffer. */
-static bool is_copy_of(const zr_use *use, const zr_range *range)
+static bool is_copy_of(const homes *h, const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
-    return same_range(&use->range, &all);
+    return same_range(h, &use->range, &all);
 }
 
 /* Return whether a buffer holds a copy of exactly this range of a state, at the elements that the use names. */
 static bool holds(const homes *h, const zr_use *use, int32_t state, const zr_range *range)
 {
     const copied *its = &h->held[use->buffer];
-    return its->state == state && same_range(&its->range, range) && same_range(&its->at, &use->range);
+    return its->state == state && same_range(h, &its->range, range) && same_range(h, &its->at, &use->range);
 }
 
 static void set_changed(const homes *h, int32_t buffer, bool changed)
@@ -117,12 +119,12 @@ static void set_changed(const homes *h, int32_t buffer, bool changed)
 }
 
 /* Return whether two ranges of a unit may have elements in common. */
-static bool may_overlap(const zr_range *a, const zr_range *b)
+static bool may_overlap(const homes *h, const zr_range *a, const zr_range *b)
 {
     zr_range moved = *b;
     moved.first = a->first;
     moved.count = a->count;
-    return !same_range(a, &moved) || (a->first < b->first + b->count && b->first < a->first + a->count);
+    return !same_range(h, a, &moved) || (a->first < b->first + b->count && b->first < a->first + a->count);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------- */
@@ -154,7 +156,7 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     bool there = use->buffer != ZR_NONE && kept->buffer != ZR_NONE && use->reads == reads && use->writes == changes &&
                  h->p->s->buffer[use->buffer].space == space_of(step);
     if (there && use->buffer == kept->buffer) {
-        there = zr__names(use, &kept->range, &step->range);
+        there = zr__names(h->p->plan, use, &kept->range, &step->range);
     } else if (there && !reads && space_of(step) == ZR_SPACE_HOST) {
         /* on the host an update writes all elements that it does not read */
         ZR_TRY(note_written(h, index, use->buffer));
@@ -175,7 +177,7 @@ static bool is_own_sum(const homes *h, const zr_step *step, const zr_use *use)
     const zr_buffer *b = &h->p->s->buffer[use->buffer];
     const zr_range unit = {0};
     return !h->p->plan->moves && !h->p->plan->sum_f32 && b->category == ZR_CATEGORY_GRAD && !b->persistent &&
-           b->unit == step->unit && b->space == ZR_SPACE_DEVICE && zr__names(use, &unit, &step->range);
+           b->unit == step->unit && b->space == ZR_SPACE_DEVICE && zr__names(h->p->plan, use, &unit, &step->range);
 }
 
 /* Return whether a use is in the summed gradient on the device that the update of the step's unit applies: the unit's
@@ -186,8 +188,9 @@ static bool is_sum_there(const homes *h, const zr_step *step, const zr_use *use)
     if (step->unit < 0 || b->space != ZR_SPACE_DEVICE || b->category != ZR_CATEGORY_GRAD) return false;
     const zr_state *sums = &h->p->plan->unit[step->unit].sums;
     const zr_range unit = {0};
-    if (sums->buffer != ZR_NONE) return use->buffer == sums->buffer && zr__names(use, &sums->range, &step->range);
-    return !b->persistent && b->unit == step->unit && zr__names(use, &unit, &step->range);
+    if (sums->buffer != ZR_NONE)
+        return use->buffer == sums->buffer && zr__names(h->p->plan, use, &sums->range, &step->range);
+    return !b->persistent && b->unit == step->unit && zr__names(h->p->plan, use, &unit, &step->range);
 }
 
 /* Check that a copy to a state's home writes exactly the elements that a step has changed, or a whole gradient. */
@@ -196,13 +199,14 @@ static zr_status check_home(const homes *h, int32_t index, const zr_state *targe
     const zr_step *step = &h->p->s->step[index];
     const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
     if (step->unit >= 0 && to->buffer == h->p->plan->unit[step->unit].sums.buffer && is_own_sum(h, step, from)) {
-        ZR_CHECK(to->writes && zr__names(to, &target->range, &step->range), ZR_ERR_INTERNAL,
+        ZR_CHECK(to->writes && zr__names(h->p->plan, to, &target->range, &step->range), ZR_ERR_INTERNAL,
                  "step %d copies a gradient to other elements of its sums", index);
         return ZR_OK;
     }
     const copied *its = &h->held[from->buffer];
     const bool known = its->changed && its->when == step->when && holds(h, from, to->buffer, &step->range) &&
-                       to->writes && zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
+                       to->writes && zr__names(h->p->plan, to, &target->range, &step->range) &&
+                       step->unit == h->unit[to->buffer];
     ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies elements to a state that no update has changed", index);
     set_changed(h, from->buffer, false);
     return ZR_OK;
@@ -214,9 +218,9 @@ static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
     const zr_step *step = &h->p->s->step[index];
     const zr_buffer *b = &h->p->s->buffer[to->buffer];
     const zr_range unit = {0};
-    ZR_CHECK(b->category == ZR_CATEGORY_PARAM && b->unit == step->unit && zr__names(to, &unit, &step->range),
-             ZR_ERR_INTERNAL, "step %d writes elements of unit %d to other places of buffer %s", index, step->unit,
-             b->what);
+    ZR_CHECK(
+        b->category == ZR_CATEGORY_PARAM && b->unit == step->unit && zr__names(h->p->plan, to, &unit, &step->range),
+        ZR_ERR_INTERNAL, "step %d writes elements of unit %d to other places of buffer %s", index, step->unit, b->what);
     return ZR_OK;
 }
 
@@ -236,8 +240,8 @@ static zr_status check_state_copy(const homes *h, int32_t index)
             kept = saved_state(u, i)->buffer == from->buffer;
             if (kept) source = *saved_state(u, i);
         }
-        ZR_CHECK(kept && same_range(&step->range, &u->own) && zr__names(from, &source.range, &u->own) &&
-                     is_copy_of(to, &u->own),
+        ZR_CHECK(kept && same_range(h, &step->range, &u->own) && zr__names(h->p->plan, from, &source.range, &u->own) &&
+                     is_copy_of(h, to, &u->own),
                  ZR_ERR_INTERNAL, "step %d copies something else than the own shard of a state", index);
     }
     const copied *passed = &h->held[from->buffer];
@@ -253,11 +257,11 @@ static zr_status check_state_copy(const homes *h, int32_t index)
             (copied){from->buffer, step->range, to->range, step->when, false, h->writes[from->buffer]};
     if (!kept && !on_way) return ZR_OK;
     const bool there = on_way ? passed->when == step->when && holds(h, from, passed->state, &step->range)
-                              : zr__names(from, &source.range, &step->range);
+                              : zr__names(h->p->plan, from, &source.range, &step->range);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d copies other elements of a state than it names", index);
     for (int32_t i = 0; i < *h->n_open && kept; i++) {
         const copied *its = &h->held[h->open[i]];
-        ZR_CHECK(its->state != from->buffer || !may_overlap(&its->range, &step->range), ZR_ERR_INTERNAL,
+        ZR_CHECK(its->state != from->buffer || !may_overlap(h, &its->range, &step->range), ZR_ERR_INTERNAL,
                  "step %d copies elements of buffer %s that have changed elsewhere", index,
                  h->p->s->buffer[from->buffer].what);
     }
@@ -295,8 +299,9 @@ static zr_status check_sums_operand(const homes *h, int32_t index)
     const zr_range whole = {.count = u->padded_elems};
     if (is_off_device(h, u->sums.buffer)) return check_operand(h, index, sums, &u->sums, true, false);
     if (step->stream == ZR_STREAM_HOST) return check_sum_copy(h, index, sums);
-    const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
-                        (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
+    const bool summed =
+        zr__names(h->p->plan, sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
+        (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
     ZR_CHECK(summed, ZR_ERR_INTERNAL, "step %d updates by other sums than it names", index);
     return ZR_OK;
 }
@@ -330,8 +335,9 @@ static zr_status check_update(const homes *h, int32_t index)
     const bool off = step->stream == ZR_STREAM_HOST || is_off_device(h, u->param.buffer);
     if (off) ZR_TRY(check_operand(h, index, param, &u->param, u->master.buffer == ZR_NONE, true));
     const bool written =
-        off || (param->buffer == u->param.buffer &&
-                (param->buffer == ZR_NONE || (param->writes && zr__names(param, &u->param.range, &step->range))));
+        off ||
+        (param->buffer == u->param.buffer &&
+         (param->buffer == ZR_NONE || (param->writes && zr__names(h->p->plan, param, &u->param.range, &step->range))));
     ZR_CHECK(written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
              "step %d updates other elements of parameters than it names", index);
     for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true, true));
@@ -356,7 +362,7 @@ static zr_status check_reduced(const homes *h, int32_t index)
     const bool later = h->p->s->step[h->p->repeat].rounds > 1; /* whether there are later rounds */
     const bool in_place = from == use[2].buffer; /* whether ranks reduce their own sums over micro-batches in place */
     if (in_place)
-        ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(&h->held[from].range, &u->sums.range) &&
+        ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(h, &h->held[from].range, &u->sums.range) &&
                      use[2].writes,
                  ZR_ERR_INTERNAL, "step %d reduces something else than the sums of unit %d", index, step->unit);
     /* until all owners have had their turn, the buffer holds whole sums; afterwards it holds this rank's part of the
@@ -492,7 +498,7 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const zr_state *kept = saved_state(u, 1 + step->slot);
     const copied *its = &h->held[use->buffer];
-    bool there = use->buffer == kept->buffer && zr__names(use, &kept->range, &u->own);
+    bool there = use->buffer == kept->buffer && zr__names(h->p->plan, use, &kept->range, &u->own);
     there |= its->when == step->when && holds(h, use, kept->buffer, &u->own);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
              index, h->p->s->buffer[use->buffer].what);

@@ -50,7 +50,7 @@ static zr_status check_unit(const zr__proof *p, int32_t unit)
             zr_range next = u->own;
             next.first += squared;
             next.count = step->range.count;
-            ZR_CHECK(zr__names(&part, &(zr_range){0}, &next) && squared % ZR_TRUST_BLOCK == 0 &&
+            ZR_CHECK(zr__names(p->plan, &part, &(zr_range){0}, &next) && squared % ZR_TRUST_BLOCK == 0 &&
                          step->when == ZR_WHEN_ALWAYS && step->rank_free_sums == p->plan->layout.rank_free_sums,
                      ZR_ERR_INTERNAL, "step %d squares other elements of unit %d than the next of the shard", i, unit);
             squared += step->range.count;

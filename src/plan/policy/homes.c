@@ -20,6 +20,12 @@ static bool is_home(zr_space space)
     return space == ZR_SPACE_DEVICE || space == ZR_SPACE_HOST || space == ZR_SPACE_DISK;
 }
 
+/* Return the value of offload_param.device or offload_optimizer.device for a home. */
+static const char *device_of(zr_space home)
+{
+    return home == ZR_SPACE_DISK ? "nvme" : home == ZR_SPACE_HOST ? "cpu" : "none";
+}
+
 static zr_status check_spaces(const zr_homes *home)
 {
     const struct {
@@ -32,16 +38,17 @@ static zr_status check_spaces(const zr_homes *home)
                  zr_space_name(state[i].space));
     const double share[] = {home->param_share, home->optim_share};
     for (int i = 0; i < 2; i++)
-        ZR_CHECK(share[i] >= 0 && share[i] <= 1, ZR_ERR_CONFIG,
-                 "a share of %g of the %s in space \"%s\": 0 to 1 is wanted", share[i],
-                 i == 0 ? "parameters" : "optimizer states", zr_space_name(i == 0 ? home->param : home->optim));
+        ZR_CHECK(share[i] >= 0 && share[i] <= 1, ZR_ERR_CONFIG, "%s.ratio is %g; it must be 0 to 1",
+                 i == 0 ? "offload_param" : "offload_optimizer", share[i]);
     ZR_CHECK(home->bucket_elems >= 0 && home->buckets >= 0 && home->buckets <= BUCKETS_MAX, ZR_ERR_CONFIG,
-             "buckets of %lld elements of offloaded states, %d at a time: 0 or more is wanted, and at most %d buckets",
+             "buckets of %lld elements of offloaded states (sub_group_size), %d at a time "
+             "(offload_optimizer.buffer_count): 0 or more is wanted, and at most %d buckets",
              (long long)home->bucket_elems, home->buckets, BUCKETS_MAX);
     ZR_CHECK(home->depth >= 0 && home->depth <= DEPTH_MAX, ZR_ERR_CONFIG,
-             "%d transfers at a time from and to disk: 0 to %d is wanted", home->depth, DEPTH_MAX);
+             "%d transfers at a time from and to disk (aio.queue_depth): 0 to %d is wanted", home->depth, DEPTH_MAX);
     ZR_CHECK(home->block_bytes >= 0 && home->block_bytes <= BLOCK_MAX && home->block_bytes % ZR_DISK_ALIGN == 0,
-             ZR_ERR_CONFIG, "transfers of %lld bytes from and to disk: a multiple of %d is wanted, at most %d",
+             ZR_ERR_CONFIG,
+             "transfers of %lld bytes from and to disk (aio.block_size): a multiple of %d is wanted, at most %d",
              (long long)home->block_bytes, ZR_DISK_ALIGN, BLOCK_MAX);
     return ZR_OK;
 }
@@ -54,35 +61,43 @@ static zr_status check_homes_built(const zr_layout *l)
              "activation checkpoints in space \"%s\": \"device\", \"host\" and \"disk\" are built",
              zr_space_name(l->checkpoint_home));
     ZR_CHECK(home->param == ZR_SPACE_DEVICE || l->stage == 3, ZR_ERR_UNSUPPORTED,
-             "parameters in space \"%s\" at stage %d: they are gathered from there at stage 3; at other stages "
-             "\"device\" is built",
-             zr_space_name(home->param), l->stage);
-    ZR_CHECK(
-        home->param == ZR_SPACE_DEVICE || l->hpz_ranks == 0, ZR_ERR_UNSUPPORTED,
-        "parameters in space \"%s\" with a second partition on the device (zero_hpz_partition_size %d): choose one",
-        zr_space_name(home->param), l->hpz_ranks);
+             "parameters off the device (offload_param.device %s) at stage %d: they are gathered from there only at "
+             "stage 3; choose that stage, or \"none\"",
+             device_of(home->param), l->stage);
+    ZR_CHECK(home->param == ZR_SPACE_DEVICE || l->hpz_ranks == 0, ZR_ERR_UNSUPPORTED,
+             "parameters off the device (offload_param.device %s) with a second partition on it "
+             "(zero_hpz_partition_size %d): choose one",
+             device_of(home->param), l->hpz_ranks);
     const bool sums = l->accum > 1 || l->rank_free_sums;
-    ZR_CHECK(home->grad == ZR_SPACE_DEVICE || !l->train || l->stage >= 2 || sums, ZR_ERR_UNSUPPORTED,
-             "gradients in space \"%s\" at stage %d with one micro-batch a step: ops write whole gradients to the "
-             "device there; stage 2 or 3, or several micro-batches, is built",
-             zr_space_name(home->grad), l->stage);
+    ZR_CHECK(
+        home->grad == ZR_SPACE_DEVICE || !l->train || l->stage >= 2 || sums, ZR_ERR_UNSUPPORTED,
+        "gradients off the device (offload_optimizer.device %s) at stage %d with one micro-batch a step: ops write "
+        "whole gradients to the device there; choose stage 2 or 3, several micro-batches "
+        "(gradient_accumulation_steps), or offload_optimizer.gradients false",
+        device_of(home->grad), l->stage);
     /* A transfer must begin at a block of the disk. In sums larger than this rank's part, the part does not. */
     const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
-    ZR_CHECK(home->grad != ZR_SPACE_DISK || !l->train || !larger, ZR_ERR_UNSUPPORTED,
-             "gradients in space \"disk\" %s: a rank then keeps sums that are larger than its own part; \"host\" is "
-             "built",
-             l->stage == 0        ? "at stage 0"
-             : l->shard_ranks > 0 ? "with shard groups (mics_shard_size)"
-                                  : "that are reduced once a step");
+    ZR_CHECK(
+        home->grad != ZR_SPACE_DISK || !l->train || !larger, ZR_ERR_UNSUPPORTED,
+        "gradients on disk (offload_optimizer.device nvme) %s: a rank then keeps sums that are larger than its own "
+        "part; choose \"cpu\", or offload_optimizer.gradients false",
+        l->stage == 0        ? "at stage 0"
+        : l->shard_ranks > 0 ? "with shard groups (mics_shard_size)"
+                             : "that are reduced once a step");
+    /* The same holds for states whose squares each rank adds for its own part: the masters or, in fp32, the parameters
+     * themselves, and the states of the optimizer. */
     const bool whole = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0);
-    ZR_CHECK(home->optim != ZR_SPACE_DISK || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
-             "optimizer states in space \"disk\" %s with trust ratios (%s), whose squares each rank adds for its own "
-             "part of larger states: choose a stage above 0 without shard groups, or \"host\"",
-             l->stage == 0 ? "at stage 0" : "with shard groups (mics_shard_size)", l->optimizer.name);
-    ZR_CHECK(l->save != ZR_SAVE_COPY || (home->param != ZR_SPACE_DISK && home->optim != ZR_SPACE_DISK),
-             ZR_ERR_UNSUPPORTED,
-             "saves from a copy in host memory (zr_layout.save) of states in space \"disk\": a copy would take the "
-             "memory that the disk spares; save in place");
+    const bool optim = home->optim == ZR_SPACE_DISK, param = home->param == ZR_SPACE_DISK && l->dtype == ZR_F32;
+    ZR_CHECK(!(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
+             "%s.device nvme) %s with the trust ratios of %s, whose squares each rank adds for its own part of larger "
+             "states: choose a stage above 0 without shard groups, device \"cpu\", or another optimizer%s",
+             optim ? "optimizer states on disk (offload_optimizer" : "fp32 parameters on disk (offload_param",
+             l->stage == 0 ? "at stage 0" : "with shard groups (mics_shard_size)", l->optimizer.name,
+             optim ? "" : ", or 16-bit parameters (bf16)");
+    ZR_CHECK(
+        l->save != ZR_SAVE_COPY || (home->param != ZR_SPACE_DISK && home->optim != ZR_SPACE_DISK), ZR_ERR_UNSUPPORTED,
+        "saves from a copy in host memory (zr_layout.save) of states on disk: a copy would take the memory that the "
+        "disk spares; save in place");
     return ZR_OK;
 }
 

@@ -5,9 +5,10 @@
 
 static zr_status check_micro_gradients(const zr_layout *l)
 {
-    ZR_CHECK(!l->micro_squares || !l->train || l->ranks > 1 || l->accum > 1, ZR_ERR_CONFIG,
-             "squares of micro-gradients with one a step (1 data-parallel rank, 1 micro-batch): at least two are "
-             "wanted, which can be compared with their mean");
+    ZR_CHECK(
+        !l->micro_squares || !l->train || l->ranks > 1 || l->accum > 1, ZR_ERR_CONFIG,
+        "train.gradient_noise_scale with one micro-batch on one data-parallel rank a step: it compares the gradients "
+        "of at least two micro-batches; set gradient_accumulation_steps to 2 or more, or use more ranks");
     return ZR_OK;
 }
 

@@ -3,6 +3,8 @@
 #include "base/text/text.h"
 #include "train/host/host.h"
 
+#include "base/core/core.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -209,8 +211,9 @@ zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool made = fd >= 0;
     if (!made && errno == EEXIST) fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int error = errno;
     if (fd < 0 && access(path, F_OK) == 0) return in_use(path);
-    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), strerror(errno));
+    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), zr__error_text(error));
     zr_status st = made ? name_new_lock(fd, path, &me) : take_over(fd, path, &me, gone);
     close(fd);
     return st;

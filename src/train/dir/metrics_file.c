@@ -2,6 +2,8 @@
 
 #include "base/json/json.h"
 
+#include "base/core/core.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -13,7 +15,7 @@
 zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
 {
     m->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot create %s: %s", ZR_SHOWN(path), strerror(errno));
+    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot create %s: %s", ZR_SHOWN(path), zr__error_text(errno));
     return ZR_OK;
 }
 
@@ -75,7 +77,7 @@ zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t st
     struct stat info;
     const char *shown = ZR_SHOWN(path);
     m->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
+    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, zr__error_text(errno));
     ZR_CHECK(fstat(m->fd, &info) == 0 && S_ISREG(info.st_mode), ZR_ERR_CREATE, "%s is not a regular file", shown);
     ZR_CHECK(
         info.st_nlink == 1, ZR_ERR_CREATE,
@@ -84,7 +86,7 @@ zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t st
     const int copy = dup(m->fd);
     FILE *file = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (!file && copy >= 0) close(copy);
-    ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(errno));
+    ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, zr__error_text(errno));
     zr_status st = find_end(file, step, made, &m->bytes);
     const int error = ferror(file) ? errno : 0;
     fclose(file);
