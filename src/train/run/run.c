@@ -29,8 +29,8 @@ static bool sample_is_due(const zr__run *r)
     return r->config->train.sample_tokens > 0 && is_eval_step(r);
 }
 
-/** Return whether all steps of the run updated nothing, because none of their targets counts in the loss. Earlier starts
- * of a resumed run may have updated the weights. */
+/** Return whether all steps of the run updated nothing, because none of their targets counts in the loss. Earlier
+ * starts of a resumed run may have updated the weights. */
 static bool is_all_uncounted(const zr__run *r)
 {
     const int64_t steps = r->result->steps - r->from_step;
