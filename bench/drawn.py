@@ -98,14 +98,16 @@ def prepare(zr, at):
 
 
 class Lot(random.Random):
-    """Draws values."""
+    """Draws values. `heat` multiplies the probabilities of `maybe`."""
+
+    heat = 1
 
     def one(self, *values):
         return self.choice(values)
 
     def maybe(self, p, words):
         """Return the words with probability p, else none."""
-        return words if self.random() < p else {}
+        return words if self.random() < p * self.heat else {}
 
 
 def draw_decoder(lot, at):
@@ -239,6 +241,7 @@ class Training:
     """What both runs of a pair compute: keys with their values, the ranks and the micro-batches."""
 
     def __init__(self, lot, at):
+        lot.heat = 1
         self.steps = lot.one(2, 3, 4, 5)
         self.words, heads = draw_decoder(lot, at) if lot.random() < 0.72 else draw_encoder(lot, at)
         self.tensor = lot.choice([m for m in (1, 1, 1, 2, 2, 3, 4) if heads % m == 0])
@@ -274,6 +277,7 @@ class Way:
     """How a run computes it: nothing here may change a bit."""
 
     def __init__(self, lot, training, at):
+        lot.heat = lot.one(0.5, 1, 2, 3)  # some ways have few other keys, and some have many
         data_ranks = training.data_ranks
         if training.world:
             data_ranks = lot.choice([n for n in (1, 2, 4, 8) if training.micros % n == 0])
@@ -301,7 +305,7 @@ class Way:
         words |= lot.maybe(0.15 if training.micros > 1 else 0, {"train.gradient_noise_scale": True})
         words |= lot.maybe(0.3, {"train.save_interval": lot.one(1, 2)}) | lot.maybe(0.3, {"checkpoint.async": False})
         words |= lot.maybe(0.06, {"memory.limit": lot.one("150MB", "1GB")})
-        words |= lot.maybe(0.1, {"train.tensorboard": True})
+        words |= lot.maybe(0.1, {"train.tensorboard": True}) | lot.maybe(0.1, {"train.keep_last": 1})
         words |= lot.maybe(0.1 if "data.val" in training.words else 0, {"train.keep_best": True})
         if training.tensor == 1 and training.words["train.eval_interval"] > 0:
             words |= lot.maybe(0.1, {"train.sample_tokens": 5})
@@ -314,7 +318,8 @@ class Way:
     @staticmethod
     def homes(lot, stage, at):
         """Draw where states are kept between steps."""
-        optim, param = lot.one("", "", "", "cpu", "nvme"), lot.one("", "", "cpu", "nvme") if stage == 3 else ""
+        optim = lot.one("", "", "", "cpu", "cpu", "nvme", "nvme", "auto")
+        param = lot.one("", "", "cpu", "nvme") if stage == 3 else ""
         disk = lot.one(str(at / "disk-1"), [str(at / "disk-1"), str(at / "disk-2")])
         words, on, of = {}, ZERO + "offload_optimizer.", ZERO + "offload_param."
         if optim:
@@ -324,7 +329,8 @@ class Way:
             words |= lot.maybe(0.4, {ZERO + "sub_group_size": lot.one(100, 4096, 9000)})
         if param:
             words |= {of + "device": param} | lot.maybe(0.4, {of + "ratio": lot.one(0.3, 0.5, 0.8, "auto")})
-        words |= {on + "nvme_path": disk} if optim == "nvme" else {}
+        words |= {on + "nvme_path": disk} if optim in ("nvme", "auto") else {}
+        words |= {"memory.limit": lot.one("60MB", "150MB")} if optim == "auto" else {}
         words |= {of + "nvme_path": disk} if param == "nvme" else {}
         if "nvme" in (optim, param):
             words |= lot.maybe(0.3, {"aio.block_size": lot.one(4096, 8192)})
