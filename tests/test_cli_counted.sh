@@ -66,6 +66,12 @@ check "... layout paper, two ranks that share the layers" few --train.output_dir
 check "... in metrics.jsonl" nothing_in_two paper
 check "... the loss scale stays" few --train.output_dir=half --fp16.enabled=true --fp16.hysteresis=1 --fp16.initial_scale_power=8
 check "... in metrics.jsonl" nothing_in_two half
+check "a run whose last step comes after a stop" few --train.output_dir=halves --train.steps=3
+check "... goes on, though no target of that step counts" few --train.output_dir=halves --resume
+check "... to the same end" same lean halves
+over="--fp16.enabled=true --fp16.initial_scale_power=34 --train.save_interval=1"
+check "one that stopped after a step that overflowed" few --train.output_dir=over --train.steps=1 $over
+check "... goes on" few --train.output_dir=over --train.steps=2 $over --resume
 check "a run without any target that counts" fails 65 'nothing.jsonl: no target counts in any of 4 steps' \
     few --train.output_dir=nothing --data.train=nothing.jsonl
 check "... leaves neither weights nor a checkpoint, to train further" sh -c '! ls nothing | grep -q "^step-\|^model\|^latest"'

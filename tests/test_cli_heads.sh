@@ -140,6 +140,8 @@ check "... are named" grep -q 'new tensors.*: bert.pooler.dense.weight, bert.poo
 check "the head of another number of labels does not fit" fails 65 'classifier.weight' labels no --model.init=named \
     --model.num_labels=4
 check "adapters have no new head" fails 69 'the new head' labels no --model.init=qa/model --model.lora.rank=2
+check "... nor in a plan" fails 69 'the new head' "$ZR" plan --model.init=qa/model --data.seq_length=32 \
+    --model.task=sequence_classification --model.lora.rank=2
 check "a key of another task" fails 78 'data.max_predictions: it is for another model.task' labels no $small \
     --data.max_predictions=10
 for option in model.num_labels=3 model.classifier_dropout=0.2; do

@@ -69,6 +69,9 @@ check "... nothing is chosen" test "$(key limit stage) $(key limit policy) $(key
 for command in plan train; do
     check "zr $command: two limits" fails 2 '--memory 56MB and --memory.limit are the same setting' "$ZR" $command c.json --memory 56MB --memory.limit=1GB
 done
+check "parameters that are offloaded" train param --memory 56MB --zero_optimization.offload_param.device=cpu --train.steps=2
+check "... are those of stage 3" test "$(key param stage)" = 3
+check "... which the run's configuration resumes" "$ZR" train param/config.json --ranks 2 --resume --train.steps=3
 check "a step's samples stay" train samples --memory 56MB --train_batch_size=24
 check "... as they are" test "$(key samples train_batch_size)" = 24
 check "too little" fails 71 'needs .* per rank .* memory.limit is 50.00 MB' train none --memory 50MB

@@ -219,13 +219,26 @@ static void test_refused(void **state)
     l.fused_buffer = true;
     refused(l, ZR_ERR_UNSUPPORTED, "leave the others out");
     l = plan_layout(3, 4, ZR_F32, 1);
+    l.hierarchical = true; /* on one host, since host_ranks is 0 */
+    l.shard_ranks = 2;
+    refused(l, ZR_ERR_UNSUPPORTED,
+            "mics_shard_size 2 with collectives.hierarchical, on hosts of 4 data-parallel ranks");
+    l.shard_ranks = 4;
+    zr_plan *plan = plan_of(&l);
+    zr_plan_destroy(&plan);
+    l.shard_ranks = 0;
+    l.hpz_ranks = 1;
+    l.host_ranks = 2;
+    refused(l, ZR_ERR_UNSUPPORTED,
+            "zero_hpz_partition_size 1 with collectives.hierarchical, on hosts of 2 data-parallel ranks");
+    l = plan_layout(3, 4, ZR_F32, 1);
     l.host_ranks = 3;
     refused(l, ZR_ERR_CONFIG, "3 ranks a host (parallel.ranks_per_host), of 4");
     l.host_ranks = -2;
     refused(l, ZR_ERR_CONFIG, "-2 ranks a host");
     l.host_ranks = 2; /* hosts of two ranks without hierarchical collectives are compatible with a fused buffer */
     l.fused_buffer = true;
-    zr_plan *plan = plan_of(&l);
+    plan = plan_of(&l);
     zr_plan_destroy(&plan);
 }
 

@@ -128,14 +128,12 @@ static zr_status check_groups(const zr_layout *l)
     ZR_CHECK(l->hpz_ranks == 0 || l->shard_ranks == 0, ZR_ERR_CONFIG,
              "mics_shard_size %d with zero_hpz_partition_size %d: with the first, gathers stay within a group already",
              l->shard_ranks, l->hpz_ranks);
-    ZR_CHECK(!l->hierarchical || l->shard_ranks == 0 || l->shard_ranks == host, ZR_ERR_UNSUPPORTED,
-             "shard groups of %d ranks (mics_shard_size) on hosts of %d data-parallel ranks (parallel.ranks_per_host) "
-             "with collectives.hierarchical: the same number is built",
-             l->shard_ranks, host);
-    ZR_CHECK(!l->hierarchical || l->hpz_ranks == 0 || l->hpz_ranks == host, ZR_ERR_UNSUPPORTED,
-             "second partitions over %d ranks (zero_hpz_partition_size) on hosts of %d data-parallel ranks "
-             "(parallel.ranks_per_host) with collectives.hierarchical: the same number is built",
-             l->hpz_ranks, host);
+    const int part = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks, near = host > 0 ? host : l->ranks;
+    ZR_CHECK(
+        !l->hierarchical || part == 0 || part == near, ZR_ERR_UNSUPPORTED,
+        "%s %d with collectives.hierarchical, on hosts of %d data-parallel ranks: these two numbers must be equal; "
+        "leave out one of the two keys",
+        l->shard_ranks > 0 ? "mics_shard_size" : "zero_hpz_partition_size", part, near);
     ZR_CHECK(
         !grouped || (!l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL), ZR_ERR_UNSUPPORTED,
         "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, collectives.hierarchical) "

@@ -88,7 +88,7 @@ static zr_status add_adapter(const zr_config *config, const zr__family_model *mo
     return ZR_OK;
 }
 
-/* Check weights that may be of another task than the model. Adapters have no head that could be trained. */
+/* Check weights that may be of another task than the model. */
 static zr_status check_weights(const zr_config *config, const zr__family_model *model, zr__inputs *inputs)
 {
     zr__family_model from;
@@ -96,11 +96,6 @@ static zr_status check_weights(const zr_config *config, const zr__family_model *
     const char *was = zr_family_architecture(from.family, &from.config);
     if (strcmp(was, zr_family_architecture(model->family, &model->config)) == 0)
         return zr__adapter_fits(inputs->weights, model, NULL, inputs->note, sizeof(inputs->note));
-    ZR_CHECK(
-        config->model.lora.rank == 0, ZR_ERR_UNSUPPORTED,
-        "model.lora.rank is %lld, but %s is a %s: adapters cannot begin with another task's weights, since the new "
-        "head would not be trained; train without adapters",
-        (long long)config->model.lora.rank, ZR_SHOWN(config->model.init), was);
     return zr__body_fits(inputs->weights, model, inputs->note, inputs->fresh, sizeof(inputs->note));
 }
 

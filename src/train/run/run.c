@@ -30,11 +30,12 @@ static bool sample_is_due(const zr__run *r)
     return r->config->train.sample_tokens > 0 && is_eval_step(r);
 }
 
-/** Return whether all steps of this process updated nothing, because none of their targets counts in the loss. */
+/** Return whether all steps of the run updated nothing, because none of their targets counts in the loss. A resumed run
+ * begins with the loss of the last earlier step that had such targets. */
 static bool is_all_uncounted(const zr__run *r)
 {
     const int64_t steps = r->result->steps - r->from_step;
-    return steps > 0 && r->uncounted == steps;
+    return steps > 0 && r->uncounted == steps && isnan(r->result->loss);
 }
 
 /** Return whether a checkpoint is written after the current step. After the last step it is written even without an

@@ -428,7 +428,9 @@ static zr_status choose_batch_and_more(zr_config *config, const zr__train_target
     s->profile = *target->profile;
     s->target = target;
     s->kept = kept;
-    s->stages[0] = open.stage ? 0 : (int)config->zero.stage;
+    /* Only stage 3 has shards of parameters, which offload_param moves. */
+    const bool shards = config->zero.param.device != ZR_HOME_NONE;
+    s->stages[0] = !open.stage ? (int)config->zero.stage : shards ? 3 : 0;
     s->stages[1] = open.stage ? 3 : (int)config->zero.stage;
     usual_rates(s);
     const zr_status st = choose_open_keys(s, config, text);

@@ -298,6 +298,22 @@ static zr_status note_idle_steps(zr_config *config)
     return zr__config_add_note(config, text);
 }
 
+/** Refuse adapters that would begin with the weights of another task, since adapters have no head that could be
+ * trained. */
+static zr_status check_adapters(const zr_config *config, const zr__family_model *model)
+{
+    zr__family_model from;
+    if (!config->model.init || config->model.lora.rank == 0) return ZR_OK;
+    ZR_TRY(zr__family_read(config->model.init, &from));
+    const char *was = zr_family_architecture(from.family, &from.config);
+    ZR_CHECK(
+        strcmp(was, zr_family_architecture(model->family, &model->config)) == 0, ZR_ERR_UNSUPPORTED,
+        "model.lora.rank is %lld, but %s is a %s: adapters cannot begin with another task's weights, since the new "
+        "head would not be trained; train without adapters",
+        (long long)config->model.lora.rank, ZR_SHOWN(config->model.init), was);
+    return ZR_OK;
+}
+
 zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
 {
     zr__family_model model;
@@ -312,5 +328,5 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
     ZR_TRY(note_idle_steps(config));
     if (bytes) ZR_TRY(note_bytes_vocab(config));
     ZR_TRY(zr__train_model(config, &model));
-    return ZR_OK;
+    return check_adapters(config, &model);
 }
