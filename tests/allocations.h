@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "zr/base.h"
 
@@ -36,6 +37,9 @@ void __wrap_zr_free(void *memory)
     __real_zr_free(memory);
 }
 
+/* Part of the message of an allocation whose failure is no error, or NULL. */
+static const char *alloc_forgiven;
+
 /* Do some work again and again while each of its allocations, from number `first` on, fails in turn: it says that
  * memory is short, and frees what it has. */
 static inline void expect_each_allocation_fails(zr_status (*work)(void *arg), void *arg, long first)
@@ -47,6 +51,7 @@ static inline void expect_each_allocation_fails(zr_status (*work)(void *arg), vo
         const bool hit = atomic_exchange(&alloc_left, -1) < 0;
         if (atomic_load(&alloc_live) != live)
             fail_msg("allocation %ld fails: %ld others are not freed", n, atomic_load(&alloc_live) - live);
+        if (st == ZR_OK && hit && alloc_forgiven && strstr(zr_error_message(), alloc_forgiven)) continue;
         if (st != (hit ? ZR_ERR_MEMORY : ZR_OK))
             fail_msg("allocation %ld %s: status %d, %s", n, hit ? "fails" : "works", (int)st, zr_error_message());
         if (!hit) return;
