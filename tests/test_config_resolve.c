@@ -1,4 +1,5 @@
 //TEST timeout=20
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr_free
 /* Values that follow from other keys and from the number of ranks, what is said about keys without effect and about
  * "auto", and configurations that do not fit together. */
 #include <setjmp.h>
@@ -7,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "allocations.h"
 #include "config/config.h"
 #include "config/internal.h"
 
@@ -219,6 +221,9 @@ static void autos_are_compared_with_trainer(void **state)
          "\"auto\"}}",
          "scheduler.params.total_num_steps: auto, set to 77, as Hugging Face's Trainer does (the steps of the run)"},
         {"\"bf16\": {\"enabled\": \"auto\"}", "bf16.enabled: auto, set to false"},
+        {"\"memory\": {\"limit\": \"1GB\"}, \"bf16\": {\"enabled\": \"auto\"}, " ZERO(
+             "\"offload_optimizer\": {\"device\": \"auto\", \"nvme_path\": \"/tmp\"}"),
+         "bf16.enabled: auto, set to false"}, /* beside a choice that stays open */
         {"\"train_micro_batch_size_per_gpu\": \"auto\"", "train_micro_batch_size_per_gpu: auto, set to 1"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -460,13 +465,112 @@ static void what_does_not_fit_is_refused(void **state)
     refuse("", 0, ZR_ERR_ARG, "the number of ranks is 0; it must be at least 1");
 }
 
+/* ---- values and places -------------------------------------------------------------------------------- */
+
+/* Check that an error is reported where the value was given: in the file or on the command line. */
+static void errors_name_their_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *override, *message;
+    } cases[] = {
+        {"{\"train\": {\"steps\": -1}}", "collectives.reduce=all_reduce", "c.json:1:12: train.steps: found -1"},
+        {"{\"train\": {\"steps\": -1}}", "train.seed=3", "c.json:1:12: train.steps: found -1"},
+        {"{\"train\": {\"steps\": 1}}", "train.steps=-1", "command line: train.steps: found -1"},
+        {"{}", "train.steps=-1", "command line: train.steps: found -1"},
+        {"{\"optimizer\": {\"params\": {\"betas\": [2, 0.5]}}}", "train.seed=3", "c.json:1:"},
+        {"{}", "optimizer.params.betas=[2, 0.5]", "command line: optimizer.params.betas[0]: "},
+        {"{\"model\": 3}", NULL, "c.json:1:2: model: wanted an object"},
+        {"{}", "train=3", "command line: train: wanted an object"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        zr_config *c = NULL;
+        const zr_status st = zr_config_parse(cases[i].text, strlen(cases[i].text), "c.json", &cases[i].override,
+                                             cases[i].override != NULL, &c);
+        if (st != ZR_ERR_CONFIG || strncmp(zr_error_message(), cases[i].message, strlen(cases[i].message)) != 0)
+            fail_msg("%s %s: %s", cases[i].text, cases[i].override, zr_error_message());
+    }
+}
+
+/* Check that a size in bytes may be the least and the most of its key, and no less or more. */
+static void sizes_have_limits(void **state)
+{
+    (void)state;
+    zr_key *key = NULL;
+    int n = 0, sizes = 0;
+    assert_int_equal(zr_config_keys(&key, &n), ZR_OK);
+    for (int i = 0; i < n; i++) {
+        if (key[i].type != ZR_KEY_BYTES) continue;
+        for (int end = 0; end < 2; end++)
+            for (int past = 0; past < 2; past++) {
+                const int64_t value = (int64_t)(end ? key[i].max : key[i].min) + (past ? (end ? 1 : -1) : 0);
+                char override[128];
+                const char *const given = override;
+                zr_config *c = NULL;
+                if (value < 0 || (end && key[i].max >= 0x1p53)) continue;
+                snprintf(override, sizeof(override), "%s=%lld", key[i].path, (long long)value);
+                const zr_status st = zr_config_parse("{}", 2, "c.json", &given, 1, &c);
+                if (st != (past ? ZR_ERR_CONFIG : ZR_OK)) fail_msg("%s: %s", override, zr_error_message());
+                zr_config_destroy(&c);
+                sizes++;
+            }
+    }
+    assert_true(sizes > 0);
+    zr_free(key);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------- */
+
+static zr_status resolve_alone(void *arg)
+{
+    const long left = atomic_exchange(&alloc_left, -1);
+    zr_config *config = load(arg);
+    atomic_store(&alloc_left, left);
+    const zr_status st = zr_config_resolve(config, 2);
+    zr_config_destroy(&config);
+    return st;
+}
+
+static void notes_need_memory(void **state)
+{
+    (void)state;
+    static const char *const members[] = {
+        "\"activation_checkpointing\": {\"policy\": \"none\", \"cpu_checkpointing\": true}",
+        "\"aio\": {\"queue_depth\": 4}, \"dump_state\": true, \"steps_per_print\": 3, \"parallel\": {\"sequence\": "
+        "\"keep\"}",
+        ZERO("\"reduce_bucket_size\": 1000, \"sub_group_size\": 5000, \"offload_optimizer\": {\"ratio\": 0.5}"),
+        "\"memory\": {\"norm\": \"two_pass\"}, \"gradient_accumulation_steps\": 2",
+        "\"gradient_reduction\": \"step\", \"train\": {\"accumulation_order\": \"layer\"}",
+    };
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+        expect_each_allocation_fails(resolve_alone, (void *)members[i], 0);
+    for (long n = 0;; n++) { /* several refusals are joined in one message */
+        zr_config *c = NULL;
+        atomic_store(&alloc_left, n);
+        const zr_status st = parse("\"amp\": {\"enabled\": true}, \"sparse_attention\": {\"mode\": \"fixed\"}", &c);
+        const bool hit = atomic_exchange(&alloc_left, -1) < 0;
+        /* the message is whole, or says that memory is short */
+        if (st != ZR_ERR_MEMORY && (st == ZR_OK || !strstr(zr_error_message(), "sparse_attention: mode ")))
+            fail_msg("allocation %ld: %d %s", n, (int)st, zr_error_message());
+        if (!hit) break;
+    }
+    assert_int_equal(alloc_live, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizers_have_their_own_defaults), cmocka_unit_test(keys_without_effect_are_said),
-        cmocka_unit_test(reductions_without_effect_are_said), cmocka_unit_test(autos_are_compared_with_trainer),
-        cmocka_unit_test(batches_follow_from_two_keys),       cmocka_unit_test(a_resumed_run_keeps_its_batch),
-        cmocka_unit_test(choices_stay_open_or_not),           cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(optimizers_have_their_own_defaults),
+        cmocka_unit_test(keys_without_effect_are_said),
+        cmocka_unit_test(reductions_without_effect_are_said),
+        cmocka_unit_test(autos_are_compared_with_trainer),
+        cmocka_unit_test(batches_follow_from_two_keys),
+        cmocka_unit_test(a_resumed_run_keeps_its_batch),
+        cmocka_unit_test(choices_stay_open_or_not),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(errors_name_their_place),
+        cmocka_unit_test(sizes_have_limits),
+        cmocka_unit_test(notes_need_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -602,6 +602,34 @@ static void a_run_finds_its_cache(void **state)
     zr_config_destroy(&c);
 }
 
+/* Check that a run's configuration gets absolute paths, and forgets where it began. */
+static void paths_are_settled(void **state)
+{
+    (void)state;
+    char want[PATH_MAX + 8], start[PATH_MAX];
+    (void)mkdir(in_tempdir("start"), 0777);
+    put_file("start/text", "x", 1);
+    assert_non_null(realpath(in_tempdir("start/text"), want));
+    assert_non_null(realpath(in_tempdir("start"), start));
+    zr_config *c =
+        load("{\"train\": {\"started_in\": \"%s\", \"output_dir\": \"runs/a\"}, \"data\": {\"train\": \"text\","
+             " \"val\": \"none\", \"cache_dir\": \"c\"}, \"zero_optimization\": {\"offload_optimizer\":"
+             " {\"device\": \"nvme\", \"nvme_path\": \"disk\"}}}",
+             start);
+    assert_int_equal(zr__run_paths_settle(c), ZR_OK);
+    assert_string_equal(c->data.train, want);
+    assert_null(c->train.started_in);
+    snprintf(want, sizeof(want), "%s/disk", start);
+    assert_string_equal(c->zero.optim.folders, want);
+    snprintf(want, sizeof(want), "%s/c", start);
+    assert_string_equal(c->data.cache_dir, want);
+    zr_config_destroy(&c);
+    c = load("{\"data\": {\"train\": \"text\"}}"); /* a configuration of no run stays */
+    assert_int_equal(zr__run_paths_settle(c), ZR_OK);
+    assert_string_equal(c->data.train, "text");
+    zr_config_destroy(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -617,6 +645,7 @@ int main(void)
         cmocka_unit_test(inputs_are_checked),
         cmocka_unit_test(a_run_finds_its_files),
         cmocka_unit_test(a_run_finds_its_cache),
+        cmocka_unit_test(paths_are_settled),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }
