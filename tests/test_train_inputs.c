@@ -1,4 +1,5 @@
 //TEST timeout=60
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr_free
 /* What a run reads: the rows of each kind of samples, rows that are read ahead, the weights of another task, adapters
  * on their base, and where a run that has moved finds its files and its cache. */
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 
 #include <math.h>
 
+#include "allocations.h"
 #include "hf_make.h"
 #include "labelled.h"
 #include "config/config.h"
@@ -517,6 +519,207 @@ static void inputs_are_checked(void **state)
     zr_config_destroy(&c);
 }
 
+/* Check the weights of a directory, with or without an adapter, and that nothing is left without memory. */
+static zr_status list_params(void *arg)
+{
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    const zr_status st = zr__param_specs(arg, ZR_PARAMS_ALL, &specs, &n);
+    zr_free(specs);
+    return st;
+}
+
+static zr_status list_factors(void *arg)
+{
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    const zr_status st = zr__adapter_specs(arg, &specs, &n);
+    zr_free(specs);
+    return st;
+}
+
+static void weights_of_directories_are_opened(void **state)
+{
+    (void)state;
+    char base[PATH_MAX], dir[PATH_MAX], note[512];
+    const zr_tensor_spec both[] = {A, B};
+    zr__family_model model;
+    zr_weights *weights = NULL;
+    zr_graph *graph = NULL;
+    hf_make("base", &HF, NULL, 0);
+    snprintf(base, sizeof(base), "%s/base", tempdir);
+    write_adapter("right", base, both, 2);
+    snprintf(dir, sizeof(dir), "%s/right", tempdir);
+    for (int adapter = 0; adapter < 2; adapter++) {
+        if (zr__weights_of_dir(adapter ? dir : base, &model, &weights, note, sizeof(note)) != ZR_OK)
+            fail_msg("%s", zr_error_message());
+        assert_true(model.sizes.layers == 2 && model.sizes.width == 16 && model.lora.rank == (adapter ? 2 : 0));
+        assert_string_equal(model.family->name, "gpt2");
+        zr_weights_close(&weights);
+    }
+    (void)remove(in_tempdir("base/model.safetensors"));
+    assert_true(zr__weights_of_dir(base, &model, &weights, note, sizeof(note)) != ZR_OK);
+    assert_null(weights);
+    model.lora = (zr_lora){.rank = 2, .alpha = 4, .targets = "c_attn"};
+    assert_int_equal(zr__param_graph(&model, &graph), ZR_OK);
+    expect_each_allocation_fails(list_params, graph, 0);
+    expect_each_allocation_fails(list_factors, graph, 0);
+    zr_graph_destroy(&graph);
+}
+
+/* ---- preparing -------------------------------------------------------------------------------------- */
+
+static void expect_unprepared(const char *message, const char *format, ...)
+{
+    char text[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    zr_config *c = load("%s", text);
+    if (zr_train_prepare(c, 1, 0) == ZR_OK || !strstr(zr_error_message(), message))
+        fail_msg("%s: %s", message, zr_error_message());
+    zr_config_destroy(&c);
+}
+
+static bool is_noted(const zr_config *config, const char *part)
+{
+    for (int i = 0; i < zr_config_notes(config); i++)
+        if (strstr(zr_config_note(config, i), part)) return true;
+    return false;
+}
+
+/* Check that adapters have the keys of their directory, and that other keys are refused by name. */
+static void an_adapter_gives_its_keys(void **state)
+{
+    (void)state;
+    char base[PATH_MAX], dir[PATH_MAX];
+    const zr_tensor_spec both[] = {A, B};
+    zr__inputs inputs = {0};
+    hf_make("base", &HF, NULL, 0);
+    snprintf(base, sizeof(base), "%s/base", tempdir);
+    write_adapter("right", base, both, 2);
+    snprintf(dir, sizeof(dir), "%s/right", tempdir);
+    put_file("text", "abcdefghijklmnopqrstuvwxyz", 26);
+    zr_config *c =
+        prepared("{\"model\": {\"init\": \"%s\", \"lora\": {\"init\": \"%s\"}}, \"data\": {\"train\": \"%s/text\","
+                 " \"tokenizer\": \"bytes\"}}",
+                 base, dir, tempdir);
+    assert_true(c->model.lora.rank == 2 && c->model.lora.alpha == 4);
+    assert_string_equal(c->model.lora.targets, "transformer.h.0.attn.c_attn");
+    if (zr__inputs_open(c, true, NULL, NULL, &inputs) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_non_null(inputs.weights);
+    zr__inputs_close(&inputs);
+    zr_config_destroy(&c);
+    static const char with[] = "{\"model\": {\"init\": \"%s\", \"lora\": {\"init\": \"%s\", %s}}}";
+    expect_unprepared("model.lora.rank differs from the adapter in model.lora.init, which has 2", with, base, dir,
+                      "\"rank\": 3");
+    expect_unprepared("model.lora.alpha differs from the adapter in model.lora.init, which has 4", with, base, dir,
+                      "\"alpha\": 3");
+    expect_unprepared("model.lora.targets differs from the adapter in model.lora.init, which has "
+                      "[\"transformer.h.0.attn.c_attn\"]",
+                      with, base, dir, "\"targets\": [\"c_proj\"]");
+    c = prepared(with, base, dir, "\"rank\": 2, \"alpha\": 4");
+    zr_config_destroy(&c);
+    expect_unprepared("give an adapter directory of peft",
+                      "{\"model\": {\"init\": \"%s\", \"lora\": {\"init\": \"%s\"}}}", base, base);
+    expect_unprepared("has an adapter, not a whole model; give the directory of its base",
+                      "{\"model\": {\"init\": \"%s\"}}", dir);
+}
+
+static void what_is_not_given_is_chosen(void **state)
+{
+    (void)state;
+    char base[PATH_MAX];
+    hf_make("base", &HF, NULL, 0);
+    snprintf(base, sizeof(base), "%s/base", tempdir);
+    put_file("text", "abcdefghijklmnopqrstuvwxyz", 26);
+    zr_config *c = prepared("{}");
+    assert_string_equal(c->train.output_dir, "runs/gpt2-19700101-000000");
+    zr_config_destroy(&c);
+    c = load("{\"model\": {\"preset\": \"gpt2-124m\"}}");
+    assert_int_equal(zr_train_prepare(c, 1, 86400 + 3723), ZR_OK);
+    assert_string_equal(c->train.output_dir, "runs/gpt2-124m-19700102-010203");
+    zr_config_destroy(&c);
+    c = prepared("{\"model\": {\"vocab_size\": 513, \"n_positions\": 8}, \"data\": {\"train\": \"%s/text\"}, "
+                 "\"train\": {\"output_dir\": \"x\"}}",
+                 tempdir);
+    assert_string_equal(c->data.tokenizer, "bytes");
+    assert_string_equal(c->train.output_dir, "x");
+    assert_true(is_noted(c, "so the text is read as bytes, which use only 256 of the model's 513 tokens"));
+    for (int i = 0; i < zr_config_notes(c); i++) assert_true(zr_config_note(c, i)[0]); /* no note is empty */
+    zr_config_destroy(&c);
+    c = prepared("{\"model\": {\"vocab_size\": 512, \"n_positions\": 8}, \"data\": {\"train\": \"%s/text\"}}", tempdir);
+    assert_false(is_noted(c, "the text is read as bytes"));
+    for (int i = 0; i < zr_config_notes(c); i++) assert_true(zr_config_note(c, i)[0]);
+    zr_config_destroy(&c);
+    c = prepared("{\"data\": {\"tokenizer\": \"%s\"}}", in_squad(""));
+    assert_int_equal(zr_config_sizes(c).vocabulary, VOCAB); /* that of the tokenizer */
+    zr_config_destroy(&c);
+    expect_unprepared("data.tokenizer: ", "{\"data\": {\"tokenizer\": \"%s/nowhere\"}}", tempdir);
+    expect_unprepared("(needed for model.vocab_size, which is not given)", "{\"data\": {\"tokenizer\": \"%s/nowhere\"}}",
+                      tempdir);
+    expect_unprepared("model.preset: there is no preset \"gpt9\"", "{\"model\": {\"preset\": \"gpt9\"}}");
+    expect_unprepared("model.init: ", "{\"model\": {\"init\": \"%s/nowhere\"}}", tempdir);
+    expect_unprepared("; give a Hugging Face directory on this machine", "{\"model\": {\"init\": \"%s/nowhere\"}}",
+                      tempdir);
+    expect_unprepared("data.tokenizer is missing; text for an encoder needs a tokenizer",
+                      "{\"model\": {\"type\": \"bert\"}, \"data\": {\"train\": \"%s/text\"}}", tempdir);
+    static const uint16_t tokens[40] = {1, 2, 3, 400, 5, 60000};
+    put_file("tokens.bin", tokens, sizeof(tokens));
+    expect_unprepared("data.train is text but data.val is tokens, and data.tokenizer is not given",
+                      "{\"data\": {\"train\": \"%s/text\", \"val\": \"%s/tokens.bin\"}}", tempdir, tempdir);
+}
+
+/* Check weights of another task: the head is new, and adapters are refused. */
+static void another_task_has_a_new_head(void **state)
+{
+    (void)state;
+    zr__family_model model = {0};
+    zr_graph *graph = NULL;
+    zr_tensor_spec *specs = NULL;
+    zr__inputs inputs = {0};
+    int64_t n = 0;
+    char path[PATH_MAX];
+    static const char text[] = "{\"model\": {\"type\": \"bert\", \"num_hidden_layers\": 1, \"num_attention_heads\": 1,"
+                               " \"hidden_size\": 8, \"max_position_embeddings\": 32, \"vocab_size\": 155}}";
+    zr_config *c = prepared("%s", text);
+    model.family = c->model.family;
+    model.config = c->model.config;
+    zr_config_destroy(&c);
+    hf_new_folder("bert");
+    assert_int_equal(zr_hf_write(in_tempdir("bert"), model.family, &model.config), ZR_OK);
+    assert_int_equal(zr__param_graph(&model, &graph), ZR_OK);
+    assert_int_equal(zr__param_specs(graph, ZR_PARAMS_ALL, &specs, &n), ZR_OK);
+    snprintf(path, sizeof(path), "%s/bert/model.safetensors", tempdir);
+    assert_int_equal(zr_safetensors_create(path, specs, n), ZR_OK);
+    zr_free(specs);
+    zr_graph_destroy(&graph);
+    static const char tuned[] =
+        "{\"model\": {\"init\": \"%s/bert\", \"task\": \"sequence_classification\"%s}, \"data\":"
+        " {\"train\": \"%s\", \"tokenizer\": \"%s\", \"seq_length\": 32}}";
+    char data[PATH_MAX];
+    snprintf(data, sizeof(data), "%s", write_file("numbers.jsonl", "{\"text\": \"the\", \"label\": 0}\n"));
+    c = prepared(tuned, tempdir, "", data, in_squad(""));
+    if (zr__inputs_open(c, true, NULL, NULL, &inputs) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_string_equal(inputs.fresh, "classifier.weight, classifier.bias");
+    assert_true(zr__inputs_lack(&inputs, "classifier.weight") && !zr__inputs_lack(&inputs, "bert.pooler.dense.weight"));
+    zr__inputs_close(&inputs);
+    zr_config_destroy(&c);
+    c = prepared(tuned, tempdir, ", \"lora\": {\"rank\": 2}", data, in_squad(""));
+    assert_int_equal(zr__inputs_open(c, true, NULL, NULL, &inputs), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "model.lora.rank is 2, but "));
+    assert_non_null(
+        strstr(zr_error_message(), "is a BertForPreTraining: adapters cannot begin with another task's weights"));
+    zr_config_destroy(&c);
+}
+
+static void all_memory_is_freed(void **state)
+{
+    (void)state;
+    assert_int_equal(alloc_live, 0);
+}
+
 /* ---- where files are -------------------------------------------------------------------------------- */
 
 /* Check the order in which a run looks for its files: where it began, beside the run and two directories above, here.
@@ -646,6 +849,11 @@ int main(void)
         cmocka_unit_test(a_run_finds_its_files),
         cmocka_unit_test(a_run_finds_its_cache),
         cmocka_unit_test(paths_are_settled),
+        cmocka_unit_test(weights_of_directories_are_opened),
+        cmocka_unit_test(an_adapter_gives_its_keys),
+        cmocka_unit_test(what_is_not_given_is_chosen),
+        cmocka_unit_test(another_task_has_a_new_head),
+        cmocka_unit_test(all_memory_is_freed),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }
