@@ -87,6 +87,8 @@ static void each_key_is_copied(void **state)
     assert_true(l.prefetch_elems == 0 && l.reduce_once && l.partition_checkpoints && l.sequence == ZR_SEQUENCE_KEEP);
     assert_true(l.home.optim == ZR_SPACE_HOST && l.home.grad == ZR_SPACE_DEVICE && l.home.param == ZR_SPACE_DEVICE);
     assert_true(l.home.buckets == 0 && l.home.bucket_elems == 0 && !l.eval && l.accum_order == ZR_ACCUM_MICRO);
+    l = layout_of("{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 2}}", 4);
+    assert_true(l.hpz_ranks == 2 && l.shard_ranks == 0);
 
     l = layout_of(
         "{\"train\": {\"sample_tokens\": 5, \"sample_prompt\": \"abc\"}, \"data\": {\"tokenizer\": \"bytes\"}}", 1);
