@@ -492,6 +492,22 @@ static void errors_name_their_place(void **state)
     }
 }
 
+/* Check that a section's name that is too long is refused with all of it. */
+static void long_sections_are_refused(void **state)
+{
+    (void)state;
+    for (int n = 127; n < 130; n++) {
+        char override[176], name[160];
+        const char *const given = override;
+        zr_config *c = NULL;
+        memset(name, 'a', (size_t)n);
+        name[n] = '\0';
+        snprintf(override, sizeof(override), "%s.b=1", name);
+        assert_int_equal(zr_config_parse("{}", 2, "c.json", &given, 1, &c), ZR_ERR_CONFIG);
+        if (!strstr(zr_error_message(), name)) fail_msg("%s", zr_error_message());
+    }
+}
+
 /* Check that a size in bytes may be the least and the most of its key, and no less or more. */
 static void sizes_have_limits(void **state)
 {
@@ -569,6 +585,7 @@ int main(void)
         cmocka_unit_test(choices_stay_open_or_not),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(errors_name_their_place),
+        cmocka_unit_test(long_sections_are_refused),
         cmocka_unit_test(sizes_have_limits),
         cmocka_unit_test(notes_need_memory),
     };
