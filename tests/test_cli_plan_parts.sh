@@ -168,6 +168,34 @@ elif what == "groups":
     text, d, at = table([*words, "--parallel.tensor=2"])
     assert abs(number(at["of it for ZeRO"][3]) + number(at["of it within layers"][3]) - number(at["total"][3])) < 2e5
     assert "Times are simulated on dgx-h100x8; `zr simulate` says how they come about." in text
+elif what == "tensor":
+    words = [*h100, "--ranks", "4", "--stage", "1", "--parallel.tensor=2", "--activation_checkpointing.policy=unit",
+             "--activation_checkpointing.partition_activations=true"]
+    text, d = run(*words), json.loads(run(*words, "--json"))
+    at, flat, within = rows(text), " ".join(text.split()), d["within_layers"]
+    near(at["of it for ZeRO"][1], d["traffic"]["data"]["total"], "data")
+    near(at["of it within layers"][1], d["traffic"]["tensor"]["total"], "tensor")
+    assert d["traffic"]["data"]["total"] + d["traffic"]["tensor"]["total"] == d["traffic"]["total"]
+    unit = {u["name"]: u["bytes"] for u in within["units"]}
+    assert list(unit) == ["embedding", "h.0", "h.1", "final"] and unit["h.0"] == unit["h.1"]
+    rest = [within[k] for k in ("cross_entropy", "gradients", "checkpoints")]
+    assert sum(unit.values()) + sum(rest) == d["traffic"]["tensor"]["total"] and within["checkpoints"] > 0
+    found = re.search(r"for embedding ([0-9.]+ .?B), 2 units from h.0 on ([0-9.]+ .?B) \(([0-9.]+ .?B) each\), final ([0-9.]+ .?B)", flat)
+    for shown, value in zip(found.groups(), (unit["embedding"], 2 * unit["h.0"], unit["h.0"], unit["final"])): near(shown, value, "unit")
+    found = re.search(r"for the cross-entropy ([0-9.]+ .?B), checkpoints in pieces ([0-9.]+ .?B)", flat)
+    near(found[1], within["cross_entropy"], "cross-entropy")
+    near(found[2], within["checkpoints"], "checkpoints")
+    names, layers, C = d["replicated"]["names"], 2, 64
+    assert d["replicated"]["params"] == 32 * C + layers * 6 * C + 2 * C and len(names) == 1 + layers * 6 + 2
+    patterns = list(dict.fromkeys(re.sub(r"\.[0-9]+\.", ".*.", n) for n in names))
+    assert re.search(r"rank 2.94 k parameters: (.*?) layer ", flat)[1].split() == patterns
+    three = json.loads(run(*h100, "--ranks", "4", "--stage", "3", "--json", "--activation_checkpointing.policy=unit"))["traffic"]
+    tensor = d["traffic"]["tensor"]
+    ratio = (tensor["reduce_scatter"] + tensor["all_gather"]) / (three["reduce_scatter"] + three["all_gather"])
+    assert abs(d["tensor_to_stage3"] / ratio - 1) < 1e-6, (d["tensor_to_stage3"], ratio)
+    assert f"within layers: {ratio:.3g} x stage 3 alone on 4 ranks (papers: b s / 3 h = {4 * 32 / (3 * 64):.3g})" in flat
+    pieces = json.loads(run(*words[:-1], "--json"))["within_layers"]
+    assert pieces["checkpoints"] == 0
 elif what == "order":
     said = lambda *more: "order of micro-batches" in run(*h100, *more)
     text = run(*h100, "--ranks", "2", "--stage", "3")
@@ -239,7 +267,7 @@ elif what == "most":
     assert f"with model.n_embd {d['model.n_embd']}, n_head {d['model.n_head']}, zero_optimization.stage {d['stage']}" in text
 END_PYTHON
 export ZR
-for what in stages offload groups order nothing shapes most; do
+for what in stages offload groups tensor order nothing shapes most; do
     check "what is said is what is planned: $what" python3 parts.py $what
 done
 lonely() { sed "s/$1, //" disk.json >lonely.json; fails 65 "$2" "$ZR" plan c.json --profile lonely.json; }
