@@ -492,6 +492,35 @@ static void errors_name_their_place(void **state)
     }
 }
 
+/* Check that a key of another family is refused with what to write instead, and a shape other than the preset's. */
+static void keys_of_other_models_are_refused(void **state)
+{
+    (void)state;
+    refuse("\"model\": {\"type\": \"llama\", \"n_embd\": 8}", 1, ZR_ERR_CONFIG,
+           "model.n_embd: this is a key of model.type gpt2; with llama write model.hidden_size");
+    refuse("\"model\": {\"hidden_size\": 8}", 1, ZR_ERR_CONFIG,
+           "model.hidden_size: this is a key of model.type llama, mistral, qwen2, qwen3, bert, bert-preln; with gpt2 "
+           "write "
+           "model.n_embd");
+    refuse("\"model\": {\"sliding_window\": 8}", 1, ZR_ERR_CONFIG,
+           "model.sliding_window: this is a key of model.type mistral, qwen2, qwen3; gpt2 has no such key");
+    refuse("\"model\": {\"type\": \"llama\", \"hidden_sizes\": 8}", 1, ZR_ERR_CONFIG,
+           "model.hidden_sizes: unknown key; did you mean model.hidden_size?");
+    refuse("\"model\": {\"zzzzzzzzzzzz\": 8}", 1, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
+    zr_config *c = load("\"model\": {\"preset\": \"gpt2-124m\", \"n_layer\": 3, \"layer_norm_epsilon\": 0.5}");
+    zr_model_config settings;
+    assert_int_equal(zr_family_find_preset("gpt2-124m", NULL, &settings), ZR_OK);
+    assert_int_equal(zr__config_adopt(c, &settings, "the preset"), ZR_ERR_CONFIG);
+    assert_non_null(
+        strstr(zr_error_message(), "model.n_layer: 3 differs from 12, which the preset sets; leave it out"));
+    zr_config_destroy(&c);
+    c = load("\"model\": {\"preset\": \"gpt2-124m\", \"n_layer\": 12, \"layer_norm_epsilon\": 0.5}");
+    assert_int_equal(zr__config_adopt(c, &settings, "the preset"), ZR_OK);
+    const zr_gpt2_config *model = (const zr_gpt2_config *)&c->model.config;
+    assert_true(model->n_layer == 12 && model->n_embd == 768 && model->layer_norm_epsilon == 0.5);
+    zr_config_destroy(&c);
+}
+
 /* Check that a section's name that is too long is refused with all of it. */
 static void long_sections_are_refused(void **state)
 {
@@ -585,6 +614,7 @@ int main(void)
         cmocka_unit_test(choices_stay_open_or_not),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(errors_name_their_place),
+        cmocka_unit_test(keys_of_other_models_are_refused),
         cmocka_unit_test(long_sections_are_refused),
         cmocka_unit_test(sizes_have_limits),
         cmocka_unit_test(notes_need_memory),
