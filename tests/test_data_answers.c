@@ -1,4 +1,5 @@
 //TEST timeout=60
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr_free
 /* Answers are found from logits, and compared with the right ones. tests/peers/squad.py compares both with
  * transformers. */
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 
 #include <math.h>
 
+#include "allocations.h"
 #include "labelled.h"
 #include "data/labelled/final.h"
 #include "data/tokenizer/tokenizer.h"
@@ -162,6 +164,12 @@ static void misuse_is_refused(void **state)
     const zr_answer *list = NULL;
     int64_t n = 0;
     assert_int_equal(zr_answers_open(labelled, -1, 0, &answers), ZR_ERR_ARG);
+    assert_non_null(strstr(zr_error_message(), "n_best is -1 and max_answer_length 0; they must be at least 1"));
+    assert_int_equal(zr_answers_open(labelled, (1 << 20) + 1, 0, &answers), ZR_ERR_ARG);
+    assert_non_null(strstr(zr_error_message(), "n_best is 1048577 and max_answer_length 0"));
+    assert_int_equal(zr_answers_open(labelled, 0, -1, &answers), ZR_ERR_ARG);
+    assert_non_null(strstr(zr_error_message(), "n_best is 0 and max_answer_length -1"));
+    assert_null(answers);
     assert_int_equal(zr_answers_open(labelled, 0, 0, &answers), ZR_OK);
     assert_int_equal(zr_answers_score(answers, &scored), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "question b1"));
@@ -169,6 +177,8 @@ static void misuse_is_refused(void **state)
     assert_int_equal(zr_answers_add(answers, 2, logits[2]), ZR_ERR_DATA);
     assert_int_equal(zr_answers_add(answers, -1, logits[2]), ZR_ERR_ARG);
     assert_int_equal(zr_answers_get(answers, 10, &id, &list, &n), ZR_ERR_ARG);
+    assert_int_equal(zr_answers_get(answers, -1, &id, &list, &n), ZR_ERR_ARG);
+    assert_non_null(strstr(zr_error_message(), "the question is -1; it must be from 0 to "));
     zr_answers_close(&answers);
     zr_labelled_close(&labelled);
 }
@@ -241,6 +251,56 @@ static void answers_are_compared_like_squad(void **state)
     }
 }
 
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static zr_status answer_all(void *arg)
+{
+    zr_labelled *labelled = arg;
+    zr_answers *answers = NULL;
+    zr_answers_scored scored;
+    char *json = NULL;
+    zr_status st = zr_answers_open(labelled, 0, 0, &answers);
+    for (int64_t row = 0; st == ZR_OK && row < zr_labelled_get_info(labelled).rows; row++)
+        st = zr_answers_add(answers, row, logits[row]);
+    if (st == ZR_OK) st = zr_answers_score(answers, &scored);
+    if (st == ZR_OK) st = zr_answers_json(answers, &json);
+    zr_free(json);
+    zr_answers_close(&answers);
+    zr_answers_close(&answers);
+    return st;
+}
+
+static void memory_may_be_short(void **state)
+{
+    (void)state;
+    zr_labelled_args args = questions_args(write_file(
+        "short.json", "{\"data\": [{\"paragraphs\": [{\"context\": \"The old bridge\", \"qas\": [{\"id\": \"q\","
+                      " \"question\": \"a\", \"answers\": [{\"text\": \"old\", \"answer_start\": 4}]}]}]}]}"));
+    zr_labelled *labelled = open_labelled(&args);
+    for (int i = 0; i < MOST_T; i++) logits[0][i] = (float)i;
+    expect_each_allocation_fails(answer_all, labelled, 0);
+    zr_labelled_close(&labelled);
+    zr_labelled_close(&labelled);
+    args = (zr_labelled_args){.path = in_squad("labels.jsonl"),
+                              .vocab_size = VOCAB,
+                              .seq_length = 32,
+                              .samples = 1,
+                              .tokenizer = in_squad(""),
+                              .labels = 2,
+                              .label_names = (const char *const[]){"town", "garden"}};
+    labelled = open_labelled(&args);
+    zr_answers *answers = NULL;
+    assert_int_equal(zr_answers_open(labelled, 0, 0, &answers), ZR_ERR_ARG);
+    assert_string_equal(zr_error_message(), "answers are given to questions, but the object has labelled texts");
+    zr_labelled_close(&labelled);
+}
+
+static void all_memory_is_freed(void **state)
+{
+    (void)state;
+    assert_int_equal(alloc_live, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +311,8 @@ int main(void)
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(texts_are_parts_of_the_original),
         cmocka_unit_test(answers_are_compared_like_squad),
+        cmocka_unit_test(memory_may_be_short),
+        cmocka_unit_test(all_memory_is_freed),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

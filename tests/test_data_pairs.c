@@ -1,4 +1,5 @@
 //TEST timeout=60
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr_free
 /* Sentence pairs of texts: BERT's recipe, its statistics, packing, order and epochs. Each token of the corpus is
  * another word, so a token of a row tells its place in the text. */
 #include <setjmp.h>
@@ -9,8 +10,10 @@
 
 #include <math.h>
 
+#include "allocations.h"
 #include "tempdir.h"
 #include "zr/data.h"
+#include "data/pairs/groups.h"
 #include "data/pairs/pairs.h"
 #include "data/pairs/recipe.h"
 
@@ -547,6 +550,136 @@ static void wrong_texts_are_refused(void **state)
     expect_refusal(&args, ZR_ERR_NOT_FOUND, "none.txt");
 }
 
+/* ---- groups and memory ----------------------------------------------------------------------------- */
+
+/* Check that documents are divided into groups that are as short as possible but have the tokens of 64 rows. */
+static void groups_have_the_tokens_of_64_rows(void **state)
+{
+    (void)state;
+    enum { ROW = 16 };
+    zr_pairs_args args = args_for("corpus.txt");
+    args.seq_length = ROW;
+    zr__shards files = {0};
+    zr__corpus corpus = {0};
+    zr__recipe recipe = {0};
+    zr__groups groups = {0};
+    assert_int_equal(zr__shards_find(args.path, &files), ZR_OK);
+    assert_int_equal(zr__corpus_open(&args, &files, &corpus), ZR_OK);
+    assert_int_equal(zr__recipe_open(&args, &corpus, &recipe), ZR_OK);
+    assert_int_equal(zr__groups_open(&recipe, 1, &groups), ZR_OK);
+    assert_in_range(groups.n, 4, corpus.tokens->total / (64 * ROW));
+    assert_true(groups.first[0] == 0 && groups.first[groups.n] == corpus.documents);
+    for (int64_t g = 0; g + 1 < groups.n; g++) {
+        const zr__corpus_document *begin = &corpus.document[groups.first[g]],
+                                  *end = &corpus.document[groups.first[g + 1]];
+        assert_true(end->token - begin->token >= 64 * ROW && end[-1].token - begin->token < 64 * ROW);
+    }
+    const int64_t lists = (groups.n + 1 + groups.samples.n) * (int64_t)sizeof(int64_t);
+    assert_in_range(zr__groups_bytes(&groups) - zr__rows_bytes(&groups.rows), lists, 1 << 20);
+    const int64_t held = corpus.sentences * (int64_t)sizeof(*corpus.length) +
+                         corpus.documents * (int64_t)sizeof(*corpus.document) + VOCAB;
+    assert_in_range(zr__corpus_bytes(&corpus), held, 2 * held + 4096);
+    zr__groups_close(&groups);
+    zr__recipe_close(&recipe);
+    zr__corpus_close(&corpus);
+    zr__shards_free(&files);
+}
+
+static void facts_are_told(void **state)
+{
+    (void)state;
+    zr_pairs_args args = args_for("corpus.txt");
+    zr_pairs *pairs = open_pairs(&args);
+    const zr_pairs_info info = zr_pairs_get_info(pairs);
+    assert_true(info.files == 1 && info.without_prediction == 0);
+    assert_in_range(info.bytes, 2 * info.tokens, 5 * info.tokens);
+    assert_string_equal(info.note, "");
+    assert_string_equal(info.path, args.path);
+    assert_true(info.samples == info.rows);
+    assert_in_range(info.memory_bytes, VOCAB, 4 << 20);
+    for (int64_t row = 0; row < info.rows; row++) { /* counts are those of the rows */
+        int64_t counted[ZR_PAIRS_TERMS], predicted = 0;
+        room x;
+        assert_int_equal(zr_pairs_count(pairs, row, counted), ZR_OK);
+        read_row(pairs, row, &x);
+        for (int i = 0; i < P; i++) predicted += x.targets[i] >= 0;
+        assert_true(counted[0] == predicted && counted[1] == (x.next[0] >= 0));
+    }
+    zr_pairs_close(&pairs);
+    /* tokens are kept in the folder that is named, and nowhere else */
+    args = args_for("corpus.txt");
+    args.cache_dir = in_tempdir("other");
+    assert_int_equal(access(args.cache_dir, F_OK), -1);
+    pairs = open_pairs(&args);
+    zr_pairs_close(&pairs);
+    assert_int_equal(access(args.cache_dir, F_OK), 0);
+}
+
+static zr_status open_and_read(void *arg)
+{
+    zr_pairs *pairs = NULL;
+    const zr_status st = zr_pairs_open(arg, &pairs);
+    room x;
+    if (st == ZR_OK) read_row(pairs, 0, &x);
+    zr_pairs_close(&pairs);
+    return st;
+}
+
+static void memory_may_be_short(void **state)
+{
+    (void)state;
+    zr_pairs_args args = args_for("few.txt");
+    zr_tokenizer *tokenizer = NULL;
+    put_text("few.txt", "w10 w11\nw12\n\nw13\nw14 w15\n");
+    args.whole_words = true;
+    const long before = alloc_made;
+    assert_int_equal(zr_tokenizer_open(args.tokenizer, &tokenizer), ZR_OK);
+    zr_tokenizer_close(&tokenizer);
+    alloc_forgiven = "no memory to normalize 1"; /* whether <|endoftext|> or a newline is a token */
+    expect_each_allocation_fails(open_and_read, &args, alloc_made - before);
+}
+
+#define REFUSE(field, value, part)                                                                                     \
+    do {                                                                                                               \
+        zr_pairs_args args = args_for("few.txt");                                                                      \
+        args.field = value;                                                                                            \
+        expect_refusal(&args, ZR_ERR_ARG, part);                                                                       \
+    } while (0)
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    const int64_t many = (int64_t)INT32_MAX + 1;
+    REFUSE(path, NULL, "no path of data was given");
+    REFUSE(vocab_size, 0, "vocab_size is 0; it must be from 1 to 2147483647");
+    REFUSE(vocab_size, many, "vocab_size is 2147483648");
+    REFUSE(seq_length, 4, "seq_length is 4; it must be from 5 to 2147483646");
+    REFUSE(seq_length, INT32_MAX, "seq_length is 2147483647");
+    REFUSE(predictions, 0, "predictions is 0; it must be from 1 to seq_length 64");
+    REFUSE(predictions, T + 1, "predictions is 65; it must be from 1 to seq_length 64");
+    REFUSE(samples, 0, "samples is 0; it must be from 1 to seq_length 64");
+    REFUSE(samples, T + 1, "samples is 65");
+    REFUSE(order, (zr_data_order)2, "2 is not a valid order of samples");
+    REFUSE(masked_lm_prob, -0.5, "masked_lm_prob is -0.5; it must be from 0 to 1");
+    REFUSE(masked_lm_prob, 1.5, "masked_lm_prob is 1.5; it must be from 0 to 1");
+    REFUSE(short_seq_prob, -0.5, "short_seq_prob is -0.5; it must be from 0 to 1");
+    REFUSE(short_seq_prob, 1.5, "short_seq_prob is 1.5; it must be from 0 to 1");
+    zr_pairs_args args = args_for("few.txt");
+    args.vocab_size = INT32_MAX;
+    args.seq_length = args.predictions = args.samples = 5;
+    args.masked_lm_prob = args.short_seq_prob = 1;
+    zr_pairs *pairs = open_pairs(&args);
+    assert_int_equal(zr_pairs_read(pairs, -1, &(zr_pairs_row){NULL}), ZR_ERR_ARG);
+    zr_pairs_close(&pairs);
+    zr_pairs_close(&pairs);
+}
+
+static void all_memory_is_freed(void **state)
+{
+    (void)state;
+    assert_int_equal(alloc_live, 0);
+}
+
 static int make(void **state)
 {
     if (tempdir_make(state)) return -1;
@@ -568,6 +701,11 @@ int main(void)
         cmocka_unit_test(files_end_documents),
         cmocka_unit_test(long_sentences_are_shortened),
         cmocka_unit_test(wrong_texts_are_refused),
+        cmocka_unit_test(groups_have_the_tokens_of_64_rows),
+        cmocka_unit_test(facts_are_told),
+        cmocka_unit_test(memory_may_be_short),
+        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(all_memory_is_freed),
     };
     return cmocka_run_group_tests(tests, make, tempdir_remove);
 }

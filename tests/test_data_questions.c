@@ -1,4 +1,5 @@
 //TEST timeout=60
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr_free
 /* Questions become samples as with transformers 4.57, whose numbers for tests/squad are here. Wrong files are refused
  * at their place. tests/peers/squad.py compares other texts. */
 #include <setjmp.h>
@@ -7,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "allocations.h"
 #include "labelled.h"
 #include "data/labelled/labelled.h"
 
@@ -350,6 +352,46 @@ static void damaged_files_are_read_or_refused(void **state)
     zr_tokenizer_close(&tokenizer);
 }
 
+static zr_status open_and_read(void *arg)
+{
+    zr_labelled *labelled = NULL;
+    const zr_status st = zr_labelled_open(arg, &labelled);
+    room x;
+    if (st == ZR_OK) read_row(labelled, 0, &x);
+    zr_labelled_close(&labelled);
+    return st;
+}
+
+static void memory_may_be_short(void **state)
+{
+    (void)state;
+    const zr_labelled_args args = questions_args(write_file(
+        "short.json",
+        "{\"data\": [{\"paragraphs\": [{\"context\": \"The old bridge\", \"qas\": [{\"id\": \"q\", \"question\": \"a\","
+        " \"answers\": [{\"text\": \"old\", \"answer_start\": 4}]}, {\"id\": \"r\", \"question\": \"b\","
+        " \"answers\": [{\"text\": \"old\", \"answer_start\": 8}]}]}]}]}"));
+    zr_tokenizer *tokenizer = NULL;
+    const long before = alloc_made;
+    assert_int_equal(zr_tokenizer_open(args.tokenizer, &tokenizer), ZR_OK);
+    zr_tokenizer_close(&tokenizer);
+    const long first = alloc_made - before;
+    zr_labelled *labelled = open_labelled(&args);
+    zr_labelled_info info = zr_labelled_get_info(labelled);
+    assert_int_equal(info.lost_answers, 1);
+    assert_int_equal(info.samples, 1);
+    assert_int_equal(info.documents, 1);
+    assert_non_null(strstr(info.note, "1 question left out: the answer is not at answer_start in its text"));
+    assert_in_range(info.memory_bytes, 1000, 1 << 18);
+    zr_labelled_close(&labelled);
+    expect_each_allocation_fails(open_and_read, (void *)&args, first);
+}
+
+static void all_memory_is_freed(void **state)
+{
+    (void)state;
+    assert_int_equal(alloc_live, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +405,8 @@ int main(void)
         cmocka_unit_test(long_questions_are_cut),
         cmocka_unit_test(progress_is_told),
         cmocka_unit_test(damaged_files_are_read_or_refused),
+        cmocka_unit_test(memory_may_be_short),
+        cmocka_unit_test(all_memory_is_freed),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -388,6 +388,108 @@ static void searches_change_sizes(void **state)
     zr_config_destroy(&c);
 }
 
+/* Check that a declaration is refused, with a message, after a change of a field or of the family. */
+static void a_wrong_declaration_is_refused(void **state)
+{
+    (void)state;
+    enum { FIELDS = sizeof(side_fields) / sizeof(side_fields[0]) };
+    static const zr_family_task two[] = {{"SideForPairs", ZR_SAMPLES_PAIRS}, {0}},
+                                odd[] = {{"Odd", (zr_samples)9}, {0}};
+    static const char *const fault[] = {
+        "changed: two fields have the key num_hidden_layers",
+        "changed: the field num_attention_heads has no default",
+        "changed: the field num_attention_heads has no help text",
+        "changed: the field num_attention_heads is outside the struct",
+        "changed: the field num_attention_heads has no range",
+        "changed: the field rope_scaling.rope_type has no choices",
+        "changed: the field num_attention_heads divides breadth, which is no field",
+        "changed: no field of type INT and role SHAPE means \"heads\"",
+        "changed: no field of type INT and role SHAPE means \"vocabulary\"",
+        "changed: the names of tensors need a prefix, and both a head and a table or neither",
+        "changed: the names of tensors need a prefix, and both a head and a table or neither",
+        "side: two families have this name",
+        "changed: the struct has 1000000 bytes; the most is",
+        "changed: a family needs a name, title, architecture, fields, check and build",
+        "a family: a family needs a name",
+        "changed: there are no samples 9",
+        "changed: there are no samples 9",
+        "changed: a field of type CHOICE that means \"task\" needs a word for each of 2 tasks, and has 1",
+        "changed: a field of type CHOICE that means \"task\" needs a word for each of 1 tasks, and has 2",
+        NULL,
+        NULL,
+    };
+    for (int i = 0; i < (int)(sizeof(fault) / sizeof(fault[0])); i++) {
+        zr_field field[FIELDS];
+        memcpy(field, side_fields, sizeof(field));
+        zr_family family = side;
+        family.name = "changed";
+        family.field = field;
+        zr_field *heads = &field[1], *choice = NULL;
+        for (zr_field *f = field; f->key; f++)
+            if (strcmp(f->key, "rope_scaling.rope_type") == 0) choice = f;
+        if (i == 0) heads->key = "num_hidden_layers";
+        if (i == 1) heads->standard = NULL;
+        if (i == 2) heads->help = NULL;
+        if (i == 3) heads->offset = sizeof(side_config) - 7;
+        if (i == 4) heads->max = heads->min;
+        if (i == 5) choice->choices = NULL;
+        if (i == 6) heads->divides = "breadth";
+        if (i == 7) heads->role = ZR_FIELD_RESULT;
+        if (i == 8) field[4].means = NULL;
+        if (i == 9) family.names.table = NULL;
+        if (i == 10) family.names.prefix = NULL;
+        if (i == 11) family.name = "side";
+        if (i == 12) family.bytes = 1000000;
+        if (i == 13) family.title = NULL;
+        if (i == 14) family.name = NULL;
+        if (i == 15) family.samples = (zr_samples)9;
+        if (i == 16) family.task = odd;
+        if (i == 17) family.task = two;
+        if (i == 18) choice->means = "task";
+        if (i == 19) choice->means = "task", family.task = two; /* a word for each task */
+        if (i == 20) heads->offset = sizeof(side_config) - 8;   /* the last one that fits */
+        const zr_status st = zr_family_check(&family);
+        assert_int_equal(st, fault[i] ? ZR_ERR_INTERNAL : ZR_OK);
+        if (fault[i] && !strstr(zr_error_message(), fault[i])) fail_msg("%s: %s", fault[i], zr_error_message());
+    }
+    assert_null(zr_family_at(-1));
+    for (int f = 0; zr_family_at(f); f++)
+        if (zr_family_check(zr_family_at(f)) != ZR_OK) fail_msg("%s", zr_error_message());
+}
+
+/* Check that the field that means "task" chooses the samples and the architecture. */
+static void tasks_choose_samples_and_architecture(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members, *architecture;
+        zr_samples samples;
+    } tasks[] = {
+        {"\"type\": \"bert\"", "BertForPreTraining", ZR_SAMPLES_PAIRS},
+        {"\"type\": \"bert\", \"task\": \"sequence_classification\"", "BertForSequenceClassification",
+         ZR_SAMPLES_LABELS},
+        {"\"type\": \"bert\", \"task\": \"question_answering\"", "BertForQuestionAnswering", ZR_SAMPLES_ANSWERS},
+        {"\"type\": \"bert-preln\"", "BertPreLNForPreTraining", ZR_SAMPLES_PAIRS},
+        {"\"type\": \"bert-preln\", \"task\": \"sequence_classification\"", "BertPreLNForSequenceClassification",
+         ZR_SAMPLES_LABELS},
+        {"\"type\": \"bert-preln\", \"task\": \"question_answering\"", "BertPreLNForQuestionAnswering",
+         ZR_SAMPLES_ANSWERS},
+        {"\"type\": \"llama\"", "LlamaForCausalLM", ZR_SAMPLES_NEXT},
+        {"\"type\": \"mistral\"", "MistralForCausalLM", ZR_SAMPLES_NEXT},
+        {"\"type\": \"qwen2\"", "Qwen2ForCausalLM", ZR_SAMPLES_NEXT},
+        {"\"type\": \"qwen3\"", "Qwen3ForCausalLM", ZR_SAMPLES_NEXT},
+        {"\"type\": \"gpt2\"", "GPT2LMHeadModel", ZR_SAMPLES_NEXT},
+    };
+    for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "{\"model\": {%s}}", tasks[i].members);
+        zr_config *c = load(text, NULL);
+        assert_string_equal(zr_family_architecture(c->model.family, &c->model.config), tasks[i].architecture);
+        assert_int_equal(zr_family_samples(c->model.family, &c->model.config), tasks[i].samples);
+        zr_config_destroy(&c);
+    }
+}
+
 /* ---- config.json ------------------------------------------------------------------------------ */
 
 static zr_status read_settings(const char *members, zr_model_config *config)
@@ -632,11 +734,18 @@ static void the_family_is_trained_and_read_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_family_is_in_the_table),      cmocka_unit_test(keys_follow_from_the_declaration),
-        cmocka_unit_test(wrong_keys_are_refused),          cmocka_unit_test(keys_of_several_families_are_listed_once),
-        cmocka_unit_test(searches_change_sizes),           cmocka_unit_test(both_spellings_are_read),
-        cmocka_unit_test(what_zr_cannot_compute_is_named), cmocka_unit_test(config_json_is_written),
-        cmocka_unit_test(heads_are_tied_or_not),           cmocka_unit_test(the_family_is_trained_and_read_again),
+        cmocka_unit_test(the_family_is_in_the_table),
+        cmocka_unit_test(keys_follow_from_the_declaration),
+        cmocka_unit_test(wrong_keys_are_refused),
+        cmocka_unit_test(keys_of_several_families_are_listed_once),
+        cmocka_unit_test(searches_change_sizes),
+        cmocka_unit_test(a_wrong_declaration_is_refused),
+        cmocka_unit_test(tasks_choose_samples_and_architecture),
+        cmocka_unit_test(both_spellings_are_read),
+        cmocka_unit_test(what_zr_cannot_compute_is_named),
+        cmocka_unit_test(config_json_is_written),
+        cmocka_unit_test(heads_are_tied_or_not),
+        cmocka_unit_test(the_family_is_trained_and_read_again),
     };
     return cmocka_run_group_tests(tests, set_up, tempdir_remove);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "golden.h"
+#include "model_text.h"
 #include "zr/models.h"
 
 static const zr_gpt2_config TINY = {.n_layer = 2,
@@ -200,6 +201,79 @@ static void test_golden_names(void **state)
     free(text);
 }
 
+/* Check each op of a model with dropout on two tensor-parallel ranks. */
+static void test_each_op(void **state)
+{
+    (void)state;
+    zr_graph_spec spec = TRAIN;
+    spec.seq = 8;
+    spec.tensor = 2;
+    static const char model[] = "\"type\":\"gpt2\",\"n_layer\":1,\"n_embd\":16,\"n_head\":4,\"vocab_size\":32"
+                                ",\"n_positions\":64,\"embd_pdrop\":0.125,\"attn_pdrop\":0.25,\"resid_pdrop\":0.375,"
+                                "\"layer_norm_epsilon\":0.001,\"initializer_range\":0.5";
+    zr_graph *graph = model_build(model, &spec, ZR_OK);
+    EXPECT_LINES(model_params(graph, 0), "embedding: transformer.wte.weight (32, 16) normal 0.5, cut 0/1",
+                 "embedding: transformer.wpe.weight (64, 16) normal 0.5", "h.0: transformer.h.0.ln_1.weight (16) ones",
+                 "h.0: transformer.h.0.ln_1.bias (16) zeros",
+                 "h.0: transformer.h.0.attn.c_attn.weight (16, 48) normal 0.5, cut 1/3",
+                 "h.0: transformer.h.0.attn.c_attn.bias (48) zeros, cut 0/3",
+                 "h.0: transformer.h.0.attn.c_proj.weight (16, 16) normal 0.353553, cut 0/1",
+                 "h.0: transformer.h.0.attn.c_proj.bias (16) zeros", "h.0: transformer.h.0.ln_2.weight (16) ones",
+                 "h.0: transformer.h.0.ln_2.bias (16) zeros",
+                 "h.0: transformer.h.0.mlp.c_fc.weight (16, 64) normal 0.5, cut 1/1",
+                 "h.0: transformer.h.0.mlp.c_fc.bias (64) zeros, cut 0/1",
+                 "h.0: transformer.h.0.mlp.c_proj.weight (64, 16) normal 0.353553, cut 0/1",
+                 "h.0: transformer.h.0.mlp.c_proj.bias (16) zeros", "final: transformer.ln_f.weight (16) ones",
+                 "final: transformer.ln_f.bias (16) zeros");
+    EXPECT_LINES(model_ops(graph, 0), "%0 embedding: embedding(in0, transformer.wte.weight) 32 16",
+                 "%1 embedding: tensor_sum(%0)", "%2 embedding: position(%1, transformer.wpe.weight)",
+                 "%3 embedding: dropout(%2) ; 0.125", "%4 h.0: layernorm(%3, ~.ln_1.weight, ~.ln_1.bias) ; 0.001",
+                 "%5 h.0: linear(%4, ~.attn.c_attn.weight, ~.attn.c_attn.bias)",
+                 "%6 h.0: attention(%5) 2 1 4 4 0 1 ; 0.5 0.25", "%7 h.0: linear(%6, ~.attn.c_proj.weight, -)",
+                 "%8 h.0: tensor_sum(%7)", "%9 h.0: bias(%8, ~.attn.c_proj.bias)", "%10 h.0: dropout(%9) 2 ; 0.375",
+                 "%11 h.0: add(%3, %10) -1", "%12 h.0: layernorm(%11, ~.ln_2.weight, ~.ln_2.bias) ; 0.001",
+                 "%13 h.0: linear(%12, ~.mlp.c_fc.weight, ~.mlp.c_fc.bias)", "%14 h.0: gelu(%13)",
+                 "%15 h.0: linear(%14, ~.mlp.c_proj.weight, -)", "%16 h.0: tensor_sum(%15)",
+                 "%17 h.0: bias(%16, ~.mlp.c_proj.bias)", "%18 h.0: dropout(%17) 3 ; 0.375",
+                 "%19 h.0: add(%11, %18) -1",
+                 "%20 final: layernorm(%19, transformer.ln_f.weight, transformer.ln_f.bias) ; 0.001",
+                 "%21 final: linear_cross_entropy_part(%20, transformer.wte.weight, in1) 16 32 0 16 0 0 1",
+                 "%22 final: tensor_gather(%21)",
+                 "%23 final: linear_cross_entropy_join(%22, %20, transformer.wte.weight, in1) 16 32 0 16 0 0 1");
+    zr_graph_destroy(&graph);
+    spec.tensor = 3;
+    graph = model_build(model, &spec, ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "n_head 4 cannot be shared by 3 tensor-parallel ranks"));
+    assert_non_null(strstr(zr_error_message(), ": 1, 2, 4 would do"));
+    zr_graph_destroy(&graph);
+}
+
+/* Check the sizes that "auto" means, and what follows from the vocabulary and from model.dropout. */
+static void test_auto(void **state)
+{
+    (void)state;
+    zr_config *config = model_config("\"dropout\": 0.25, \"attn_pdrop\": 0.5");
+    const zr_gpt2_config *c = (const zr_gpt2_config *)&config->model.config;
+    assert_true(c->n_layer == 12 && c->n_head == 12 && c->n_embd == 768);
+    assert_true(c->n_positions == 1024 && c->vocab_size == 50257);
+    assert_true(c->embd_pdrop == 0.25 && c->resid_pdrop == 0.25 && c->attn_pdrop == 0.5);
+    zr_config_destroy(&config);
+    for (int i = 0; i < 2; i++) { /* only GPT-2's own vocabulary has its special token */
+        config = model_config(i ? "\"vocab_size\": 50256" : "\"vocab_size\": 50257");
+        for (int e = 0; e < 2; e++) {
+            const zr_field *field = zr_family_field(config->model.family, e ? "eos_token_id" : "bos_token_id");
+            zr_ids ids;
+            memcpy(&ids, config->model.config.bytes + field->offset, sizeof ids);
+            assert_int_equal(ids.n, i ? 0 : 1);
+            if (!i) assert_int_equal(ids.id[0], 50256);
+        }
+        zr_config_destroy(&config);
+    }
+    zr_gpt2_config none;
+    assert_int_equal(zr_gpt2_preset("llama2-7b", &none), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "the preset \"llama2-7b\" is a Llama, not a GPT-2"));
+}
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 static void refuse(zr_gpt2_config config, const char *text)
@@ -233,12 +307,35 @@ static void test_impossible_sizes(void **state)
     REFUSE(embd_pdrop, 1, "embd_pdrop is 1");
     REFUSE(resid_pdrop, -0.5, "resid_pdrop is -0.5");
     REFUSE(attn_pdrop, NAN, "attn_pdrop");
+    REFUSE(n_layer, 65537, "n_layer is 65537; wanted 1 to 65536");
+    REFUSE(n_embd, (int64_t)INT32_MAX + 1, "n_embd is 2147483648; wanted 1 to 2147483647");
+    REFUSE(n_positions, (int64_t)INT32_MAX + 1, "n_positions is 2147483648");
+    REFUSE(layer_norm_epsilon, INFINITY, "layer_norm_epsilon is inf");
+    REFUSE(initializer_range, -0.5, "initializer_range is -0.5");
     REFUSE(layer_norm_epsilon, 0, "layer_norm_epsilon is 0");
     REFUSE(initializer_range, INFINITY, "initializer_range");
     zr_gpt2_config huge = TINY;
     huge.n_layer = 65536;
     huge.n_embd = (int64_t)1 << 30;
     refuse(huge, "more parameters than 63 bits count");
+    huge.n_embd = INT32_MAX - 3; /* the matrices of one layer fit, those of all do not */
+    huge.n_layer = 1;
+    huge.n_head = 4;
+    refuse(huge, "more parameters than 63 bits count");
+    huge.n_embd = (int64_t)1 << 29;
+    huge.n_layer = 3; /* 9.7e18 */
+    refuse(huge, "more parameters than 63 bits count");
+    huge.n_layer = 2; /* 6.9e18 with small tables */
+    assert_int_equal(zr_gpt2_check(&huge), ZR_OK);
+    huge.n_positions = huge.vocab_size = INT32_MAX; /* 2.3e18 more in tables */
+    huge.n_layer = 2;
+    zr_gpt2_config tables = huge;
+    tables.n_embd = INT32_MAX / 4 * 4;
+    refuse(tables, "more parameters than 63 bits count");
+    huge = TINY;
+    huge.initializer_range = 0;
+    huge.n_layer = 65536;
+    assert_int_equal(zr_gpt2_check(&huge), ZR_OK);
 }
 
 static void test_sequences_too_long(void **state)
@@ -266,6 +363,8 @@ int main(void)
         cmocka_unit_test(test_same_parameters_in_every_mode),
         cmocka_unit_test(test_inputs_and_outputs),
         cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_each_op),
+        cmocka_unit_test(test_auto),
         cmocka_unit_test(test_golden_names),
         cmocka_unit_test(test_impossible_sizes),
         cmocka_unit_test(test_sequences_too_long),

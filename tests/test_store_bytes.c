@@ -1,4 +1,5 @@
 //TEST timeout=60 tsan=1
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr_free
 /* Stores: every byte that is written is read back, by both ways to make transfers. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,9 +11,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <linux/magic.h>
 #include <sys/mount.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
+#include "allocations.h"
 #include "store_make.h"
 
 static const char *folder[3]; /* in the temporary folder */
@@ -33,13 +37,34 @@ static int remove_folders(void **state)
     return tempdir_remove(state);
 }
 
-static bool takes_direct(const char *way)
+/* Return whether a disk's file in the folder can be read past the page cache. */
+static bool system_reads_direct(const char *in)
 {
-    made_store m = make_store(folder, 1, 4096, 4096, 1);
-    const bool direct = zr__store_facts_of(m.store).direct;
+    char path[PATH_MAX];
+    spot mine = spot_take(4096, 0);
+    struct statfs system;
+    snprintf(path, sizeof path, "%s/direct", in);
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), direct = open(path, O_RDONLY | O_DIRECT);
+    assert_true(fd >= 0 && ftruncate(fd, 4096) == 0 && fstatfs(fd, &system) == 0);
+    const bool does = direct >= 0 && system.f_type != TMPFS_MAGIC && pread(direct, mine.memory, 4096, 0) == 4096;
+    close(fd);
+    if (direct >= 0) close(direct);
+    (void)remove(path);
+    zr_free(mine.block);
+    return does;
+}
+
+/* Check that transfers go past the page cache wherever the file system lets them. */
+static void expect_direct(const char *way)
+{
+    made_store m = make_store(folder, 2, 5 * 4096, 4096, 1);
+    assert_int_equal(m.status, ZR_OK);
     assert_string_equal(zr__store_facts_of(m.store).transfers, way);
+    assert_int_equal(zr__store_facts_of(m.store).direct, system_reads_direct(folder[0]));
     end_store(&m);
-    return direct;
+    m = make_store(folder, 2, 1, 4096, 1); /* the second file is empty, and does not count */
+    assert_int_equal(zr__store_facts_of(m.store).direct, system_reads_direct(folder[0]));
+    end_store(&m);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------- */
@@ -315,7 +340,7 @@ static void the_environment_chooses(void **state)
     assert_non_null(strstr(zr_error_message(), "carrier pigeons"));
     end_store(&m);
     for (int i = 0; i < 2; i++)
-        if (store_way(store_ways[i])) (void)takes_direct(store_ways[i]);
+        if (store_way(store_ways[i])) expect_direct(store_ways[i]);
     const bool uring = store_way("io_uring");
     unsetenv("ZR_STORE");
     m = make_store(folder, 1, 1, 4096, 1);
@@ -328,10 +353,14 @@ static void sizes_are_checked(void **state)
 {
     (void)state;
     unsetenv("ZR_STORE");
-    static const int bad[][3] = {{1, 4095, 1},    {1, 0, 1},   {1, (1 << 30) + 4096, 1}, {1, 5000, 1}, {1, 4096, 0},
-                                 {1, 4096, 5000}, {0, 4096, 1}};
+    static const int bad[][3] = {{1, 4095, 1},    {1, 0, 1},    {1, (1 << 30) + 4096, 1}, {1, 5000, 1}, {1, 4096, 0},
+                                 {1, 4096, 5000}, {0, 4096, 1}, {1, 4096, 1025}};
+    static const char *const said[] = {"blocks of 4095 bytes",       "blocks of 0 bytes",
+                                       "blocks of 1073745920 bytes", "blocks of 5000 bytes",
+                                       "0 transfers at a time",      "5000 transfers at a time",
+                                       "at least one folder",        "disk; a number from 1 to 1024 is"};
     spot passing = spot_take(65536, 0);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         zr__store *store;
         const zr__store_config config = {.folder = folder,
                                          .n_folders = bad[i][0],
@@ -342,8 +371,20 @@ static void sizes_are_checked(void **state)
                                          .owner = "rank 0"};
         assert_int_equal(zr__store_create(&config, &store), ZR_ERR_ARG);
         assert_null(store);
+        if (!strstr(zr_error_message(), said[i])) fail_msg("%s", zr_error_message());
     }
     zr_free(passing.block);
+    for (int depth = 1; depth <= 1024; depth += 1023) { /* the least and the most */
+        made_store m = make_store(folder, 1, 1, 4096, depth);
+        assert_int_equal(m.status, ZR_OK);
+        end_store(&m);
+    }
+}
+
+static void all_memory_is_freed(void **state)
+{
+    (void)state;
+    assert_int_equal(alloc_live, 0);
 }
 
 static void rates_are_measured(void **state)
@@ -353,6 +394,7 @@ static void rates_are_measured(void **state)
     assert_int_equal(zr__store_measure(folder[0], 3000001, 65536, 3, &rates), ZR_OK);
     assert_true(rates.read > 0 && rates.write > 0 && rates.mixed > 0);
     assert_string_equal(rates.transfers, *state);
+    assert_int_equal(rates.direct, system_reads_direct(folder[0]));
     assert_int_equal(count_names(folder[0]), 0);
     assert_int_equal(zr__store_measure(in_tempdir("missing"), 1, 65536, 3, &rates), ZR_ERR_CREATE);
     assert_int_equal(zr__store_measure(folder[0], 0, 65536, 3, &rates), ZR_ERR_ARG);
@@ -377,6 +419,7 @@ int main(void)
         cmocka_unit_test(sizes_are_checked),
         BOTH(rates_are_measured),
         BOTH(room_is_checked_first),
+        cmocka_unit_test(all_memory_is_freed),
     };
     return cmocka_run_group_tests(tests, make_folders, remove_folders);
 }

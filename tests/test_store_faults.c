@@ -341,6 +341,7 @@ static void zeros_reserve_what_the_file_system_cannot(void **state)
     made_store m = make_here();
     assert_int_equal(m.status, ZR_OK);
     assert_true(full_blocks(find_file()) >= BYTES);
+    assert_int_equal(lseek(find_file(), 0, SEEK_END), (BYTES + 4095) / 4096 * 4096);
     move_some(&m);
     end_store(&m);
     room_bytes = BYTES / 2;

@@ -21,8 +21,9 @@
 static zr_layout layout_of(const char *text, int ranks)
 {
     zr_config *config = NULL;
-    assert_int_equal(zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config), ZR_OK);
-    assert_int_equal(zr_train_prepare(config, ranks, 0), ZR_OK);
+    if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK ||
+        zr_train_prepare(config, ranks, 0) != ZR_OK)
+        fail_msg("%s", zr_error_message());
     zr_layout layout = zr__train_layout(config, ranks);
     zr_config_destroy(&config);
     return layout;
@@ -48,6 +49,88 @@ static void defaults(void **state)
     assert_int_equal(l.persist_model_elems, 0);
     assert_int_equal(l.reduce, ZR_REDUCE_TO_SHARDS);
     assert_int_equal(l.gather, ZR_GATHER_ALL);
+}
+
+/* Check that each key reaches its member of the layout. */
+static void each_key_is_copied(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(
+        "{\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 1024,"
+        " \"allgather_bucket_size\": 2048, \"stage3_prefetch_bucket_size\": 77, \"stage3_max_live_parameters\": 88,"
+        " \"stage3_max_reuse_distance\": 99, \"stage3_param_persistence_threshold\": 11,"
+        " \"stage3_model_persistence_threshold\": 22, \"sub_group_size\": 33,"
+        " \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\", \"ratio\": 0.5, \"buffer_count\": 5},"
+        " \"offload_param\": {\"device\": \"nvme\", \"ratio\": 0.25}},"
+        " \"aio\": {\"block_size\": 8192, \"queue_depth\": 3}, \"gradient_accumulation_steps\": 3,"
+        " \"train_micro_batch_size_per_gpu\": 5, \"data\": {\"seq_length\": 24, \"val\": \"v\"},"
+        " \"train\": {\"accumulation_order\": \"layer\", \"gradient_noise_scale\": true},"
+        " \"memory\": {\"tile_elems\": 70000}, \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 2,"
+        " \"cpu_checkpointing\": true}}",
+        4);
+    assert_true(l.ranks == 4 && l.tensor == 1 && l.stage == 3 && l.batch == 5 && l.seq == 24 && l.accum == 3);
+    assert_true(l.hpz_ranks == 0 && l.shard_ranks == 0 && l.accum_order == ZR_ACCUM_LAYER && l.eval);
+    assert_true(l.reduce_bucket_elems == 1024 && l.gather_bucket_elems == 2048 && l.prefetch_elems == 77);
+    assert_true(l.live_elems == 88 && l.reuse_elems == 99 && l.persist_elems == 11 && l.persist_model_elems == 22);
+    assert_true(l.home.optim == ZR_SPACE_DISK && l.home.param == ZR_SPACE_DISK && l.home.grad == ZR_SPACE_DISK);
+    assert_true(l.home.optim_share == 0.5 && l.home.param_share == 0.25 && l.home.bucket_elems == 33);
+    assert_true(l.home.buckets == 2 && l.home.block_bytes == 8192 && l.home.depth == 3);
+    assert_true(l.tile_elems == 70000 && l.recompute_every == 2 && l.checkpoint_home == ZR_SPACE_HOST);
+    assert_true(l.micro_squares && !l.documents && l.decode_len == 0);
+
+    l = layout_of("{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 2, \"overlap_comm\": false,"
+                  " \"offload_optimizer\": {\"device\": \"cpu\", \"gradients\": false}},"
+                  " \"parallel\": {\"tensor\": 2, \"sequence\": \"keep\"}, \"gradient_reduction\": \"step\","
+                  " \"activation_checkpointing\": {\"policy\": \"unit\", \"partition_activations\": true}}",
+                  8);
+    assert_true(l.ranks == 4 && l.tensor == 2 && l.shard_ranks == 2 && l.hpz_ranks == 0 && !l.overlap);
+    assert_true(l.prefetch_elems == 0 && l.reduce_once && l.partition_checkpoints && l.sequence == ZR_SEQUENCE_KEEP);
+    assert_true(l.home.optim == ZR_SPACE_HOST && l.home.grad == ZR_SPACE_DEVICE && l.home.param == ZR_SPACE_DEVICE);
+    assert_true(l.home.buckets == 0 && l.home.bucket_elems == 0 && !l.eval && l.accum_order == ZR_ACCUM_MICRO);
+    l = layout_of("{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 2}}", 4);
+    assert_true(l.hpz_ranks == 2 && l.shard_ranks == 0);
+
+    l = layout_of(
+        "{\"train\": {\"sample_tokens\": 5, \"sample_prompt\": \"abc\"}, \"data\": {\"tokenizer\": \"bytes\"}}", 1);
+    assert_int_equal(l.decode_len, 9);
+    l = layout_of("{\"model\": {\"n_positions\": 7}, \"train\": {\"sample_tokens\": 5, \"sample_prompt\": \"abc\"},"
+                  " \"data\": {\"tokenizer\": \"bytes\"}}",
+                  1);
+    assert_int_equal(l.decode_len, 7);
+    l = layout_of(
+        "{\"model\": {\"type\": \"bert\"}, \"data\": {\"seq_length\": 32, \"max_predictions\": 6, \"max_samples\": 3}}",
+        1);
+    assert_true(l.documents && l.predictions == 6 && l.samples == 3);
+}
+
+/* Check which numbers of ranks on a host make hosts, and collectives of two levels. */
+static void hosts_make_levels(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members;
+        int ranks, host_ranks;
+        bool levels;
+    } cases[] = {
+        {"\"parallel\": {\"ranks_per_host\": 2}", 4, 2, true},
+        {"\"parallel\": {\"ranks_per_host\": 4}", 4, 0, false}, /* one host */
+        {"\"parallel\": {\"ranks_per_host\": 1}", 4, 1, false},
+        {"\"parallel\": {\"ranks_per_host\": 3}", 6, 3, false}, /* no power of two */
+        {"\"parallel\": {\"ranks_per_host\": 4}", 6, 4, false}, /* the last host has fewer */
+        {"\"parallel\": {\"ranks_per_host\": 2}, \"collectives\": {\"hierarchical\": false}", 4, 2, false},
+        {"\"parallel\": {\"ranks_per_host\": 4, \"tensor\": 2}", 8, 4, false},
+        {"\"parallel\": {\"ranks_per_host\": 2}, \"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 2}", 8, 2,
+         true},
+        {"\"parallel\": {\"ranks_per_host\": 2}, \"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 4}", 8, 2,
+         false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "{%s}", cases[i].members);
+        const zr_layout l = layout_of(text, cases[i].ranks);
+        if (l.host_ranks != cases[i].host_ranks || l.hierarchical != cases[i].levels)
+            fail_msg("%s, %d ranks: %d ranks a host, levels %d", text, cases[i].ranks, l.host_ranks, l.hierarchical);
+    }
 }
 
 static void number_types(void **state)
@@ -315,6 +398,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
+        cmocka_unit_test(each_key_is_copied),
+        cmocka_unit_test(hosts_make_levels),
         cmocka_unit_test(number_types),
         cmocka_unit_test(the_optimizer),
         cmocka_unit_test(the_schedule),
