@@ -74,6 +74,7 @@ static const struct {
      "{\"rope_scaling\": {\"rope_type\": \"llama3\"}}",
      {"rope_parameters.factor is 8.0, but rope_scaling", "lacks it"}},
     {"llama-scaled", "{\"rope_theta\": 500.0}", {"rope_theta is 500.0", "rope_parameters.rope_theta is 10000.0"}},
+    {"llama-scaled", "{\"pad_token_id\": -2}", {"pad_token_id is -2; expected a token id"}},
     {"llama-scaled", "{\"pad_token_id\": 1.5}", {"pad_token_id is 1.5; expected a token id"}},
     {"llama-scaled", "{\"eos_token_id\": \"</s>\"}", {"eos_token_id is \"</s>\"; expected a token id"}},
     {"llama-scaled", "{\"head_dim\": 11}", {"head_dim is 11; wanted an even number"}},
@@ -251,7 +252,7 @@ static void ids_of_no_token_are_read(void **state)
 {
     (void)state;
     static const char *const keys[] = {"{\"pad_token_id\": -1}", "{\"eos_token_id\": [2, -1]}",
-                                       "{\"bos_token_id\": -100, \"pad_token_id\": 31999}"};
+                                       "{\"bos_token_id\": -1, \"pad_token_id\": 31999}"};
     (void)mkdir(in_tempdir("ids"), 0700);
     const zr_model_config none = read_as("llama-scaled", "{}");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -47,7 +47,7 @@ static zr_status adopt(zr_config *config, const zr_model_sizes *sizes, const cha
     const char *preset = config->model.preset ? config->model.preset : "gpt2-124m";
     assert_int_equal(zr_family_find_preset(preset, NULL, &settings), ZR_OK);
     zr_family_resize(config->model.family, &settings, sizes);
-    return zr__config_adopt(config, &settings, false, origin);
+    return zr__config_adopt(config, &settings, origin);
 }
 
 /* The family whose keys a test goes through, and its keys. */

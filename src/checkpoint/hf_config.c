@@ -233,7 +233,7 @@ static zr_status read_choice(const reading *r, const zr_field *field, const json
                    r->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
 }
 
-/* Read token ids. As in transformers, an id below 0 stands for no token, and the file is written again with it. */
+/* Read token ids. Some files have the id -1 for no token; they are written again with it. */
 static zr_status read_ids(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
     (void)field;
@@ -243,7 +243,7 @@ static zr_status read_ids(const reading *r, const zr_field *field, const json_t 
     for (size_t i = 0; fits && i < n; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
         ids.id[i] = json_integer_value(one);
-        fits = json_is_integer(one) && ids.id[i] >= INT32_MIN && ids.id[i] <= INT32_MAX;
+        fits = json_is_integer(one) && ids.id[i] >= -1 && ids.id[i] <= INT32_MAX;
     }
     ZR_CHECK(fits, ZR_ERR_DATA, "%s: %s is %s; expected a token id, a list of up to %d, or null", r->file, r->key,
              ZR_JSON_SHOWN(value), ZR_IDS_MOST);

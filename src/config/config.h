@@ -83,12 +83,11 @@ zr__config_open zr__config_get_open(const zr_config *config);
 /** Return whether any choice is open. */
 bool zr__config_is_open(const zr_config *config);
 
-/** Take the settings of the model from a preset or a directory, except keys that are given. `settings` is the struct of
- * the configuration's family. `dropout` says whether to take dropout probabilities too: presets have none. `origin`
- * names the source in messages: "preset gpt2-124m", or a directory. Return ZR_ERR_CONFIG if the file gives a different
- * value for a setting on which shapes depend. */
-ZR_NODISCARD zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, bool dropout,
-                                        const char *origin);
+/** Take the settings of the model from a preset or a directory, except keys that are given, and except the dropout of a
+ * preset. `settings` is the struct of the configuration's family. `origin` names their source in messages: "preset
+ * gpt2-124m", or a directory. Return ZR_ERR_CONFIG if the file gives a different value for a setting on which shapes
+ * depend. */
+ZR_NODISCARD zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, const char *origin);
 
 /** Return whether a key gives a dropout probability: its own key, or the key for all dropouts of the family
  * (model.dropout of GPT-2). */

@@ -163,7 +163,7 @@ bool zr__config_gives_dropout(const zr_config *config, const zr_field *field)
     return of_all && all->place == ZR_FIELD_IN_CONFIG && zr__origin_of(config, of_all)->given;
 }
 
-zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, bool dropout, const char *origin)
+zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, const char *origin)
 {
     const zr__keys *keys = zr__keys_of(config);
     zr_config from = *config;
@@ -172,7 +172,8 @@ zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, b
         const zr_key *key = key_of_field(keys, field);
         const bool given = key && zr__origin_of(config, key)->given;
         if (field->type == ZR_FIELD_FIXED) continue;
-        if (field->role == ZR_FIELD_DROPOUT && (!dropout || zr__config_gives_dropout(config, field))) continue;
+        if (field->role == ZR_FIELD_DROPOUT && (!config->model.init || zr__config_gives_dropout(config, field)))
+            continue; /* presets give no dropout */
         if (given && field->role == ZR_FIELD_SHAPE) ZR_TRY(check_given(config, &from, key, origin));
         if (!given)
             memcpy(config->model.config.bytes + field->offset, settings->bytes + field->offset,

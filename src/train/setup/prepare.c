@@ -91,7 +91,7 @@ static zr_status settle_model(zr_config *config)
         ZR_CHECK(model.family == config->model.family, ZR_ERR_CONFIG,
                  "model.type is %s, but model_type in %s/config.json is %s; leave out model.type", config->model.type,
                  ZR_SHOWN(config->model.init), model.family->name);
-        ZR_TRY(zr__config_adopt(config, &model.config, true, config->model.init));
+        ZR_TRY(zr__config_adopt(config, &model.config, config->model.init));
         ZR_TRY(note_dropout(config));
     } else if (config->model.preset) {
         ZR_CHECK(zr__family_find_preset(config->model.preset, &model) == ZR_OK, ZR_ERR_CONFIG, "model.preset: %s",
@@ -100,7 +100,7 @@ static zr_status settle_model(zr_config *config)
                  "model.type is %s, but the preset %s is of the type %s; leave out model.type", config->model.type,
                  config->model.preset, model.family->name);
         snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
-        ZR_TRY(zr__config_adopt(config, &model.config, false, origin));
+        ZR_TRY(zr__config_adopt(config, &model.config, origin));
     }
     return ZR_OK;
 }

@@ -31,11 +31,11 @@ static zr_status read_object(const char *dir, const char *name, char path[PATH_M
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
-/* Add a token that ends a text. As in transformers, a number below 0 stands for no token. */
+/* Add a token that ends a text. The number -1 stands for no token. */
 static zr_status add_end(zr__ends *ends, const json_t *value, const char *path)
 {
     const json_int_t token = json_integer_value(value);
-    ZR_CHECK(json_is_integer(value) && token >= INT32_MIN && token <= INT32_MAX, ZR_ERR_DATA,
+    ZR_CHECK(json_is_integer(value) && token >= -1 && token <= INT32_MAX, ZR_ERR_DATA,
              "%s: eos_token_id has %s; expected the number of a token, or a list of numbers", ZR_SHOWN(path),
              ZR_JSON_SHOWN(value));
     ZR_CHECK(ends->n < ZR_IDS_MOST, ZR_ERR_DATA, "%s: eos_token_id has more than %d tokens", ZR_SHOWN(path),
