@@ -109,8 +109,9 @@ check "... is resumed, although the other task had three labels" "$ZR" train qa/
 python3 - <<'END_PYTHON'
 import json
 text = " ".join(["the red cat runs in the house"] * 20)
-asked = [{"id": "", "question": "where is the cat ?", "answers": [{"text": "house", "answer_start": text.index("house")}]}] * 4
-paragraphs = [{"context": text, "qas": [one | {"id": f"{i}-{k}"} for k, one in enumerate(asked)]} for i in range(9000)]
+asked = [{"id": "", "question": "where is the cat ?", "answers": [{"text": "house", "answer_start": text.index("house")}],
+          "votes": [0] * 60}] * 4
+paragraphs = [{"context": text, "qas": [one | {"id": f"{i}-{k}"} for k, one in enumerate(asked)]} for i in range(5000)]
 json.dump({"data": [{"title": "t", "paragraphs": paragraphs}]}, open("large.json", "w"))
 END_PYTHON
 check "a large file of questions" answers big $small --data.train=large.json --train.steps=1
