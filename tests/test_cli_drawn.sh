@@ -3,8 +3,8 @@
 # the plan of `zr plan`.
 . tests/command.inc
 
-pairs=8
-[ -z "${ZR_LONG-}" ] || pairs=80
+pairs=5
+[ -z "${ZR_LONG-}" ] || pairs=60
 check "random pairs" "$ZR_SOURCE/bench/pairs" --draw $pairs --seed 3 --dir drawn
 check "... all of them" prints "^$pairs pairs of seed 3: 0 failed" cat out
 check "... whose words are listed" grep -q '^[0-9]* zero_optimization.stage 3' drawn/covered
