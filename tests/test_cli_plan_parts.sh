@@ -156,6 +156,10 @@ elif what == "offload":
     assert 0 < fast["disk_sec"] < t["disk_sec"]
     unknown = run(*disk, "--profile", "h100")
     assert "how long it takes is not known: a file for --profile may have disk_read_bytes_sec" in unknown
+    missing = json.loads(run(*disk, "--profile", "h100", "--json", "--advice"))["time"]
+    assert missing["disk_sec"] is None and missing["disk_tokens"] is None and missing["disk_written_per_day"] is None, missing
+    cluster = run(*disk, "--cluster", "dgx-h100x8")
+    assert "how long it takes is not known: the cluster has no host.disk_bytes_per_sec" in cluster
     assert "They do not contain the time of the disk" in unknown and "without the time of the disk, whose rates" in unknown
 elif what == "groups":
     words = ["c.json", "--ranks", "16", "--stage", "3", "--cluster", "dgx-h100x8"]

@@ -1,5 +1,6 @@
 //TEST timeout=30
-/* docs/config.md matches the table of keys. With ZR_WRITE=FILE the program writes the file instead (`make docs`). */
+/* docs/config.md matches the table of keys, and the example of `zr init` is a configuration. With ZR_WRITE=FILE the
+ * program writes the file instead (`make docs`). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include <zr/config.h>
+#include <zr/models.h>
 
 enum { ROOM = 1 << 18 };
 
@@ -33,6 +35,36 @@ static void test_docs_are_current(void **state)
     zr_free(wanted);
 }
 
+/* Check that the example of each family and of some presets reads back as what it shows. */
+static void test_examples_are_read(void **state)
+{
+    (void)state;
+    static const char *const presets[] = {"gpt2-124m", "llama3.2-1b", "bert-base"};
+    const zr_family *family = NULL;
+    for (int i = 0; i < 3 || zr_family_at(i - 3); i++) {
+        char *text = NULL;
+        zr_config *config = NULL;
+        family = i < 3 ? NULL : zr_family_at(i - 3);
+        if (zr_config_example(family ? family->name : NULL, i < 3 ? presets[i] : NULL, &text) != ZR_OK ||
+            zr_config_parse(text, strlen(text), "example", NULL, 0, &config) != ZR_OK)
+            fail_msg("%s", zr_error_message());
+        if (family) assert_ptr_equal(config->model.family, family);
+        if (i < 3) assert_string_equal(config->model.preset, presets[i]);
+        static const char *const shown[] = {
+            "\"model\": {",     "\"optimizer\": {",           "\"type\": \"AdamW\"", "\"betas\": [0.9, 0.95]",
+            "\"scheduler\": {", "\"gradient_clipping\": 1.0", "\"data\": {",         "\"train\": {"};
+        for (size_t k = 0; k < sizeof(shown) / sizeof(shown[0]); k++)
+            if (!strstr(text, shown[k])) fail_msg("%s is not in the example: %s", shown[k], text);
+        assert_true(config->optimizer.betas[1] == 0.95 && config->gradient_clipping == 1 &&
+                    config->optimizer.weight_decay == 0.1);
+        zr_config_destroy(&config);
+        zr_free(text);
+    }
+    char *none = NULL;
+    assert_int_equal(zr_config_example("bloom", NULL, &none), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "there is no model.type \"bloom\""));
+}
+
 static int write_docs(const char *path)
 {
     char *markdown = NULL;
@@ -45,7 +77,8 @@ static int write_docs(const char *path)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_docs_are_current)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_docs_are_current),
+                                       cmocka_unit_test(test_examples_are_read)};
     const char *path = getenv("ZR_WRITE");
     return path ? write_docs(path) : cmocka_run_group_tests(tests, NULL, NULL);
 }

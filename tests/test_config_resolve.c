@@ -521,6 +521,22 @@ static void keys_of_other_models_are_refused(void **state)
     zr_config_destroy(&c);
 }
 
+/* Check that settings that are not available are listed together, each with its value and what to write. */
+static void refusals_are_listed_together(void **state)
+{
+    (void)state;
+    zr_config *c = NULL;
+    assert_int_equal(parse("\"amp\": {\"enabled\": true}, \"sparse_attention\": {\"mode\": \"fixed\"}", &c),
+                     ZR_ERR_UNSUPPORTED);
+    static const char *const said[] = {
+        "c.json: 2 settings are not available yet: remove each, or use the value given for it\n",
+        ": amp: enabled true (write false)", ": sparse_attention: mode \"fixed\" (write \"dense\")",
+        "\nor override them on the command line: --amp.enabled=false --sparse_attention.mode=dense"};
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+        if (!strstr(zr_error_message(), said[i])) fail_msg("%s: %s", said[i], zr_error_message());
+    refuse("\"amp\": {\"enabled\": true}", 1, ZR_ERR_UNSUPPORTED, "amp.enabled: true is not available yet");
+}
+
 /* Check that a section's name that is too long is refused with all of it. */
 static void long_sections_are_refused(void **state)
 {
@@ -615,6 +631,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(errors_name_their_place),
         cmocka_unit_test(keys_of_other_models_are_refused),
+        cmocka_unit_test(refusals_are_listed_together),
         cmocka_unit_test(long_sections_are_refused),
         cmocka_unit_test(sizes_have_limits),
         cmocka_unit_test(notes_need_memory),

@@ -48,6 +48,36 @@ static void shares_select_whole_units(void **state)
     assert_true(share_of(&many, 11) == 0.55 && share_of(&many, 12) == 0.6);
 }
 
+/* Check that each share that is open is chosen for its own states, and no other. */
+static void shares_are_of_their_states(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "zero_optimization.offload_param.ratio: auto, set to 1, as rates are not known",
+        "zero_optimization.offload_optimizer.ratio: auto, set to 1, as rates are not known"};
+    const zr_profile profile = {.facts = {.apart = true}};
+    const zr__train_target target = {.ranks = 2, .profile = &profile};
+    for (int open = 0; open < 4; open++) {
+        char text[512];
+        zr_config *config = NULL;
+        zr__text said = {0};
+        snprintf(text, sizeof(text),
+                 "{\"model\": {\"n_layer\": 2, \"n_head\": 2, \"n_embd\": 64}, \"zero_optimization\": {\"stage\": 3,"
+                 " \"offload_param\": {\"device\": \"cpu\", \"ratio\": %s}, \"offload_optimizer\": {\"device\": "
+                 "\"cpu\", \"ratio\": %s}}}",
+                 open & 1 ? "\"auto\"" : "0.5", open & 2 ? "\"auto\"" : "0.25");
+        if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK ||
+            zr_train_prepare(config, 2, 0) != ZR_OK)
+            fail_msg("%s", zr_error_message());
+        assert_int_equal(zr__train_choose_shares(config, &target, &said), ZR_OK);
+        for (int i = 0; i < 2; i++) assert_int_equal(said.data && strstr(said.data, names[i]) != NULL, (open >> i & 1));
+        assert_true(config->zero.param.ratio == (open & 1 ? 1 : 0.5));
+        assert_true(config->zero.optim.ratio == (open & 2 ? 1 : 0.25));
+        zr__text_clear(&said);
+        zr_config_destroy(&config);
+    }
+}
+
 /* ---- words ------------------------------------------------------------------------------------- */
 
 static zr_config *load(const char *members)
@@ -227,8 +257,11 @@ static void folders_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_select_whole_units), cmocka_unit_test(an_offload_to_the_same_memory_is_said),
-        cmocka_unit_test(degrees_have_keys),         cmocka_unit_test(states_are_named_by_their_place),
+        cmocka_unit_test(shares_select_whole_units),
+        cmocka_unit_test(shares_are_of_their_states),
+        cmocka_unit_test(an_offload_to_the_same_memory_is_said),
+        cmocka_unit_test(degrees_have_keys),
+        cmocka_unit_test(states_are_named_by_their_place),
         cmocka_unit_test(folders_are_checked),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
