@@ -97,7 +97,9 @@ static zr_status run_command(const cli_command *command, zr_comm *comm, int argc
     bool works = !comm || comm->rank == 0 || command->all_ranks;
     if (works) st = command->run(command, comm, argc, argv);
     /* Report a shortage of memory even after success, because a result may be incomplete or misread. */
-    if (works && st != ZR_ERR_MEMORY && cli_alloc_check() != ZR_OK) st = ZR_ERR_MEMORY;
+    zr_status shortage = works && st != ZR_ERR_MEMORY ? cli_alloc_check() : ZR_OK;
+    if (comm) shortage = zr_comm_agree(comm, shortage);
+    if (shortage != ZR_OK) st = shortage;
     if (st == ZR_OK && works) st = cli_flush();
     if (st == ZR_ERR_IO && cli_reader_left()) st = ZR_OK;
     if (comm) st = zr_comm_agree(comm, st); /* a rank that failed alone has ended the job (cli_end_world) */
