@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/json/json.h"
+#include "base/json/json_scan.h"
 #include "base/json/json_write.h"
 
 #include <math.h>
@@ -243,6 +244,22 @@ static void documents_are_written(void **state)
     zr_free(text);
 }
 
+/* Check that a value whose text is cut anywhere does not end there. */
+static void values_end_where_they_end(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"\"a\\\"b\\\\\\\" c\\\\\"", "\"\"", "[\"\\\"\", {\"]\": 1}]",
+                                         "{\"\\\\\": 12, \"}\": []}", "true"};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        const int64_t n = (int64_t)strlen(values[i]);
+        char longer[64];
+        for (int64_t cut = 0; cut < n; cut++) assert_int_equal(zr__json_value_end(values[i], cut, 0, false), -1);
+        assert_int_equal(zr__json_value_end(values[i], n, 0, true), n);
+        snprintf(longer, sizeof(longer), "%s, 1", values[i]);
+        assert_int_equal(zr__json_value_end(longer, n + 3, 0, false), n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,7 +268,7 @@ int main(void)
         cmocka_unit_test(places_are_found),          cmocka_unit_test(printing_reads_back),
         cmocka_unit_test(documents_are_written),     cmocka_unit_test(long_strings_are_printed),
         cmocka_unit_test(files_that_cannot_be_read), cmocka_unit_test(files_are_read_up_to_a_limit),
-        cmocka_unit_test(memory_that_is_not_there),
+        cmocka_unit_test(memory_that_is_not_there),  cmocka_unit_test(values_end_where_they_end),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

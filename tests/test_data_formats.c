@@ -161,6 +161,12 @@ static void tokens_of_four_bytes_need_a_key(void **state)
         opens("narrow.bin", vocab[i], 0, "uint16", 1000);
         opens("narrow.bin", vocab[i], 2, "uint16", 1000);
     }
+    for (uint32_t i = image_bytes = 0; i < 500; i++) { /* int64 */
+        add_token(i * 77 % 250, 4);
+        add_token(0, 4);
+    }
+    refused(ZR_ERR_DATA, "long.bin", 256, "seem to have 8 bytes (int64), which zr does not read; write them as uint32");
+    opens("long.bin", 256, 4, "uint32", 1000);
     memset(image, 0, 4000); /* zeros are no halves, and neither are a few numbers among them */
     image_bytes = 4000;
     opens("zeros.bin", 256, 0, "uint16", 2000);

@@ -257,7 +257,8 @@ static void bad_lines(void **state)
         {"{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n",
          "message 1: \"role\" is \"tool\"; expected \"system\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}\n", "message 1: \"content\" is not a text"},
-        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": []}]}\n", "\"tool_calls\" and"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{}]}]}\n",
+         "\"tool_calls\" and"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n", "the roles are not in turn"},
         {"{\"tools\": [{}], \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
          "\"content\": \"b\"}]}\n",
@@ -355,6 +356,10 @@ static void what_counts(void **state)
     targets_are(TALK("", ", \"weight\": 1", ""), ZR_LOSS_ON_LAST, "__________________a</s>________________b</s>");
     targets_are(TALK("", ", \"train\": true", ", \"train\": false"), ZR_LOSS_ON_LAST,
                 "__________________a</s>_____________________");
+    /* members without a value are missing */
+    targets_are(TALK(", \"tool_calls\": null",
+                     ", \"tool_calls\": [], \"reasoning_content\": null, \"train_detail\": null, \"weight\": null", ""),
+                ZR_LOSS_ON_ANSWERS, "__________________a</s>________________b</s>");
     targets_are("{\"prompt\": \"xy\", \"completion\": \"z\"}\n", ZR_LOSS_ON_ANSWERS, "_z\n_");
     targets_are("{\"prompt\": \"xy\", \"completion\": \"z\"}\n", ZR_LOSS_ON_LAST, "_z\n_");
     targets_are("{\"prompt\": \"xy\", \"completion\": \"z\"}\n", ZR_LOSS_ON_ALL, "yz\n_");
@@ -366,7 +371,7 @@ static void what_counts(void **state)
                {", \"train\": 1", "message 2: \"train\" is 1; expected true or false"},
                {", \"train\": \"no\"", "message 2: \"train\" is \"no\"; expected true or false"},
                {", \"train\": true, \"weight\": 0", "message 2: \"weight\" and \"train\" contradict"},
-               {", \"train_detail\": []", "message 2: \"train_detail\" is not supported"}};
+               {", \"train_detail\": [{}]", "message 2: \"train_detail\" is not supported"}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         snprintf(image, sizeof(image), TALK("", "%s", ""), bad[i].more);
         zr_data_args args = args_of(image);

@@ -203,14 +203,13 @@ typedef struct zr_data_args {
  *   (version 7, uint32 tokens);
  * - Megatron-LM: X.bin with uint16 or int32 tokens, and X.idx beside it;
  * - nanoGPT: uint16 tokens without a header, recognised by a name that ends in ".bin", or uint32 tokens with
- *   token_bytes 4. If token_bytes is 0, a file is refused whose numbers of 2 bytes look like the halves of uint32
- * tokens. A file has JSON records if its first value is a JSON object, or an array whose first element is one, or if
- * its name ends in ".jsonl" or ".ndjson". The records are a line each (JSON Lines), objects that may span lines, or the
- * elements of an array. A record is an object with a text, with the texts "prompt" and "completion", or with a list
- * "messages" of objects {"role": "system", "user" or "assistant", "content": TEXT}. The first record of a file decides;
- * records of another kind are bad lines. A record with the member text_key has a text. Any other file is text, except
- * that tables
- * (.csv, .tsv) and files of known other formats are refused.
+ *   token_bytes 4. If token_bytes is 0, a file is refused whose numbers of 2 bytes look like parts of wider tokens.
+ * A file has JSON records if its first value is a JSON object, or an array whose first element is one, or if its name
+ * ends in ".jsonl" or ".ndjson". The records are a line each (JSON Lines), objects that may span lines, or the elements
+ * of an array. A record is an object with a text, with the texts "prompt" and "completion", or with a list "messages"
+ * of objects {"role": "system", "user" or "assistant", "content": TEXT}. The first record of a file decides; records of
+ * another kind are bad lines. A record with the member text_key has a text. Any other file is text, except that tables
+ * (.csv, .tsv, by their names) and files of known other formats (by their first bytes) are refused.
  *
  * Answers. In files with prompts or messages, only answers are targets, unless loss_on or a switch of a message says
  * otherwise. All other targets are -1. A token belongs to an answer if its first byte does. Messages are

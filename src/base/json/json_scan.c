@@ -103,6 +103,14 @@ size_t zr__json_skip(const char *text, size_t bytes, size_t at)
     return at;
 }
 
+/* Return whether a string that reaches the end of the text has its closing quote there, which no backslash escapes. */
+static bool is_closed(const char *text, const zr__json_token *string)
+{
+    size_t last = string->end - 1, escapes = 0;
+    while (last - escapes > string->begin && text[last - escapes - 1] == '\\') escapes++;
+    return last > string->begin && text[last] == '"' && escapes % 2 == 0;
+}
+
 int64_t zr__json_value_end(const char *text, int64_t n, int64_t at, bool whole)
 {
     int64_t depth = 0;
@@ -110,7 +118,7 @@ int64_t zr__json_value_end(const char *text, int64_t n, int64_t at, bool whole)
         const zr__json_token token = zr__json_next(text, (size_t)n, (size_t)at);
         at = (int64_t)token.end;
         if (!token.kind) return -1;
-        if (token.kind == '"' && at == n && (token.end - token.begin < 2 || text[n - 1] != '"')) return -1;
+        if (token.kind == '"' && at == n && !is_closed(text, &token)) return -1;
         if (token.kind == 'x' && at == n && !whole) return -1;
         depth += token.kind == '{' || token.kind == '[';
         depth -= token.kind == '}' || token.kind == ']';

@@ -111,7 +111,7 @@ static zr_status find_shape(const zr__file *file, const char *path, zr__shape *s
 {
     ZR_TRY(zr__data_refuse_kind(file, false));
     ZR_TRY(zr__shape_find(file, path, shape, NULL, 0));
-    if (*shape == ZR__SHAPE_TEXT) ZR_TRY(zr__data_refuse_name(file, path));
+    if (*shape == ZR__SHAPE_TEXT) ZR_TRY(zr__data_refuse_table(file, path, wanted));
     if (*shape == ZR__SHAPE_TEXT) *shape = ZR__SHAPE_LINES;
     return ZR_OK;
 }
@@ -123,7 +123,7 @@ zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, const char
                        .most_bytes = INT64_MAX,
                        .line = read_line,
                        .skip_bad_lines = r->args->skip_bad_lines,
-                       .remedy = "set data.bad_lines to \"skip\" to leave such lines out"};
+                       .remedy = "use data.bad_lines \"skip\" to skip such records"};
     zr__part part = {0};
     zr_status st = find_shape(file, path, &parts.shape);
     if (st == ZR_OK) st = zr__parts_begin(&parts);

@@ -25,7 +25,7 @@ typedef struct zr__encoding {
     const zr__instruct *instruct; /* settings for lines of instruction data; NULL if each line has one text. A token
                                      that does not count for the loss has ZR__IGNORED added; token_bytes must be 4 */
     bool sentences;               /* whether each line is a sentence, to which no tokens are added; parts.shape must be
-                                     ZR__SHAPE_LINES. A line               without tokens is an empty document */
+                                     ZR__SHAPE_LINES. A line without tokens is an empty document */
     int32_t separator;            /* token appended to each document of .jsonl; negative for no token */
     int token_bytes;              /* bytes per token: 1, 2 or 4 */
     int threads;                  /* number of threads; 0 for one per processor, up to 8 */

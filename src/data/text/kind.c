@@ -88,19 +88,25 @@ static bool has_ending(const char *path, const char *list)
     return false;
 }
 
-zr_status zr__data_refuse_name(const zr__file *file, const char *path)
+zr_status zr__data_refuse_table(const zr__file *file, const char *path, const char *remedy)
 {
     static const char tables[] =
-        "%s: by its name this is a table (%s), of which zr reads no columns; write each row as a line of JSON, "
-        "{\"text\": TEXT} or {\"prompt\": TEXT, \"completion\": TEXT}, to a .jsonl file, or give data.format \"text\" "
-        "to train on the file as it is";
-    ZR_CHECK(!zr__path_ends(path, ".csv"), ZR_ERR_DATA, tables, file->name, "comma-separated values");
-    ZR_CHECK(!zr__path_ends(path, ".tsv"), ZR_ERR_DATA, tables, file->name, "tab-separated values");
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        ZR_CHECK(!has_ending(path, kinds[i].names), ZR_ERR_DATA,
-                 "%s: by its name its format is %s, which zr cannot read; %s, or rename the file if it is text",
-                 file->name, kinds[i].what, kinds[i].use);
+        "%s: by its name this is a table (%s), of which zr reads no columns; write each row as "
+        "a line of JSON to a .jsonl file, %s";
+    ZR_CHECK(!zr__path_ends(path, ".csv"), ZR_ERR_DATA, tables, file->name, "comma-separated values", remedy);
+    ZR_CHECK(!zr__path_ends(path, ".tsv"), ZR_ERR_DATA, tables, file->name, "tab-separated values", remedy);
     return ZR_OK;
+}
+
+void zr__data_note_name(const zr__file *file, const char *path, char *note, size_t size)
+{
+    note[0] = '\0';
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !note[0]; i++)
+        if (has_ending(path, kinds[i].names))
+            snprintf(
+                note, size,
+                "%s: it is read as text, although by its name its format is %s: it does not begin like that format",
+                file->name, kinds[i].what);
 }
 
 /* Return the offset of the first byte that is not UTF-8, or -1 if all bytes are. A last character that is cut off by

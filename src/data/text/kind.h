@@ -10,9 +10,13 @@
  * tokens may equal them by chance. */
 ZR_NODISCARD zr_status zr__data_refuse_kind(const zr__file *file, bool tokens);
 
-/** Fail with ZR_ERR_DATA if the path of a file that would be read as text is the name of a table (.csv, .tsv) or of
- * another format. */
-ZR_NODISCARD zr_status zr__data_refuse_name(const zr__file *file, const char *path);
+/** Fail with ZR_ERR_DATA if the path of a file that has no records is the name of a table (.csv, .tsv). `remedy` ends
+ * the message: the form of a record, and other ways. */
+ZR_NODISCARD zr_status zr__data_refuse_table(const zr__file *file, const char *path, const char *remedy);
+
+/** Store a remark in `note` if the path of a text is the name of a format that zr__data_refuse_kind refuses, such as
+ * .gz. Otherwise store "". */
+void zr__data_note_name(const zr__file *file, const char *path, char *note, size_t size);
 
 /** Check the beginning, middle and end of a text. Fail with ZR_ERR_DATA if at least one byte in sixteen is NUL, because
  * the file is then binary. If the text has fewer NULs, or bytes that are not UTF-8, `note` receives a remark; otherwise

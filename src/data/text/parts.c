@@ -224,10 +224,11 @@ zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts 
     const zr__found_texts *found = &part->found;
     const char *name = parts->file->name;
     if (part->bad_line > 0)
-        return ZR_FAIL(part->failed.status, "%s:%lld: %s; %s", name, (long long)(parts->lines_read + part->bad_line),
+        return ZR_FAIL(part->failed.status, "%s:%lld: %s; %s%s", name, (long long)(parts->lines_read + part->bad_line),
                        part->failed.message,
                        part->broken ? "correct the file, or write each record on a line of its own (.jsonl)"
-                                    : parts->remedy);
+                                    : parts->remedy,
+                       parts->or_text ? parts->or_text : "");
     ZR_CHECK(part->failed.status == ZR_OK, part->failed.status, "%s: error in the text from byte %lld on: %s", name,
              (long long)part->at, part->failed.message);
     if (all->skipped_lines == 0 && found->skipped_lines > 0)

@@ -113,6 +113,14 @@ static zr_status render_pair(const zr__instruct *x, const json_t *root, zr__rend
     return reason[0] ? ZR_OK : zr__pair_render(&x->chat, &prompt, &completion, r);
 }
 
+/* Return whether a message has a member. A member that is null or an empty list counts as missing: programs that write
+ * tables as JSON give each message all members. */
+static bool has(const json_t *one, const char *name)
+{
+    const json_t *value = json_object_get(one, name);
+    return value && !json_is_null(value) && (!json_is_array(value) || json_array_size(value) > 0);
+}
+
 /* Read the switch of a message, by which its author decides whether the loss counts it: "weight" 0 or 1 as in OpenAI's
  * files, "train" or "training" as in axolotl's. Without one *trains does not change. If it is bad, write the reason. */
 static bool read_switch(const json_t *one, size_t i, bool *trains, char *reason)
@@ -120,7 +128,7 @@ static bool read_switch(const json_t *one, size_t i, bool *trains, char *reason)
     static const char *const names[] = {"weight", "train", "training"};
     const char *said = NULL;
     bool on = false;
-    if (json_object_get(one, "train_detail"))
+    if (has(one, "train_detail"))
         snprintf(reason, ZR__REASON_BYTES, "message %zu: \"train_detail\" is not supported; divide the message", i + 1);
     for (size_t k = 0; k < sizeof(names) / sizeof(names[0]) && !reason[0]; k++) {
         const json_t *value = json_object_get(one, names[k]);
@@ -158,7 +166,7 @@ static bool read_message(const json_t *one, size_t i, zr__message *m, char *reas
                  json_is_array(content) ? "not a text but a list of parts"
                  : content              ? "not a text"
                                         : "missing");
-    else if (json_object_get(one, "tool_calls") || json_object_get(one, "reasoning_content"))
+    else if (has(one, "tool_calls") || has(one, "reasoning_content"))
         snprintf(reason, ZR__REASON_BYTES,
                  "message %zu: \"tool_calls\" and \"reasoning_content\" are not supported; write them into \"content\"",
                  i + 1);

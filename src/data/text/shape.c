@@ -184,8 +184,8 @@ zr_status zr__shape_find(const zr__file *file, const char *path, zr__shape *shap
                  records[*shape]);
     else if (note && zr__path_ends(path, ".json") && *shape == ZR__SHAPE_TEXT)
         snprintf(note, size,
-                 "%s: it is read as text, although its name ends in .json: it begins neither with a JSON object nor "
-                 "with an array of objects",
+                 "%s: it is read as text, although its name ends in .json: no JSON object or array of objects can be "
+                 "read at its beginning",
                  file->name);
     if (lines && *shape == ZR__SHAPE_TEXT) *shape = ZR__SHAPE_LINES;
     return ZR_OK;

@@ -433,15 +433,6 @@ static zr_status find_instruct(const zr_data_args *args, const zr_tokenizer *tok
     return ZR_OK;
 }
 
-/* Return the advice against a bad record. */
-static const char *remedy_of(const zr__file *text, zr__text_form form)
-{
-    if (form == ZR__TEXT_SENTENCES) return "put each sentence on a line of its own";
-    return zr__shape_is_lines(text->name)
-               ? "use data.bad_lines \"skip\" to skip such lines"
-               : "use data.bad_lines \"skip\" to skip such records, or data.format \"text\" to read the file as text";
-}
-
 zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text,
                            zr__shape shape, zr__text_form form, char path[PATH_MAX], zr__cached *made)
 {
@@ -455,7 +446,11 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                              .skip_bad_lines = args->skip_bad_lines,
                              .forms = ZR__RECORD_FORMS,
                              .key_named = "data.text_key",
-                             .remedy = remedy_of(text, form)};
+                             .remedy = form == ZR__TEXT_SENTENCES ? "put each sentence on a line of its own"
+                                                                  : "use data.bad_lines \"skip\" to skip such records",
+                             .or_text = form == ZR__TEXT_SENTENCES || zr__shape_is_lines(text->name)
+                                            ? NULL
+                                            : ", or give data.format \"text\" to read the file as text"};
     zr__instruct instruct;
     const zr__instruct *how = NULL;
     ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,

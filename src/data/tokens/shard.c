@@ -77,10 +77,15 @@ static zr_status check_text(const zr__shard *s, kind found, bool as_text, char *
 {
     ZR_TRY(zr__data_refuse_kind(&s->file, false));
     if (found == KIND_RECORDS) return ZR_OK;
-    if (!as_text) ZR_TRY(zr__data_refuse_name(&s->file, s->path));
+    if (!as_text)
+        ZR_TRY(zr__data_refuse_table(&s->file, s->path,
+                                     "{\"text\": TEXT} or {\"prompt\": TEXT, \"completion\": TEXT}, or give "
+                                     "data.format \"text\" to read the file as it is (in `zr eval` and `zr tokenize` "
+                                     "--as-text)"));
     char odd[ZR__NOTE_BYTES];
     ZR_TRY(zr__data_look_at_text(&s->file, odd, sizeof(odd)));
     if (!note[0]) snprintf(note, size, "%s", odd);
+    if (!note[0] && !as_text) zr__data_note_name(&s->file, s->path, note, size);
     return ZR_OK;
 }
 
@@ -135,22 +140,22 @@ static zr_status check_width(const zr__shard *s, int given)
     return ZR_OK;
 }
 
-/* Return whether numbers of 2 bytes are the halves of n tokens of 4 bytes: every second number is at most `most`, the
- * largest upper half of a token, but at least a quarter of the others are above it. Numbers of so many tokens do not
- * look so by chance: every second token of a text would be one of the first few of the vocabulary. */
+/* Return whether numbers of `width` bytes are the halves of n tokens twice as wide: every second number is at most
+ * `most`, the largest upper half of a token, but at least a quarter of the others are above it. Numbers of so many
+ * tokens do not look so by chance: every second token of a text would be one of the first few of the vocabulary. */
 enum { HALVES_LEAST = 32, HALVES_MOST = 1 << 14 };
-static bool are_halves(const unsigned char *tokens, int64_t n, uint32_t most)
+static bool are_halves(const unsigned char *tokens, int64_t n, int width, uint64_t most)
 {
     int64_t above = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (zr__le(tokens + 4 * i + 2, 2) > most) return false;
-        above += zr__le(tokens + 4 * i, 2) > most;
+        if (zr__le(tokens + 2 * i * width + width, width) > most) return false;
+        above += zr__le(tokens + 2 * i * width, width) > most;
     }
     return 4 * above >= n;
 }
 
-/* Refuse a file without a header that looks like tokens of 4 bytes. A file of fewer than HALVES_LEAST such tokens says
- * too little. */
+/* Refuse a file without a header that looks like tokens of 4 or 8 bytes. A file of fewer than HALVES_LEAST such tokens
+ * says too little. */
 static zr_status refuse_halves(const zr__shard *s, int64_t vocab_size)
 {
     const int64_t all = s->file.bytes / 4, n = all < HALVES_MOST ? all : HALVES_MOST;
@@ -159,9 +164,16 @@ static zr_status refuse_halves(const zr__shard *s, int64_t vocab_size)
     unsigned char *tokens = zr_alloc((size_t)n * 4);
     ZR_CHECK(tokens, ZR_ERR_MEMORY, "no memory to look at %lld tokens of %s", (long long)n, s->file.name);
     const zr_status st = zr__file_read(&s->file, 0, tokens, n * 4, ZR_ERR_DATA);
-    const bool halves = st == ZR_OK && are_halves(tokens, n, most);
+    const bool halves = st == ZR_OK && are_halves(tokens, n, 2, most);
+    const bool quarters = halves && s->file.bytes % 8 == 0 && n / 2 >= HALVES_LEAST && are_halves(tokens, n / 2, 4, 0);
     zr_free(tokens);
     ZR_TRY(st);
+    ZR_CHECK(!quarters, ZR_ERR_DATA,
+             "%s: every second of its first %lld numbers of 4 bytes is 0 and the others are not, so its tokens seem to "
+             "have 8 bytes (int64), which zr does not read; write them as uint32 (with numpy: "
+             "a.astype('uint32').tofile(PATH)) and give data.token_bytes 4. If they are not int64, give "
+             "data.token_bytes 2 or 4",
+             s->file.name, (long long)n);
     ZR_CHECK(
         !halves, ZR_ERR_DATA,
         "%s: every second of its first %lld numbers of 2 bytes is at most %u and the others are not, so its tokens "

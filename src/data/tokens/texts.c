@@ -121,14 +121,16 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
         zr__found_texts found = {0};
         ZR_TRY(zr__file_open(t->args->path[i], false, &opened));
         file->fd = opened.fd;
-        const zr__parts parts = {.file = file,
-                                 .usual_bytes = PART_BYTES,
-                                 .most_bytes = INT64_MAX,
-                                 .shape = t->text[i].shape,
-                                 .text_key = t->args->text_key ? t->args->text_key : "text",
-                                 .skip_bad_lines = t->args->skip_bad_lines,
-                                 .key_named = "--text-key",
-                                 .remedy = "use --bad-lines skip to skip such lines"};
+        const zr__parts parts = {
+            .file = file,
+            .usual_bytes = PART_BYTES,
+            .most_bytes = INT64_MAX,
+            .shape = t->text[i].shape,
+            .text_key = t->args->text_key ? t->args->text_key : "text",
+            .skip_bad_lines = t->args->skip_bad_lines,
+            .key_named = "--text-key",
+            .remedy = "use --bad-lines skip to skip such records",
+            .or_text = zr__shape_is_lines(t->args->path[i]) ? NULL : ", or give --as-text to read the file as text"};
         zr_status st = read(t, &parts, arg, &found);
         zr__file_close(file);
         ZR_TRY(st);
