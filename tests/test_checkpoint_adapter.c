@@ -61,6 +61,7 @@ static const struct {
     {"\"init_lora_weights\": false", NULL},
     {"\"init_lora_weights\": null", NULL},
     {"\"init_lora_weights\": \"gaussian\"", NULL},
+    {"\"init_lora_weights\": \"Gaussian\"", NULL},
     {"\"init_lora_weights\": \"orthogonal\"", NULL},
     {"\"init_lora_weights\": \"eva\", \"eva_config\": {\"rho\": 2.0}", NULL},
     {"\"init_lora_weights\": \"pissa\"", "init_lora_weights is \"pissa\""},

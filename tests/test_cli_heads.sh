@@ -78,7 +78,7 @@ check "... also for training, and keep them" labels names --model.init=named --d
     --data.val=dev-named.jsonl --train.steps=2
 check "... and they are written again" grep -q '"1": "dog"' names/model/config.json
 sed -i 's/"0": "cat", "1": "dog"/"0": "dog", "1": "cat"/' named/config.json
-check "... in another order a run is not resumed" fails 65 'data.train: the file has changed .*, or the tokenizer or the names of labels' \
+check "... in another order a run is not resumed" fails 65 'data.train: the file has changed .*, or the tokenizer, the names of labels or the keys of data' \
     "$ZR" train names/config.json --train.steps=3 --resume
 sed -i 's/"0": "dog", "1": "cat"/"0": "cat", "1": "dog"/' named/config.json
 check "... but in the same" "$ZR" train names/config.json --train.steps=3 --resume

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Members of adapter_config.json that zr reads, or that do not change what peft computes with a loaded adapter: it sets
  * fan_in_fan_out by the layer, and reads megatron_core, qalora_group_size and the configurations of the ways to
@@ -26,8 +27,8 @@ static const char *const known[] = {"peft_type",      "r",
                                     "runtime_config"};
 
 /* Ways to initialize factors after which peft loads an adapter as W + alpha / r B A. Of others peft changes W when it
- * loads the adapter, or the base to which the adapter belongs is not W. */
-static const char *const plain[] = {"gaussian", "orthogonal", "eva"};
+ * loads the adapter, or the base to which the adapter belongs is not W. "gaussian" is one too, in any letters. */
+static const char *const plain[] = {"orthogonal", "eva"};
 
 bool zr__adapter_is_in(const char *dir)
 {
@@ -69,7 +70,9 @@ static zr_status check_start(const char *file, const json_t *start)
 {
     const char *way = json_string_value(start);
     ZR_CHECK(
-        !start || json_is_null(start) || json_is_boolean(start) || (way && IS_IN(plain, way)), ZR_ERR_DATA,
+        !start || json_is_null(start) || json_is_boolean(start) ||
+            (way && (IS_IN(plain, way) || strcasecmp(way, "gaussian") == 0)),
+        ZR_ERR_DATA,
         "%s: init_lora_weights is %s; zr computes only true, false, \"gaussian\", \"orthogonal\" and \"eva\", which "
         "leave the base as it is. Save the adapter as a plain one with peft: save_pretrained(DIR, "
         "path_initial_model_for_weight_conversion=START), where START has the adapter before training; or merge "

@@ -117,7 +117,7 @@ static bool same_tokenizer(const char *was, const char *is)
 
 static zr_status check_run(const zr__run *r, const char *name, int64_t step, const zr__checkpoint_run *from)
 {
-    static const char read_with[] = ", or the tokenizer or the names of labels with which it is read";
+    static const char read_with[] = ", or the tokenizer, the names of labels or the keys of data with which it is read";
     char *now = NULL;
     const char *tokenizer = r->config->data.tokenizer ? r->config->data.tokenizer : "";
     compared with = {name, r->config->model.family, from->ranks > 0};
