@@ -145,7 +145,7 @@ check "... nor in a plan" fails 69 'the new head' "$ZR" plan --model.init=qa/mod
     --model.task=sequence_classification --model.lora.rank=2
 check "a key of another task" fails 78 'data.max_predictions: it is for another model.task' labels no $small \
     --data.max_predictions=10
-for option in model.num_labels=3 model.classifier_dropout=0.2; do
+for option in model.num_labels=3 model.classifier_dropout=0.2 data.format=text; do
     check "... ${option%=*}" fails 78 "${option%=*}: it is for another model.task; leave it out" answers no $small --$option
     check "... also of a task that a directory gives" fails 78 "${option%=*}: it is for another model.task" "$ZR" train \
         --model.init=qa/model --data.train=train.json --data.tokenizer=tok --train.output_dir=no --$option

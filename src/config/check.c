@@ -321,7 +321,7 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
         if (keys[i].samples & samples || !key || zr__value_is_standard(config, key)) continue;
         /* Without tasks a family's key of this name has another meaning; and model.init may have labels of its own. */
         if (key->field && (!family->task || !zr__origin_of(config, key)->given)) continue;
-        const bool encoder = samples != NEXT, task = encoder && !(keys[i].samples & NEXT);
+        const bool encoder = samples != NEXT, task = encoder && keys[i].samples != NEXT;
         if (task)
             snprintf(why, ZR__FOREIGN_BYTES, "it is for another model.task; leave it out");
         else
