@@ -48,6 +48,33 @@ for c in train plan simulate; do
     shows "zr $c -h keys has all" "zero_optimization.stage  *\[" "$ZR" $c -h keys
     if grep -q "train.hang_timeout" out && ! grep -q "^Examples" out; then ok "... alone"; else not_ok "... alone"; fi
 done
+# Words after -h select options and keys, by their names, values and explanations; a word of nothing is refused.
+no_key() { if grep -q "^  $1 " out; then not_ok "... without $1"; else ok "... without $1"; fi; }
+shows "zr train -h WORD"      "^  optimizer.params.lr " "$ZR" train -h lr
+no_key wall_clock_breakdown # "already", in its explanation or another's, is not the word "lr"
+no_key zero_optimization.stage
+shows "... its options"       "^  --max-time TIME"    "$ZR" help train max-time
+no_key --resume
+shows "... the keys that go with them" "^  train.hang_timeout " "$ZR" train -h time
+shows "zr help keys WORD"     "^  scheduler.params.warmup_num_steps " "$ZR" help keys WARM-UP
+no_key --resume
+shows "... by a value"        "^  scheduler.type "    "$ZR" help keys WarmupCosineLR
+if [ "$(grep -c '^  [a-z]' out)" -lt 5 ]; then ok "... and few more"; else not_ok "... and few more"; fi
+shows "... by two words"      "^  zero_optimization.offload_optimizer.nvme_path " "$ZR" help keys offload nvme_path
+no_key zero_optimization.offload_optimizer.pin_memory
+shows "... a key without effect" "^  wall_clock_breakdown .* no effect" "$ZR" help keys wall_clock
+shows "zr help keys"          "^  train.hang_timeout " "$ZR" help keys
+shows "words without keys"    "^  --stride N"         "$ZR" eval -h stride
+no_key --batches
+shows "zr -h COMMAND"         "^zr plan:"             "$ZR" -h plan
+expect "a word of no key"     2  'did you mean "lr"'  "$ZR" train -h lrr
+expect "... of no option"     2  'no option has "lrr"' "$ZR" eval -h lrr
+expect "... of keys alone"    2  'no key .*"gnat"'    "$ZR" help keys gnat
+expect "an option of none in help" 2 'unknown option --typo' "$ZR" help train --typo
+expect "... after -h"         2  'unknown option --typo' "$ZR" train -h --typo
+expect "... of the keys"      2  'such as --typo'             "$ZR" help keys --typo
+expect "a command of none"    2  'did you mean "train"' "$ZR" help trian
+
 shows "zr info"               "^kernels"         "$ZR" info
 shows "zr info --json"        '"version":'       "$ZR" info --json
 shows "zr plan of a preset"   "stage 3"          "$ZR" plan --preset gpt2-1.5b --ranks 64

@@ -8,7 +8,7 @@
 zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv)
 {
     ZR_TRY(cli_parse(args, argc, argv));
-    if (args->help) cli_help(command, args->options, CLI_KEYS_NONE);
+    if (args->help) ZR_TRY(cli_help(command, args));
     ZR_CHECK(args->help || args->n_operands > 0, ZR_ERR_ARG,
              "zr %s needs the directory of a run, or several; `zr %s --help` has examples", command->name,
              command->name);

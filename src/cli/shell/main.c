@@ -58,7 +58,8 @@ static void print_help(void)
            "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n",
            zr_version());
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("\n`zr help COMMAND` explains a command; `zr --version` prints the version.\n");
+    printf("\n`zr help COMMAND` explains a command, and `zr help keys WORD` the keys of a configuration about a word.\n"
+           "`zr --version` prints the version.\n");
 }
 
 static zr_status find_command(const char *name, const cli_command **command)
@@ -159,14 +160,18 @@ int main(int argc, char **argv)
         cli_say("no command was given; `zr --help` lists the commands");
         return cli_exit_code(ZR_ERR_ARG);
     }
-    if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* run `zr help train` as `zr train --help` */
-        char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
-        return cli_exit_code(start_command(3, words));
-    }
+    const bool help = !strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help");
     zr_status st = ZR_OK;
-    if (!strcmp(word, "help") && argc > 2) {
+    if (help && argc > 2 && !strcmp(argv[2], "keys")) {
+        st = cli_help_keys(argv + 3, argc - 3);
+    } else if (help && argc > 2 && argv[2][0] != '-') { /* run `zr help train WORD` as `zr train --help WORD` */
+        static char option[] = "--help";
+        argv[1] = argv[2];
+        argv[2] = option;
+        return cli_exit_code(start_command(argc, argv));
+    } else if (help && argc > 2) {
         st = cli_reference(commands, N_COMMANDS, argc - 2, argv + 2);
-    } else if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
+    } else if (help) {
         print_help();
     } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("zr %s\n", zr_version());
