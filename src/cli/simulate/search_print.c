@@ -243,6 +243,7 @@ void cli_searched_print(const cli_searched *s)
            CLI_SECONDS(b->price.step_sec), b->samples_sec, b->flops_sec / 1e12);
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
+    if (cli_target_computed(&s->target)) puts(CLI_GPU_REMARK);
     print_way_keys(s, best);
     const bool several = best->accum > 1;
     if (best->more[several].batch > 0)
