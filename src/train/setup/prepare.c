@@ -76,6 +76,9 @@ static zr_status refuse_init(const char *dir, zr_status st)
     ZR_CHECK(!run, st,
              "model.init: %s is the directory of a run without model/; give one of its checkpoints, %s/step-*",
              ZR_SHOWN(dir), ZR_SHOWN(dir));
+    ZR_CHECK(!zr__config_is_own(dir), st,
+             "model.init: %s has a configuration of zr in its config.json, not a model; give a Hugging Face directory",
+             ZR_SHOWN(dir));
     return ZR_FAIL(st, "model.init: %s%s", why,
                    st == ZR_ERR_NOT_FOUND ? "; give a Hugging Face directory on this machine" : "");
 }
