@@ -223,6 +223,7 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
     if (first) st = end_watch(&progress, &loss, st);
     if (st == ZR_OK && first && !args->quiet) say_done(&j.result);
     if (st == ZR_OK && first && args->json) st = print_run_json(config, &j.result, &progress.timings);
+    if (st == ZR_OK && first && !args->quiet) cli_next_say(config, &j.result);
     zr_config_destroy(&config);
     return st;
 }
