@@ -133,6 +133,7 @@ static void distances(void **state)
     assert_int_equal(zr__text_distance("kitten", "sitting"), 3);
     assert_int_equal(zr__text_distance("stpes", "steps"), 1);
     assert_int_equal(zr__text_distance("steps", "step"), 1);
+    assert_int_equal(zr__text_distance("H100", "h100"), 0);
 }
 
 static void nearest_names(void **state)
@@ -141,6 +142,9 @@ static void nearest_names(void **state)
     static const char *const names[] = {"steps", "seed", "threads"};
     assert_string_equal(zr__text_nearest("stesp", names, 3), "steps");
     assert_string_equal(zr__text_nearest("thread", names, 3), "threads");
+    assert_string_equal(zr__text_nearest("thr", names, 3), "threads");
+    assert_string_equal(zr__text_nearest("SEED", names, 3), "seed");
+    assert_null(zr__text_nearest("th", names, 3));
     assert_null(zr__text_nearest("optimizer", names, 3));
     assert_null(zr__text_nearest("x", names, 0));
 }

@@ -51,7 +51,6 @@ done
 # Words after -h select options and keys, by their names, values and explanations; a word of nothing is refused.
 no_key() { if grep -q "^  $1 " out; then not_ok "... without $1"; else ok "... without $1"; fi; }
 shows "zr train -h WORD"      "^  optimizer.params.lr " "$ZR" train -h lr
-no_key wall_clock_breakdown # "already", in its explanation or another's, is not the word "lr"
 no_key zero_optimization.stage
 shows "... its options"       "^  --max-time TIME"    "$ZR" help train max-time
 no_key --resume
@@ -67,6 +66,7 @@ shows "zr help keys"          "^  train.hang_timeout " "$ZR" help keys
 shows "words without keys"    "^  --stride N"         "$ZR" eval -h stride
 no_key --batches
 shows "zr -h COMMAND"         "^zr plan:"             "$ZR" -h plan
+expect "the middle of a word of explanations" 2 'no key .*"mputed"' "$ZR" help keys mputed
 expect "a word of no key"     2  'did you mean "lr"'  "$ZR" train -h lrr
 expect "... of no option"     2  'no option has "lrr"' "$ZR" eval -h lrr
 expect "... of keys alone"    2  'no key .*"gnat"'    "$ZR" help keys gnat
@@ -84,6 +84,11 @@ shows "zr plan --schedule"    "update"           "$ZR" plan c.json --schedule
 
 expect "no command"           2  "zr --help"          "$ZR"
 expect "unknown command"      2  'did you mean "train"' "$ZR" trian
+expect "a word that people try" 2 '`zr generate DIR --chat --prompt TEXT` does that' "$ZR" chat run
+expect "a shortened option"   2  'did you mean --temperature' "$ZR" generate . --temp 1
+expect "... in capitals"      2  'did you mean --ranks' "$ZR" train c.json --Ranks 2
+expect "a name in capitals"   2  'did you mean dgx-h100x8' "$ZR" plan c.json --cluster DGX-H100x8
+shows "zr help help"          "^Commands"        "$ZR" help help
 expect "--resume without a directory" 2 "resume needs train.output_dir" "$ZR" train c.json --resume --train.output_dir=null
 expect "a section of keys"    2  "data to train on are --data.train=t.txt" "$ZR" plan c.json --data t.txt
 expect "unknown option"       2  "did you mean --ranks" "$ZR" train c.json --rank 2
@@ -145,6 +150,18 @@ mkfifo piped/config.json
 expect "... nor a run's settings" 66 "config.json: it is .*not a regular file" "$ZR" eval piped
 if [ -e run ]; then not_ok "nothing was created"; else ok "nothing was created"; fi
 
+# A folder with a configuration of zr, in whatever form, is no run, for each command that takes one.
+mkdir conf plain
+"$ZR" init conf/config.json --quiet
+cp c.json plain/config.json
+for c in eval generate inspect verify "generate --chat --prompt Hi"; do
+    expect "zr $c of a configuration" 66 'conf is not a run: .*`zr train conf/config.json`' "$ZR" $c conf
+    expect "... without comments" 66 'plain is not a run: ' "$ZR" $c plain/
+done
+expect "zr convert of a configuration" 66 'conf is not a run: ' "$ZR" convert conf out-conf
+expect "weights of a configuration" 65 'model.init: conf has a configuration of zr .*, not a model' "$ZR" train c.json --model.init=conf
+echo '{"architectures": ["X"]}' >plain/config.json
+expect "... of another model" 65 'model_type' "$ZR" eval plain
 name='a "name" of spaces and
 newlines'
 cp text.txt "$name"

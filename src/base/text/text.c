@@ -168,6 +168,11 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
+static char small(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
 int zr__text_distance(const char *a, const char *b)
 {
     enum { LONGEST = 63 };
@@ -182,7 +187,7 @@ int zr__text_distance(const char *a, const char *b)
                 row[j] = j;
                 continue;
             }
-            row[j] = least(least(row[j - 1], up[j]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            row[j] = least(least(row[j - 1], up[j]) + 1, up[j - 1] + (small(a[i - 1]) != small(b[j - 1])));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = least(row[j], up2[j - 2] + 1);
         }
     }
@@ -193,9 +198,12 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
 {
     const char *best = NULL;
     /* Do not suggest a name if more than about a third of the letters differ. */
-    int limit = (int)strnlen(wanted, 64) / 3 + 1;
+    const size_t length = strnlen(wanted, 64);
+    int limit = (int)length / 3 + 1;
     for (int i = 0; i < n_names; i++) {
         int distance = zr__text_distance(wanted, names[i]);
+        /* A shortened name is as close as a misspelled one. */
+        if (length >= 3 && distance > 1 && strncmp(names[i], wanted, length) == 0) distance = 1;
         if (distance >= limit + (best == NULL)) continue;
         best = names[i];
         limit = distance;

@@ -46,7 +46,8 @@ const char *zr__text_size(double bytes, char out[ZR_SIZE_BYTES]);
 bool zr__text_bytes(const char *text, int64_t *bytes);
 
 /** Return the minimum number of insertions, deletions, replacements and swaps of neighbouring characters that turns a
- * into b. A name longer than 63 bytes has a large distance from every other name. */
+ * into b, without regard to small and capital letters. A name longer than 63 bytes has a large distance from every
+ * other name. */
 int zr__text_distance(const char *a, const char *b);
 /** Return the name closest to `wanted`, or NULL if no name is close enough for a suggestion. */
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
