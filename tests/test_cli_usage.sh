@@ -87,7 +87,7 @@ expect "unknown command"      2  'did you mean "train"' "$ZR" trian
 expect "a word that people try" 2 '`zr generate DIR --chat --prompt TEXT` does that' "$ZR" chat run
 expect "a shortened option"   2  'did you mean --temperature' "$ZR" generate . --temp 1
 expect "... in capitals"      2  'did you mean --ranks' "$ZR" train c.json --Ranks 2
-expect "a name in capitals"   2  'did you mean dgx-h100x8' "$ZR" plan c.json --cluster DGX-H100x8
+expect "a name in capitals"   66  'did you mean dgx-h100x8' "$ZR" plan c.json --cluster DGX-H100x8
 shows "zr help help"          "^Commands"        "$ZR" help help
 expect "--resume without a directory" 2 "resume needs train.output_dir" "$ZR" train c.json --resume --train.output_dir=null
 expect "a section of keys"    2  "data to train on are --data.train=t.txt" "$ZR" plan c.json --data t.txt
