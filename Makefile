@@ -172,19 +172,17 @@ info:
 
 # ---- rules -----------------------------------------------------------------------------------
 
-# Without V=1, show what is made, or a counter of many files. Those that are missing are counted before the first is made.
+# Without V=1, show what is made, or a counter of many files.
 say = $(if $(Q),sh scripts/count $(B)/obj $(1) '$(2)')
-GOALS := $(or $(MAKECMDGOALS),all)
-COUNTED = $(LIB_OBJ) $(CLI_OBJ) $(if $(filter tests,$(GOALS)),$(TESTS) $(patsubst src/%.cu,$(STAND_IN)/%.o,$(CUDA_KERNELS)) \
-            $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(wildcard tests/cuda/*.cc)))
-ifneq ($(filter-out help info clean format,$(GOALS)),)
-$(shell mkdir -p $(B)/obj && echo $(words $(filter-out $(wildcard $(COUNTED)),$(COUNTED))) >$(B)/obj/count)
-endif
+COUNTED = $(LIB_OBJ) $(CLI_OBJ) $(if $(filter tests,$(MAKECMDGOALS)),$(TESTS) \
+            $(patsubst src/%.cu,$(STAND_IN)/%.o,$(CUDA_KERNELS)) $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(wildcard tests/cuda/*.cc)))
 
-# The compiler's command line: when it changes, everything is made again.
+# The compiler's command line: when it changes, everything is made again. All objects need it, so the files that are
+# missing are counted here, before the first is made.
 STAMP := $(B)/obj/flags
 $(STAMP): FORCE
 	@mkdir -p $(@D)
+	@echo $(words $(filter-out $(wildcard $(COUNTED)),$(COUNTED))) > $(@D)/count
 	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || \
 	  echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' > $@
 

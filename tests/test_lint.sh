@@ -69,6 +69,8 @@ result $? 'make: many files by ten numbers, all different although jobs run side
 result $? 'make: files that are made again, whose number is unknown'
 [ "$(scripts/count "$tmp" LD build/zr)" = '  LD    build/zr' ]
 result $? 'make: a linked file by name'
+make -n "B=$tmp/dry" 2>/dev/null | grep -q "echo [1-9][0-9]* > $tmp/dry/obj/count" && [ ! -e "$tmp/dry" ]
+result $? 'make: a dry run counts nothing'
 [ "$(make -n V=1 -W src/base/text/text.c "build/obj/base/text/text.o" 2>/dev/null | grep -c scripts/count)" = 0 ]
 result $? 'make: with V=1 no counter'
 if script -qec true /dev/null >/dev/null 2>&1; then
