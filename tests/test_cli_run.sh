@@ -61,11 +61,14 @@ check "train on tokens" "$ZR" train c.json --quiet --data.train=good.bin --data.
     --train.output_dir=tokens
 next() { tail -n 1 err | grep -qx "zr: next: $1" || { cat err; return 1; }; }
 check "... which cannot write, nor says so" "$ZR" train c.json --data.train=good.bin --data.val=null --model.vocab_size=300 \
-    --train.steps=1 --train.output_dir="to kens" --train.save_end=false
-check "... and what can follow" next "zr eval 'to kens' --data FILE; zr report 'to kens'"
+    --train.steps=1 --train.output_dir="Ann's kens" --train.save_end=false
+check "... and what can follow" grep -qxF "zr: next: zr eval \$'Ann\'s kens' --data FILE; zr report \$'Ann\'s kens'" err
 check "... without validation data, which is said" grep -q 'note: no validation data (data.val) is given' err
-check "without weights" "$ZR" train c.json --train.steps=1 --train.eval_interval=0 --train.save_model=false --train.output_dir=unsaved
-check "... only a report can follow" next "zr report unsaved"
+check "without model/" "$ZR" train c.json --train.steps=1 --train.eval_interval=0 --train.save_model=false --train.output_dir=unsaved
+check "... what can follow reads the checkpoint" next "zr generate unsaved --prompt TEXT; zr eval unsaved; zr report unsaved"
+check "without weights or checkpoint" "$ZR" train c.json --train.steps=1 --train.eval_interval=0 --train.save_model=false \
+    --train.save_end=false --train.output_dir=nothing
+check "... only a report can follow" next "zr report nothing"
 check "no evaluations are said" grep -q 'note: train.eval_interval is 0' err
 check "... they evaluate" "$ZR" eval tokens --data good.bin
 check "... a text does not: its tokens are unknown" code 69 "$ZR" eval tokens --data val.txt

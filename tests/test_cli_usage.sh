@@ -54,6 +54,7 @@ shows "zr train -h WORD"      "^  optimizer.params.lr " "$ZR" train -h lr
 no_key zero_optimization.stage
 shows "... its options"       "^  --max-time TIME"    "$ZR" help train max-time
 no_key --resume
+shows "... those of all commands" "^  --color WHEN"   "$ZR" train -h color
 shows "... the keys that go with them" "^  train.hang_timeout " "$ZR" train -h time
 shows "zr help keys WORD"     "^  scheduler.params.warmup_num_steps " "$ZR" help keys WARM-UP
 no_key --resume

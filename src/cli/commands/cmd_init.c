@@ -73,7 +73,7 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
     /* whether the model needs a tokenizer other than "bytes" */
     const bool own = preset || (family && family->samples == ZR_SAMPLES_PAIRS);
     if (!args.quiet)
-        cli_say("wrote %s; next: zr train %s --data TEXT_FILE%s", ZR_SHOWN(path), ZR_SHOWN(path),
+        cli_say("wrote %s; next: zr train %s --data TEXT_FILE%s", ZR_SHOWN(path), ZR_WORD(path),
                 own ? " --data.tokenizer=DIR" : "");
     return ZR_OK;
 }

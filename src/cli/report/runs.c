@@ -54,7 +54,7 @@ zr_status cli_refuse_run(const char *dir)
         !zr__config_is_own(dir), ZR_ERR_NOT_FOUND,
         "%s is not the directory of a run: %s; its config.json is a configuration of zr (`zr train %s/config.json` "
         "makes a run of it)",
-        shown, why, shown);
+        shown, why, ZR_WORD(dir));
     ZR_CHECK(!holds_runs(dir), ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s; the folders in it are: %s/*",
              shown, why, shown);
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s", shown, why);

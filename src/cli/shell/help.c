@@ -85,6 +85,7 @@ static zr_status fail_topic(const topic_words *w, const cli_option *options)
         names[n++] = dot ? dot + 1 : w->key[i].path;
     }
     for (const cli_option *o = options; o && o->name && n < MOST; o++) names[n++] = o->name;
+    for (const cli_option *o = cli_common_options; options && o->name && n < MOST; o++) names[n++] = o->name;
     for (int i = 0; i < w->n; i++) {
         const size_t used = strlen(words);
         snprintf(words + used, sizeof(words) - used, "%s%s", i ? " " : "", w->word[i]);
@@ -115,16 +116,25 @@ static int print_keys(const topic_words *w)
     return n;
 }
 
-/** Print the options and, if `keys`, the configuration keys that have the words. */
+/** Print the options of a list that have the words. `found` counts the options. */
+static void print_options(const topic_words *w, const char *command, const cli_option *list, int *found)
+{
+    for (const cli_option *o = list; o->name; o++) {
+        if (!has_all(w, o->name, o->help, "")) continue;
+        if ((*found)++ == 0) printf("Options of zr %s\n", command);
+        print_option(o);
+    }
+}
+
+/** Print the options, if there are any, and, if `keys`, the configuration keys that have the words. */
 static zr_status print_topic(const char *const *word, int n, const char *command, const cli_option *options, bool keys)
 {
     topic_words w = {.word = word, .n = n};
     int found = 0;
     if (keys) ZR_TRY(zr_config_keys(&w.key, &w.n_keys));
-    for (const cli_option *o = options; o && o->name; o++) {
-        if (!has_all(&w, o->name, o->help, "")) continue;
-        if (found++ == 0) printf("Options of zr %s\n", command);
-        print_option(o);
+    if (options) {
+        print_options(&w, command, options, &found);
+        print_options(&w, command, cli_common_options, &found);
     }
     if (found && keys) putchar('\n');
     found += print_keys(&w);

@@ -320,7 +320,7 @@ static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
         ZR_TRY(find_saved(r, place));
         snprintf(text, ZR__WHY_BYTES,
                  "the checkpoint is in %.900s, continue with --resume: zr train %.900s/config.json --resume", place,
-                 r->config->train.output_dir);
+                 ZR_WORD(r->config->train.output_dir));
         return ZR_OK;
     }
     if (!r->result->agreed) return st;
