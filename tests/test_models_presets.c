@@ -345,6 +345,9 @@ static void test_unknown_names(void **state)
     answers("mistralai/Mistral-7B-v0.1", "nearest: mistral-7b ");
     answers("meta-llama/Llama-3.3-70B-Instruct", "nearest: llama3.1-70b ");
     answers("google-bert/bert-base-cased", "nearest: bert-base ");
+    answers("unsloth/mistral-7b", "nearest: mistral-7b ");
+    answers("EleutherAI/gpt-neox-20b", "nearest: gpt-neox-20b");
+    answers("/models/Llama-3-8B", "nearest: llama3-8b ");
     answers("gtp-2", "nearest: gpt2;");
     answers("gtp2-xl", "nearest: gpt2-xl");
     answers("", "no preset \"\"; `zr");
@@ -361,6 +364,7 @@ static void test_other_names(void **state)
                                           {"llama3:8b", "llama3-8b"},
                                           {"LLaMA 3 8B", "llama3-8b"},
                                           {"https://huggingface.co/meta-llama/Llama-3.2-1B", "llama3.2-1b"},
+                                          {"qwen/qwen3-8b", "qwen3-8b"},
                                           {"meta-llama/Llama-3.1-8B-Instruct", "llama3.1-8b"},
                                           {"meta-llama/Llama-2-7b-hf", "llama2-7b"},
                                           {"mistralai/Mistral-7B-v0.3", "mistral-7b"},
@@ -382,6 +386,10 @@ static void test_other_names(void **state)
                                         "./llama3-8b",
                                         "/models/llama3-8b",
                                         "a/b/llama3-8b",
+                                        "meta-llama/b/llama3-8b",
+                                        "llama/Llama-3-8B",
+                                        "unsloth/mistral-7b",
+                                        "EleutherAI/gpt-neox-20b",
                                         "Qwen/Qwen2.5-7B-Instruct",
                                         "HuggingFaceTB/SmolLM-135M",
                                         "",

@@ -20,8 +20,9 @@ const zr_preset *zr_family_preset(int i, const zr_family **family)
 
 /* ---- names ------------------------------------------------------------------------------------- */
 
-/* Further names of presets on Hugging Face. Each stands for a model with exactly the preset's settings. Names of models
- * that differ in any setting, such as bert-base-cased with its other vocabulary, must not be added. */
+/* Further names of presets on Hugging Face. Each stands for a model that computes exactly what the preset computes from
+ * the same weights. Names of models that differ, such as bert-base-cased with its other vocabulary, must not be added.
+ */
 static const struct {
     const char *name, *preset;
 } also[] = {{"gpt2-small", "gpt2-124m"},
@@ -56,15 +57,26 @@ static bool is_separator(char c)
     return c == '-' || c == '_' || c == ':' || c == ' ';
 }
 
-/* Return the part of a name that says the model: without its owner on Hugging Face, and without "Meta-" before "Llama".
- * Return a path of a file as it is. */
-static const char *without_owner(const char *name)
+/* Return whether a name has no owner on Hugging Face, or the publisher of the presets' models. The same name of another
+ * owner may be a different model: unsloth/mistral-7b has the settings of Mistral-7B-v0.1. */
+static bool has_known_owner(const char *name)
 {
     static const char site[] = "https://huggingface.co/";
+    static const char *const owner[] = {"meta-llama",       "mistralai",   "Qwen",  "HuggingFaceTB",
+                                        "openai-community", "google-bert", "google"};
     if (strncmp(name, site, strlen(site)) == 0) name += strlen(site);
-    if (name[0] == '/' || name[0] == '.' || name[0] == '~') return name;
-    const char *slash = strchr(name, '/');
-    if (slash && !strchr(slash + 1, '/')) name = slash + 1;
+    const char *slash = strrchr(name, '/');
+    for (size_t i = 0; slash && i < sizeof(owner) / sizeof(owner[0]); i++)
+        if (strlen(owner[i]) == (size_t)(slash - name) && strncasecmp(owner[i], name, strlen(owner[i])) == 0)
+            return true;
+    return !slash;
+}
+
+/* Return the part of a name that says the model: without its owner or folder, and without "Meta-" before "Llama". */
+static const char *without_owner(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    if (slash) name = slash + 1;
     return strncasecmp(name, "meta-llama", 10) == 0 ? name + strlen("meta-") : name;
 }
 
@@ -93,6 +105,7 @@ const zr_preset *zr_family_preset_called(const char *name, const zr_family **fam
     const zr_preset *preset;
     for (int i = 0; (preset = zr_family_preset(i, family)); i++)
         if (strcmp(preset->name, name) == 0) return preset;
+    if (!has_known_owner(name)) return NULL;
     for (int i = 0; (preset = zr_family_preset(i, family)); i++)
         if (strcmp(PLAIN(preset->name), PLAIN(name)) == 0) return preset;
     for (int i = 0; i < ALSO; i++)
