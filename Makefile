@@ -172,10 +172,17 @@ info:
 
 # ---- rules -----------------------------------------------------------------------------------
 
-# The compiler's command line: when it changes, everything is made again.
+# Without V=1, show what is made, or a counter of many files.
+say = $(if $(Q),sh scripts/count $(B)/obj $(1) '$(2)')
+COUNTED = $(LIB_OBJ) $(CLI_OBJ) $(if $(filter tests,$(MAKECMDGOALS)),$(TESTS) \
+            $(patsubst src/%.cu,$(STAND_IN)/%.o,$(CUDA_KERNELS)) $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(wildcard tests/cuda/*.cc)))
+
+# The compiler's command line: when it changes, everything is made again. All objects need it, so the files that are
+# missing are counted here, before the first is made.
 STAMP := $(B)/obj/flags
 $(STAMP): FORCE
 	@mkdir -p $(@D)
+	@echo $(words $(filter-out $(wildcard $(COUNTED)),$(COUNTED))) > $(@D)/count
 	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || \
 	  echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' > $@
 
@@ -200,7 +207,7 @@ $(B)/obj/cuda_kernel_list.h: $(STAMP) $(wildcard src/device/cuda/kernels) Makefi
 
 $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_list.h
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  CC    $<')
+	@$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter $(MPI_SOURCES),$<),$(MPI_CFLAGS)) \
 	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
 
@@ -210,7 +217,7 @@ NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(DEBUG)),-lineinfo) -fmad=false --t
              $(foreach code,$(CUDA_ARCHS:%=sm_%) compute_$(CUDA_PTX),-gencode arch=compute_$(CUDA_PTX),code=$(code)) -Iinclude -Isrc
 $(B)/obj/%.o: src/%.cu $(STAMP)
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  NVCC  $<')
+	@$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
 # The same for the processor, with its own instructions: without them fmaf is a call. Another processor builds it anew.
 STAND_IN_MARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -E -x c++ /dev/null >/dev/null 2>&1 && echo -march=native))
@@ -226,11 +233,11 @@ $(STAND_IN)/processor: FORCE
 	@echo '$(STAND_IN_NATIVE)' | cmp -s - $@ || echo '$(STAND_IN_NATIVE)' > $@
 $(STAND_IN)/%.o: src/%.cu $(STAMP) $(STAND_IN)/processor
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  CXX   $<')
+	@$(call say,CXX,$<)
 	$(Q)$(STAND_IN_CXX) -MMD -MP -x c++ -c $< -o $@
 $(STAND_IN)/%.o: tests/cuda/%.cc $(STAMP) $(STAND_IN)/processor
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  CXX   $<')
+	@$(call say,CXX,$<)
 	$(Q)$(STAND_IN_CXX) -MMD -MP -c $< -o $@
 
 # Under sanitizers less is optimized: at -O3, checks of unrolled loops take minutes to compile.
@@ -238,19 +245,19 @@ KERNEL_OPT := $(if $(SAN),-O1,-O3)
 define level_rule
 $(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)
 	@mkdir -p $$(@D)
-	@$$(if $$(Q),echo '  CC    $$< ($(1))')
+	@$$(call say,CC,$$< ($(1)))
 	$$(Q)$$(CC) $$(CFLAGS_ALL) $$(KERNEL_OPT) $$(FLAGS_$(1)) -DZR_LEVEL=$(1) -DZR_LEVEL_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
 $(foreach l,$(LEVELS) $(if $(FLAGS_v4),v4tiles),$(eval $(call level_rule,$(l))))
 
 $(B)/libzr.a: $(LIB_OBJ) $(LINKED)
-	@$(if $(Q),echo '  AR    $@')
+	@$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $(LIB_OBJ)
 $(B)/libzr.so: $(LIB_OBJ) $(LINKED)
-	@$(if $(Q),echo '  LD    $@')
+	@$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
-	@$(if $(Q),echo '  LD    $@')
+	@$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 
 # Tests and benchmarks link statically and may include src/ headers. Tests are compiled more often than they run: -O1.
@@ -258,7 +265,7 @@ $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
 $(B)/tests/%: tests/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	@$(if $(Q),echo '  TEST  $<')
+	@$(call say,TEST,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -O1 $(CFLAGS) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Tests that use GPUs have the stand-in's, before the library's own.
 STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lsE '^//STAND_IN|kernel_check\.h' tests/test_*.c))
