@@ -382,5 +382,6 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_data(config, source));
     const char *advice, *path = zr__config_needy(config, &advice);
     if (path) return fail_key(source, path, ZR_ERR_CONFIG, "it has no effect alone; %s, or leave it out", advice);
+    ZR_CHECK(!config->state->lacks_memory, ZR_ERR_MEMORY, "out of memory for the values of the configuration");
     return ZR_OK;
 }

@@ -557,5 +557,6 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));
     ZR_TRY(zr__config_note_all(config));
+    ZR_CHECK(!config->state->lacks_memory, ZR_ERR_MEMORY, "out of memory for the values of the configuration");
     return ZR_OK;
 }
