@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <mpi.h>
+#include <sys/statvfs.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -371,6 +372,24 @@ static void staging_beyond_shared_memory_is_refused(void **state)
     zr_comm_destroy(&comm);
 }
 
+/* Check that the staging of two groups is refused before any is made, if there is room for each, but not for both. */
+static void staging_of_groups_beyond_shared_memory(void **state)
+{
+    (void)state;
+    zr_comm *comm = create(0, 1 << 30), *group = NULL;
+    struct statvfs shm;
+    expect_ok(zr_comm_split(comm, 0, 0, &group));
+    assert_int_equal(statvfs("/dev/shm", &shm), 0);
+    const int64_t most = (int64_t)(shm.f_bavail * shm.f_frsize) / world_size;
+    zr_comm *const both[] = {comm, group};
+    expect_ok(zr__comm_room(comm, both, (int64_t[]){most / 4, most / 4}, 2));
+    const zr_status st = zr__comm_room(comm, both, (int64_t[]){most / 2 + most / 10, most / 2}, 2);
+    EXPECT(st == (world_size > 1 ? ZR_ERR_MEMORY : ZR_OK));
+    EXPECT(world_size == 1 || strstr(zr_error_message(), "ranks on this host takes "));
+    zr_comm_destroy(&group);
+    zr_comm_destroy(&comm);
+}
+
 /* Check that missing pages of shared memory are an error: two groups that create their staging at the same time may
  * each have found room for one alone. */
 static void pages_that_another_took_are_refused(void **state)
@@ -434,6 +453,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_wrong_count_is_noticed),
         cmocka_unit_test(several_communicators_live_together),
         cmocka_unit_test(staging_beyond_shared_memory_is_refused),
+        cmocka_unit_test(staging_of_groups_beyond_shared_memory),
         cmocka_unit_test(pages_that_another_took_are_refused),
         cmocka_unit_test(start_reads_its_settings),
         cmocka_unit_test(groups_move_the_right_bytes),

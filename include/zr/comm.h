@@ -8,9 +8,11 @@
  * split off it; under MPI, not even in different communicators. Ranks that share several communicators must make all
  * their calls in the same order. Otherwise two ranks could wait for each other forever in different communicators.
  *
- * A peer's failure is fatal: calls then return ZR_ERR_PEER or ZR_ERR_COMM. Afterwards only abort and destroy are
- * allowed, in every communicator. Arguments identify a rank by its number in the communicator. Error messages identify
- * it by its number in the world.
+ * A failure of one rank is fatal: the others may wait for it, and it must not wait for them. If a call returns
+ * ZR_ERR_PEER or ZR_ERR_COMM, or if a collective call of the engine or of a training run fails on this rank alone, only
+ * zr_comm_abort and zr_comm_destroy are allowed afterwards, in every communicator. Under MPI, report the failure and
+ * call zr_comm_abort: other ranks may wait until then. Arguments identify a rank by its number in the communicator.
+ * Error messages identify it by its number in the world.
  */
 #ifndef ZR_COMM_H
 #define ZR_COMM_H
@@ -52,6 +54,7 @@ typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
     zr_status (*split)(zr_comm *comm, const struct zr__group *group, zr_comm **sub);
     zr_status (*staging)(zr_comm *comm, int64_t bytes);
+    zr_status (*room)(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
     zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
     zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
@@ -75,6 +78,7 @@ typedef struct zr_comm_board {
                         report why the job ends; unused on other boards */
     uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if the rank
                          is unknown */
+    uint64_t failed;  /* nonzero after the rank has failed alone, so that it makes no further collective call */
     uint64_t shown[ZR_COMM_SHOWN]; /* numbers with which the engine and the train layer show the rank's progress */
 } zr_comm_board;
 
@@ -188,8 +192,9 @@ ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, z
  * job with exit code `code` and do not return. With threads, the other ranks fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
-/** Destroy a communicator. Collective, unless the communicator is lent by zr_comm_threads_run or split off a lent one.
- * For a lent communicator the call frees nothing, because zr_comm_threads_run frees it on return. */
+/** Destroy a communicator. Collective, unless this rank has failed alone, or unless the communicator is lent by
+ * zr_comm_threads_run or split off a lent one. After a failure, memory that MPI shares between ranks is kept until the
+ * process ends. For a lent communicator the call frees nothing, because zr_comm_threads_run frees it on return. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
 /** Create a communicator of one rank, without a transport. */
@@ -205,10 +210,10 @@ ZR_API ZR_NODISCARD zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void 
  * this process. */
 ZR_API int zr_comm_mpi_launched(void);
 /** Start MPI and create the communicator of the world. `argc` and `argv` point to the arguments of main. Call
- * zr_comm_mpi_stop at the end of the program, after zr_comm_destroy. zr_comm_mpi_stop stops MPI, and does nothing if
- * MPI is not running. If the program has already initialised MPI, that MPI is used, and the program must call
- * MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if zr was built without MPI, or if the
- * launcher's number of ranks differs from MPI's. */
+ * zr_comm_mpi_stop at the end of the program, after zr_comm_destroy. zr_comm_mpi_stop stops MPI, which waits for all
+ * ranks, and does nothing if MPI is not running. If the program has already initialised MPI, that MPI is used, and the
+ * program must call MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if zr was built without MPI,
+ * or if the launcher's number of ranks differs from MPI's. */
 ZR_API ZR_NODISCARD zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm);
 ZR_API void zr_comm_mpi_stop(void);
 

@@ -4,6 +4,12 @@
  *
  * Engines share no state, so a process may have several engines. An engine must be created, used and destroyed on one
  * thread.
+ *
+ * Failures. zr_engine_create and zr_engine_fill fail on all ranks together. In other collective calls a rank may fail
+ * alone, for example if it cannot read its disk, while its peers still wait for it. All ranks fail together only with
+ * ZR_ERR_DIVERGED and ZR_ERR_STOPPED; for failures of the batch callback, see zr_batch_fn. After any other failure this
+ * rank may call only zr_engine_destroy, zr_comm_destroy and zr_comm_abort, and none of them waits for other ranks.
+ * Report the failure and call zr_comm_abort, because under MPI the peers may wait until then.
  */
 #ifndef ZR_ENGINE_H
 #define ZR_ENGINE_H
@@ -102,6 +108,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *d
  * ZR_ERR_IO. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed,
                                                   const char *const *folder, int n_folders, zr_engine **engine);
+/** Destroy an engine. Collective, unless this rank has failed alone. */
 ZR_API void zr_engine_destroy(zr_engine **engine);
 
 /** States of a parameter that can be filled or read. All are passed as F32. */

@@ -210,7 +210,8 @@ typedef struct zr_train_result {
     bool saved;           /* whether this run has written model/, the directory with the final weights */
     char model_dir[4096]; /* path of model/ on rank 0, or "" if it was not written; it may be outside output_dir,
                              because the run's directory may have been renamed during the run */
-    bool agreed; /* whether all ranks return the same status. If false, other ranks may still wait for this rank */
+    bool agreed; /* whether all ranks return the same status. If false, this rank has failed alone: report the failure,
+                    and then call zr_comm_abort, because other ranks may wait until then */
 } zr_train_result;
 
 /**
@@ -247,6 +248,10 @@ typedef struct zr_train_result {
  *
  * Hangs. If a rank neither works nor waits for other ranks, observer->hang is called to end the job after
  * train.hang_timeout without progress.
+ *
+ * Failures of one rank. Most failures are agreed on, so that all ranks return the same status. If a rank fails alone,
+ * for example because it cannot read its offloaded states during a step, result->agreed is false on this rank. It has
+ * then freed the run without waiting for other ranks, and only zr_comm_abort and zr_comm_destroy may be called.
  *
  * Collective. Errors: ZR_ERR_STOPPED after `stop` (the checkpoint has been written); ZR_ERR_DIVERGED, also if the
  * last loss or the weights are not finite; ZR_ERR_MEMORY; ZR_ERR_CREATE; ZR_ERR_IO; and the errors of the layers

@@ -116,6 +116,12 @@ zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
     return ZR_OK;
 }
 
+zr_status zr__comm_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n)
+{
+    if (comm->size == 1 || !comm->ops->room) return ZR_OK;
+    return zr_comm_agree(comm, comm->ops->room(comm, group, bytes, n));
+}
+
 /* Callback of an exchange, and the first failure that the callback returned. */
 typedef struct arrival {
     zr_comm_arrived_fn fn;
@@ -322,8 +328,11 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
      * because a caller may choose its next call by the status. */
     if (mine == status) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
     if (mine != ZR_OK) return ZR_FAIL(status, "%s", text);
-    if (first >= 0) return ZR_FAIL(status, "rank %d: %s", comm->world_ranks[first], their_text);
-    return ZR_OK;
+    if (first < 0) return ZR_OK;
+    char name[32];
+    const int length = snprintf(name, sizeof name, "rank %d: ", comm->world_ranks[first]);
+    const bool named = strncmp(their_text, name, (size_t)length) == 0;
+    return ZR_FAIL(status, "%s%s", named ? "" : name, their_text);
 }
 
 /* ---- same ------------------------------------------------------------------------------------ */
@@ -459,6 +468,11 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->n_boards = n;
     /* Write the field only once for a board, since other ranks may read it afterwards. */
     if (mine->process == 0) mine->process = getpid();
+}
+
+void zr__comm_fail(zr_comm *comm)
+{
+    if (comm && comm->size > 1) __atomic_store_n(&comm->board->failed, 1, __ATOMIC_RELAXED);
 }
 
 void zr__comm_show(zr_comm *comm, int i, uint64_t number)

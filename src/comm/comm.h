@@ -26,6 +26,11 @@
  */
 ZR_NODISCARD zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier);
 
+/** Check that the shared memory of every host has room for all staging memory together that zr_comm_staging is about to
+ * allocate: bytes[i] in each of the n communicators group[i], which are `comm` or split off it. Collective over `comm`;
+ * all ranks return the same status. Otherwise some groups could get their memory while others wait for it. */
+ZR_NODISCARD zr_status zr__comm_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
+
 /** Check that all ranks pass the same 64-bit number. Otherwise return ZR_ERR_CONFIG, with a message that names `what`
  * and the ranks that differ. */
 ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine);
@@ -40,6 +45,12 @@ ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t m
  * that this rank has requested may still arrive in this memory: call zr_comm_abort, or keep the memory until
  * zr_comm_destroy. With one rank the function does nothing, since a single rank never waits. */
 void zr__comm_cancel(zr_comm *comm);
+
+/** Note that this rank has failed alone: its peers may wait for it, and it must not wait for them. Afterwards,
+ * zr_comm_destroy does not wait for other ranks, in any communicator of this rank. Under MPI, all other calls of this
+ * rank fail with ZR_ERR_PEER. Peers are not woken: they wait until this rank calls zr_comm_abort, so that this rank can
+ * report the cause first. With one rank the function does nothing. */
+void zr__comm_fail(zr_comm *comm);
 
 /** Write a number to slot i of this rank's board, where the host's other ranks can read it. A call costs one store. */
 void zr__comm_show(zr_comm *comm, int i, uint64_t number);

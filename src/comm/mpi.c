@@ -41,8 +41,7 @@ static void relax_mpi(const zr__comm_mpi *me, int polls)
 
 static zr_status check_cancelled(zr__comm_mpi *me)
 {
-    ZR_CHECK(!atomic_load_explicit(&me->cancelled, memory_order_relaxed), ZR_ERR_PEER, "rank %d was stopped",
-             zr__comm_name(&me->comm));
+    ZR_CHECK(!zr__mpi_is_alone(me), ZR_ERR_PEER, "rank %d was stopped", zr__comm_name(&me->comm));
     return ZR_OK;
 }
 
@@ -78,6 +77,7 @@ static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const i
     for (int polls = 0; !done; polls++) {
         ZR_TRY(check_cancelled(me));
         int code = MPI_Testall(n, request, &done, me->statuses);
+        if (code != MPI_SUCCESS) atomic_store(&me->cancelled, true);
         if (code != MPI_SUCCESS) return zr__mpi_fail(first_error(me, code, n), "MPI_Testall", ZR_ERR_COMM);
         if (!done) relax_mpi(me, polls);
         if (done || polls % CLOCK_POLLS != CLOCK_POLLS - 1 || zr_clock_sec() < shown_sec + long_sec) continue;
@@ -118,6 +118,7 @@ static zr_status meet_node(zr__comm_mpi *me)
         /* A result of 0 or more is a cancelled rank, because only cancelled ranks leave this barrier. */
         int cancelled = zr__barrier_wait(me->barrier) - 1;
         zr__comm_wait(&me->comm);
+        if (cancelled >= 0) atomic_store(&me->cancelled, true);
         ZR_CHECK(cancelled < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[cancelled]);
     } else {
         MPI_Request request;

@@ -39,9 +39,10 @@ typedef struct zr__comm_mpi {
     int64_t staging_bytes;
     unsigned char **stagings; /* array of `size` addresses in this process: the staging of each rank of the node */
     int half;                 /* half of the staging that the next chunk uses, 0 or 1; equal on all ranks */
-    _Atomic bool cancelled;
-    zr__nccl *nccl;               /* NCCL state for pieces in memory of GPUs, or NULL */
-    int node_number;              /* index of this node within its host; split communicators copy the world's index */
+    _Atomic bool cancelled; /* whether this rank waits no longer in this communicator: zr__comm_cancel was called, or a
+                               call has lost a peer */
+    zr__nccl *nccl;         /* NCCL state for pieces in memory of GPUs, or NULL */
+    int node_number;        /* index of this node within its host; split communicators copy the world's index */
     struct zr__comm_mpi *parent;  /* communicator from which this one was split; NULL for the world */
     struct zr__comm_mpi *parts;   /* head of the list of communicators split off this one */
     struct zr__comm_mpi *sibling; /* next communicator in the parent's list `parts` */
@@ -53,6 +54,14 @@ typedef struct zr__comm_mpi {
 static inline bool zr__mpi_has_remote(const zr__comm_mpi *me)
 {
     return me->node_size < me->comm.size;
+}
+
+/** Return whether this rank no longer waits for other ranks in this communicator: it was cancelled, or the rank has
+ * failed alone (zr__comm_fail). */
+static inline bool zr__mpi_is_alone(const zr__comm_mpi *me)
+{
+    return atomic_load_explicit(&me->cancelled, memory_order_relaxed) ||
+           __atomic_load_n(&me->comm.board->failed, __ATOMIC_RELAXED) != 0;
 }
 
 /** Fail with `status` and MPI's text for an error code. */
@@ -89,6 +98,7 @@ void zr__mpi_drop_staging(zr__comm_mpi *me);
 
 /* Functions of the MPI transport for zr_comm_ops. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);
+zr_status zr__mpi_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
 zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                            int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,

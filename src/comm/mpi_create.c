@@ -79,20 +79,20 @@ static void cancel_messages(zr__flight *f)
 static void destroy_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
-    const bool runs = mpi_runs();
+    const bool runs = mpi_runs(), alone = runs && me->comm.board && zr__mpi_is_alone(me);
     if (me->parent) detach_part(me);
-    if (!runs) atomic_store(&me->cancelled, true); /* NCCL's destruction must not poll MPI, which has ended */
+    if (!runs || alone) atomic_store(&me->cancelled, true); /* NCCL's destruction must not wait for other ranks */
     zr__nccl_destroy(&me->nccl);
-    if (runs) {
-        for (int half = 0; half < 2; half++) cancel_messages(&me->flight[half]);
+    for (int half = 0; half < 2 && runs; half++) cancel_messages(&me->flight[half]);
+    if (runs && !alone) {
         zr__mpi_drop_staging(me);
         zr__mpi_close_shared(me);
-        /* Do not free MPI's communicators on a cancelled rank. MPI may reuse their numbers for new communicators.
-         * Messages that nobody has received could then arrive in a new communicator. */
-        const bool frees = !atomic_load(&me->cancelled);
-        if (frees && me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
-        if (frees && me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
+        if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
+        if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
     }
+    /* Otherwise keep windows, because freeing one waits for the node's ranks. Also keep MPI's communicators, because
+     * MPI may reuse their numbers for new ones, in which messages that nobody has received could then arrive. */
+    if (alone && me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
     if (!me->parent) zr_free(me->boards);
     zr_free(me->stagings);
     zr_free(me->statuses);
@@ -133,6 +133,7 @@ static const zr_comm_ops ops_mpi = {
     .destroy = destroy_mpi,
     .split = split_mpi,
     .staging = zr__mpi_staging,
+    .room = zr__mpi_room,
     .exchange = zr__mpi_exchange,
     .gather = zr__mpi_gather,
     .reduce_scatter = zr__mpi_reduce_scatter,
@@ -252,11 +253,16 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     ZR__TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     ZR__TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     zr__comm_mpi *me = NULL;
-    ZR_TRY(create_alone(NULL, rank, size, &me));
-    for (int r = 0; r < size; r++) me->names[r] = r;
-    zr_status st = connect_world(me, options);
+    zr_status st = create_alone(NULL, rank, size, &me);
+    int made = st == ZR_OK, all_made = 0;
+    ZR__TRY_MPI(MPI_Allreduce(&made, &all_made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+    if (made && !all_made) st = ZR_FAIL(ZR_ERR_MEMORY, "another rank has no memory for the tables of %d ranks", size);
+    for (int r = 0; r < size && made; r++) me->names[r] = r;
+    if (st == ZR_OK) st = connect_world(me, options);
+    /* A host may lack room for its windows. All ranks then fail, so that rank 0 reports it. */
+    if (me && me->all != MPI_COMM_NULL) st = zr_comm_agree(&me->comm, st);
     if (st != ZR_OK) {
-        destroy_mpi(&me->comm);
+        if (me) destroy_mpi(&me->comm);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
     }
     *comm = &me->comm;

@@ -1,9 +1,11 @@
 /* Memory that the ranks of a node share: windows of the staging, boards, and the sleeping barrier. */
 #include "comm/mpi_comm.h"
 
+#include "base/text/text.h"
 #include "comm/comm.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
@@ -21,10 +23,42 @@ static zr_status window_part(MPI_Win window, int r, unsigned char **part)
     return ZR_OK;
 }
 
+/* Return the bytes of shared memory that one rank's part of a window of `bytes` bytes may take, with alignment and the
+ * reserve of a twentieth that Open MPI wants. */
+static double part_room(int64_t bytes)
+{
+    const double page = (double)sysconf(_SC_PAGESIZE);
+    return 1.05 * ((double)bytes + 2 * page);
+}
+
+/* Check that windows fit into the host's shared memory, of which this rank's parts take `bytes`. Containers often limit
+ * it to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on one rank of the node
+ * only, for which the others would then wait. All ranks of the node return the same status. */
+static zr_status check_room(zr__comm_mpi *me, double bytes)
+{
+    struct statvfs shm;
+    const bool known = statvfs("/dev/shm", &shm) == 0;
+    const double left = known ? (double)shm.f_bavail * (double)shm.f_frsize : INFINITY;
+    const double all = known ? (double)shm.f_blocks * (double)shm.f_frsize : INFINITY;
+    double mine[2] = {bytes, -left}, sum = 0, least = 0; /* the least room that a rank of the node sees */
+    MPI_Request request[2];
+    ZR__TRY_MPI(MPI_Iallreduce(&mine[0], &sum, 1, MPI_DOUBLE, MPI_SUM, me->node, &request[0]));
+    ZR__TRY_MPI(MPI_Iallreduce(&mine[1], &least, 1, MPI_DOUBLE, MPI_MAX, me->node, &request[1]));
+    ZR_TRY(zr__mpi_finish(me, 2, request, NULL));
+    ZR_CHECK(sum <= -least, ZR_ERR_MEMORY,
+             "the staging memory of %d ranks on this host takes %s of shared memory, but /dev/shm has only %s left of "
+             "%s; enlarge it (mount -o remount,size=SIZE /dev/shm, or docker run --shm-size), exchange less at a time "
+             "(zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor a smaller "
+             "train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)",
+             me->node_size, ZR_SIZE(sum), ZR_SIZE(-least), ZR_SIZE(all));
+    return ZR_OK;
+}
+
 static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
 {
     MPI_Info info = MPI_INFO_NULL;
     void *base = NULL;
+    ZR_TRY(check_room(me, part_room(bytes)));
     ZR__TRY_MPI(MPI_Info_create(&info));
     MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* hint to allocate pages near the rank that touches them */
     MPI_Aint room = (MPI_Aint)((bytes + 2 * ZR__COMM_ALIGN_BYTES - 1) / ZR__COMM_ALIGN_BYTES * ZR__COMM_ALIGN_BYTES);
@@ -127,25 +161,7 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     return meet_window(me);
 }
 
-/* Check that a node's windows fit into /dev/shm, which containers often limit to 64 MiB. Otherwise a write beyond the
- * available memory would raise SIGBUS. All ranks of the node return the same status, so that no rank waits for another
- * in the allocation. */
-static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
-{
-    struct statvfs shm;
-    int64_t room = statvfs("/dev/shm", &shm) == 0 ? (int64_t)(shm.f_bavail * shm.f_frsize) : INT64_MAX;
-    int fits = bytes <= room / me->node_size, all_fit = 0;
-    MPI_Request request;
-    ZR__TRY_MPI(MPI_Iallreduce(&fits, &all_fit, 1, MPI_INT, MPI_LAND, me->node, &request));
-    ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
-    ZR_CHECK(all_fit, ZR_ERR_MEMORY,
-             "%lld bytes of staging memory are needed for each of %d ranks, but /dev/shm has only %lld bytes left; "
-             "enlarge it (docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
-             (long long)bytes, me->node_size, (long long)room);
-    return ZR_OK;
-}
-
-/* Allocate the pages of the staging now. check_shared_room is not enough: if several groups of a host create their
+/* Allocate the pages of the staging now. check_room is not enough: if several communicators of a host create their
  * staging at the same time, all see the same free space. Linux before 5.14 has no call to allocate pages. There the
  * memset below allocates the pages, or ends the process. */
 static zr_status take_pages(unsigned char *staging, int64_t bytes)
@@ -154,11 +170,12 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
     uintptr_t begin = (uintptr_t)staging & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
     size_t length = (size_t)bytes + ((uintptr_t)staging - begin);
     int error = madvise((void *)begin, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
-    ZR_CHECK(
-        error != EFAULT && error != ENOMEM, ZR_ERR_MEMORY,
-        "/dev/shm has no space left for %lld bytes of staging memory; enlarge it (docker run --shm-size), make buckets "
-        "smaller, or set ZR_MPI=p2p",
-        (long long)bytes);
+    ZR_CHECK(error != EFAULT && error != ENOMEM, ZR_ERR_MEMORY,
+             "/dev/shm has no space left for %lld bytes of staging memory; enlarge it (mount -o remount,size=SIZE "
+             "/dev/shm, or "
+             "docker run --shm-size), exchange less at a time (zero_optimization.reduce_bucket_size and "
+             "allgather_bucket_size), or use no shared memory (ZR_MPI=p2p)",
+             (long long)bytes);
 #endif
     memset(staging, 0, (size_t)bytes);
     return ZR_OK;
@@ -177,7 +194,6 @@ void zr__mpi_drop_staging(zr__comm_mpi *me)
 static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
 {
     const zr_comm *comm = &me->comm;
-    ZR_TRY(check_shared_room(me, bytes));
     ZR_TRY(open_window(me, bytes, &me->staging_window));
     for (int r = 0; r < comm->size; r++)
         if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
@@ -186,13 +202,31 @@ static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
     return window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
 }
 
-/* Allocate the staging. With NCCL, pieces in the host's memory are few and small, so limit the part in the host's
- * memory. */
+/* Return the bytes of staging in the host's memory. With NCCL, pieces in the host's memory are few and small. */
+static int64_t host_part(const zr__comm_mpi *me, int64_t bytes)
+{
+    const int64_t enough = ZR_COMM_STAGING_HOST(me->comm.size);
+    return me->nccl && bytes > enough ? enough : bytes;
+}
+
+zr_status zr__mpi_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    double mine = 0;
+    for (int i = 0; i < n; i++) {
+        const zr__comm_mpi *its = (const zr__comm_mpi *)group[i];
+        if (its->node_size > 1) mine += part_room(host_part(its, bytes[i]));
+        if (its->staging_window != MPI_WIN_NULL) mine -= (double)its->staging_bytes; /* freed before */
+    }
+    return check_room(me, mine > 0 ? mine : 0);
+}
+
+/* Allocate the staging. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
-    const int64_t enough = ZR_COMM_STAGING_HOST(comm->size);
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
-    const int64_t host_bytes = me->nccl && bytes > enough ? enough : bytes;
+    const int64_t host_bytes = host_part(me, bytes);
+    ZR_TRY(zr__mpi_poll(comm)); /* a rank that has failed alone must not wait for others */
     zr__mpi_drop_staging(me);
     comm->staging = NULL;
     int64_t *taken = &comm->staging_taken_bytes;

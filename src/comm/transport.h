@@ -9,6 +9,7 @@
  *               All ranks of `comm` return the same status.
  *     staging   Set comm->staging as zr_comm_staging describes, and staging_taken_bytes to the bytes that were
  *               allocated. comm.c makes all ranks agree on the status.
+ *     room      Do the work of zr__comm_room; NULL in transports that need no memory shared between processes.
  *     exchange  Move a piece from every rank's `send` to rank `to`, or to every rank. First call zr__comm_chunk, which
  *               returns the chunk length and may fail. Then move the pieces in chunks of this length. For each chunk
  *               call fn on the receiver with comm->pieces, as zr_comm_arrived_fn describes. fn never fails.

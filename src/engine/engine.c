@@ -122,19 +122,39 @@ static zr_status take_copies(zr_engine *e)
     return ZR_OK;
 }
 
-/* Allocate the staging memory. The call is collective, so no rank may make it if another rank has failed before.
- * Engines with the same communicator share its staging memory. */
+/* Check that each host has room for the staging memory of all groups of its ranks together. */
+static zr_status check_room(const zr_engine *e)
+{
+    const zr_plan *plan = e->plan;
+    zr_comm *comm[ZR_GROUPS_MAX];
+    int64_t bytes[ZR_GROUPS_MAX];
+    int n = 0;
+    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
+        const int64_t wanted = plan->staging[g] == ZR_NONE ? 0 : plan->persistent[plan->staging[g]].bytes;
+        if (wanted == 0 || e->group_comm[g]->staging_bytes >= wanted) continue;
+        int at = 0;
+        while (at < n && comm[at] != e->group_comm[g]) at++;
+        if (at == n || bytes[at] < wanted) bytes[at] = wanted;
+        comm[at] = e->group_comm[g];
+        if (at == n) n++;
+    }
+    return zr__comm_room(e->comm, comm, bytes, n);
+}
+
+/* Allocate the staging memory. All ranks agree on each collective call. Otherwise ranks of a group without room would
+ * leave the others waiting. Engines with the same communicator share its staging memory. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     _Static_assert(ZR_STAGING_LEAST >= ZR_COMM_STAGING_LEAST, "the plan gives comm what it wants at least");
+    ZR_TRY(check_room(e));
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
         if (plan->staging[g] == ZR_NONE) continue;
         zr_comm *comm = e->group_comm[g];
         int64_t bytes = plan->persistent[plan->staging[g]].bytes, taken = bytes;
         void *staging = NULL;
         if (comm->staging_bytes < bytes) {
-            ZR_TRY(zr_comm_staging(comm, bytes, &staging));
+            ZR_TRY(zr_comm_agree(e->comm, zr_comm_staging(comm, bytes, &staging)));
             taken = comm->staging_taken_bytes;
         }
         e->taken_bytes[ZR_SPACE_STAGING] += taken;
@@ -356,8 +376,8 @@ static zr_status batch_failure(const zr_engine *e, zr_status walked)
 zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)
 {
     ZR_TRY(check_step_args(e, args, result));
-    if (e->saving.cut) ZR_TRY(zr__save_drain(e));
-    if (!e->saving.prepared) ZR_TRY(zr__save_prepare(e));
+    if (e->saving.cut) ZR_TRY(zr__lone(e, zr__save_drain(e)));
+    if (!e->saving.prepared) ZR_TRY(zr__lone(e, zr__save_prepare(e)));
     ZR_TRY(begin_step(e, args));
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;
@@ -541,6 +561,11 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
 bool zr_engine_serial(const zr_engine *e)
 {
     return !zr_queues_apart(&e->queues, ZR_STREAM_COMM);
+}
+
+bool zr__engine_failed(const zr_engine *e)
+{
+    return e->failed;
 }
 
 void zr__engine_watch(zr_engine *e, zr__watch_fn fn, void *arg)

@@ -12,6 +12,9 @@
  * step. Collective. */
 ZR_NODISCARD zr_status zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
+/** Return whether a collective call of the engine has failed on this rank alone. The states may then be a mixture. */
+bool zr__engine_failed(const zr_engine *engine);
+
 /** Generate elements of a parameter's initial values (zr_init). A value depends only on the seed and on the element's
  * index in the whole model. This is a zr_fill_fn whose `arg` is the engine, for callers that fill other parameters
  * differently. */

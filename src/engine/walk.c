@@ -417,6 +417,14 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
     return first.status == ZR_OK ? walked : zr__failure_tell(&first);
 }
 
+zr_status zr__lone(zr_engine *e, zr_status st)
+{
+    if (st == ZR_OK || st == ZR_ERR_DIVERGED || st == ZR_ERR_STOPPED) return st;
+    e->failed = true;
+    zr__comm_fail(e->comm);
+    return zr_error_frame(st, __func__, __FILE__, __LINE__);
+}
+
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
 {
     zr_ledger before[ZR_SPACES];
@@ -432,7 +440,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     /* A failed walk leaves buffers counted as live. Restore the counts. */
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++)
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
-    return st;
+    return zr__lone(e, st);
 }
 
 zr_status zr__call(zr_engine *e, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg)

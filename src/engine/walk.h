@@ -65,6 +65,7 @@ struct zr_engine {
     zr_runtime runtime;
     bool stale;   /* whether this rank's copies of other ranks' parameter shards are older than the last update */
     bool refresh; /* whether the current training step gathers the stale parameters */
+    bool failed;  /* whether a collective call failed on this rank alone (zr__lone) */
     bool stopped; /* whether a collective was aborted and may therefore still read and write memory */
 
     /* Fields of the step in progress follow. */
@@ -126,6 +127,9 @@ void *zr__result(const zr_engine *engine, int32_t index);
 
 /* Walk through a schedule once. Then wait for all queues except the queue of SAVE. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
+/* Pass on the status of a collective call of the engine. If it is a failure that other ranks do not return too, note
+ * that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
+zr_status zr__lone(zr_engine *engine, zr_status st);
 /* Ask the caller of a training step of several loss terms for this rank's numbers of losses that count, for COUNT. */
 zr_status zr__count_ahead(zr_engine *engine);
 /* Run a task on the compute queue. Wait until it has ended. */

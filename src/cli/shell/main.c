@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const cli_command *const commands[] = {
     &cli_train,   &cli_plan, &cli_eval,     &cli_generate,       &cli_plot,     &cli_inspect, &cli_verify,
@@ -44,9 +45,11 @@ int cli_exit_code(zr_status status)
 
 void cli_end_world(zr_comm *comm, zr_status st)
 {
-    /* Claim the right to report this rank's death, so that no other rank reports it too. */
-    (void)zr__comm_claim_telling(comm);
-    cli_say_error();
+    const bool lost = st == ZR_ERR_PEER || st == ZR_ERR_COMM;
+    /* The cause of a lost peer is on another rank. Give that rank time to report it, and to end this process too. */
+    if (lost) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    /* Claim the right to report why the job ends, so that no other rank reports only that it has lost this one. */
+    if (zr__comm_claim_telling(comm) || !lost) cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
 }
 
@@ -94,10 +97,12 @@ static zr_status run_command(const cli_command *command, zr_comm *comm, int argc
     bool works = !comm || comm->rank == 0 || command->all_ranks;
     if (works) st = command->run(command, comm, argc, argv);
     /* Report a shortage of memory even after success, because a result may be incomplete or misread. */
-    if (works && st != ZR_ERR_MEMORY && cli_alloc_check() != ZR_OK) st = ZR_ERR_MEMORY;
+    zr_status shortage = works && st != ZR_ERR_MEMORY ? cli_alloc_check() : ZR_OK;
+    if (comm) shortage = zr_comm_agree(comm, shortage);
+    if (shortage != ZR_OK) st = shortage;
     if (st == ZR_OK && works) st = cli_flush();
     if (st == ZR_ERR_IO && cli_reader_left()) st = ZR_OK;
-    if (comm && !command->all_ranks) st = zr_comm_agree(comm, st);
+    if (comm) st = zr_comm_agree(comm, st); /* a rank that failed alone has ended the job (cli_end_world) */
     if (st != ZR_OK && (!comm || comm->rank == 0)) cli_say_error();
     return st;
 }
@@ -127,6 +132,8 @@ static zr_status start_command(int argc, char **argv)
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
         if (first) cli_say_error();
+        /* Wait for rank 0's message. The launcher would end rank 0 if this process ended first. */
+        if (st != ZR_ERR_COMM) zr_comm_mpi_stop();
         return st;
     }
     if (comm) st = same_command(comm, command);

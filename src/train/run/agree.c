@@ -1,6 +1,7 @@
 #include "train/run/agree.h"
 
 #include "comm/comm.h"
+#include "engine/engine.h"
 
 #include <string.h>
 
@@ -8,7 +9,8 @@ enum { WORD_BYTES = sizeof(double), CALL_BYTES = ZR_COMM_SCALARS * WORD_BYTES };
 
 zr_status zr__run_agreed(zr__run *r, zr_status st)
 {
-    r->result->agreed = st != ZR_ERR_PEER && st != ZR_ERR_COMM && st != ZR_ERR_HANG && st != ZR_ERR_INTERNAL;
+    const bool lost = st == ZR_ERR_PEER || st == ZR_ERR_COMM || st == ZR_ERR_HANG || st == ZR_ERR_INTERNAL;
+    if (lost || (r->engine && zr__engine_failed(r->engine))) r->result->agreed = false;
     return st;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Functions by which the ranks of a run agree between training steps on a status, on rank 0's values, or on maxima. All
- * functions that communicate are collective, and set result->agreed (zr__run_agreed). For the exchange they use
+ * functions that communicate are collective, and call zr__run_agreed. For the exchange they use
  * zr_comm_scalars, which needs no staging memory.
  */
 #ifndef ZR_TRAIN_AGREE_H
@@ -8,9 +8,9 @@
 
 #include "train/run/run.h"
 
-/** Set result->agreed and return `st`, the result of a call in which all ranks agree on a status. If `st` is an error
- * that prevents agreement (a lost peer or transport, a hang, an internal error), result->agreed is false. Otherwise
- * every rank has the same status, and result->agreed is true. */
+/** Return `st`, the result of a collective call. If the call failed on this rank alone (in the engine, by a lost peer
+ * or transport, a hang, or an internal error), set result->agreed to false for the rest of the run: this rank then
+ * makes no further collective call. Otherwise every rank has the same status. */
 zr_status zr__run_agreed(zr__run *r, zr_status st);
 
 /** Return a status on which all ranks agree: ZR_OK only if `mine` is ZR_OK on every rank (zr_comm_agree). */

@@ -156,9 +156,8 @@ static zr_status probe_other_batch(zr__run *r)
     if (!r->suspect) return ZR_OK;
     zr_step_args args = zr__run_step_args(r, step, zr__run_read);
     r->batch_failed = ZR_OK;
-    r->result->agreed = false;
-    zr_status st = zr__engine_probe(r->engine, &args, &found);
-    if (st != r->batch_failed) return st; /* after another error, the ranks may be unable to agree */
+    zr_status st = zr__run_agreed(r, zr__engine_probe(r->engine, &args, &found));
+    if (!r->result->agreed) return st;
     ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with these weights, the loss on the batch of step %lld is %g too",
              (long long)step + 1, found.loss);
@@ -169,8 +168,7 @@ static zr_status probe_other_batch(zr__run *r)
  * finite. Otherwise fail with ZR_ERR_DIVERGED and the reason. */
 static zr_status judge_weights(zr__run *r)
 {
-    r->result->agreed = false;
-    ZR_TRY(zr_engine_flush(r->engine));
+    ZR_TRY(zr__run_agreed(r, zr_engine_flush(r->engine)));
     ZR_TRY(zr__run_agreed(r, zr__export_finite(r->plan, r->engine, r->comm)));
     return probe_other_batch(r);
 }

@@ -8,6 +8,7 @@
 #include "train/run/tell.h"
 
 #include "base/text/text.h"
+#include "comm/comm.h"
 #include "train/host/host.h"
 
 #include <math.h>
@@ -77,7 +78,7 @@ static zr_status run_all(zr__run *r)
     zr__run_enter(r, ZR__PHASE_START);
     ZR_TRY(zr__run_check(r));
     ZR_TRY(zr__run_start(r));
-    return zr__run_end(r, make_steps(r), begin);
+    return zr__run_end(r, zr__run_agreed(r, make_steps(r)), begin);
 }
 
 static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer, bool resume,
@@ -97,7 +98,9 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     result->loss = result->val_loss = result->noise_scale = NAN;
     r.peak_before_bytes = zr__host_peak_bytes();
     result->peak_rss_bytes = -1;
-    zr_status st = run_all(&r);
+    result->agreed = true;
+    zr_status st = zr__run_agreed(&r, run_all(&r));
+    if (!result->agreed) zr__comm_fail(comm);
     zr__run_release(&r);
     zr__watch_destroy(&r.watch);
     zr_engine_destroy(&r.engine);

@@ -39,8 +39,7 @@ static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output
 {
     ZR_TRY(share_token(r, next));
     if (!next->goes_on) return ZR_OK;
-    r->result->agreed = false;
-    return zr_engine_decode(r->engine, next->token, next->position, output);
+    return zr__run_agreed(r, zr_engine_decode(r->engine, next->token, next->position, output));
 }
 
 /** Send a token of the text to all ranks and decode it. Only rank 0 calls this. The other ranks decode the token in

@@ -145,8 +145,10 @@ static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *d
     bool diverged = st == ZR_ERR_DIVERGED;
     const char *why = ZR__WHY();
     /* If a step returns ZR_ERR_STOPPED, it does so on all ranks, so no further agreement is needed. */
-    if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
-    if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
+    if (st == ZR_ERR_STOPPED) return st;
+    const bool mine = st != ZR_OK && !diverged && st != r->batch_failed;
+    if (mine) r->result->agreed = false;
+    if (!r->result->agreed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", why)));
     if (!diverged) return ZR_OK;
     r->suspect = true;
@@ -161,12 +163,11 @@ zr_status zr__run_step(zr__run *r)
 {
     zr_step_result did = {0};
     zr_step_args args = zr__run_step_args(r, r->result->steps, train_batch);
-    r->result->agreed = false;
     r->data_wait_sec = 0;
     zr__run_enter(r, r->saving && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);
     zr__watch_begin(&r->watch, r->engine, args.step);
     double begin = zr_clock_sec();
-    zr_status st = zr_engine_step(r->engine, &args, &did);
+    zr_status st = zr__run_agreed(r, zr_engine_step(r->engine, &args, &did));
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);

@@ -25,9 +25,8 @@ zr_status zr__run_validate(zr__run *r)
     zr__eval_mean mean;
     const zr__eval_text val = {
         .kind = r->inputs.val.kind, .source = &r->inputs.val, .read = zr__samples_window, .windows = windows};
-    r->result->agreed = false;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
-    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));
+    ZR_TRY(zr__run_agreed(r, zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part)));
     ZR_TRY(zr__run_agree(r, part.data));
     ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, r->plan->terms, &mean)));
     line.val_loss = mean.loss;
