@@ -218,8 +218,8 @@ $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_lis
 
 # Kernels of GPUs. -fmad=false: as on processors, what is fused is written so. Nothing in them is of the newer GPUs
 # alone, so one PTX, of the least GPU, is made into the machine code of all: as fast there, and compiled once. -lineinfo
-# changes no instruction: profilers and compute-sanitizer then name lines.
-NVCC_FLAGS = -std=c++20 -O3 -lineinfo -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
+# changes no instruction: profilers and compute-sanitizer then name lines. Compressed, the objects are smaller with it.
+NVCC_FLAGS = -std=c++20 -O3 -lineinfo -Xfatbin -compress-all -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
              $(foreach code,$(CUDA_CODE:%=sm_%) compute_$(CUDA_PTX),-gencode arch=compute_$(CUDA_PTX),code=$(code)) -Iinclude -Isrc
 $(B)/obj/%.o: src/%.cu $(CUDA_STAMP)
 	@mkdir -p $(@D)

@@ -7,8 +7,8 @@
  *   build/bench/bench_gpu [--json] [--tiny] [--seconds S] [--without OP ...] [GROUP ...]
  *
  * The groups are memory, attention, apart (attention beside its plain kernel), cube, product and head. OP is an op that
- * must not run, for example because its kernel hangs: what needs it is left out. S is the length of each measurement in seconds (0.1). --tiny
- * selects small sizes, which only show that every kernel runs.
+ * must not run, for example because its kernel hangs: what needs it is left out. S is the length of each measurement in
+ * seconds (0.1). --tiny selects small sizes, which only show that every kernel runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,12 +255,9 @@ static zr_status measure_steps(bench *b, arrays *a)
         double bytes; /* bytes moved for each element of the arrays */
         zr_status (*run)(void *arg, zr_device *device);
     } step[] = {
-        {"adamw, fp32", "adamw", 28, run_adamw},
-        {"adamw, bf16 with masters", "adamw", 28, run_adamw_mixed},
-        {"square, fp32", "square", 4, run_square},
-        {"square, bf16", "square", 2, run_square_bf16},
-        {"sum of 4 pieces, fp32", "sum", 5, run_sum},
-        {"sum of 4 pieces, bf16", "sum", 2.5, run_sum_bf16},
+        {"adamw, fp32", "adamw", 28, run_adamw},      {"adamw, bf16 with masters", "adamw", 28, run_adamw_mixed},
+        {"square, fp32", "square", 4, run_square},    {"square, bf16", "square", 2, run_square_bf16},
+        {"sum of 4 pieces, fp32", "sum", 5, run_sum}, {"sum of 4 pieces, bf16", "sum", 2.5, run_sum_bf16},
     };
     *a->square = (zr_square){.bad = -1};
     for (size_t i = 0; i < sizeof step / sizeof *step; i++) {

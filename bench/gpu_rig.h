@@ -20,11 +20,11 @@ enum { ROUNDS = 3, MOST_RUNS = 2000, MOST_OPS = 16 };
 typedef struct stand {
     zr_device *device;
     zr_queue *queue;
-    double target_sec;     /* wanted length of a measurement */
-    int64_t vocab;         /* upper bound of token ids in the inputs */
-    int64_t document;      /* length of the documents in a row, of graphs with documents */
-    bool tells;            /* whether to print each op before it runs, as {"begins":"gelu"} */
-    const char **without;  /* (n_without) names of ops that must not run */
+    double target_sec;    /* wanted length of a measurement */
+    int64_t vocab;        /* upper bound of token ids in the inputs */
+    int64_t document;     /* length of the documents in a row, of graphs with documents */
+    bool tells;           /* whether to print each op before it runs, as {"begins":"gelu"} */
+    const char **without; /* (n_without) names of ops that must not run */
     int n_without;
 } stand;
 

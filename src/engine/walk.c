@@ -243,10 +243,10 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
     bool told = status == ZR_ERR_DIVERGED || status == ZR_ERR_STOPPED;
     if (told) return zr_error_frame(status, __func__, __FILE__, __LINE__);
     const char *unit = step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : NULL;
-    const char *kind = step->kind == ZR_STEP_RUN && g ? zr_graph_get_op(g, step->op)->def->name
-                                                      : zr_step_kind_name(step->kind);
-    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", zr_error_message(), index, kind,
-                   unit ? " of " : "", unit ? unit : "");
+    const char *kind =
+        step->kind == ZR_STEP_RUN && g ? zr_graph_get_op(g, step->op)->def->name : zr_step_kind_name(step->kind);
+    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", zr_error_message(), index, kind, unit ? " of " : "",
+                   unit ? unit : "");
 }
 
 /* Show a step on the board as one number. From the highest bit down, it has 1 bit that is set during a walk, 3 bits for
