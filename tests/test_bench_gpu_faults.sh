@@ -55,7 +55,7 @@ check "... but not forgotten" code 1 bench "" log
 # A kernel that hangs.
 rm broken.json
 check "a kernel that hangs" code 1 bench hang:attention_dx smoke attention
-check "... is asked where it stands" row '^tiny fp32: 5 losses.* FAILED .*not done within 7 s.*; cuda-gdb sees the kernel make_dq'
+check "... is asked where it stands" row '^tiny fp32: 5 losses.* FAILED .*not done within 12 s.*; cuda-gdb sees the kernel make_dq'
 check "... and passed over" row '^the part attention  *skipped  *without attention_dx, which failed: a training step, in the part smoke'
 python3 - gpu.json <<'END' || touch late
 import json, sys
