@@ -59,7 +59,7 @@ limits() {
 check "... are 300, 300 and 120 s at most" limits
 
 ZR=$tests/zr_stand_in BENCH_GPU=$tests/bench_gpu_stand_in GPU_TESTS=$DIR/bin/gpu_test_device_* XDG_CACHE_HOME=$DIR/cache
-export ZR BENCH_GPU GPU_TESTS XDG_CACHE_HOME
+export ZR BENCH_GPU GPU_TESTS XDG_CACHE_HOME GPU_BROKEN=$DIR/broken.json
 check "no time" bench --tiny --limit 2 golden largest
 check "... is said of each part" test "$(grep -c '^skipped: .*the part .* s are left' out)" = 2
 check "all but PyTorch and Nsight" bench --tiny tests sanitizers products attention bandwidth log training memory idle ranks golden largest

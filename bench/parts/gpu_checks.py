@@ -283,7 +283,8 @@ def tell_heads(bench):
     tell_failures(bench, lines, said)
     done = [line for line in lines if "sec" in line]
     for line in done:
-        bench.speed(line["what"], round(line["flops_per_sec"] / 1e12, 1), None, "TFLOP/s", f"{1e3 * line['sec']:.3f} ms")
+        bench.speed(line["what"], round(line["flops_per_sec"] / 1e12, 1), None, "TFLOP/s",
+                    f"{1e3 * line['sec']:.3f} ms")
     for own, padded in zip(done[::2], done[1::2]):
         bench.speed(f"{own['what']} / padded", round(own["sec"] / padded["sec"], 3), None, "x", "time")
 

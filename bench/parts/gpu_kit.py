@@ -72,8 +72,8 @@ def glibc_of(paths):
 
 
 def tools():
-    """Return the files of compute-sanitizer, by their names in the kit, or nothing if it is not here. The other tools are
-    too large, or of no use on the machine with the GPU."""
+    """Return the files of compute-sanitizer, by their names in the kit, or nothing if it is not here. The other tools
+    are too large, or of no use on the machine with the GPU."""
     found = gpu_tools.find("compute-sanitizer")
     if not found:
         return {}
@@ -117,7 +117,8 @@ def pack(target, own, preset, losses):
             for part in sorted(stage.iterdir()):
                 archive.add(part, part.name)
     print(f"{target}: {len(own)} programs and {len(shared)} libraries, {'' if brought else 'not '}compute-sanitizer, "
-          f"{len(losses)} runs of the processor, {target.stat().st_size / 1e6:.1f} MB; unpack it and run bench/gpu there")
+          f"{len(losses)} runs of the processor, {target.stat().st_size / 1e6:.1f} MB; unpack it and run bench/gpu "
+          "there")
 
 
 # ---- unpacked ------------------------------------------------------------------------------------

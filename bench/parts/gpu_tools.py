@@ -62,7 +62,8 @@ def ask(pid, limit):
     name = pathlib.Path(debugger).name
     orders = ["set pagination off", *(["info cuda kernels", "bt 8"] if name == "cuda-gdb" else []),
               "thread apply all bt 12"]
-    words = [debugger, "-nx", "-batch", "-p", str(last_child(pid)), *(word for order in orders for word in ("-ex", order))]
+    words = [debugger, "-nx", "-batch", "-p", str(last_child(pid)),
+             *(word for order in orders for word in ("-ex", order))]
     try:
         told = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                               text=True, errors="replace", timeout=limit, start_new_session=True).stdout
