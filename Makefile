@@ -72,8 +72,16 @@ endif
 ifneq ($(NVCC),)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 NVCC_KNOWS := $(shell $(NVCC) --list-gpu-arch)
-CUDA_ARCHS := $(filter $(NVCC_KNOWS:compute_%=%),80 90)
-CUDA_PTX := $(firstword $(CUDA_ARCHS))
+# Machine code for A100 to H200 and for this machine's own GPU, which runs the code of its generation. Each generation
+# takes as long to compile as the first, so the others are left to PTX. CUDA_ARCHS=all: for every generation below.
+CUDA_EACH := $(filter $(NVCC_KNOWS:compute_%=%),80 90 100 120)
+CUDA_HERE := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\..*/\10/p')
+CUDA_ARCHS := 80 90 $(CUDA_HERE)
+CUDA_CODE := $(filter $(if $(filter all,$(CUDA_ARCHS)),$(CUDA_EACH),$(CUDA_ARCHS)),$(NVCC_KNOWS:compute_%=%))
+ifeq ($(origin CUDA_ARCHS),command line)
+$(foreach a,$(filter-out all $(CUDA_CODE),$(CUDA_ARCHS)),$(error CUDA_ARCHS=$(a) was asked for, but $(NVCC) knows $(NVCC_KNOWS:compute_%=%); give some of these, or all))
+endif
+CUDA_PTX := $(firstword $(CUDA_CODE))
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
 CUDA_LIBS := $(CUDA_HOME)/lib64/libcudart_static.a -lstdc++ -ldl -lrt
 # NCCL moves memory of GPUs between processes; of it only the header is wanted here.
@@ -150,7 +158,7 @@ help:
 	@echo 'make format docs        clang-format; docs/config.md from the table of keys'
 	@echo 'make info               what was found'
 	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  CUDA=auto|none|DIR  URING=auto|none'
-	@echo 'WERROR=1  V=1'
+	@echo 'CUDA_ARCHS=all|"80 90 ..."  WERROR=1  V=1'
 
 info:
 	@echo "version   $(VERSION)"
@@ -158,7 +166,7 @@ info:
 	@echo "levels    $(LEVELS)"
 	@echo "families  $(FAMILIES)"
 	@echo "mpi       $(if $(MPI_SHOW),$(MPICC),none: the transport is threads only)"
-	@echo "cuda      $(if $(NVCC),$(NVCC): machine code for $(CUDA_ARCHS:%=sm_%)$(comma) PTX for compute_$(CUDA_PTX),none: no nvcc; GPUs are not used)"
+	@echo "cuda      $(if $(NVCC),$(NVCC): machine code for $(CUDA_CODE:%=sm_%)$(comma) PTX for compute_$(CUDA_PTX),none: no nvcc; GPUs are not used)"
 	@echo "nccl      $(if $(NCCL),$(NCCL_H),none: $(if $(NVCC),$(if $(MPI_SHOW),no nccl.h,no MPI),no CUDA); ranks on GPUs are threads of one process)"
 	@echo "io_uring  $(if $(URING_H),$(URING_H),none: $(if $(filter none,$(URING)),it was left out,no liburing.h); threads read and write states on disk)"
 	@echo "oneDNN    $(call needed,dnnl.h)"
@@ -183,8 +191,12 @@ STAMP := $(B)/obj/flags
 $(STAMP): FORCE
 	@mkdir -p $(@D)
 	@echo $(words $(filter-out $(wildcard $(COUNTED)),$(COUNTED))) > $(@D)/count
-	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || \
-	  echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' > $@
+	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC)' | cmp -s - $@ || echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC)' > $@
+# The same of nvcc, which concerns the kernels of GPUs alone.
+CUDA_STAMP := $(B)/obj/cuda_flags
+$(CUDA_STAMP): FORCE
+	@mkdir -p $(@D)
+	@echo '$(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || echo '$(NVCC) $(NVCC_FLAGS)' > $@
 
 # What is linked, and with what: when a source goes away, so does its object.
 LINKED := $(B)/obj/linked
@@ -199,10 +211,10 @@ $(B)/obj/kernel_list.h: FORCE
 	@{ echo '#define ZR_KERNEL_FAMILIES(X, level, vector) $(foreach f,$(FAMILIES),X($(f), $(if $(filter $(f),$(PRODUCTS)),level,vector)))'; \
 	   echo '#define ZR_KERNEL_LEVELS(X) $(foreach l,$(LEVELS),X($(l), $(call vector,$(l))))'; } > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
 
-$(B)/obj/cuda_kernel_list.h: $(STAMP) $(wildcard src/device/cuda/kernels) Makefile
+$(B)/obj/cuda_kernel_list.h: $(CUDA_STAMP) $(wildcard src/device/cuda/kernels) Makefile
 	@mkdir -p $(@D)
 	@echo '#define ZR_CUDA_FAMILIES(X) $(foreach k,$(CUDA_KERNELS),X($(basename $(notdir $(k)))))' > $@.new; \
-	  echo '#define ZR_CUDA_BUILT "$(CUDA_ARCHS:%=sm_%), PTX for compute_$(CUDA_PTX)"' >> $@.new; \
+	  echo '#define ZR_CUDA_BUILT "$(CUDA_CODE:%=sm_%), PTX for compute_$(CUDA_PTX)"' >> $@.new; \
 	  cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
 
 $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_list.h
@@ -212,10 +224,11 @@ $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_lis
 	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
 
 # Kernels of GPUs. -fmad=false: as on processors, what is fused is written so. Nothing in them is of the newer GPUs
-# alone, so one PTX, of the least GPU, is made into the machine code of all: as fast there, and compiled once.
-NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(DEBUG)),-lineinfo) -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
-             $(foreach code,$(CUDA_ARCHS:%=sm_%) compute_$(CUDA_PTX),-gencode arch=compute_$(CUDA_PTX),code=$(code)) -Iinclude -Isrc
-$(B)/obj/%.o: src/%.cu $(STAMP)
+# alone, so one PTX, of the least GPU, is made into the machine code of all: as fast there, and compiled once. -lineinfo
+# changes no instruction: profilers and compute-sanitizer then name lines. Compressed, the objects are smaller with it.
+NVCC_FLAGS = -std=c++20 -O3 -lineinfo -Xfatbin -compress-all -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
+             $(foreach code,$(CUDA_CODE:%=sm_%) compute_$(CUDA_PTX),-gencode arch=compute_$(CUDA_PTX),code=$(code)) -Iinclude -Isrc
+$(B)/obj/%.o: src/%.cu $(CUDA_STAMP)
 	@mkdir -p $(@D)
 	@$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
