@@ -71,9 +71,9 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     zr__shard *s = &t->shard[t->n];
     zr_status st = zr__shard_open(opening, path, s);
     /* The process may have reached its limit on open files: close files and try again. */
-    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) {
+    if (st == ZR_ERR_IO && t->n_open > 0) {
         zr__shard_close(s);
-        close_oldest(t);
+        while (t->n_open > 0) close_oldest(t);
         st = zr__shard_open(opening, path, s);
     }
     if (st != ZR_OK) zr__shard_close(s);
