@@ -96,15 +96,15 @@ const char *zr__config_low_above(const zr_config *config, double *low, double *h
     return cycles ? "scheduler.params.cycle_min_lr" : "scheduler.params.warmup_min_lr";
 }
 
-/* Refuse a lowest learning rate above the highest. A highest rate that a recipe may still give is left to
- * zr_config_resolve. */
+/* Refuse a lowest learning rate above the highest. A highest rate that a recipe or optimizer.params.lr may still give
+ * is left to zr_config_resolve. */
 static zr_status check_rates(const zr_config *config, const zr__source *source)
 {
     double low, high;
     const char *most, *path = zr__config_low_above(config, &low, &high, &most);
-    const bool recipe = config->model.init || config->model.preset ||
-                        zr__origin_of(config, zr__key_find(zr__keys_of(config), most))->automatic;
-    if (!path || (recipe && !zr__config_given(config, most))) return ZR_OK;
+    const bool later = config->model.init || config->model.preset || config->scheduler.type == ZR_SCHEDULER_WARMUP ||
+                       zr__origin_of(config, zr__key_find(zr__keys_of(config), most))->automatic;
+    if (!path || (later && !zr__config_given(config, most))) return ZR_OK;
     return fail_key(source, path, ZR_ERR_CONFIG, ZR__LOW_ABOVE, low, strrchr(most, '.') + 1, high, high);
 }
 
@@ -388,5 +388,6 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_data(config, source));
     const char *advice, *path = zr__config_needy(config, &advice);
     if (path) return fail_key(source, path, ZR_ERR_CONFIG, "it has no effect alone; %s, or leave it out", advice);
+    ZR_CHECK(!config->state->lacks_memory, ZR_ERR_MEMORY, "out of memory for the values of the configuration");
     return ZR_OK;
 }

@@ -340,7 +340,7 @@ static zr_status check_params(const zr_config *config)
     return path ? zr__config_refuse(config, "%s: " ZR__FOREIGN_PARAM, path, type) : ZR_OK;
 }
 
-/* Refuse a lowest learning rate above the highest, which a recipe may have given. */
+/* Refuse a lowest learning rate above the highest, which a recipe or optimizer.params.lr may have given. */
 static zr_status check_rates(const zr_config *config)
 {
     double low, high;
@@ -386,6 +386,9 @@ static zr_status resolve_schedule(zr_config *config)
         type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE || type == ZR_SCHEDULER_WARMUP_POLY;
     int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
     if (*total == 0) *total = config->train.steps;
+    /* as in DeepSpeed 0.19, whose WarmupDecayLR has a default of its own */
+    if (type == ZR_SCHEDULER_WARMUP && !zr__config_given(config, "scheduler.params.warmup_max_lr"))
+        config->scheduler.warmup_max_lr = config->optimizer.lr;
     if (config->scheduler.second_step_size == 0) config->scheduler.second_step_size = config->scheduler.first_step_size;
     if (!zr__config_given(config, "scheduler.params.cycle_second_stair_count"))
         config->scheduler.second_stair_count = config->scheduler.first_stair_count;
@@ -550,7 +553,6 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     const bool lr_given = zr__config_given(config, "optimizer.params.lr"); /* by the user */
     ZR_TRY(zr__config_recipe(config)); /* this sets the optimizer, scheduler and gradient_clipping of the recipe */
     ZR_TRY(check_params(config));
-    ZR_TRY(check_rates(config));
     ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(settle_offload_stage(config));
@@ -563,11 +565,13 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_optimizer(config));
     ZR_TRY(resolve_schedule(config)); /* this sets scheduler.params.total_num_steps */
+    ZR_TRY(check_rates(config));
     ZR_TRY(note_lr(config, lr_given));
     ZR_TRY(note_clipping(config));
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));
     ZR_TRY(zr__config_note_all(config));
+    ZR_CHECK(!config->state->lacks_memory, ZR_ERR_MEMORY, "out of memory for the values of the configuration");
     return ZR_OK;
 }
