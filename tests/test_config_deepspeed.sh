@@ -66,7 +66,7 @@ check "... no note" sh -c '! grep "gradient_clipping is not given" err'
 echo '{"optimizer": {"params": {"lr": 2e-5}}}' >recipe.json
 check "a rate of 0" "$ZR" plan recipe.json --preset gpt2-124m --optimizer.params.lr=0
 check "... is the key's" has "note: optimizer.params.lr is 0, so training does not change the weights"
-echo '{"scheduler": {"type": "WarmupLR"}}' >warm.json
+echo '{"scheduler": {"type": "WarmupDecayLR"}}' >warm.json
 check "a written schedule" "$ZR" plan warm.json --preset gpt2-124m
 check "... has its own rate, not the recipe's" has "optimizer.params.lr has no effect: the highest learning rate of the schedule is scheduler.params.warmup_max_lr, 0.001"
 check "... with a rate that is given" "$ZR" plan warm.json --preset gpt2-124m --scheduler.params.warmup_max_lr=1e-4

@@ -326,9 +326,9 @@ static zr_status note_idle_steps(zr_config *config)
     snprintf(many, sizeof(many), "s 1 to %" PRId64 "%s", n, n == MOST && n < steps ? " and later" : "");
     if (n > 0 && highest == 0)
         snprintf(text, sizeof(text), "%s is 0, so training does not change the weights",
-                 warms    ? "scheduler.params.warmup_max_lr"
-                 : cycles ? "scheduler.params.cycle_max_lr"
-                          : "optimizer.params.lr");
+                 config->optimizer.lr == 0 ? "optimizer.params.lr"
+                 : warms                   ? "scheduler.params.warmup_max_lr"
+                                           : "scheduler.params.cycle_max_lr");
     else if (n > 0)
         snprintf(text, sizeof(text), "scheduler: lr is 0 in step%s%s", n > 1 ? many : " 1",
                  warms || type == ZR_SCHEDULER_WARMUP_COSINE ? ", as in DeepSpeed; warmup_type linear_from_1 avoids it"
