@@ -91,7 +91,7 @@ check "... so nothing is said of rate 0" sh -c '! grep "lr is 0\|rate was 0" err
 echo '{"scheduler": {"type": "WarmupLR"}, "gradient_clipping": 1}' >warm.json
 check "a written scheduler" "$ZR" train warm.json --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=warm
 check "... has DeepSpeed's rates" sh -c 'test "$(grep -c "\"lr\":0," warm/metrics.jsonl)" = 2'
-check "... which a note says" grep -q 'note: scheduler: lr is 0 in step 1 to 2, as in DeepSpeed; warmup_type linear_from_1 avoids it' err
+check "... which a note says" grep -q 'note: scheduler: lr is 0 in steps 1 to 2, as in DeepSpeed; warmup_type linear_from_1 avoids it' err
 check "... and the end of a run that changed nothing" grep -q 'note: the learning rate was 0 in every step' err
 check "... not of one that did" "$ZR" train warm.json --model.init=weights/model --data text.txt --train.steps=3 --train.output_dir=warmer
 check "... nothing" sh -c '! grep "rate was 0" err'

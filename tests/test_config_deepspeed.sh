@@ -22,7 +22,7 @@ check "stage 3's thresholds" has_all \
     "stage3_param_persistence_threshold: auto, set to 0; Hugging Face's Trainer uses 7680 (10 x n_embd)"
 check "the schedule" has_all "total_num_steps: auto, set to 1000, as Hugging Face's Trainer does" \
     "warmup_max_lr: auto, set to 0.0003, as Hugging Face's Trainer does (the learning rate)" \
-    "scheduler: lr is 0 in step 1 to 2, as in DeepSpeed; warmup_type linear_from_1 avoids it"
+    "scheduler: lr is 0 in steps 1 to 2, as in DeepSpeed; warmup_type linear_from_1 avoids it"
 sed -n 's|.*, which \(--[a-z0-9_.]*=[0-9.e-]*\) sets$|\1|p' err >asked
 check "what is asked for so" sh -c 'test $(wc -l <asked) = 3 && "$0" plan zero3_auto.json --ranks 2 $(cat asked)' "$ZR"
 check "... is had, and not spoken of" sh -c '! grep ", which --.* sets" err'
@@ -64,6 +64,18 @@ check "... a note says" has "$clip"
 check "... not if it is given" "$ZR" plan unclipped.json --preset gpt2-124m --ranks 2 --gradient_clipping=0
 check "... no note" sh -c '! grep "gradient_clipping is not given" err'
 echo '{"optimizer": {"params": {"lr": 2e-5}}}' >recipe.json
+check "a rate of 0" "$ZR" plan recipe.json --preset gpt2-124m --optimizer.params.lr=0
+check "... is the key's" has "note: optimizer.params.lr is 0, so training does not change the weights"
+echo '{"scheduler": {"type": "WarmupDecayLR"}}' >warm.json
+check "a written schedule" "$ZR" plan warm.json --preset gpt2-124m
+check "... has its own rate, not the recipe's" has "optimizer.params.lr has no effect: the highest learning rate of the schedule is scheduler.params.warmup_max_lr, 0.001"
+check "... with a rate that is given" "$ZR" plan warm.json --preset gpt2-124m --scheduler.params.warmup_max_lr=1e-4
+check "... says no more" sh -c '! grep "lr has no effect" err'
+check "a schedule that ends early" "$ZR" plan recipe.json --preset gpt2-124m --scheduler.type=WarmupDecayLR \
+    --scheduler.params.total_num_steps=500
+check "... leaves steps without effect" has "note: scheduler: lr is 0 in steps 501 to 1000"
+check "a schedule that ends with the run" "$ZR" plan recipe.json --preset gpt2-124m --scheduler.type=WarmupPolyDecayLR
+check "... leaves none" sh -c '! grep "lr is 0" err'
 check "... nor where a recipe clips" sh -c '"$0" plan recipe.json --preset gpt2-124m 2>err && ! grep "gradient_clipping is not given" err' "$ZR"
 printf '{"train": {"stpes": 3, "steps": "many"}, "bf16": {"enabled": 3},\n "optimizer": {"type": "Lion"}}' >wrong.json
 check "wrong and not available" code 78 "$ZR" plan wrong.json

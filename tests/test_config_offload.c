@@ -100,8 +100,11 @@ static void refusals(void **state)
     expect(ZR_ERR_CONFIG, ZERO("\"cpu_offload\": 1"),
            "c.json:1:24: zero_optimization.cpu_offload: found 1, wanted one of none, cpu, nvme, auto");
     expect(ZR_ERR_CONFIG, ZERO("\"cpu_offload\": true, \"offload_optimizer\": {\"device\": \"nvme\"}"),
-           "c.json:1:67: zero_optimization.offload_optimizer.device: another name of "
-           "zero_optimization.offload_optimizer.device is given too; leave out one of the two");
+           "c.json:1:67: zero_optimization.offload_optimizer.device: it is also given as "
+           "zero_optimization.cpu_offload; leave out one of the two");
+    expect(ZR_ERR_UNSUPPORTED, ZERO("\"stage\": 3, \"cpu_offload_param\": true, \"zero_hpz_partition_size\": 2"),
+           "c.json:1:36: zero_optimization.cpu_offload_param: it cannot be used with zero_hpz_partition_size 2, which "
+           "keeps a second copy of the parameters on the device; leave out one of the two");
     expect(ZR_ERR_UNSUPPORTED, ZERO("\"zenflow\": {\"topk_ratio\": 0.1}"),
            "c.json:1:24: zero_optimization.zenflow: this section is not available yet; leave it out; "
            "ZenFlow's updates are late and change results; offload_optimizer keeps their bits");
@@ -208,7 +211,8 @@ static void deepspeeds_examples(void **state)
     assert_true(has_note(config[0], "aio: these keys have no effect in zr (docs/config.md says why): thread_count, "
                                     "single_submit, overlap_events"));
     assert_int_equal(config[1]->zero.param.device, ZR_HOME_CPU);
-    assert_true(has_note(config[2], "zero_optimization.offload_optimizer.nvme_path has no effect: no device is nvme"));
+    assert_true(
+        has_note(config[2], "zero_optimization.offload_optimizer.nvme_path has no effect: nothing is stored on disk"));
     for (int i = 0; i < 3; i++) zr_config_destroy(&config[i]);
 }
 
@@ -222,9 +226,9 @@ static void keys_without_effect(void **state)
                      ZR_OK);
     assert_true(has_note(config, "zero_optimization.offload_optimizer.ratio has no effect: offload_optimizer.device is "
                                  "none"));
-    assert_true(has_note(config, "zero_optimization.offload_param.ratio has no effect: offload_param.device is none"));
+    assert_true(has_note(config, "zero_optimization.offload_param.ratio has no effect: stage is 0"));
     assert_true(has_note(config, "zero_optimization.sub_group_size has no effect: no states are offloaded"));
-    assert_true(has_note(config, "aio.queue_depth has no effect: no device is nvme"));
+    assert_true(has_note(config, "aio.queue_depth has no effect: nothing is stored on disk"));
     zr_config_destroy(&config);
     assert_int_equal(load(ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0}"), &config), ZR_OK);
     assert_true(has_note(config, "zero_optimization.offload_optimizer.device has no effect: offload_optimizer.ratio is "

@@ -248,8 +248,7 @@ static void keys_without_effect_are_said(void **state)
          "to divide checkpoints among"},
         {"{\"zero_optimization\": {\"stage\": 1, \"stage3_prefetch_bucket_size\": 7, \"max_live_parameters\": 9}}",
          NULL,
-         "zero_optimization: these keys have no effect: stage3_prefetch_bucket_size, stage3_max_live_parameters: stage "
-         "is 1"},
+         "zero_optimization: these keys have no effect: stage3_prefetch_bucket_size, max_live_parameters: stage is 1"},
         {"{\"zero_optimization\": {\"stage\": 3, \"stage3_prefetch_bucket_size\": 7, \"max_live_parameters\": 0}}",
          NULL, NULL},
         {"{\"zero_optimization\": {\"stage\": 3, \"stage3_prefetch_bucket_size\": 7}}",
@@ -275,6 +274,7 @@ static void keys_without_effect_are_said(void **state)
          "scheduler.params.warmup_max_lr, 0.001"},
         {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_max_lr\": 3e-5}}}",
          "--optimizer.params.lr=3e-5", NULL},
+        {"{\"bfloat16\": {\"enabled\": \"auto\"}}", NULL, "bfloat16.enabled: auto, set to false"},
         {"{\"optimizer\": {\"type\": \"FusedAdam\", \"params\": {\"adam_w_mode\": false}}}", NULL,
          "optimizer.type: FusedAdam is DeepSpeed's implementation of Adam; zr uses its own Adam"},
         {"{\"optimizer\": {\"type\": \"FusedLamb\", \"params\": {\"max_coeff\": 0.3}}}", NULL,
@@ -592,6 +592,9 @@ static void keys_lie_over_a_recipe(void **state)
          ZR_SCHEDULER_WARMUP_DECAY, 1000, "weight_decay 0.1;"},
         {"{" TUNED ", " ALL_AUTO "}", NULL, 1, 2e-5, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP, 2, NULL},
         {"{" SMALL ", " ALL_AUTO "}", NULL, 1, 6e-4, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP, 2, NULL},
+        {"{" TUNED ", \"gradient_clipping\": \"auto\", \"optimizer\": {\"type\": \"Lamb\", \"params\": {\"lr\": "
+         "\"auto\", \"variant\": \"nvidia\", \"weight_decay\": \"auto\"}}}",
+         NULL, 1, 2e-5, 0.999, 0.1, ZR_OPTIMIZER_LAMB, ZR_SCHEDULER_NONE, 1000, NULL},
         {"{" ALL_AUTO "}", NULL, 1, 1e-3, 0.95, 0.1, ZR_OPTIMIZER_ADAMW, ZR_SCHEDULER_WARMUP, 50, NULL},
     };
     for (size_t i = 0; i < sizeof(way) / sizeof(way[0]); i++) {
@@ -606,6 +609,41 @@ static void keys_lie_over_a_recipe(void **state)
         assert_int_equal(c->scheduler.type, way[i].scheduler);
         assert_int_equal(c->scheduler.warmup_num_steps, way[i].warmup);
         if (strstr(way[i].text, "warmup_max_lr")) assert_true(c->scheduler.warmup_max_lr == c->optimizer.lr);
+        zr_config_destroy(&c);
+    }
+}
+
+/* Check the lowest learning rate against the highest that a recipe gives, not against the default. */
+static void rates_fit_a_recipe(void **state)
+{
+    (void)state;
+    static const zr_model_sizes shape = {12, 12, 768, 1024, 50257};
+    static const struct {
+        const char *text, *override, *message;
+        double highest;
+    } way[] = {
+        {"{" TUNED ", \"scheduler\": {\"params\": {\"warmup_min_lr\": 1e-4}}}", "scheduler.type=WarmupLR",
+         "c.json: scheduler.params.warmup_min_lr: 0.0001 is above warmup_max_lr, which is 2e-05; wanted 2e-05 or less",
+         0},
+        {"{\"optimizer\": {\"params\": {\"lr\": 1e-5}}, \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+         "{\"warmup_min_lr\": 1e-4, \"warmup_max_lr\": \"auto\"}}}",
+         NULL,
+         "c.json: scheduler.params.warmup_min_lr: 0.0001 is above warmup_max_lr, which is 1e-05; wanted 1e-05 or less",
+         0},
+        {"{" TUNED ", \"scheduler\": {\"params\": {\"cycle_min_lr\": 2e-5}}}", "scheduler.type=OneCycle", NULL, 2e-5},
+        {"{" TUNED ", \"optimizer\": {\"params\": {\"lr\": 0.01}}, \"scheduler\": {\"params\": {\"cycle_min_lr\": "
+         "2e-3}}}",
+         "scheduler.type=OneCycle", NULL, 0.01},
+    };
+    for (size_t i = 0; i < sizeof(way) / sizeof(way[0]); i++) {
+        zr_config *c = load(way[i].text, way[i].override);
+        zr__config_take_recipe(c);
+        assert_int_equal(adopt(c, &shape, "weights"), ZR_OK);
+        assert_int_equal(zr_config_resolve(c, 1), way[i].message ? ZR_ERR_CONFIG : ZR_OK);
+        if (way[i].message)
+            assert_string_equal(zr_error_message(), way[i].message);
+        else
+            assert_true(c->scheduler.cycle_max_lr == way[i].highest);
         zr_config_destroy(&c);
     }
 }
@@ -639,7 +677,7 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
     zr_config *c = load("{\"zero_optimization\": {\"allgather_bucket_size\": 1000}}", NULL);
     assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
     snprintf(note, sizeof(note),
-             "zero_optimization.allgather_bucket_size: 1000 is rounded up to 1056, "
+             "zero_optimization.allgather_bucket_size: rounded up to 1056, "
              "a multiple of %d x 3 ranks",
              ZR_SHARD_ALIGN);
     assert_true(has_note(c, note));
@@ -951,6 +989,7 @@ int main(void)
         cmocka_unit_test(sizes_of_presets),
         cmocka_unit_test(presets_take_a_recipe),
         cmocka_unit_test(keys_lie_over_a_recipe),
+        cmocka_unit_test(rates_fit_a_recipe),
         cmocka_unit_test(a_resumed_run_keeps_its_rule),
         cmocka_unit_test(buckets_are_rounded_as_the_plan_does),
         cmocka_unit_test(resolved_files_load_again),

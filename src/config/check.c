@@ -20,16 +20,9 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
+    const zr_key *key = zr__key_find(zr__keys_of(source->config), path);
+    if (key) path = zr__key_shown(source->config, key);
     return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);
-}
-
-/* Report that the key `path`, the lower end of a range, is above the upper end, whose key has the name `most_name` in
- * the same section. */
-static zr_status fail_above(const zr__source *source, const char *path, double value, const char *most_name,
-                            double most)
-{
-    return fail_key(source, path, ZR_ERR_CONFIG, "%g is above %s, which is %g; wanted %g or less", value, most_name,
-                    most, most);
 }
 
 const char *zr__config_foreign_param(const zr_config *config, const char **type)
@@ -88,9 +81,31 @@ static zr_status check_lamb(const zr_config *config, const zr__source *source)
                             name[setting[i].variant], name[config->optimizer.variant]);
     }
     if (config->optimizer.min_coeff > config->optimizer.max_coeff)
-        return fail_above(source, "optimizer.params.min_coeff", config->optimizer.min_coeff, "max_coeff",
-                          config->optimizer.max_coeff);
+        return fail_key(source, "optimizer.params.min_coeff", ZR_ERR_CONFIG, ZR__LOW_ABOVE, config->optimizer.min_coeff,
+                        "max_coeff", config->optimizer.max_coeff, config->optimizer.max_coeff);
     return ZR_OK;
+}
+
+const char *zr__config_low_above(const zr_config *config, double *low, double *high, const char **high_path)
+{
+    const bool cycles = config->scheduler.cycle_min_lr > config->scheduler.cycle_max_lr;
+    *low = cycles ? config->scheduler.cycle_min_lr : config->scheduler.warmup_min_lr;
+    *high = cycles ? config->scheduler.cycle_max_lr : config->scheduler.warmup_max_lr;
+    *high_path = cycles ? "scheduler.params.cycle_max_lr" : "scheduler.params.warmup_max_lr";
+    if (!(*low > *high)) return NULL;
+    return cycles ? "scheduler.params.cycle_min_lr" : "scheduler.params.warmup_min_lr";
+}
+
+/* Refuse a lowest learning rate above the highest. A highest rate that a recipe or optimizer.params.lr may still give
+ * is left to zr_config_resolve. */
+static zr_status check_rates(const zr_config *config, const zr__source *source)
+{
+    double low, high;
+    const char *most, *path = zr__config_low_above(config, &low, &high, &most);
+    const bool later = config->model.init || config->model.preset || config->scheduler.type == ZR_SCHEDULER_WARMUP ||
+                       zr__origin_of(config, zr__key_find(zr__keys_of(config), most))->automatic;
+    if (!path || (later && !zr__config_given(config, most))) return ZR_OK;
+    return fail_key(source, path, ZR_ERR_CONFIG, ZR__LOW_ABOVE, low, strrchr(most, '.') + 1, high, high);
 }
 
 static zr_status check_rules(const zr_config *config, const zr__source *source)
@@ -102,16 +117,7 @@ static zr_status check_rules(const zr_config *config, const zr__source *source)
     if (config->optimizer.nesterov && config->optimizer.momentum == 0)
         return fail_key(source, "optimizer.params.nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
     ZR_TRY(check_lamb(config, source));
-    if (config->scheduler.cycle_min_lr > config->scheduler.cycle_max_lr)
-        return fail_above(source, "scheduler.params.cycle_min_lr", config->scheduler.cycle_min_lr, "cycle_max_lr",
-                          config->scheduler.cycle_max_lr);
-    /* zr_config_resolve sets the highest rate of a WarmupLR for which none is given */
-    const bool has_highest =
-        config->scheduler.type != ZR_SCHEDULER_WARMUP || zr__config_given(config, "scheduler.params.warmup_max_lr");
-    if (has_highest && config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
-        return fail_above(source, "scheduler.params.warmup_min_lr", config->scheduler.warmup_min_lr, "warmup_max_lr",
-                          config->scheduler.warmup_max_lr);
-    return ZR_OK;
+    return check_rates(config, source);
 }
 
 static zr_status check_number_types(const zr_config *config, const zr__source *source)

@@ -28,7 +28,7 @@ static const struct {
 };
 enum { NAMES = sizeof(name) / sizeof(name[0]) };
 
-/* `key` is the key's name in the file. Texts are compared without regard to case. */
+/* `key` is the key's own name or its name in the file. Texts are compared without regard to case. */
 static const struct {
     const char *key, *given, *meant;
     const char *note; /* or NULL */
@@ -39,12 +39,11 @@ static const struct {
      "FusedLamb is DeepSpeed's implementation of Lamb; zr uses its own Lamb, with optimizer.params.variant nvidia that "
      "of apex's FusedLAMB"},
     {ZERO "sub_group_size", "0", "1000000000", NULL},
-    {ZERO "stage3_max_live_parameters", "0", "1", NULL}, /* no prefetch */
-    {ZERO "max_live_parameters", "0", "1", NULL},
-    {ZERO "stage3_model_persistence_threshold", "0", "1", NULL}, /* no unit stays whole */
-    {ZERO "model_persistence_threshold", "0", "1", NULL},
+    {ZERO "reduce_bucket_size", "0", "1", NULL}, /* the smallest buckets */
+    {ZERO "allgather_bucket_size", "0", "1", NULL},
+    {ZERO "stage3_max_live_parameters", "0", "1", NULL},                            /* no prefetch */
+    {ZERO "stage3_model_persistence_threshold", "0", "1", NULL},                    /* no unit stays whole */
     {ZERO "stage3_model_persistence_threshold", "9223372036854775807", AUTO, NULL}, /* sys.maxsize of Python */
-    {ZERO "model_persistence_threshold", "9223372036854775807", AUTO, NULL},
     {ZERO "zero_hpz_partition_size", "0", "1", NULL},
     {ZERO "cpu_offload", "true", "\"cpu\"", NULL},
     {ZERO "cpu_offload", "false", "\"none\"", NULL},
@@ -104,9 +103,11 @@ static bool same_value(const json_t *a, const json_t *b)
 
 json_t *zr__value_meant(const char *path, const json_t *given, const char **note)
 {
+    char own[256];
     *note = NULL;
+    zr__key_own_name(path, own, sizeof(own));
     for (int i = 0; i < VALUES; i++) {
-        if (strcmp(path, value[i].key) != 0) continue;
+        if (strcmp(path, value[i].key) != 0 && strcmp(own, value[i].key) != 0) continue;
         json_t *one = zr__json_constant(value[i].given);
         const bool same = same_value(given, one);
         json_decref(one);

@@ -22,9 +22,10 @@ typedef struct zr__string {
 
 /** Origin of a key's value: default, "auto", file or override. */
 typedef struct zr__origin {
-    bool given;      /* whether a value other than "auto" was given, in the file, by an override or by zr_config_set */
-    bool overridden; /* whether an override gave the value */
-    bool automatic;  /* whether "auto" was given; the value chosen for it is then reported */
+    bool given;       /* whether a value other than "auto" was given, in the file, by an override or by zr_config_set */
+    bool overridden;  /* whether an override gave the value */
+    bool automatic;   /* whether "auto" was given; the value chosen for it is then reported */
+    const char *name; /* the key's other name (deepspeed.c) under which it was given, or NULL */
 } zr__origin;
 
 /** List of keys: the keys that every configuration has, and the keys of one family or of all families. The list is one
@@ -77,6 +78,13 @@ static inline zr__origin *zr__origin_of(const zr_config *config, const zr_key *k
     return &config->state->origin[key - config->state->keys.key];
 }
 
+/** Return the name under which a key was given, for messages. */
+static inline const char *zr__key_shown(const zr_config *config, const zr_key *key)
+{
+    const char *name = zr__origin_of(config, key)->name;
+    return name ? name : key->path;
+}
+
 /** File from which the values are read, for error messages. */
 typedef struct zr__source {
     const char *name;
@@ -84,6 +92,7 @@ typedef struct zr__source {
     size_t bytes;
     const char *const *overrides;
     int n_overrides;
+    const zr_config *config; /* knows the names under which keys were given, or NULL */
 } zr__source;
 
 /** Fail with "file:line:column: key.path: message" or, if an override gave the value, with "command line: key.path:
@@ -206,6 +215,11 @@ void zr__refusals_free(zr_config *config);
 const char *zr__config_keep(zr_config *config, const char *text);
 /** Add a note, unless a note with the same text exists. */
 ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
+/** Return the key of a schedule's lowest learning rate if that is above the highest, and set the values and the name of
+ * the highest. Return NULL if it is not. */
+const char *zr__config_low_above(const zr_config *config, double *low, double *high, const char **high_path);
+#define ZR__LOW_ABOVE "%g is above %s, which is %g; wanted %g or less"
+
 /** Fail with ZR_ERR_CONFIG and the message "file: ...". Use this for errors that are found only when all values are
  * known. */
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);

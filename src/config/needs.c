@@ -58,12 +58,13 @@ static const requirement needs[] = {
     {ZERO "offload_optimizer.buffer_count", ZERO "offload_optimizer.device", NULL, false},
     {ZERO "offload_optimizer.device", ZERO "offload_optimizer.ratio", "offload_optimizer.ratio is 0", false},
     {ZERO "offload_param.device", ZERO "offload_param.ratio", "offload_param.ratio is 0", false},
-    {ZERO "offload_param.ratio", ZERO "offload_param.device", NULL, false},
+    {ZERO "offload_param.ratio", ZERO "stage=3", NULL, false},
+    {ZERO "offload_param.ratio", ZERO "offload_param.device|" ZERO "stage!=3", NULL, false},
     {ZERO "sub_group_size", STATES, "no states are offloaded", false},
-    {ZERO "offload_optimizer.nvme_path", DISK, "no device is nvme", false},
-    {ZERO "offload_param.nvme_path", DISK, "no device is nvme", false},
-    {"aio.block_size", DISK, "no device is nvme", false},
-    {"aio.queue_depth", DISK, "no device is nvme", false},
+    {ZERO "offload_optimizer.nvme_path", DISK, "nothing is stored on disk", false},
+    {ZERO "offload_param.nvme_path", DISK, "nothing is stored on disk", false},
+    {"aio.block_size", DISK, "nothing is stored on disk", false},
+    {"aio.queue_depth", DISK, "nothing is stored on disk", false},
     {"checkpoint.async", "train.save_interval|checkpoint.async=false", NULL, false},
 };
 enum { NEEDS = sizeof(needs) / sizeof(needs[0]) };
@@ -159,9 +160,14 @@ static const char *reason(const zr_config *config, const requirement *r, char *o
     const bool same = n == section_bytes(path) && strncmp(path, r->key, n) == 0;
     zr__value_text(config, key, value, sizeof(value));
     const int quoted = value[0] == '"';
-    snprintf(out, size, "%s is %.*s", same ? in_section(key->path) : key->path, (int)strlen(value) - 2 * quoted,
-             value + quoted);
+    path = zr__key_shown(config, key);
+    snprintf(out, size, "%s is %.*s", same ? in_section(path) : path, (int)strlen(value) - 2 * quoted, value + quoted);
     return out;
+}
+
+static const char *shown(const zr_config *config, const requirement *r)
+{
+    return zr__key_shown(config, zr__key_find(zr__keys_of(config), r->key));
 }
 
 zr_status zr__config_note_needs(zr_config *config)
@@ -173,14 +179,14 @@ zr_status zr__config_note_needs(zr_config *config)
         if (!idle[i]) continue;
         int members = 0;
         zr__text names = {0};
-        const char *path = needs[i].key, *why = reason(config, &needs[i], a, sizeof(a));
+        const char *path = shown(config, &needs[i]), *why = reason(config, &needs[i], a, sizeof(a));
         const size_t section = section_bytes(path);
         for (int k = i; k < NEEDS; k++) {
             if (!idle[k] || section != section_bytes(needs[k].key) || strncmp(path, needs[k].key, section) != 0 ||
                 strcmp(why, reason(config, &needs[k], b, sizeof(b))) != 0)
                 continue;
             idle[k] = false;
-            zr__text_add(&names, "%s%s", members++ ? ", " : "", in_section(needs[k].key));
+            zr__text_add(&names, "%s%s", members++ ? ", " : "", in_section(shown(config, &needs[k])));
         }
         const zr_status st = names.failed   ? ZR_FAIL(ZR_ERR_MEMORY, "out of memory for a notice")
                              : members == 1 ? zr__config_note(config, "%s has no effect: %s", path, why)

@@ -135,17 +135,19 @@ static zr_status note_plain_autos(zr_config *config, const zr_key *first)
     int members = 0, used = 0;
     char line[LINE_BYTES], text[64];
     const zr__keys *keys = zr__keys_of(config);
+    const char *path = zr__key_shown(config, first);
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
-        if (!in_one_parent(key->path, first->path) || !is_plain_auto(config, key)) continue;
+        const char *name = zr__key_shown(config, key);
+        if (!in_one_parent(name, path) || !is_plain_auto(config, key)) continue;
         if (key < first) return ZR_OK;
         zr__value_text(config, key, text, sizeof(text));
         if (used < LINE_BYTES)
             used += snprintf(line + used, (size_t)(LINE_BYTES - used), "%s%s %s", members++ ? ", " : "",
-                             key->path + parent_bytes(key->path) + 1, text);
+                             name + parent_bytes(name) + 1, text);
     }
     zr__value_text(config, first, text, sizeof(text));
-    if (members == 1) return zr__config_note(config, "%s: auto, set to %s", first->path, text);
-    return zr__config_note(config, "%.*s: auto, set to %s", (int)parent_bytes(first->path), first->path, line);
+    if (members == 1) return zr__config_note(config, "%s: auto, set to %s", path, text);
+    return zr__config_note(config, "%.*s: auto, set to %s", (int)parent_bytes(path), path, line);
 }
 
 static zr_status note_autos(zr_config *config)
@@ -157,7 +159,7 @@ static zr_status note_autos(zr_config *config)
         if (!zr__origin_of(config, key)->automatic || !zr__key_is_read(config, key) || is_open_key(config, key))
             continue;
         if (!zr__value_text(config, key, text, sizeof(text))) continue;
-        const char *path = key->path;
+        const char *path = zr__key_shown(config, key);
         const bool trainers = trainers_value(config, key, &value, from);
         if (trainers && strtod(text, NULL) == value)
             ZR_TRY(

@@ -67,6 +67,17 @@ static bool is_twice(const zr_config *config, const zr_key *key)
     return (origin->given || origin->automatic) && key->path[strlen(key->path) - 1] != '*';
 }
 
+/* Record the name under which a key is given, if it is another name. */
+static zr_status set_name(zr_config *config, const zr_key *key, const char *path)
+{
+    char own[PATH_BYTES];
+    zr__origin *origin = zr__origin_of(config, key);
+    if (strcmp(zr__key_own_name(path, own, sizeof(own)), path) == 0) return ZR_OK;
+    origin->name = zr__config_keep(config, path);
+    ZR_CHECK(origin->name, ZR_ERR_MEMORY, "out of memory for the configuration");
+    return ZR_OK;
+}
+
 /* Read the keys of an object in the file, recursively. The depth is bounded, because only sections of the table are
  * entered. */
 static zr_status walk_keys(zr_config *config, const json_t *object, const zr__source *source,
@@ -87,9 +98,10 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
             st =
                 zr__config_fail(source, &place, ZR_ERR_CONFIG, "unknown key; in a file write nested objects, not dots");
         } else if (key && is_twice(config, key)) {
-            st = zr__config_fail(source, &place, ZR_ERR_CONFIG,
-                                 "another name of %s is given too; leave out one of the two", key->path);
+            st = zr__config_fail(source, &place, ZR_ERR_CONFIG, "it is also given as %s; leave out one of the two",
+                                 zr__key_shown(config, key));
         } else if (key) {
+            ZR_TRY(set_name(config, key, path));
             st = zr__value_set(config, key, value, source, &place);
         } else if (!zr__key_is_section(keys, own)) {
             unknown = true;
@@ -141,7 +153,7 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     ZR_TRY(walk_keys(config, root, source, &top)); /* store valid values, and record other values as refused */
     ZR_TRY(zr__refusals_say(config));              /* fail with one message for all refused values */
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
-        zr__origin_of(config, key)->overridden = from_override(source, key->path, true);
+        zr__origin_of(config, key)->overridden = from_override(source, zr__key_shown(config, key), true);
     config->model.type = config->model.family->name;
     ZR_TRY(zr__config_check(config, source)); /* fail for values that contradict each other */
     return ZR_OK;
@@ -152,8 +164,10 @@ static zr_status create_config(json_t *root, const zr__source *source, zr_config
     zr_config *c = zr_alloc(sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "out of memory for the configuration");
     c->state = zr_alloc(sizeof(*c->state));
+    zr__source own = *source;
+    own.config = c;
     zr_status st =
-        c->state ? read_stages(c, root, source) : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
+        c->state ? read_stages(c, root, &own) : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
     if (st != ZR_OK) {
         zr_config_destroy(&c);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
@@ -188,7 +202,7 @@ zr_status zr_config_parse(const char *text, size_t bytes, const char *name, cons
     zr_status st = check_begins(plain, bytes, name);
     if (st == ZR_OK) st = zr__json_parse(plain, bytes, name, &root);
     if (st == ZR_OK) {
-        zr__source source = {name, plain, bytes, overrides, n_overrides};
+        zr__source source = {name, plain, bytes, overrides, n_overrides, NULL};
         zr__json_skip_mark(&source.text, &source.bytes);
         st = create_config(root, &source, config);
     }

@@ -293,8 +293,8 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
 {
     int64_t unit = (int64_t)SHARD_ALIGN_ELEMS * ranks, rest = elems % unit;
     if (rest == 0 || !zr__config_given(config, name)) return ZR_OK;
-    return zr__config_note(config, "%s: %" PRId64 " is rounded up to %" PRId64 ", a multiple of %d x %d ranks", name,
-                           elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
+    return zr__config_note(config, "%s: rounded up to %" PRId64 ", a multiple of %d x %d ranks", name,
+                           elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
 /* Add a note if reduce_bucket_size will be rounded up, or has no effect. With NCCL the size has no effect, because NCCL
@@ -311,6 +311,12 @@ static zr_status note_reduce_bucket(zr_config *config, int ranks)
         config, "%s: it has no effect with collectives.reduce nccl, which reduces a whole unit at once", name);
 }
 
+/* Return whether neither the user nor a recipe, which sets "auto", gives a key. */
+static bool is_unset(const zr_config *config, const char *path)
+{
+    return !zr__config_given(config, path) && !(config->state->recipe && is_automatic(config, path));
+}
+
 /* Set the defaults of an optimizer that differ from the key's. NVIDIA's LAMB clips gradients by itself. */
 static zr_status resolve_optimizer(zr_config *config)
 {
@@ -320,9 +326,8 @@ static zr_status resolve_optimizer(zr_config *config)
     if (type != ZR_OPTIMIZER_LAMB) return ZR_OK;
     const zr_lamb_args standard = zr_lamb_defaults(config->optimizer.variant);
     if (!zr__config_given(config, "optimizer.params.eps")) config->optimizer.eps = standard.eps;
-    if (!zr__config_given(config, "optimizer.params.weight_decay"))
-        config->optimizer.weight_decay = standard.weight_decay;
-    if (config->optimizer.variant != ZR_LAMB_NVIDIA || zr__config_given(config, "gradient_clipping")) return ZR_OK;
+    if (is_unset(config, "optimizer.params.weight_decay")) config->optimizer.weight_decay = standard.weight_decay;
+    if (config->optimizer.variant != ZR_LAMB_NVIDIA || !is_unset(config, "gradient_clipping")) return ZR_OK;
     config->gradient_clipping = 1;
     return zr__config_note(config, "gradient_clipping: not given, set to 1, which is max_grad_norm of NVIDIA's LAMB; "
                                    "write 0 for no clipping");
@@ -333,6 +338,15 @@ static zr_status check_params(const zr_config *config)
 {
     const char *type, *path = zr__config_foreign_param(config, &type);
     return path ? zr__config_refuse(config, "%s: " ZR__FOREIGN_PARAM, path, type) : ZR_OK;
+}
+
+/* Refuse a lowest learning rate above the highest, which a recipe or optimizer.params.lr may have given. */
+static zr_status check_rates(const zr_config *config)
+{
+    double low, high;
+    const char *most, *path = zr__config_low_above(config, &low, &high, &most);
+    return path ? zr__config_refuse(config, "%s: " ZR__LOW_ABOVE, path, low, strrchr(most, '.') + 1, high, high)
+                : ZR_OK;
 }
 
 /* Add a note if a file of DeepSpeed says nothing about clipping, since DeepSpeed's default has changed. */
@@ -347,19 +361,19 @@ static zr_status note_clipping(zr_config *config)
                 "since June 2026; write \"gradient_clipping\": 1.0 for that, or 0 for no clipping");
 }
 
-/* Add a note if the schedule does not use a given optimizer.params.lr, but has rates of its own. */
-static zr_status note_lr(zr_config *config)
+/* Add a note if the schedule has rates of its own in place of optimizer.params.lr: that of the user, or that of a
+ * recipe where the user gives neither. */
+static zr_status note_lr(zr_config *config, bool lr_given)
 {
     const zr_config_scheduler type = config->scheduler.type;
     const bool warms = type == ZR_SCHEDULER_WARMUP || type == ZR_SCHEDULER_WARMUP_DECAY;
     const bool cycles = type == ZR_SCHEDULER_ONE_CYCLE;
     const double highest = cycles ? config->scheduler.cycle_max_lr : config->scheduler.warmup_max_lr;
     const char *path = cycles ? "scheduler.params.cycle_max_lr" : "scheduler.params.warmup_max_lr";
-    if (!(warms || cycles) || config->optimizer.lr == highest) return ZR_OK;
+    if (!(warms || cycles) || config->optimizer.lr == highest || is_unset(config, "optimizer.params.lr")) return ZR_OK;
     /* the text of a resolved configuration has both keys */
-    if (zr__config_given(config, path) && !zr__config_from_file(config) &&
-        !zr__config_overridden(config, "optimizer.params.lr"))
-        return ZR_OK;
+    const bool both = !zr__config_from_file(config) && !zr__config_overridden(config, "optimizer.params.lr");
+    if (zr__config_given(config, path) && (both || !lr_given)) return ZR_OK;
     return zr__config_note(config,
                            "optimizer.params.lr has no effect: the highest learning rate of the schedule is %s, %s",
                            path, ZR_SHORTEST(highest));
@@ -536,7 +550,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     const int ranks = (int)(all_ranks / tensor); /* number of data-parallel ranks */
     ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_model(config)); /* this sets the model's settings and data.seq_length */
-    const bool lr_given = zr__config_given(config, "optimizer.params.lr");
+    const bool lr_given = zr__config_given(config, "optimizer.params.lr"); /* by the user */
     ZR_TRY(zr__config_recipe(config)); /* this sets the optimizer, scheduler and gradient_clipping of the recipe */
     ZR_TRY(check_params(config));
     ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
@@ -551,7 +565,8 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_optimizer(config));
     ZR_TRY(resolve_schedule(config)); /* this sets scheduler.params.total_num_steps */
-    if (lr_given) ZR_TRY(note_lr(config));
+    ZR_TRY(check_rates(config));
+    ZR_TRY(note_lr(config, lr_given));
     ZR_TRY(note_clipping(config));
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));

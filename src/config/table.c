@@ -461,9 +461,9 @@ const zr_key zr__common_keys[] = {
         "parameters",
         RANGE(0, 3)),
     KEY(INT, ZERO "reduce_bucket_size", "16777216", zero.reduce_bucket_elems,
-        "number of gradient elements reduced at a time; ignored with collectives.buffer fused", FROM(1)),
+        "number of gradient elements reduced at a time; ignored with collectives.buffer fused", FROM(0)),
     KEY(INT, ZERO "allgather_bucket_size", "16777216", zero.allgather_bucket_elems,
-        "number of parameter elements gathered at a time; ignored with collectives.buffer fused", FROM(1)),
+        "number of parameter elements gathered at a time; ignored with collectives.buffer fused", FROM(0)),
     KEY(SWITCH, ZERO "overlap_comm", AUTO, zero.overlap_comm,
         "overlap communication with computation: the gradients of a unit are reduced while the next unit is computed; "
         "auto: true"),
@@ -608,7 +608,7 @@ const zr_key zr__common_keys[] = {
         .choices = "none|host|disk"),
     IGNORED(BOOL, "activation_checkpointing.contiguous_memory_optimization", "false",
             "memory is planned, never fragmented"),
-    IGNORED(INT, "activation_checkpointing.number_checkpoints", "null", "it follows from the model", FROM(1)),
+    IGNORED(INT, "activation_checkpointing.number_checkpoints", "null", "it follows from the model", FROM(0)),
     IGNORED(BOOL, "activation_checkpointing.synchronize_checkpoint_boundary", "false", "it concerns CUDA streams"),
     IGNORED(BOOL, "activation_checkpointing.profile", "false", "times are in metrics.jsonl"),
 

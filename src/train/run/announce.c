@@ -77,19 +77,27 @@ static void note_lines(const zr__run *r, const zr__samples *samples)
 static void note_keys(const zr__run *r)
 {
     const zr_config *c = r->config;
-    bool answers = false, tokens = false;
+    bool answers = false, tokens = false, records = false;
     const zr__samples *all[] = {&r->inputs.train, &r->inputs.val};
     for (int i = 0; i < 2; i++) {
         if (!zr__samples_are_open(all[i])) continue;
         const zr_data_info info = zr__samples_info(all[i]);
         answers = answers || info.answers_only;
         tokens = tokens || strstr(info.format, "int16") || strstr(info.format, "int32");
+        records = records || info.documents > 0 || all[i]->labelled;
     }
     if (c->data.loss_on != ZR_LOSS_ANSWERS && !answers)
         zr__run_note(r,
                      "data.loss_on has no effect: the data have neither prompts nor messages, so every token counts");
     if (c->data.token_bytes != 0 && !tokens)
         zr__run_note(r, "data.token_bytes has no effect: the data are not tokens, but %s",
+                     zr__samples_info(&r->inputs.train).format);
+    const bool key = strcmp(c->data.text_key, "text") != 0;
+    if ((key || c->data.skip_bad_lines) && !records)
+        zr__run_note(r, "data.%s no effect: the data are not records, but %s",
+                     !key                     ? "bad_lines has"
+                     : c->data.skip_bad_lines ? "text_key and bad_lines have"
+                                              : "text_key has",
                      zr__samples_info(&r->inputs.train).format);
 }
 

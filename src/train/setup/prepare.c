@@ -297,21 +297,47 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
     return ZR_OK;
 }
 
-/** Add a note if the first steps have the learning rate 0, as with most schedules of DeepSpeed, and change nothing. */
+/** Return the number of the first step after `live`, a step with another learning rate, from which on the rate is 0. */
+static int64_t first_idle_step(const zr_config *config, int64_t live)
+{
+    int64_t last = config->train.steps; /* its rate is 0 */
+    while (last - live > 1) {
+        const int64_t middle = live + (last - live) / 2;
+        *(zr__lr(config, middle - 1) == 0 ? &last : &live) = middle;
+    }
+    return last;
+}
+
+/** Add a note if the learning rate is 0 in the first steps, as with most schedules of DeepSpeed, or in more than one of
+ * the last steps. Such steps change nothing. */
 static zr_status note_idle_steps(zr_config *config)
 {
     enum { MOST = 1000 };
     const zr_config_scheduler type = config->scheduler.type;
-    const bool warms =
-        type == ZR_SCHEDULER_WARMUP || type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE;
-    char text[256], more[48] = "";
+    const bool warms = type == ZR_SCHEDULER_WARMUP || type == ZR_SCHEDULER_WARMUP_DECAY,
+               cycles = type == ZR_SCHEDULER_ONE_CYCLE;
+    const double highest = warms    ? config->scheduler.warmup_max_lr
+                           : cycles ? config->scheduler.cycle_max_lr
+                                    : config->optimizer.lr;
+    const int64_t steps = config->train.steps;
+    char text[256] = "", many[64];
     int64_t n = 0;
-    while (n < config->train.steps && n < MOST && zr__lr(config, n) == 0) n++;
-    if (n == 0) return ZR_OK;
-    if (n > 1) snprintf(more, sizeof(more), " to %" PRId64 "%s", n, n == MOST ? " and later" : "");
-    snprintf(text, sizeof(text), "%s: lr is 0 in step 1%s%s",
-             type == ZR_SCHEDULER_NONE ? "optimizer.params.lr" : "scheduler", more,
-             warms ? ", as in DeepSpeed; warmup_type linear_from_1 avoids it" : "");
+    while (n < steps && n < MOST && zr__lr(config, n) == 0) n++;
+    snprintf(many, sizeof(many), "s 1 to %" PRId64 "%s", n, n == MOST && n < steps ? " and later" : "");
+    if (n > 0 && highest == 0)
+        snprintf(text, sizeof(text), "%s is 0, so training does not change the weights",
+                 config->optimizer.lr == 0 ? "optimizer.params.lr"
+                 : warms                   ? "scheduler.params.warmup_max_lr"
+                                           : "scheduler.params.cycle_max_lr");
+    else if (n > 0)
+        snprintf(text, sizeof(text), "scheduler: lr is 0 in step%s%s", n > 1 ? many : " 1",
+                 warms || type == ZR_SCHEDULER_WARMUP_COSINE ? ", as in DeepSpeed; warmup_type linear_from_1 avoids it"
+                                                             : "");
+    if (*text) ZR_TRY(zr__config_add_note(config, text));
+    if (n == steps || n == MOST || zr__lr(config, steps - 1) != 0) return ZR_OK;
+    const int64_t first = first_idle_step(config, n + 1);
+    if (first == steps) return ZR_OK;
+    snprintf(text, sizeof(text), "scheduler: lr is 0 in steps %" PRId64 " to %" PRId64, first, steps);
     return zr__config_add_note(config, text);
 }
 
