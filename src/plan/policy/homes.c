@@ -76,17 +76,18 @@ static zr_status check_homes_built(const zr_layout *l)
         "(gradient_accumulation_steps), or offload_optimizer.gradients false",
         device_of(home->grad), l->stage);
     /* A transfer must begin at a block of the disk. In sums larger than this rank's part, the part does not. */
-    const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
+    const bool groups = l->shard_ranks > 0 && l->shard_ranks < l->ranks;
+    const bool whole = l->ranks > 1 && (l->stage == 0 || groups);
+    const bool larger = whole || (l->ranks > 1 && l->reduce_once && l->accum > 1);
     ZR_CHECK(
         home->grad != ZR_SPACE_DISK || !l->train || !larger, ZR_ERR_UNSUPPORTED,
         "gradients on disk (offload_optimizer.device nvme) %s: a rank then keeps sums that are larger than its own "
         "part; choose \"cpu\", or offload_optimizer.gradients false",
-        l->stage == 0        ? "at stage 0"
-        : l->shard_ranks > 0 ? "with shard groups (mics_shard_size)"
-                             : "that are reduced once a step");
+        l->stage == 0 ? "at stage 0"
+        : groups      ? "with shard groups (mics_shard_size)"
+                      : "that are reduced once a step");
     /* The same holds for states whose squares each rank adds for its own part: the masters or, in fp32, the parameters
      * themselves, and the states of the optimizer. */
-    const bool whole = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0);
     const bool optim = home->optim == ZR_SPACE_DISK, param = home->param == ZR_SPACE_DISK && l->dtype == ZR_F32;
     ZR_CHECK(!(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
              "%s.device nvme) %s with the trust ratios of %s, whose squares each rank adds for its own part of larger "
