@@ -89,12 +89,13 @@ static zr_status check_homes_built(const zr_layout *l)
     /* The same holds for states whose squares each rank adds for its own part: the masters or, in fp32, the parameters
      * themselves, and the states of the optimizer. */
     const bool optim = home->optim == ZR_SPACE_DISK, param = home->param == ZR_SPACE_DISK && l->dtype == ZR_F32;
-    ZR_CHECK(!(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
-             "%s.device nvme) %s with the trust ratios of %s, whose squares each rank adds for its own part of larger "
-             "states: choose a stage above 0 without shard groups, device \"cpu\", or another optimizer%s",
-             optim ? "optimizer states on disk (offload_optimizer" : "fp32 parameters on disk (offload_param",
-             l->stage == 0 ? "at stage 0" : "with shard groups (mics_shard_size)", l->optimizer.name,
-             optim ? "" : ", or 16-bit parameters (bf16)");
+    ZR_CHECK(
+        !(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
+        "%s on disk (%s.device nvme) %s with the trust ratios of %s, whose squares each rank adds for its own part of "
+        "larger states: choose a stage above 0 without shard groups, device \"cpu\", or another optimizer%s",
+        optim ? "optimizer states" : "fp32 parameters", optim ? "offload_optimizer" : "offload_param",
+        l->stage == 0 ? "at stage 0" : "with shard groups (mics_shard_size)", l->optimizer.name,
+        optim ? "" : ", or 16-bit parameters (bf16)");
     ZR_CHECK(
         l->save != ZR_SAVE_COPY || (home->param != ZR_SPACE_DISK && home->optim != ZR_SPACE_DISK), ZR_ERR_UNSUPPORTED,
         "saves from a copy in host memory (zr_layout.save) of states on disk: a copy would take the memory that the "
