@@ -72,8 +72,16 @@ endif
 ifneq ($(NVCC),)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 NVCC_KNOWS := $(shell $(NVCC) --list-gpu-arch)
-CUDA_ARCHS := $(filter $(NVCC_KNOWS:compute_%=%),80 90)
-CUDA_PTX := $(firstword $(CUDA_ARCHS))
+# Machine code for A100 to H200 and for this machine's own GPU, which runs the code of its generation. Each generation
+# takes as long to compile as the first, so the others are left to PTX. CUDA_ARCHS=all: for every generation below.
+CUDA_EACH := $(filter $(NVCC_KNOWS:compute_%=%),80 90 100 120)
+CUDA_HERE := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\..*/\10/p')
+CUDA_ARCHS := 80 90 $(CUDA_HERE)
+CUDA_CODE := $(filter $(if $(filter all,$(CUDA_ARCHS)),$(CUDA_EACH),$(CUDA_ARCHS)),$(NVCC_KNOWS:compute_%=%))
+ifeq ($(origin CUDA_ARCHS),command line)
+$(foreach a,$(filter-out all $(CUDA_CODE),$(CUDA_ARCHS)),$(error CUDA_ARCHS=$(a) was asked for, but $(NVCC) knows $(NVCC_KNOWS:compute_%=%); give some of these, or all))
+endif
+CUDA_PTX := $(firstword $(CUDA_CODE))
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
 CUDA_LIBS := $(CUDA_HOME)/lib64/libcudart_static.a -lstdc++ -ldl -lrt
 # NCCL moves memory of GPUs between processes; of it only the header is wanted here.
@@ -150,7 +158,7 @@ help:
 	@echo 'make format docs        clang-format; docs/config.md from the table of keys'
 	@echo 'make info               what was found'
 	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  CUDA=auto|none|DIR  URING=auto|none'
-	@echo 'WERROR=1  V=1'
+	@echo 'CUDA_ARCHS=all|"80 90 ..."  WERROR=1  V=1'
 
 info:
 	@echo "version   $(VERSION)"
@@ -158,7 +166,7 @@ info:
 	@echo "levels    $(LEVELS)"
 	@echo "families  $(FAMILIES)"
 	@echo "mpi       $(if $(MPI_SHOW),$(MPICC),none: the transport is threads only)"
-	@echo "cuda      $(if $(NVCC),$(NVCC): machine code for $(CUDA_ARCHS:%=sm_%)$(comma) PTX for compute_$(CUDA_PTX),none: no nvcc; GPUs are not used)"
+	@echo "cuda      $(if $(NVCC),$(NVCC): machine code for $(CUDA_CODE:%=sm_%)$(comma) PTX for compute_$(CUDA_PTX),none: no nvcc; GPUs are not used)"
 	@echo "nccl      $(if $(NCCL),$(NCCL_H),none: $(if $(NVCC),$(if $(MPI_SHOW),no nccl.h,no MPI),no CUDA); ranks on GPUs are threads of one process)"
 	@echo "io_uring  $(if $(URING_H),$(URING_H),none: $(if $(filter none,$(URING)),it was left out,no liburing.h); threads read and write states on disk)"
 	@echo "oneDNN    $(call needed,dnnl.h)"
@@ -172,12 +180,23 @@ info:
 
 # ---- rules -----------------------------------------------------------------------------------
 
-# The compiler's command line: when it changes, everything is made again.
+# Without V=1, show what is made, or a counter of many files.
+say = $(if $(Q),sh scripts/count $(B)/obj $(1) '$(2)')
+COUNTED = $(LIB_OBJ) $(CLI_OBJ) $(if $(filter tests,$(MAKECMDGOALS)),$(TESTS) \
+            $(patsubst src/%.cu,$(STAND_IN)/%.o,$(CUDA_KERNELS)) $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(wildcard tests/cuda/*.cc)))
+
+# The compiler's command line: when it changes, everything is made again. All objects need it, so the files that are
+# missing are counted here, before the first is made.
 STAMP := $(B)/obj/flags
 $(STAMP): FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || \
-	  echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' > $@
+	@echo $(words $(filter-out $(wildcard $(COUNTED)),$(COUNTED))) > $(@D)/count
+	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC)' | cmp -s - $@ || echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC)' > $@
+# The same of nvcc, which concerns the kernels of GPUs alone.
+CUDA_STAMP := $(B)/obj/cuda_flags
+$(CUDA_STAMP): FORCE
+	@mkdir -p $(@D)
+	@echo '$(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || echo '$(NVCC) $(NVCC_FLAGS)' > $@
 
 # What is linked, and with what: when a source goes away, so does its object.
 LINKED := $(B)/obj/linked
@@ -192,25 +211,26 @@ $(B)/obj/kernel_list.h: FORCE
 	@{ echo '#define ZR_KERNEL_FAMILIES(X, level, vector) $(foreach f,$(FAMILIES),X($(f), $(if $(filter $(f),$(PRODUCTS)),level,vector)))'; \
 	   echo '#define ZR_KERNEL_LEVELS(X) $(foreach l,$(LEVELS),X($(l), $(call vector,$(l))))'; } > $@.new; cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
 
-$(B)/obj/cuda_kernel_list.h: $(STAMP) $(wildcard src/device/cuda/kernels) Makefile
+$(B)/obj/cuda_kernel_list.h: $(CUDA_STAMP) $(wildcard src/device/cuda/kernels) Makefile
 	@mkdir -p $(@D)
 	@echo '#define ZR_CUDA_FAMILIES(X) $(foreach k,$(CUDA_KERNELS),X($(basename $(notdir $(k)))))' > $@.new; \
-	  echo '#define ZR_CUDA_BUILT "$(CUDA_ARCHS:%=sm_%), PTX for compute_$(CUDA_PTX)"' >> $@.new; \
+	  echo '#define ZR_CUDA_BUILT "$(CUDA_CODE:%=sm_%), PTX for compute_$(CUDA_PTX)"' >> $@.new; \
 	  cmp -s $@.new $@ || cp $@.new $@; rm -f $@.new
 
 $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_list.h
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  CC    $<')
+	@$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter $(MPI_SOURCES),$<),$(MPI_CFLAGS)) \
 	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
 
 # Kernels of GPUs. -fmad=false: as on processors, what is fused is written so. Nothing in them is of the newer GPUs
-# alone, so one PTX, of the least GPU, is made into the machine code of all: as fast there, and compiled once.
-NVCC_FLAGS = -std=c++20 -O3 $(if $(filter 1,$(DEBUG)),-lineinfo) -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
-             $(foreach code,$(CUDA_ARCHS:%=sm_%) compute_$(CUDA_PTX),-gencode arch=compute_$(CUDA_PTX),code=$(code)) -Iinclude -Isrc
-$(B)/obj/%.o: src/%.cu $(STAMP)
+# alone, so one PTX, of the least GPU, is made into the machine code of all: as fast there, and compiled once. -lineinfo
+# changes no instruction: profilers and compute-sanitizer then name lines. Compressed, the objects are smaller with it.
+NVCC_FLAGS = -std=c++20 -O3 -lineinfo -Xfatbin -compress-all -fmad=false --threads 2 -Xcompiler -fPIC,-fvisibility=hidden,-Wno-pedantic \
+             $(foreach code,$(CUDA_CODE:%=sm_%) compute_$(CUDA_PTX),-gencode arch=compute_$(CUDA_PTX),code=$(code)) -Iinclude -Isrc
+$(B)/obj/%.o: src/%.cu $(CUDA_STAMP)
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  NVCC  $<')
+	@$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
 # The same for the processor, with its own instructions: without them fmaf is a call. Another processor builds it anew.
 STAND_IN_MARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -E -x c++ /dev/null >/dev/null 2>&1 && echo -march=native))
@@ -226,11 +246,11 @@ $(STAND_IN)/processor: FORCE
 	@echo '$(STAND_IN_NATIVE)' | cmp -s - $@ || echo '$(STAND_IN_NATIVE)' > $@
 $(STAND_IN)/%.o: src/%.cu $(STAMP) $(STAND_IN)/processor
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  CXX   $<')
+	@$(call say,CXX,$<)
 	$(Q)$(STAND_IN_CXX) -MMD -MP -x c++ -c $< -o $@
 $(STAND_IN)/%.o: tests/cuda/%.cc $(STAMP) $(STAND_IN)/processor
 	@mkdir -p $(@D)
-	@$(if $(Q),echo '  CXX   $<')
+	@$(call say,CXX,$<)
 	$(Q)$(STAND_IN_CXX) -MMD -MP -c $< -o $@
 
 # Under sanitizers less is optimized: at -O3, checks of unrolled loops take minutes to compile.
@@ -238,19 +258,19 @@ KERNEL_OPT := $(if $(SAN),-O1,-O3)
 define level_rule
 $(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)
 	@mkdir -p $$(@D)
-	@$$(if $$(Q),echo '  CC    $$< ($(1))')
+	@$$(call say,CC,$$< ($(1)))
 	$$(Q)$$(CC) $$(CFLAGS_ALL) $$(KERNEL_OPT) $$(FLAGS_$(1)) -DZR_LEVEL=$(1) -DZR_LEVEL_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
 $(foreach l,$(LEVELS) $(if $(FLAGS_v4),v4tiles),$(eval $(call level_rule,$(l))))
 
 $(B)/libzr.a: $(LIB_OBJ) $(LINKED)
-	@$(if $(Q),echo '  AR    $@')
+	@$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $(LIB_OBJ)
 $(B)/libzr.so: $(LIB_OBJ) $(LINKED)
-	@$(if $(Q),echo '  LD    $@')
+	@$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
-	@$(if $(Q),echo '  LD    $@')
+	@$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 
 # Tests and benchmarks link statically and may include src/ headers. Tests are compiled more often than they run: -O1.
@@ -258,7 +278,7 @@ $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
 $(B)/tests/%: tests/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	@$(if $(Q),echo '  TEST  $<')
+	@$(call say,TEST,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -O1 $(CFLAGS) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Tests that use GPUs have the stand-in's, before the library's own.
 STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lsE '^//STAND_IN|kernel_check\.h' tests/test_*.c))

@@ -4,10 +4,11 @@
  * ends with an idle GPU. The best of three measurements counts. Prints a table, or with --json one line for each
  * result.
  *
- *   build/bench/bench_gpu [--json] [--tiny] [--seconds S] [GROUP ...]
+ *   build/bench/bench_gpu [--json] [--tiny] [--seconds S] [--without OP ...] [GROUP ...]
  *
- * The groups are memory, attention, cube and product. S is the length of each measurement in seconds (0.1). --tiny
- * selects small sizes, which only show that every kernel runs.
+ * The groups are memory, attention, apart (attention beside its plain kernel), cube, product and head. OP is an op that
+ * must not run, for example because its kernel hangs: what needs it is left out. S is the length of each measurement in
+ * seconds (0.1). --tiny selects small sizes, which only show that every kernel runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ typedef struct sizes {
     int64_t elems; /* number of elements for ZeRO's steps, far more than a cache holds */
     int64_t batch, seq, width, vocab;
     int64_t attention_batch, heads, dim[2], attention_seq[2];
+    int64_t long_seq, kv_heads, document; /* of further attentions: tokens, key-value heads, tokens of a document */
     int64_t cube, tokens, fp32_tokens, product_width[2];
 } sizes;
 
@@ -33,6 +35,9 @@ static const sizes large = {.elems = (int64_t)64 << 20,
                             .heads = 16,
                             .dim = {64, 128},
                             .attention_seq = {1024, 4096},
+                            .long_seq = 8192,
+                            .kv_heads = 4,
+                            .document = 512,
                             .cube = 8192,
                             .tokens = 16384,
                             .fp32_tokens = 8192,
@@ -46,6 +51,9 @@ static const sizes tiny = {.elems = 5000,
                            .heads = 2,
                            .dim = {16, 32},
                            .attention_seq = {16, 32},
+                           .long_seq = 40,
+                           .kv_heads = 1,
+                           .document = 10,
                            .cube = 32,
                            .tokens = 32,
                            .fp32_tokens = 32,
@@ -87,6 +95,26 @@ static void print_row(const bench *b, const char *group, const row *r)
         printf("\"wanted\":%g}\n", r->wanted);
     else
         printf("\"wanted\":null}\n");
+}
+
+/* Return whether an op may run. If not, report that the measurement is left out. */
+static bool may_run(const bench *b, const char *group, const char *what, const char *op)
+{
+    const char *lost = left_out(&b->stand, op);
+    if (!lost) return true;
+    if (b->json)
+        printf("{\"group\":\"%s\", \"what\":\"%s\", \"without\":\"%s\"}\n", group, what, lost);
+    else
+        printf("%s: left out, without %s\n", what, lost);
+    return false;
+}
+
+/* Return whether the ops of a wish's graph may run. All graphs end in a loss. */
+static bool graph_may_run(const bench *b, const char *group, const char *what, const char *kind)
+{
+    const bool head = strcmp(kind, "head") == 0; /* its products are those of linear */
+    return may_run(b, group, what, head ? "linear_cross_entropy" : kind) &&
+           may_run(b, group, what, head ? "linear" : "mean") && may_run(b, group, what, "fill");
 }
 
 /* Report a failed measurement. The other measurements continue. */
@@ -223,18 +251,20 @@ static zr_status measure_copy(bench *b, arrays *a)
 static zr_status measure_steps(bench *b, arrays *a)
 {
     static const struct {
-        const char *what;
+        const char *what, *op;
         double bytes; /* bytes moved for each element of the arrays */
         zr_status (*run)(void *arg, zr_device *device);
     } step[] = {
-        {"adamw, fp32", 28, run_adamw},        {"adamw, bf16 with masters", 28, run_adamw_mixed},
-        {"square, fp32", 4, run_square},       {"square, bf16", 2, run_square_bf16},
-        {"sum of 4 pieces, fp32", 5, run_sum}, {"sum of 4 pieces, bf16", 2.5, run_sum_bf16},
+        {"adamw, fp32", "adamw", 28, run_adamw},      {"adamw, bf16 with masters", "adamw", 28, run_adamw_mixed},
+        {"square, fp32", "square", 4, run_square},    {"square, bf16", "square", 2, run_square_bf16},
+        {"sum of 4 pieces, fp32", "sum", 5, run_sum}, {"sum of 4 pieces, bf16", "sum", 2.5, run_sum_bf16},
     };
     *a->square = (zr_square){.bad = -1};
     for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
         double sec = 0;
+        if (!may_run(b, "memory", step[i].what, step[i].op)) continue;
         ZR_TRY(measure_copy(b, a));
+        tell_begin(&b->stand, step[i].op);
         ZR_TRY(measure(&b->stand, step[i].run, a, &sec));
         keep_row(b, step[i].what, step[i].bytes * (double)a->n, sec, 0.8);
     }
@@ -263,6 +293,9 @@ typedef struct wish {
     const char *kind;
     zr_dtype dtype;
     int64_t batch, seq, width, out_width, heads;
+    int64_t kv_heads; /* of attention; 0 if all heads have their own keys and values */
+    bool documents;
+    int64_t vocab; /* of head */
 } wish;
 
 static zr_value forward(zr_graph *g, const wish *w, const sizes *size)
@@ -277,9 +310,12 @@ static zr_value forward(zr_graph *g, const wish *w, const sizes *size)
         return zr_layernorm(g, x, param(g, 1.0, vector(w->width), "gain"), param(g, 1.0, vector(w->width), "bias"),
                             1e-5);
     if (strcmp(w->kind, "gelu") == 0) return zr_gelu(g, x);
-    if (strcmp(w->kind, "attention") == 0) return zr_attention(g, x, w->heads, 0.0);
+    if (strcmp(w->kind, "attention") == 0) {
+        const zr_attention_spec spec = {.heads = w->heads, .kv_heads = w->kv_heads ? w->kv_heads : w->heads};
+        return zr_attend(g, x, ZR_NONE, ZR_NONE, &spec);
+    }
     if (strcmp(w->kind, "head") == 0)
-        return zr_linear_cross_entropy(g, x, param(g, 0.02, matrix(size->vocab, w->width), "w"),
+        return zr_linear_cross_entropy(g, x, param(g, 0.02, matrix(w->vocab, w->width), "w"),
                                        zr_input(g, "targets", ZR_I32, tokens));
     return zr_linear(g, x, param(g, 0.02, matrix(w->width, w->out_width), "w"), ZR_NONE, false);
 }
@@ -291,6 +327,7 @@ static zr_status rig_create(const bench *b, const wish *w, rig *r)
                                 .seq = w->seq,
                                 .dtype = w->dtype,
                                 .grad_dtype = w->dtype,
+                                .documents = w->documents,
                                 .head_bytes = zr_graph_head_bytes(&b->stand.device->profile.facts)};
     r->stand = &b->stand;
     ZR_TRY(zr_graph_create(&spec, &r->graph));
@@ -340,6 +377,7 @@ static void measure_ops(bench *b, arrays *a, zr_dtype dtype)
                         .seq = s->seq,
                         .width = wide ? 4 * s->width : s->width};
         rig r = {0};
+        if (!graph_may_run(b, "memory", w.kind, w.kind)) continue;
         settle(b, "memory", w.kind, measure_bound(b, a, &r, &w, ops[i]));
         rig_clear(&r);
     }
@@ -387,28 +425,123 @@ static void tell_flops(bench *b, const wish *w, const char *group, const char *n
                        const char *const *op)
 {
     rig r = {0};
+    if (!graph_may_run(b, group, name, w->kind)) return;
     settle(b, group, name, measure_flops(b, &r, w, group, name, share, op));
     rig_clear(&r);
 }
 
-/* Measure attention. The causal mask leaves half of the FLOPs that the papers count. */
+/* Describe an attention of one of the sizes. The last three are long, share key-value heads, or have documents. */
+enum { ATTENTIONS = 7, LONG = 4, SHARED = 5, DOCUMENTS = 6 };
+static wish attention_wish(const sizes *s, int which, char name[48])
+{
+    const int64_t dim = s->dim[which < LONG ? which / 2 : which != DOCUMENTS];
+    const int64_t seq = which == LONG ? s->long_seq : s->attention_seq[which < LONG ? which % 2 : 1];
+    const int64_t kv_heads = which == SHARED ? s->kv_heads : s->heads;
+    int n = snprintf(name, 48, "D %lld, T %lld", (long long)dim, (long long)seq);
+    if (which == SHARED) snprintf(name + n, (size_t)(48 - n), ", %lld KV heads", (long long)kv_heads);
+    if (which == DOCUMENTS) snprintf(name + n, (size_t)(48 - n), ", documents of %lld", (long long)s->document);
+    return (wish){.kind = "attention",
+                  .dtype = ZR_BF16,
+                  .batch = s->attention_batch,
+                  .seq = seq,
+                  .width = (s->heads + 2 * kv_heads) * dim,
+                  .heads = s->heads,
+                  .kv_heads = kv_heads,
+                  .documents = which == DOCUMENTS};
+}
+
+/* Measure attention. The causal mask leaves half of the FLOPs that the papers count, and documents the share that their
+ * length has of a row. */
 static void attention(bench *b)
 {
     static const char *const op[] = {"attention", "attention_dx", NULL};
-    const sizes *s = b->size;
-    for (int i = 0; i < 4; i++) {
-        const int64_t dim = s->dim[i / 2], seq = s->attention_seq[i % 2];
-        const wish w = {.kind = "attention",
-                        .dtype = ZR_BF16,
-                        .batch = s->attention_batch,
-                        .seq = seq,
-                        .width = 3 * s->heads * dim,
-                        .heads = s->heads};
-        char name[40];
-        snprintf(name, sizeof name, "D %lld, T %lld", (long long)dim, (long long)seq);
-        tell_flops(b, &w, "attention", name, 0.5, op);
+    for (int i = 0; i < ATTENTIONS; i++) {
+        char name[48];
+        const wish w = attention_wish(b->size, i, name);
+        const double share = w.documents ? 0.5 * (double)b->size->document / (double)w.seq : 0.5;
+        tell_flops(b, &w, "attention", name, share, op);
     }
 }
+
+/* ---- the fast attention beside the plain one --------------------------------------------------- */
+
+/* Copy the result of an op to the host as fp32. The caller frees *out. */
+static zr_status fetch(rig *r, const char *name, float **out, int64_t *n)
+{
+    zr_device *device = r->stand->device;
+    const node *at = find(r, name);
+    ZR_CHECK(at, ZR_ERR_INTERNAL, "the graph has no op %s", name);
+    void *wide = NULL;
+    *n = zr_shape_elems(&at->out[0].shape);
+    *out = zr_alloc((size_t)*n * sizeof **out);
+    ZR_CHECK(*out, ZR_ERR_MEMORY, "no memory for a result of %lld elements", (long long)*n);
+    ZR_TRY(device->ops->alloc(device, 4 * *n, &wide));
+    zr_status st = device->ops->cast(device, wide, ZR_F32, at->out[0].data, at->out[0].dtype, *n);
+    if (st == ZR_OK) st = device->ops->copy(device, *out, wide, 4 * *n);
+    device->ops->free(device, wide);
+    return st;
+}
+
+/* Return the root mean square of a - b, relative to the one of b; infinity if it is not a number. */
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        all += (double)b[i] * b[i];
+    }
+    return off >= 0 && all > 0 ? sqrt(off / all) : INFINITY;
+}
+
+static zr_status compare_op(const bench *b, rig *fast, rig *plain, const char *size, const char *op)
+{
+    float *mine = NULL, *theirs = NULL;
+    int64_t n = 0;
+    zr_status st = fetch(fast, op, &mine, &n);
+    if (st == ZR_OK) st = fetch(plain, op, &theirs, &n);
+    const double apart = st == ZR_OK ? distance(mine, theirs, n) : 0;
+    zr_free(mine);
+    zr_free(theirs);
+    ZR_TRY(st);
+    if (b->json)
+        printf("{\"group\":\"apart\", \"what\":\"%s: %s\", \"apart\":%.4g}\n", size, op, fmin(apart, 1e9));
+    else
+        printf("%-44s %.2e of the plain kernel's\n", op, apart);
+    return ZR_OK;
+}
+
+/* Run attention in bf16 and, with the same operands, in fp32, which has only the plain kernels. */
+static zr_status compare(const bench *b, rig *fast, rig *plain, wish w, const char *size)
+{
+    zr_device *device = b->stand.device;
+    ZR_TRY(rig_create(b, &w, fast));
+    w.dtype = ZR_F32;
+    ZR_TRY(rig_create(b, &w, plain));
+    for (int32_t p = 0; p < zr_graph_params(plain->graph); p++) {
+        const zr_value value = zr_graph_param(plain->graph, p)->value;
+        const int64_t n = zr_shape_elems(&zr_graph_value(plain->graph, value)->type.shape);
+        ZR_TRY(device->ops->cast(device, plain->data[value], ZR_F32, fast->data[value], ZR_BF16, n));
+    }
+    ZR_TRY(do_task(&b->stand, run_all, plain));
+    ZR_TRY(compare_op(b, fast, plain, size, "attention"));
+    return compare_op(b, fast, plain, size, "attention_dx");
+}
+
+static void apart(bench *b)
+{
+    for (int i = 1; i < ATTENTIONS; i += i == 1 ? 2 : 1) { /* the long sizes */
+        char name[48];
+        wish w = attention_wish(b->size, i, name);
+        rig fast = {0}, plain = {0};
+        w.batch = 1;
+        if (!graph_may_run(b, "apart", name, w.kind)) continue;
+        settle(b, "apart", name, compare(b, &fast, &plain, w, name));
+        rig_clear(&fast);
+        rig_clear(&plain);
+    }
+}
+
+/* ---- products ---------------------------------------------------------------------------------- */
 
 static const char *const linear_ops[] = {"linear", "linear_dx", "linear_dw", NULL};
 
@@ -423,9 +556,10 @@ static void cube(bench *b)
 }
 
 /* Measure the products of a training step of GPT-2 with this width. */
+static const char *const head_ops[] = {"linear_cross_entropy_dx", NULL};
+
 static void products_of(bench *b, zr_dtype dtype, int64_t width, int64_t tokens)
 {
-    static const char *const head_ops[] = {"linear_cross_entropy_dx", NULL};
     const struct {
         const char *name;
         int64_t in, out;
@@ -443,6 +577,7 @@ static void products_of(bench *b, zr_dtype dtype, int64_t width, int64_t tokens)
     }
     w.kind = "head";
     w.width = width;
+    w.vocab = b->size->vocab;
     snprintf(name, sizeof name, "width %lld, head", (long long)width);
     tell_flops(b, &w, "product", name, 1.0, head_ops);
 }
@@ -453,6 +588,24 @@ static void product(bench *b)
     products_of(b, ZR_BF16, s->product_width[0], s->tokens);
     products_of(b, ZR_BF16, s->product_width[1], s->tokens);
     products_of(b, ZR_F32, s->product_width[0], s->fp32_tokens);
+}
+
+/* Measure the head of GPT-2's vocabulary, and of the next multiple of 64, for which libraries have faster kernels. */
+static void head(bench *b)
+{
+    const sizes *s = b->size;
+    for (int i = 0; i < 4; i++) {
+        char name[48];
+        const int64_t vocab = i % 2 ? (s->vocab + 63) / 64 * 64 : s->vocab;
+        const wish w = {.kind = "head",
+                        .dtype = ZR_BF16,
+                        .batch = 1,
+                        .seq = s->tokens,
+                        .width = s->product_width[i / 2],
+                        .vocab = vocab};
+        snprintf(name, sizeof name, "head, width %lld, V %lld", (long long)w.width, (long long)vocab);
+        tell_flops(b, &w, "head", name, 1.0, head_ops);
+    }
 }
 
 /* ---- main -------------------------------------------------------------------------------------- */
@@ -471,8 +624,10 @@ static zr_status run_groups(bench *b)
     if (!b->json) printf("%s\n", b->stand.device->profile.facts.name);
     if (wanted(b, "memory")) memory(b);
     if (wanted(b, "attention")) attention(b);
+    if (wanted(b, "apart")) apart(b);
     if (wanted(b, "cube")) cube(b);
     if (wanted(b, "product")) product(b);
+    if (wanted(b, "head")) head(b);
     b->stand.device->ops->queue_destroy(b->stand.queue);
     return ZR_OK;
 }
@@ -492,17 +647,21 @@ static int run(bench *b)
 
 int main(int argc, char **argv)
 {
-    bench b = {.size = &large, .stand = {.target_sec = 0.1}, .group = argv};
+    const char *without[64];
+    bench b = {.size = &large, .stand = {.target_sec = 0.1, .without = without}, .group = argv};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
-            b.json = true;
+            b.json = b.stand.tells = true;
         else if (strcmp(argv[i], "--tiny") == 0)
             b.size = &tiny;
         else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
             b.stand.target_sec = atof(argv[++i]);
+        else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc && b.stand.n_without < 64)
+            without[b.stand.n_without++] = argv[++i];
         else
             b.group[b.n_groups++] = argv[i]; /* move the group to the front of argv */
     }
     b.stand.vocab = b.size->vocab;
+    b.stand.document = b.size->document;
     return run(&b);
 }

@@ -6,6 +6,7 @@
 #define GPU_RIG_H
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <zr.h>
@@ -19,9 +20,33 @@ enum { ROUNDS = 3, MOST_RUNS = 2000, MOST_OPS = 16 };
 typedef struct stand {
     zr_device *device;
     zr_queue *queue;
-    double target_sec; /* wanted length of a measurement */
-    int64_t vocab;     /* upper bound of token ids in the inputs */
+    double target_sec;    /* wanted length of a measurement */
+    int64_t vocab;        /* upper bound of token ids in the inputs */
+    int64_t document;     /* length of the documents in a row, of graphs with documents */
+    bool tells;           /* whether to print each op before it runs, as {"begins":"gelu"} */
+    const char **without; /* (n_without) names of ops that must not run */
+    int n_without;
 } stand;
+
+/* Announce an op or a step, so that a reader knows which one does not return. */
+static void tell_begin(const stand *s, const char *op)
+{
+    if (s->tells) printf("{\"begins\":\"%s\"}\n", op);
+    fflush(stdout);
+}
+
+/* Return the name in `without` of an op, or of its gradient, or NULL. */
+static const char *left_out(const stand *s, const char *op)
+{
+    static const char *const ends[] = {"", "_dx", "_dw"};
+    char name[64];
+    for (int i = 0; i < s->n_without; i++)
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+            snprintf(name, sizeof name, "%s%s", op, ends[k]);
+            if (strcmp(name, s->without[i]) == 0) return s->without[i];
+        }
+    return NULL;
+}
 
 /* ---- time -------------------------------------------------------------------------------------- */
 
@@ -175,18 +200,22 @@ static zr_status fill_params(rig *r)
     return ZR_OK;
 }
 
-/* Fill the inputs with token ids. Small ids are more frequent, as in texts. */
+/* Fill the inputs with token ids. Small ids are more frequent, as in texts. The input of documents gets the beginning
+ * of each token's document. */
 static zr_status fill_inputs(rig *r)
 {
     zr_device *device = r->stand->device;
     const zr_rng rng = {.seed = 2, .purpose = ZR_RNG_INIT};
     for (int32_t i = 0; i < zr_graph_inputs(r->graph); i++) {
         const zr_value input = zr_graph_input(r->graph, i);
-        const int64_t bytes = value_bytes(r, input);
+        const int64_t bytes = value_bytes(r, input), document = r->stand->document;
+        const bool begins = input == zr_graph_get_documents(r->graph);
+        const int64_t T = zr_graph_value(r->graph, input)->type.shape.dim[1];
         int32_t *id = zr_alloc((size_t)bytes);
         ZR_CHECK(id, ZR_ERR_MEMORY, "no memory for %lld bytes of tokens", (long long)bytes);
         for (int64_t k = 0; k < bytes / 4; k++)
-            id[k] = (int32_t)((double)r->stand->vocab * pow(zr_rng_uniform(&rng, (uint64_t)k), 3.0));
+            id[k] = begins ? (int32_t)(k % T / document * document)
+                           : (int32_t)((double)r->stand->vocab * pow(zr_rng_uniform(&rng, (uint64_t)k), 3.0));
         zr_status st = device->ops->copy(device, r->data[input], id, bytes);
         zr_free(id);
         ZR_TRY(st);
@@ -201,13 +230,17 @@ static zr_status run_node(void *arg, zr_device *device)
     return n->kernel->run(&n->args);
 }
 
-/* Run each op once, in order, so that operands have typical values. */
+/* Run each op once, in order, so that operands have typical values. Wait for each, so that a failure is its own. */
 static zr_status run_all(void *arg, zr_device *device, int64_t index)
 {
     rig *r = arg;
     (void)index;
-    for (int i = 0; i < r->n_nodes; i++) ZR_TRY(run_node(&r->node[i], device));
-    return device->ops->finish(device);
+    for (int i = 0; i < r->n_nodes; i++) {
+        tell_begin(r->stand, r->node[i].op->def->name);
+        ZR_TRY(run_node(&r->node[i], device));
+        ZR_TRY(device->ops->finish(device));
+    }
+    return ZR_OK;
 }
 
 static void rig_clear(rig *r)
@@ -244,6 +277,7 @@ static zr_status measure_node(rig *r, const char *name, double *sec, zr_cost *co
 {
     node *n = find(r, name);
     ZR_CHECK(n, ZR_ERR_INTERNAL, "the graph has no op %s", name);
+    tell_begin(r->stand, name);
     *cost = n->op->def->cost(r->graph, n->op);
     return measure(r->stand, run_node, n, sec);
 }

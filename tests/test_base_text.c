@@ -133,6 +133,9 @@ static void distances(void **state)
     assert_int_equal(zr__text_distance("kitten", "sitting"), 3);
     assert_int_equal(zr__text_distance("stpes", "steps"), 1);
     assert_int_equal(zr__text_distance("steps", "step"), 1);
+    assert_int_equal(zr__text_distance("H100", "h100"), 0);
+    assert_int_equal(zr__text_distance("STpes", "steps"), 1);
+    assert_int_equal(zr__text_distance("sTEps", "stpes"), 1);
 }
 
 static void nearest_names(void **state)
@@ -141,6 +144,9 @@ static void nearest_names(void **state)
     static const char *const names[] = {"steps", "seed", "threads"};
     assert_string_equal(zr__text_nearest("stesp", names, 3), "steps");
     assert_string_equal(zr__text_nearest("thread", names, 3), "threads");
+    assert_string_equal(zr__text_nearest("thr", names, 3), "threads");
+    assert_string_equal(zr__text_nearest("SEED", names, 3), "seed");
+    assert_null(zr__text_nearest("th", names, 3));
     assert_null(zr__text_nearest("optimizer", names, 3));
     assert_null(zr__text_nearest("x", names, 0));
 }
@@ -257,6 +263,19 @@ static void json_strings(void **state)
     }
 }
 
+static void words_of_a_shell(void **state)
+{
+    (void)state;
+    assert_string_equal(ZR_WORD("runs/a-1_b.c"), "runs/a-1_b.c");
+    assert_string_equal(ZR_WORD("to kens"), "'to kens'");
+    assert_string_equal(ZR_WORD("~/$a"), "'~/$a'");
+    assert_string_equal(ZR_WORD(""), "''");
+    assert_string_equal(ZR_WORD("it's"), "$'it\\'s'");
+    assert_string_equal(ZR_WORD("a\nb\\c"), "$'a\\x0ab\\\\c'");
+    char small[8];
+    assert_string_equal(zr__text_word("a long name", small, sizeof(small)), "'a l'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +291,7 @@ int main(void)
         cmocka_unit_test(growing),
         cmocka_unit_test(utf8_characters),
         cmocka_unit_test(json_strings),
+        cmocka_unit_test(words_of_a_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

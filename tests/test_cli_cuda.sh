@@ -91,6 +91,25 @@ check "the most layers train, one more does not start" largest
 without_products() { ZR_STAND_IN_LACKS=cuBLASLt "$GPU" train c.json --train.output_dir=without --train.steps=1 --device=auto; }
 check "GPUs without cuBLASLt: auto takes the processor" without_products
 check "... and says why" grep -q 'the GPUs of this machine are not used: cuBLASLt, .* cannot be loaded' err
+# A kernel's fault is noticed by a later step, or with ZR_DEBUG_SYNC by its own.
+faulty() { # FAULT SYNC RANKS KEYS...
+    fault=$1 sync=$2 ranks=$3
+    shift 3
+    rm -rf faulty
+    ZR_STAND_IN_FAULT=$fault ZR_DEBUG_SYNC=$sync train "$GPU" faulty "$ranks" --train.steps=1 "$@"
+}
+check "a kernel's fault" code 74 faulty fault:layernorm 0 1
+check "... is not of the step that waits" sh -c "grep -q 'an illegal memory access .*(step [0-9]* of the schedule, ' err && ! grep -q 'schedule, layernorm' err"
+check "... with ZR_DEBUG_SYNC=1" code 74 faulty fault:layernorm 1 1
+check "... it is of its own" grep -q 'an illegal memory access .*(step [0-9]* of the schedule, layernorm of h.0)$' err
+check "... and of one that is no op, in a queue with a thread" code 74 faulty fault:optimizer 1 2
+check "... too" grep -q 'an illegal memory access .*(step [0-9]* of the schedule, update of ' err
+check "a kernel that hangs" code 82 faulty hang:attention_dx 1 1 --train.hang_timeout=2
+check "... is named by its step" grep -q 'stuck .*, step [0-9]* of the schedule train (attention_dx of ' err
+check "ZR_DEBUG_SYNC=1" env ZR_DEBUG_SYNC=1 "$GPU" train c.json --ranks 2 --quiet --timings --train.output_dir=in-sync
+check "... changes no bit" same gpu-3 in-sync
+check "ZR_DEBUG_SYNC=yes" code 78 faulty none:none yes 1
+check "... is refused" grep -q 'ZR_DEBUG_SYNC is "yes"; expected 1 .* or 0' err
 alike() { "$ZR" plan c.json --parallel.tensor=2 --ranks 2 --quiet --activation_checkpointing.policy=$1 --activation_checkpointing.partition_activations=true; }
 for policy in none keep; do check "partitioned checkpoints need some: $policy" fails 78 "policy is $policy" alike $policy; done
 check "no GPU" code 69 train "$ZR" none 1 --device=cuda

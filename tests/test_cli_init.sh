@@ -37,6 +37,14 @@ check "... is planned as it is" prints '^model: llama3-8b, .*128256 tokens' "$ZR
 check "... with the learning rate of its authors" grep -q '"lr": 3e-4' preset.json
 check "... and no longer sequences than usual" grep -q '"seq_length": 2048' preset.json
 check "... nor more if its longest is shorter" sh -c '"$0" init short.json --preset gpt2-124m --quiet && grep -q "\"seq_length\": 1024" short.json' "$ZR"
+check "a preset by its name on Hugging Face" "$ZR" init hub.json --preset meta-llama/Meta-Llama-3-8B
+check "... which is said" grep -q 'note: --preset meta-llama/Meta-Llama-3-8B is read as llama3-8b' err
+check "... and written as its own name" sh -c 'sed s/hub/preset/ hub.json | cmp - preset.json'
+check "... in a plan too" prints '^model: llama3-8b, ' "$ZR" plan --preset Llama-3-8B --ranks 64
+check "... which says it" sh -c '"$0" plan --model.preset=Llama-3-8B --ranks 64 --json 2>&1 >/dev/null | grep -q "model.preset Llama-3-8B is read as llama3-8b, a Llama"' "$ZR"
+mkdir Llama-3-8B
+check "... but not a directory" fails 2 'Llama-3-8B is a directory, .* give --model.init=Llama-3-8B' "$ZR" plan --preset Llama-3-8B
+rmdir Llama-3-8B
 check "... which is none" fails 2 'nearest: smollm2-135m' "$ZR" init no.json --preset smollm2-135b
 check "... has a type" fails 2 'leave out --type' "$ZR" init no.json --preset llama3-8b --type llama
 check "... and nothing is written" test ! -e no.json

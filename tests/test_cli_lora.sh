@@ -25,7 +25,8 @@ files() { (cd "$1" && ls | tr '\n' ' '); }
 
 # ---- runs and their files
 check "a plan says how many train" prints 'k (3.71 k train)' "$ZR" plan c.json
-check "a run" "$ZR" train c.json --quiet --ranks 2
+check "a run" "$ZR" train c.json --ranks 2
+check "... and what can follow" sh -c 'tail -n 1 err | grep -q "^zr: next: zr generate run --prompt TEXT; zr eval run --data FILE; zr convert run DIR (the adapters merged into the model); zr report run$"'
 check "... planned is measured" as_planned run
 check "... leaves an adapter directory" test "$(files run/model)" = "adapter_config.json adapter_model.safetensors tokenizer.json tokenizer_config.json trained.json "
 check "... of peft" grep -q '"peft_type": "LORA"' run/model/adapter_config.json

@@ -33,6 +33,7 @@ END_PYTHON
 check "a run on ready rows" train one
 check "... losses of the reference" as_expected one
 check "... and in the lines of steps" grep -q 'masked_lm 3.90750.*next_sentence 0.68022' err
+check "... and what can follow: no text" sh -c 'tail -n 1 err | grep -qx "zr: next: zr eval one --data FILE; zr report one"'
 check "... as planned" as_planned one
 check "... on two ranks, with accumulation" train two --ranks 2 --zero_optimization.stage=3 \
     --train_micro_batch_size_per_gpu=1

@@ -14,6 +14,7 @@ text() { # RUN OPTION...
         --optimizer.params.lr=1e-3 --data.cache_dir=cache --train.output_dir="$run" "$@"
 }
 check "a run on text" text plain
+check "... and what can follow: it writes no text" sh -c 'tail -n 1 err | grep -qx "zr: next: zr eval plain; zr report plain"'
 check "... on two ranks" text plain2 --ranks 2 --train_micro_batch_size_per_gpu=2 --zero_optimization.stage=3
 close() {
     python3 - "$1" "$2" <<'END_PYTHON'

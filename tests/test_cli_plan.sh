@@ -185,7 +185,7 @@ check "... and as a number at a part of the peak" prints 'configured  *[0-9.]* [
     "$ZR" plan --preset gpt2-xl --ranks 8 --stage 3 --profile h100 --efficiency 0.4 --quiet
 # This machine before `zr info --bench`: only the peak of matrix products is known.
 unmeasured() { XDG_CACHE_HOME=$PWD/unmeasured "$ZR" plan --preset gpt2-124m --quiet "$@"; }
-check "no MFU of products at the peak alone" prints 'configured  *[0-9.]* *[kM]*  *?$' unmeasured
+check "no MFU of products at the peak alone" prints 'default  *[0-9.]* *[kM]*  *?$' unmeasured
 check "... which is said" grep -q '^  MFU: not known, because only the peak rate of products was measured$' printed
 check "... also in JSON" prints '"mfu": null' unmeasured --json --advice
 check "... and how they are reckoned" prints 'take 40 % of the profile' "$ZR" plan --preset gpt2 --profile h100 --efficiency 0.4 --quiet
@@ -204,6 +204,24 @@ advised_keys() { # the advised keys, when configured, need the memory that the a
 }
 check "... and says by which keys" advised_keys
 check "where all fits nothing lighter is tried" sh -c "! $ZR plan --preset gpt2 --ranks 4 --profile h100 --quiet | grep -q prefetch"
+
+# The plan's own line is called after its origin, and has no speed if it does not fit.
+check "a stage that is given is configured" prints '^  \* configured  > advised' "$ZR" plan --preset gpt2 --ranks 4 --stage 1 --profile h100 --quiet
+check "... or a policy" prints '^  \* configured  > advised' "$ZR" plan --preset gpt2 --ranks 4 --activation_checkpointing.policy=unit --quiet
+check "... otherwise it is the default" prints '^  \* default  > advised' "$ZR" plan --preset gpt2 --ranks 4 --profile h100 --quiet
+check "... with its speed" grep -q '^\* default  *[0-9.]* [kM]' printed
+check "... or chosen by the memory" prints '^  \* chosen  > advised' "$ZR" plan --preset gpt2 --ranks 4 --memory 4GB --quiet
+check "no tokens a second of what does not fit" prints '^\* default  *does not fit$' "$ZR" plan --preset gpt2-1.5b --ranks 8 --profile h100 --memory.limit=12GB --tokens 1e9 --quiet
+check "... but of the advice" grep -q '^> advised  *[0-9.]* [kM] ' printed
+check "... nor of a cluster" prints 'step .* if it fitted, which it does not$' "$ZR" simulate --preset llama3-70b --cluster dgx-h100x8 --ranks 8 --tokens 1e9 --quiet
+check "... nor days" sh -c '! grep -q "tokens/s\|^days" printed'
+unseen='has not yet run on a GPU'
+check "times of GPUs are computed" grep -q "$unseen" printed
+check "... in a plan" prints "$unseen" "$ZR" plan --preset gpt2 --ranks 8 --cluster dgx-h100x8 --quiet
+check "... by a profile" prints "$unseen" "$ZR" plan --preset gpt2 --profile h100 --quiet
+check "... in a search" prints "$unseen" "$ZR" simulate --preset gpt2 --cluster dgx-h100x8 --ranks 8 --search --step-tokens 8192 --quiet
+check "... beside a sweep's CSV" sh -c '"$0" simulate --preset gpt2 --cluster dgx-h100x8 --ranks 8 --sweep stage=1,2 2>&1 >csv | grep -q "$1" && ! grep -q "$1" csv' "$ZR" "$unseen"
+check "... but not of processors" sh -c '! "$0" plan --preset gpt2 --ranks 4 2>&1 | grep "$1"' "$ZR" "$unseen"
 
 check "a preset in fp16" prints ' fp16, ' "$ZR" plan --preset gpt2-124m --fp16.enabled=true --quiet
 check "a machine by name" prints 'machine: h100' "$ZR" plan c.json --profile h100

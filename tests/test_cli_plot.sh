@@ -45,6 +45,21 @@ metrics 1 1000 >m.jsonl
 check "1,000 steps" plot m.jsonl -o m.svg
 check "... in step, and named" sh -c "grep -q 'step 1 to 1000;' m.svg && grep -q 'Loss of m.jsonl' m.svg"
 check "... mean and each step" grep -q 'mean of [0-9]* steps; pale: each step' m.svg
+# A noisy loss: the smoothed curve, drawn last of the lines of its width, goes on at the end as in the middle.
+awk 'BEGIN { srand(1); for (s = 1; s <= 1050; s++) { x = 3 + rand()
+    printf "{\"step\":%d, \"loss\":%.6f, \"lr\":1e-3, \"skipped\":0}\n", s, x } }' >noise.jsonl
+no_kink() {
+    plot noise.jsonl -o noise.svg && python3 - <<'END_PYTHON'
+import re
+text = open("noise.svg").read()
+line = [m for m in re.findall(r'<path[^>]*>', text) if 'stroke-width="1.80"' in m][0]
+y = [float(v) for v in re.findall(r'[ML][0-9.]+ ([0-9.]+)', line)]
+inner = max(abs(b - a) for a, b in zip(y[20:-40], y[21:-39]))
+last = max(abs(b - a) for a, b in zip(y[-12:-1], y[-11:]))
+assert len(y) > 500 and last <= 2 * inner, (len(y), last, inner)
+END_PYTHON
+}
+if command -v python3 >/dev/null; then check "no kink at the end" no_kink; else skip "no kink at the end" "no python3"; fi
 metrics 1 200000 >long.jsonl
 check "200,000 steps are thinned" plot long.jsonl -o long.svg
 check "... to less than 150 kB" test "$(wc -c <long.svg)" -lt 150000
@@ -68,6 +83,10 @@ check "no finite loss" plot nan.jsonl -o nan.svg
 check "... is said, and marked" sh -c "grep -q 'no finite loss; 2 steps updated nothing' nan.svg && grep -q 'not finite, or' nan.svg"
 check "... with no number that is none" sh -c "! grep -Eiq '[\"MLhv](-?nan|-?inf)\b' nan.svg"
 (metrics 1 20; echo '{"step":21, "loss":1e300, "lr":1, "skipped":0}'; echo '{"step":22, "loss":-1e300, "lr":1e308, "skipped":1}') >wild.jsonl
+awk 'BEGIN { for (s = 1; s < 250; s++) printf "{\"step\":%d, \"loss\":%.9g, \"lr\":%.9g, \"skipped\":0}\n", s, 3e5 + s / 100, 1e-7 * s }' >flat.jsonl
+check "labels of large and small numbers" plot flat.jsonl -o flat.svg
+check "... tell their ticks apart" sh -c "labels() { sed -n 's/.*text-anchor=\"end\"[^>]*>\([-0-9.e]*\)<.*/\1/p' flat.svg; }; test \$(labels | wc -l) -gt 5 && test \$(labels | wc -l) = \$(labels | sort -u | wc -l)"
+check "... and have room beside the axis's name" sh -c "sed -n 's/.*text-anchor=\"end\"[^>]*>\([-0-9.e]*\)<.*/\1/p' flat.svg | awk 'length > 9 { exit 1 }'"
 check "values of any size" plot wild.jsonl -o wild.svg
 check "... with no number that is none" sh -c "! grep -Eiq '[\"MLhv](-?nan|-?inf)\b' wild.svg"
 awk 'BEGIN { for (s = 1; s < 300; s++) printf "{\"step\":%d, \"loss\":%.9g, \"lr\":1, \"skipped\":0}\n", s, 9 * exp(-s / 40) + 1e-3 }' >fall.jsonl

@@ -137,7 +137,14 @@ check "all of them together" "$ZR" report --quiet runs/a stopped none nan -o man
 echo '<!doctype html><p>mine' >mine.html
 check "a page of someone else's is kept" fails 73 'not the expected kind of file (report)' "$ZR" report runs/a -o mine.html
 check "what the run reads is kept" fails 73 'would overwrite' "$ZR" report runs/a -o runs/a/run.json
-mkdir nothing
+mkdir nothing conf hub foreign
+"$ZR" init conf/config.json --quiet
+check "a configuration alone is no run" fails 66 'conf is not the directory of a run.*`zr train conf/config.json` makes a run' "$ZR" report conf
+check "... nor is a model" sh -c 'echo "{\"model_type\": \"gpt2\"}" >hub/config.json; "$0" report hub 2>message; test $? = 66 && grep -q "hub is not the directory of a run" message' "$ZR"
+check "... nor a folder of runs, which names them" fails 66 'the folders in it are: runs/\*' "$ZR" report runs
+check "... nor metrics of something else" sh -c 'echo "{\"event\": \"x\"}" >foreign/metrics.jsonl; "$0" report foreign 2>message; test $? = 65 && grep -q "foreign is not .*line 1 of its metrics.jsonl holds no metrics" message' "$ZR"
+check "... and they get no page" sh -c '! ls conf hub runs foreign | grep -q report.html'
+check "zr plot says so too" fails 66 'conf is not the directory of a run.*`zr train conf/config.json` makes a run' "$ZR" plot conf -o x.svg
 check "a directory of something else" fails 66 'not the directory of a run' "$ZR" report nothing
 check "a missing one" fails 66 'nowhere' "$ZR" report nowhere
 check "no run" fails 2 'needs the directory' "$ZR" report

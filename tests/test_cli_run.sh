@@ -27,6 +27,8 @@ END
 
 check "train on one rank" "$ZR" train c.json
 check "... with steps and notes of 100 columns at most" awk '/^step|note:/ { n++ } length > 100 { exit 1 } END { exit n < 5 }' err
+check "... and the commands that can follow in the last" sh -c 'tail -n 1 err | grep -qx "zr: next: zr generate run --prompt TEXT; zr eval run; zr report run"'
+check "... with validation data, not a word of them" sh -c '! grep -q "no validation" err'
 check "what a run leaves" test -f run/config.json -a -f run/run.json -a -f run/metrics.jsonl \
     -a -f run/model/config.json -a -f run/model/model.safetensors -a ! -e run/lock
 check "a line a step and an evaluation" test "$(grep -c '"loss"' run/metrics.jsonl) $(grep -c val_loss run/metrics.jsonl)" = "40 2"
@@ -57,6 +59,17 @@ check "eval of the weights" "$ZR" eval run/model --data val.txt
 token_file good.bin
 check "train on tokens" "$ZR" train c.json --quiet --data.train=good.bin --data.val=null --model.vocab_size=300 --train.steps=1 \
     --train.output_dir=tokens
+next() { tail -n 1 err | grep -qx "zr: next: $1" || { cat err; return 1; }; }
+check "... which cannot write, nor says so" "$ZR" train c.json --data.train=good.bin --data.val=null --model.vocab_size=300 \
+    --train.steps=1 --train.output_dir="Ann's kens" --train.save_end=false
+check "... and what can follow" grep -qxF "zr: next: zr eval \$'Ann\'s kens' --data FILE; zr report \$'Ann\'s kens'" err
+check "... without validation data, which is said" grep -q 'note: no validation data (data.val) is given' err
+check "without model/" "$ZR" train c.json --train.steps=1 --train.eval_interval=0 --train.save_model=false --train.output_dir=unsaved
+check "... what can follow reads the checkpoint" next "zr generate unsaved --prompt TEXT; zr eval unsaved; zr report unsaved"
+check "without weights or checkpoint" "$ZR" train c.json --train.steps=1 --train.eval_interval=0 --train.save_model=false \
+    --train.save_end=false --train.output_dir=nothing
+check "... only a report can follow" next "zr report nothing"
+check "no evaluations are said" grep -q 'note: train.eval_interval is 0' err
 check "... they evaluate" "$ZR" eval tokens --data good.bin
 check "... a text does not: its tokens are unknown" code 69 "$ZR" eval tokens --data val.txt
 check "train for longer" "$ZR" train c.json --quiet --train.steps=300 --train.eval_interval=0 --train.output_dir=long

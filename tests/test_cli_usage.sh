@@ -48,6 +48,34 @@ for c in train plan simulate; do
     shows "zr $c -h keys has all" "zero_optimization.stage  *\[" "$ZR" $c -h keys
     if grep -q "train.hang_timeout" out && ! grep -q "^Examples" out; then ok "... alone"; else not_ok "... alone"; fi
 done
+# Words after -h select options and keys, by their names, values and explanations; a word of nothing is refused.
+no_key() { if grep -q "^  $1 " out; then not_ok "... without $1"; else ok "... without $1"; fi; }
+shows "zr train -h WORD"      "^  optimizer.params.lr " "$ZR" train -h lr
+no_key zero_optimization.stage
+shows "... its options"       "^  --max-time TIME"    "$ZR" help train max-time
+no_key --resume
+shows "... those of all commands" "^  --color WHEN"   "$ZR" train -h color
+shows "... the keys that go with them" "^  train.hang_timeout " "$ZR" train -h time
+shows "zr help keys WORD"     "^  scheduler.params.warmup_num_steps " "$ZR" help keys WARM-UP
+no_key --resume
+shows "... by a value"        "^  scheduler.type "    "$ZR" help keys WarmupCosineLR
+if [ "$(grep -c '^  [a-z]' out)" -lt 5 ]; then ok "... and few more"; else not_ok "... and few more"; fi
+shows "... by two words"      "^  zero_optimization.offload_optimizer.nvme_path " "$ZR" help keys offload nvme_path
+no_key zero_optimization.offload_optimizer.pin_memory
+shows "... a key without effect" "^  wall_clock_breakdown .* no effect" "$ZR" help keys wall_clock
+shows "zr help keys"          "^  train.hang_timeout " "$ZR" help keys
+shows "words without keys"    "^  --stride N"         "$ZR" eval -h stride
+no_key --batches
+shows "zr -h COMMAND"         "^zr plan:"             "$ZR" -h plan
+expect "the middle of a word of explanations" 2 'no key .*"mputed"' "$ZR" help keys mputed
+expect "a word of no key"     2  'did you mean "lr"'  "$ZR" train -h lrr
+expect "... of no option"     2  'no option has "lrr"' "$ZR" eval -h lrr
+expect "... of keys alone"    2  'no key .*"gnat"'    "$ZR" help keys gnat
+expect "an option of none in help" 2 'unknown option --typo' "$ZR" help train --typo
+expect "... after -h"         2  'unknown option --typo' "$ZR" train -h --typo
+expect "... of the keys"      2  'such as --typo'             "$ZR" help keys --typo
+expect "a command of none"    2  'did you mean "train"' "$ZR" help trian
+
 shows "zr info"               "^kernels"         "$ZR" info
 shows "zr info --json"        '"version":'       "$ZR" info --json
 shows "zr plan of a preset"   "stage 3"          "$ZR" plan --preset gpt2-1.5b --ranks 64
@@ -57,6 +85,11 @@ shows "zr plan --schedule"    "update"           "$ZR" plan c.json --schedule
 
 expect "no command"           2  "zr --help"          "$ZR"
 expect "unknown command"      2  'did you mean "train"' "$ZR" trian
+expect "a word that people try" 2 '`zr generate DIR --chat --prompt TEXT` does that' "$ZR" chat run
+expect "a shortened option"   2  'did you mean --temperature' "$ZR" generate . --temp 1
+expect "... in capitals"      2  'did you mean --ranks' "$ZR" train c.json --Ranks 2
+expect "a name in capitals"   66  'did you mean dgx-h100x8' "$ZR" plan c.json --cluster DGX-H100x8
+shows "zr help help"          "^Commands"        "$ZR" help help
 expect "--resume without a directory" 2 "resume needs train.output_dir" "$ZR" train c.json --resume --train.output_dir=null
 expect "a section of keys"    2  "data to train on are --data.train=t.txt" "$ZR" plan c.json --data t.txt
 expect "unknown option"       2  "did you mean --ranks" "$ZR" train c.json --rank 2
@@ -118,6 +151,18 @@ mkfifo piped/config.json
 expect "... nor a run's settings" 66 "config.json: it is .*not a regular file" "$ZR" eval piped
 if [ -e run ]; then not_ok "nothing was created"; else ok "nothing was created"; fi
 
+# A folder with a configuration of zr, in whatever form, is no run, for each command that takes one.
+mkdir conf plain
+"$ZR" init conf/config.json --quiet
+cp c.json plain/config.json
+for c in eval generate inspect verify "generate --chat --prompt Hi"; do
+    expect "zr $c of a configuration" 66 'conf is not a run: .*`zr train conf/config.json`' "$ZR" $c conf
+    expect "... without comments" 66 'plain is not a run: ' "$ZR" $c plain/
+done
+expect "zr convert of a configuration" 66 'conf is not a run: ' "$ZR" convert conf out-conf
+expect "weights of a configuration" 65 'model.init: conf has a configuration of zr .*, not a model' "$ZR" train c.json --model.init=conf
+echo '{"architectures": ["X"]}' >plain/config.json
+expect "... of another model" 65 'model_type' "$ZR" eval plain
 name='a "name" of spaces and
 newlines'
 cp text.txt "$name"

@@ -278,8 +278,8 @@ static void parameters_of_another_type(void **state)
            "c.json:1:42: optimizer.params.nesterov: true needs a momentum above 0");
     expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"cos_min_ratio\": 0.1}}}",
            "c.json:1:47: scheduler.params.cos_min_ratio: WarmupLR has no parameter of this name; leave it out");
-    expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0.1}}}",
-           "c.json:1:47: scheduler.params.warmup_min_lr: 0.1 is above warmup_max_lr, which is 0.001; wanted 0.001 or "
+    expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_min_lr\": 0.1}}}",
+           "c.json:1:52: scheduler.params.warmup_min_lr: 0.1 is above warmup_max_lr, which is 0.001; wanted 0.001 or "
            "less");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"min_coeff\": 3, \"max_coeff\": 0.5}}}",
            "c.json:1:43: optimizer.params.min_coeff: 3 is above max_coeff, which is 0.5; wanted 0.5 or less");

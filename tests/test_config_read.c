@@ -267,7 +267,10 @@ static void keys_without_effect_are_said(void **state)
         {"{\"checkpoint\": {\"async\": true}}", NULL, "checkpoint.async has no effect: train.save_interval is 0"},
         {"{}", "--model.lora.alpha=8", "model.lora.alpha has no effect: give model.lora.rank or model.lora.init too"},
         {"{\"model\": {\"lora\": {\"rank\": 4, \"alpha\": 8}}}", NULL, NULL},
-        {"{\"scheduler\": {\"type\": \"WarmupLR\"}}", "--optimizer.params.lr=3e-5",
+        {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0.002}}}",
+         "--optimizer.params.lr=0.003", NULL},
+        {"{\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": 1000}}}",
+         "--optimizer.params.lr=3e-5",
          "optimizer.params.lr has no effect: the highest learning rate of the schedule is "
          "scheduler.params.warmup_max_lr, 0.001"},
         {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_max_lr\": 3e-5}}}",
@@ -282,6 +285,7 @@ static void keys_without_effect_are_said(void **state)
         zr_config *c = load(said[i].text, said[i].override);
         for (int again = 0; again < 2; again++) assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
         if (said[i].note) assert_true(has_note(c, said[i].note));
+        if (strstr(said[i].text, "WarmupLR")) assert_true(c->scheduler.warmup_max_lr == c->optimizer.lr);
         if (strstr(said[i].text, "FusedAdam")) assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_ADAM);
         if (strstr(said[i].text, "FusedLamb")) assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_LAMB);
         assert_int_equal(zr_config_notes(c), said[i].note ? 2 : 1); /* one is about the micro-batch */

@@ -116,6 +116,9 @@ static void expect_row(zr_pairs *pairs, int64_t row, int r, bool segments, bool 
         assert_int_equal(x.first[i], 0);
         assert_int_equal(x.next[i], i == 0 && next ? batch.next[r] : -1);
     }
+    for (int i = T; i < MOST_T; i++) /* nothing is written behind an array */
+        assert_true(x.tokens[i] == 0x55555555 && x.segments[i] == 0x55555555 && x.documents[i] == 0x55555555);
+    for (int i = 2; i < MOST_P; i++) assert_true(x.masked[i] == 0x55555555 && x.targets[i] == 0x55555555);
     assert_int_equal(zr_pairs_count(pairs, row, counted), ZR_OK);
     assert_int_equal(counted[0], 1);
     assert_int_equal(counted[1], next);
@@ -132,6 +135,8 @@ static void rows_are_read_back(void **state)
                                  {"I64", "[4,6]", "attention_mask"},
                                  {"I32", "[4,6]", "next_sentence_label"}};
     fill();
+    batch.ids[ROWS - 1][2] = 0; /* the least token */
+    batch.ids[0][2] = VOCAB - 1;
     for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {
         zr_pairs *pairs = open_batch(forms[f]);
         const zr_pairs_info info = zr_pairs_get_info(pairs);

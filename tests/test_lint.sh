@@ -55,3 +55,27 @@ wide() { # LINE : what lint says of a page with it
 result $? 'documentation: 120 characters are allowed'
 [ "$(wide "${line}x")" = 'lint: docs/page.md has lines of more than 120 columns: 3' ]
 result $? 'documentation: a longer line is named'
+
+# The progress of make: a line for each of few files, a counter of many, in as few lines as a log can bear.
+counted() { # MISSING CALLS: print what make prints of CALLS files, of which it said that MISSING were missing
+    echo "$1" >"$tmp/count"
+    seq 1 "$2" | xargs -P 4 -I '{}' scripts/count "$tmp" CC 'src/{}.c (v3)'
+}
+[ "$(counted 3 3 | sort | tr -s ' ')" = "$(printf ' CC src/%s.c (v3)\n' 1 2 3)" ]
+result $? 'make: few files by name'
+[ "$(counted 95 95 | sort -n -k2 | tr -s ' ' | tr '\n' ';')" = "$(for i in 10 20 30 40 50 60 70 80 90 95; do printf ' CC %s of 95;' $i; done)" ]
+result $? 'make: many files by ten numbers, all different although jobs run side by side'
+[ "$(counted 0 120 | tail -n +21 | tr -s ' ' | tr '\n' ';')" = ' CC 50; CC 100;' ]
+result $? 'make: files that are made again, whose number is unknown'
+[ "$(scripts/count "$tmp" LD build/zr)" = '  LD    build/zr' ]
+result $? 'make: a linked file by name'
+make -n "B=$tmp/dry" 2>/dev/null | grep -q "echo [1-9][0-9]* > $tmp/dry/obj/count" && [ ! -e "$tmp/dry" ]
+result $? 'make: a dry run counts nothing'
+[ "$(make -n V=1 -W src/base/text/text.c "build/obj/base/text/text.o" 2>/dev/null | grep -c scripts/count)" = 0 ]
+result $? 'make: with V=1 no counter'
+if script -qec true /dev/null >/dev/null 2>&1; then
+    echo 25 >"$tmp/count"
+    TERM=xterm script -qec "seq 1 25 | xargs -I '{}' scripts/count $tmp CC src/{}.c" /dev/null >"$tmp/typed"
+    [ "$(grep -c . "$tmp/typed")" = 1 ] && tr '\r' '\n' <"$tmp/typed" | grep -q ' 24 of 25'
+    result $? 'make: one line of a terminal'
+fi

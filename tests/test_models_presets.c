@@ -341,10 +341,79 @@ static void test_unknown_names(void **state)
     answers("zero-60b", "nearest: zero-60b-75x8192x32 zero-60b-75x8192x64 zero-60b-132x6144x32 zero-60b-132x6144x64");
     answers("175b", "nearest: gpt3-175b");
     answers("bloom", "nearest: bloom-176b;");
-    answers("gpt-2", "nearest: gpt2 ");
+    answers("Qwen/Qwen2-7B", "nearest: qwen2.5-7b ");
+    answers("mistralai/Mistral-7B-v0.1", "nearest: mistral-7b ");
+    answers("meta-llama/Llama-3.3-70B-Instruct", "nearest: llama3.1-70b ");
+    answers("google-bert/bert-base-cased", "nearest: bert-base ");
+    answers("unsloth/mistral-7b", "nearest: mistral-7b ");
+    answers("EleutherAI/gpt-neox-20b", "nearest: gpt-neox-20b");
+    answers("/models/Llama-3-8B", "nearest: llama3-8b ");
+    answers("gtp-2", "nearest: gpt2;");
     answers("gtp2-xl", "nearest: gpt2-xl");
     answers("", "no preset \"\"; `zr");
     answers("qqqq", "no preset \"qqqq\"; `zr");
+}
+
+/* Check that names of Hugging Face and other spellings are understood if they stand for exactly one preset, and that
+ * similar names of other models are not. */
+static void test_other_names(void **state)
+{
+    (void)state;
+    static const char *const same[][2] = {{"meta-llama/Meta-Llama-3-8B", "llama3-8b"},
+                                          {"Llama-3-8B", "llama3-8b"},
+                                          {"llama3:8b", "llama3-8b"},
+                                          {"LLaMA 3 8B", "llama3-8b"},
+                                          {"https://huggingface.co/meta-llama/Llama-3.2-1B", "llama3.2-1b"},
+                                          {"qwen/qwen3-8b", "qwen3-8b"},
+                                          {"meta-llama/Llama-3.1-8B-Instruct", "llama3.1-8b"},
+                                          {"meta-llama/Llama-2-7b-hf", "llama2-7b"},
+                                          {"mistralai/Mistral-7B-v0.3", "mistral-7b"},
+                                          {"Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"},
+                                          {"HuggingFaceTB/SmolLM2-135M", "smollm2-135m"},
+                                          {"gpt2", "gpt2"},
+                                          {"gpt-2", "gpt2"},
+                                          {"openai-community/gpt2-xl", "gpt2-xl"},
+                                          {"GPT2_medium", "gpt2-medium"},
+                                          {"bert-base-uncased", "bert-base"},
+                                          {"google-bert/bert-large-uncased", "bert-large"},
+                                          {"google/bert_uncased_L-2_H-128_A-2", "bert-tiny"}};
+    static const char *const other[] = {"Llama-38B",
+                                        "llama38b",
+                                        "Llama-3-80B",
+                                        "mistralai/Mistral-7B-v0.1",
+                                        "Qwen/Qwen2-7B",
+                                        "bert-base-cased",
+                                        "./llama3-8b",
+                                        "/models/llama3-8b",
+                                        "a/b/llama3-8b",
+                                        "meta-llama/b/llama3-8b",
+                                        "llama/Llama-3-8B",
+                                        "unsloth/mistral-7b",
+                                        "EleutherAI/gpt-neox-20b",
+                                        "Qwen/Qwen2.5-7B-Instruct",
+                                        "HuggingFaceTB/SmolLM-135M",
+                                        "",
+                                        "-",
+                                        "meta-llama/"};
+    const zr_family *family;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        const zr_preset *found = zr_family_preset_called(same[i][0], &family);
+        if (!found || strcmp(found->name, same[i][1]) != 0)
+            fail_msg("%s is %s", same[i][0], found ? found->name : "unknown");
+    }
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (zr_family_preset_called(other[i], &family)) fail_msg("%s is understood", other[i]);
+    /* Every preset is found by its own name and in capital letters, so no two names fall together. */
+    const zr_preset *preset;
+    for (int i = 0; (preset = zr_family_preset(i, &family)); i++) {
+        char large[64];
+        size_t n = 0;
+        for (; preset->name[n]; n++)
+            large[n] = (char)(preset->name[n] >= 'a' ? preset->name[n] - 'a' + 'A' : preset->name[n]);
+        large[n] = '\0';
+        assert_ptr_equal(zr_family_preset_called(preset->name, &family), preset);
+        assert_ptr_equal(zr_family_preset_called(large, &family), preset);
+    }
 }
 
 /* ---- the tables themselves -------------------------------------------------------------------- */
@@ -391,10 +460,15 @@ static void test_every_row_of_the_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_published_counts),
-        cmocka_unit_test(test_trillion),      cmocka_unit_test(test_llama_sizes),
-        cmocka_unit_test(test_bert_sizes),    cmocka_unit_test(test_names_say_the_shape),
-        cmocka_unit_test(test_unknown_names), cmocka_unit_test(test_every_row_of_the_tables),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_published_counts),
+        cmocka_unit_test(test_trillion),
+        cmocka_unit_test(test_llama_sizes),
+        cmocka_unit_test(test_bert_sizes),
+        cmocka_unit_test(test_names_say_the_shape),
+        cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_other_names),
+        cmocka_unit_test(test_every_row_of_the_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

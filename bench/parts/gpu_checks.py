@@ -1,16 +1,19 @@
 """The parts of bench/gpu that run programs: tests, tests under compute-sanitizer, and the benchmark of kernels."""
+import collections
 import concurrent.futures
 import glob
 import json
 import os
 import pathlib
 import re
-import shutil
 
+import gpu_faults
 from gpu_measure import LOGS, Exited, Slow, tail
-from measure import BUILD, OUT, Failed, Missing
+from measure import BUILD, OUT, Failed, Missing, holds
 
 AT_ONCE = 4
+TEST_SEC = 25  # limit of a test, a debugger's question included, and of each repetition
+APART = "<= 0.01"  # of bf16 results, which are rounded to 8 bits
 TAP = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_NUM_THREADS": "2"}
 
 
@@ -27,7 +30,7 @@ def keep_log(name, ended):
 
 def shell(bench, words, limit):
     """Run a program, and return its output and its exit code, since a failed test has results too."""
-    ended = bench.command(["sh", "-c", '"$@"; echo "exit $?"', "sh", *words], limit, TAP, merged=True)
+    ended = bench.command(["sh", "-c", '"$@"; echo "exit $?"', "sh", *words], limit, TAP, merged=True, ask=True)
     text, _, code = ended.stdout.rstrip().rpartition("exit ")
     ended.stdout = text
     return ended, int(code)
@@ -46,20 +49,30 @@ def count(text):
 
 
 def run_test(bench, name, path):
-    ended, code = shell(bench, [path], 120)
+    """Run a test. If it fails or hangs, find out more, and go on without the family of kernels that it tests."""
+    hangs = None
+    try:
+        ended, code = shell(bench, [path], TEST_SEC)
+        ended.stderr = ""
+    except Slow as error:
+        hangs, ended, code = error, error.ended, "none"
     passed, failed, skipped, lines = count(ended.stdout)
     keep_log(name, ended)
-    return passed, failed, skipped, code, (lines[0] if lines else tail(ended)), ended.wall_sec
+    good = code == 0 and failed == 0 and passed + skipped > 0
+    detail = f"{ended.wall_sec:.1f} s" + (f", {skipped} skipped" if skipped else "")
+    if not good:
+        first = f"hangs, ended after {ended.wall_sec:.0f} s" if hangs else lines[0] if lines else tail(ended)
+        detail += f"; {failed} failed, exit {code}: {first}"
+        family, remark = gpu_faults.examine(bench, name, [path], TEST_SEC, TAP, hangs,
+                                            gpu_faults.family_of(name.removeprefix("device_")))
+        detail += f"; {remark}{gpu_faults.remember(bench, family, f'the test {name}: {first}')}; see {name}*.log"
+    return passed, failed + (not good and not failed), skipped, good, detail
 
 
 def tell_test(bench, name, told):
-    passed, failed, skipped, code, first, sec = told
-    good = code == 0 and failed == 0 and passed + skipped > 0
-    detail = f"{sec:.1f} s" + (f", {skipped} skipped" if skipped else "")
-    if not good:
-        detail += f"; {failed} failed, exit {code}: {first}; see {(LOGS / name).relative_to(BUILD.parent)}.log"
+    passed, failed, skipped, good, detail = told
     bench.row(name, passed, "all", good, "passed", detail)
-    return passed, failed + (not good and not failed), skipped
+    return passed, failed, skipped
 
 
 def side_by_side(bench, names, run, tell, label="{}"):
@@ -94,38 +107,24 @@ def tests(bench):
 
 # ---- compute-sanitizer ---------------------------------------------------------------------------
 
-REFUSED = re.compile(r"Device not supported|not supported on this|Failed to initialize|Unable to .*debugger",
-                     re.IGNORECASE)
-SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) error)")
-
-
-def find_sanitizer():
-    found = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
-    if not found:
-        raise Missing("there is no compute-sanitizer")
-    return found
-
-
 def sanitize(bench, tool, name, path):
     """Return the number of errors that the tool has found, the exit code of the program, and the time."""
     try:
-        ended, code = shell(bench, [find_sanitizer(), "--tool", tool, path], 90)
+        ended, code, errors = gpu_faults.under_sanitizer(bench, tool, [path], 90, TAP)
     except Slow as error:
         raise Missing(str(error)) from None
-    found = SUMMARY.search(ended.stdout)
+    except Exited as error:
+        keep_log(f"{tool}-{name}", error.ended)
+        raise
     keep_log(f"{tool}-{name}", ended)
-    if REFUSED.search(ended.stdout):
-        raise Missing(f"refused: {REFUSED.search(ended.stdout).group(0)}")
-    if not found:
-        raise Exited(code, f"no summary, exit {code}: {tail(ended)}")
-    errors = sum(int(n) for n in found.groups() if n)
     return errors, code, ended.wall_sec
 
 
 def sanitizers(bench):
     found = programs()
     # quick tests, since they may take a hundred times as long
-    names = [name for name in found if name.startswith("device_")]
+    names = [name for name in found if name.startswith("device_")
+             and gpu_faults.family_of(name.removeprefix("device_")) not in bench.broken]
     if not names:
         return bench.without("sanitizers", Missing("no kernel test was built for GPUs"))
     with bench.measuring("sanitizers"):
@@ -145,24 +144,51 @@ def sanitizers(bench):
 # ---- kernels -------------------------------------------------------------------------------------
 
 
-def measure_kernels(bench, groups):
-    """Return the results of bench_gpu, also if it failed afterwards, and its messages."""
+Told = collections.namedtuple("Told", "lines said begun code hangs")
+
+
+def run_bench_gpu(bench, group):
+    """Run a group of bench_gpu without the families that have failed. Return its results, its messages, the family
+    that it began last, its exit code, and the exception if it was not done in time."""
     program = pathlib.Path(os.environ.get("BENCH_GPU", OUT / "bench_gpu"))
     if not program.exists():
         raise Missing(f"{program} was not built")
     words = [program, "--json", *(["--tiny"] if bench.options.tiny else []),
-             *(["--seconds", "0.03"] if bench.options.quick or bench.options.tiny else []), *groups]
-    ended, code = shell(bench, words, 100)
-    lines = [json.loads(text) for text in ended.stdout.splitlines() if text.startswith("{")]
-    bench.details.setdefault("kernels", []).extend(lines)
-    if code != 0 and not any(line.get("failed") for line in lines):
-        raise Exited(code, f"bench_gpu: exit {code}: {tail(ended)}")
+             *(["--seconds", "0.03"] if bench.options.quick or bench.options.tiny else []),
+             *(word for op in gpu_faults.ops_without(bench) for word in ("--without", op)), group]
+    hangs = None
+    try:
+        ended, code = shell(bench, words, 0.6 * bench.left())
+    except Slow as error:
+        hangs, ended, code = error, error.ended, "none"
+    lines = [json.loads(text) for text in ended.stdout.splitlines() if text.startswith("{") and text.endswith("}")]
+    failed = next((line for line in lines if line.get("failed")), None)
+    before = lines[:lines.index(failed)] if failed else lines  # what follows may fail because of the first failure
+    begun = next((gpu_faults.family_of(line["begins"]) for line in reversed(before) if "begins" in line), None)
     said = [text for text in ended.stdout.splitlines() if not text.startswith("{")]
-    return lines, said
+    return Told([line for line in lines if "begins" not in line], said, begun, code, hangs)
+
+
+def measure_kernels(bench, group):
+    """Return the results of a group of bench_gpu, also if it failed afterwards, and its messages. If a family of
+    kernels fails, measure the others without it."""
+    told = run_bench_gpu(bench, group)
+    while (told.hangs or told.code != 0) and told.begun and told.begun not in bench.broken:
+        why = f"bench_gpu {group}: {'hangs' if told.hangs else (told.said or ['no message'])[0][:160]}"
+        asked = ""
+        if told.hangs:
+            (LOGS / f"bench_gpu-{group}.hangs.log").write_text(told.hangs.where)
+            asked = f", {told.hangs.asked} was asked"
+        bench.without(f"{group}: {told.begun}", Failed(why + asked + gpu_faults.remember(bench, told.begun, why)))
+        told = run_bench_gpu(bench, group)
+    bench.details.setdefault("kernels", []).extend(told.lines)
+    if told.code != 0 and not any(line.get("failed") for line in told.lines):
+        raise Failed(f"bench_gpu: exit {told.code}: {' / '.join(told.said[-3:])}")
+    return told.lines, told.said
 
 
 def kernels_of(bench, group):
-    return bench.once(f"kernels {group}", lambda: measure_kernels(bench, [group]))
+    return bench.once(f"kernels {group}", lambda: measure_kernels(bench, group))
 
 
 def cube_rate(bench, dtype="bf16"):
@@ -188,6 +214,9 @@ def tell_failures(bench, lines, said):
         if line.get("failed"):
             why = next((text for text in said if line["what"] in text), "")
             bench.without(f"{line['group']}: {line['what']}", Failed(why))
+        elif line.get("without"):
+            bench.without(f"{line['group']}: {line['what']}",
+                          Missing(gpu_faults.why_without(bench, gpu_faults.family_of(line["without"]))))
 
 
 def tell_memory(bench):
@@ -208,8 +237,11 @@ def tell_memory(bench):
 def tell_attention(bench):
     lines, said = kernels_of(bench, "attention")
     tell_failures(bench, lines, said)
-    done = [line for line in lines if "sec" in line]
-    for forward, backward in zip(done[::2], done[1::2]):
+    done = {line["what"]: line for line in lines if "sec" in line}
+    for forward in done.values():
+        backward = done.get(forward["what"] + "_dx")
+        if not backward:
+            continue
         rate = (forward["flops"] + backward["flops"]) / (forward["sec"] + backward["sec"])
         bench.speed(f"attention {forward['what'].split(':')[0]}", round(rate / 1e12, 1), None, "TFLOP/s",
                     f"forward {forward['flops_per_sec'] / 1e12:.0f} ({1e3 * forward['sec']:.3f} ms), "
@@ -233,9 +265,44 @@ def tell_products(bench, group):
                     f"{least['flops_per_sec'] / 1e12:.0f}")
 
 
-def kernels(bench):
-    told = {"memory": tell_memory, "attention": tell_attention, "cube": lambda b: tell_products(b, "cube"),
-            "product": lambda b: tell_products(b, "product")}
-    for group, tell in told.items():
+def tell_apart(bench):
+    """Report how far the fast attention is from the plain one, whose operands are the same numbers in fp32."""
+    lines, said = kernels_of(bench, "apart")
+    tell_failures(bench, lines, said)
+    for line in lines:
+        if "apart" in line:
+            what, remark = f"{line['what']}: apart from the plain kernel", ""
+            if not holds(line["apart"], APART):
+                remark = gpu_faults.remember(bench, gpu_faults.family_of(line["what"].rsplit(" ", 1)[1]), what)
+            bench.result(what, line["apart"], APART, "", "root mean square, relative" + remark)
+
+
+def tell_heads(bench):
+    """Compare the head of GPT-2's vocabulary with one of a multiple of 64 rows."""
+    lines, said = kernels_of(bench, "head")
+    tell_failures(bench, lines, said)
+    done = [line for line in lines if "sec" in line]
+    for line in done:
+        bench.speed(line["what"], round(line["flops_per_sec"] / 1e12, 1), None, "TFLOP/s",
+                    f"{1e3 * line['sec']:.3f} ms")
+    for own, padded in zip(done[::2], done[1::2]):
+        bench.speed(f"{own['what']} / padded", round(own["sec"] / padded["sec"], 3), None, "x", "time")
+
+
+def measure_groups(bench, **tell):
+    for group, function in tell.items():
         with bench.measuring(f"bench_gpu {group}"):
-            tell(bench)
+            function(bench)
+
+
+def products(bench):
+    measure_groups(bench, cube=lambda b: tell_products(b, "cube"), product=lambda b: tell_products(b, "product"),
+                   head=tell_heads)
+
+
+def attention(bench):
+    measure_groups(bench, apart=tell_apart, attention=tell_attention)
+
+
+def bandwidth(bench):
+    measure_groups(bench, memory=tell_memory)

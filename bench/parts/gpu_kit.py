@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 
+import gpu_tools
 from measure import BUILD, OUT, ROOT, Failed
 
 DESCRIPTION = ROOT / "kit.json"  # exists only in an unpacked kit
@@ -38,7 +39,7 @@ def make_programs():
 
 
 def architectures():
-    return os.environ.get("CUDA_ARCHS", "90")
+    return os.environ.get("CUDA_ARCHS", "all")
 
 
 def programs(folder):
@@ -70,8 +71,21 @@ def glibc_of(paths):
                 for pair in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())), default=(0, 0))
 
 
-def pack(target, build, preset):
-    own = programs(make_programs() if build else BUILD)
+def tools():
+    """Return the files of compute-sanitizer, by their names in the kit, or nothing if it is not here. The other tools
+    are too large, or of no use on the machine with the GPU."""
+    found = gpu_tools.find("compute-sanitizer")
+    if not found:
+        return {}
+    here = pathlib.Path(found).resolve().parent
+    folder = next((folder for folder in (here, here.parent / "compute-sanitizer")
+                   if (folder / "libsanitizer-collection.so").exists()), None)
+    return {f"tools/compute-sanitizer/{path.name}": path for path in sorted(folder.iterdir()) if path.is_file()
+            } if folder else {"tools/compute-sanitizer/compute-sanitizer": pathlib.Path(found)}
+
+
+def pack(target, own, preset, losses):
+    """Pack programs, whose names in the kit are the keys of `own`, and the processor's losses."""
     if not any(name.startswith("build/tests/") for name in own):
         raise Failed("no program was built for GPUs: make the kit where nvcc is")
     missing = [path for path in own.values() if not path.exists()]
@@ -89,21 +103,48 @@ def pack(target, build, preset):
             place = stage / ("lib/compiler" if name.startswith(COMPILER) else "lib") / name
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path.resolve(), place)
+        brought = tools()
+        for name, path in brought.items():
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, stage / name)
         shutil.copytree(ROOT / "bench/parts", stage / "bench/parts", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy2(ROOT / "bench/gpu", stage / "bench/gpu")
         (stage / DESCRIPTION.name).write_text(json.dumps(
-            {"glibc": glibc_of([*own.values(), *lasting]), "architectures": architectures() if build else None},
-            indent=1) + "\n")
+            {"glibc": glibc_of([*own.values(), *lasting]), "losses": losses}, indent=1) + "\n")
         # The dictionary holds several programs, since they have most of their code in common.
-        squeeze = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": 128 << 20}]
+        squeeze = [{"id": lzma.FILTER_LZMA2, "preset": preset, **({"dict_size": 128 << 20} if preset else {})}]
         with lzma.open(target, "wb", filters=squeeze) as file, tarfile.open(fileobj=file, mode="w") as archive:
             for part in sorted(stage.iterdir()):
                 archive.add(part, part.name)
-    print(f"{target}: {len(own)} programs and {len(shared)} libraries, {target.stat().st_size / 1e6:.1f} MB; unpack it "
-          "and run bench/gpu there")
+    print(f"{target}: {len(own)} programs and {len(shared)} libraries, {'' if brought else 'not '}compute-sanitizer, "
+          f"{len(losses)} runs of the processor, {target.stat().st_size / 1e6:.1f} MB; unpack it and run bench/gpu "
+          "there")
 
 
 # ---- unpacked ------------------------------------------------------------------------------------
+
+
+def described(key):
+    """Return a value of an unpacked kit's description, or None."""
+    return json.loads(DESCRIPTION.read_text()).get(key) if DESCRIPTION.exists() else None
+
+
+def tell_libraries(paths):
+    """Print each library that the programs load, and each tool, with its place. Fail if a library is missing."""
+    found, missing = {}, []
+    for path in filter(pathlib.Path.exists, paths):
+        listed = subprocess.run([path], env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True,
+                                text=True).stdout
+        for name, arrow, target in (line.strip().partition(" => ") for line in listed.splitlines()):
+            if "not found" in target:
+                missing.append(f"{name} of {path.name}")
+            elif arrow:
+                found[name] = target.split(" (")[0].removeprefix(f"{ROOT}/")
+    print("libraries: " + ", ".join(f"{name} in {pathlib.Path(path).parent}" for name, path in sorted(found.items())))
+    print("tools: " + ", ".join(f"{name} in {pathlib.Path(path).parent}" if path else f"no {name}" for name, path in
+                                ((name, gpu_tools.find(name)) for name in gpu_tools.TOOLS)))
+    if missing:
+        raise Failed(f"missing libraries: {', '.join(dict.fromkeys(missing))}")
 
 
 def settle():

@@ -13,10 +13,13 @@ import tempfile
 import threading
 import time
 
+import gpu_tools
 from measure import BUILD, OUT, ROOT, Failed, Missing, holds
 
 ZR = pathlib.Path(os.environ.get("ZR", BUILD / "zr")).resolve()
 LOGS = OUT / "gpu-logs"
+ASK_SEC = 8  # most seconds that a debugger may take
+NO_MEMORY = 71  # exit status of `zr train`
 CONTEXT_BYTES = 1 << 30  # memory besides the plan that zr reserves for CUDA and its libraries
 WIDTHS = (58, 16, 11, 8)
 
@@ -26,15 +29,20 @@ class Late(Missing):
 
 
 class Slow(Failed):
-    """A command has exceeded its own time limit."""
+    """A command has exceeded its own time limit. `where` is what the debugger `asked` said about it, if it was asked;
+    otherwise `asked` is the reason."""
+
+    def __init__(self, text, ended, asked="", where=""):
+        super().__init__(text)
+        self.ended, self.asked, self.where = ended, asked, where
 
 
 class Exited(Failed):
     """A command has ended with an exit code other than 0."""
 
-    def __init__(self, code, text):
+    def __init__(self, code, text, ended):
         super().__init__(text)
-        self.code = code
+        self.code, self.ended = code, ended
 
 
 # ---- sizes ---------------------------------------------------------------------------------------
@@ -167,6 +175,10 @@ class Bench:
         self.rows, self.details, self.machine, self.gpu, self.peak, self.smi = [], {}, {}, {}, None, None
         self.live, self.lock, self.stopped = set(), threading.RLock(), False
         self.memory = {}  # results that several parts use
+        # families of kernels that failed, with the reason; identity of the programs; the function that examines a
+        # failed run of `zr train` (gpu_faults.py)
+        self.broken, self.digest, self.examine = {}, "", None
+        self.references = {}  # the processor's losses, by the names of the runs (gpu_smoke.py)
 
     # -- rows --
 
@@ -207,7 +219,7 @@ class Bench:
     # -- commands --
 
     def left(self):
-        return min(self.end, self.part_end) - time.monotonic()
+        return max(0, min(self.end, self.part_end) - time.monotonic())
 
     def end_all(self):
         with self.lock:
@@ -215,8 +227,9 @@ class Bench:
             for process in self.live:
                 end_group(process)
 
-    def command(self, words, limit, env=None, until=None, merged=False):
-        """Run a command. `until` is called repeatedly, and ends the command without a failure when it returns True."""
+    def command(self, words, limit, env=None, until=None, merged=False, ask=False):
+        """Run a command. `until` is called repeatedly, and ends the command without a failure when it returns True.
+        `ask`: if the command hangs, a debugger asks it where it stands, in the last third of the limit."""
         words = [str(word) for word in words]
         name, given = " ".join([pathlib.Path(words[0]).name, *words[1:3]]), min(limit, self.left())
         if given <= 0:
@@ -233,7 +246,10 @@ class Bench:
                     self.live.add(process)
             except OSError as error:
                 raise Failed(f"{name}: {error}") from None
-            ended_by = self.wait(process, begin + given, until)
+            asking = min(ASK_SEC, given / 3) if ask else 0
+            asked = []
+            ended_by = self.wait(process, begin + given - asking, until,
+                                 lambda: asked.extend(gpu_tools.ask(process.pid, asking)) if ask else None)
             wall_sec = time.monotonic() - begin
             out.seek(0)
             err.seek(0)
@@ -241,12 +257,14 @@ class Bench:
         if ended_by == "time" and given < limit:
             raise Late(f"{name}: ended after the {given:.0f} s that were left")
         if ended_by == "time":
-            raise Slow(f"{name}: not done within {limit:.0f} s: {tail(ended)}")
+            heard, where = asked or (None, "")
+            raise Slow(f"{name}: not done within {given:.0f} s: {tail(ended)}", ended, heard or where,
+                       where if heard else "")
         if ended_by is None and process.returncode != 0:
-            raise Exited(process.returncode, f"{name}: exit {process.returncode}: {tail(ended)}")
+            raise Exited(process.returncode, f"{name}: exit {process.returncode}: {tail(ended)}", ended)
         return ended
 
-    def wait(self, process, end, until):
+    def wait(self, process, end, until, late):
         why = None
         try:
             while process.poll() is None and not why:
@@ -254,6 +272,7 @@ class Bench:
                     why = "until"
                 elif time.monotonic() > end:
                     why = "time"
+                    late()
                 else:
                     time.sleep(0.02)
         finally:
@@ -310,7 +329,7 @@ class Bench:
         key = json.dumps(["train", config, ranks, [str(word) for word in arguments], stop_after])
         return self.once(key, lambda: self.train_now(config, ranks, arguments, stop_after, limit))
 
-    def train_now(self, config, ranks, arguments, stop_after, limit):
+    def train_now(self, config, ranks, arguments, stop_after, limit, env=None):
         around = place(weights_bytes(config["model"]), stop_after is not None)
         folder = pathlib.Path(tempfile.mkdtemp(prefix="zr-bench-gpu-", dir=around))
         metrics = folder / "run/metrics.jsonl"
@@ -322,8 +341,9 @@ class Bench:
             if config["device"] == "cuda":
                 watcher = Watcher(self)
                 watcher.start()
-            ended = self.command([*command, *(["--ranks", ranks] if ranks > 1 else [])], limit,
-                                 until=(lambda: count_lines(metrics) >= stop_after) if stop_after else None)
+            command += ["--ranks", ranks] if ranks > 1 else []
+            ended = self.run_train(command, config, limit,
+                                   (lambda: count_lines(metrics) >= stop_after) if stop_after else None, env)
             taken, watcher = watcher.end() if watcher else None, None
             steps = [json.loads(text) for text in metrics.read_text().splitlines()]
             run = None if stop_after else json.loads((folder / "run/run.json").read_text())
@@ -332,6 +352,15 @@ class Bench:
             if watcher:
                 watcher.end()
             shutil.rmtree(folder, ignore_errors=True)
+
+    def run_train(self, command, config, limit, until, env):
+        """Run `zr train`. If it fails on a GPU, find out where."""
+        try:
+            return self.command(command, limit, env, until, ask=config["device"] == "cuda")
+        except (Exited, Slow) as error:
+            if config["device"] != "cuda" or getattr(error, "code", None) == NO_MEMORY or not self.examine:
+                raise
+            raise Failed(f"{error}; {self.examine(self, command, error)}") from None
 
     def largest(self, model, batches, steps, dtype="bf16", limit=60):
         """Return the run with the largest batch of the list that fits, by the plan and by the exit status of `zr train`
@@ -343,7 +372,7 @@ class Bench:
             try:
                 return batch, self.train(config, limit=limit)
             except Exited as error:
-                if error.code != 71:
+                if error.code != NO_MEMORY:
                     raise
         raise Failed(f"no batch of {batches} fits {self.gpu['memory_free'] / 1e9:.1f} GB")
 

@@ -225,8 +225,12 @@ ZR_API zr_model zr_family_model(const zr_family *family, const void *config);
 
 /** Return the i-th preset of all families, numbered family by family, and its family. Return NULL after the last. */
 ZR_API const zr_preset *zr_family_preset(int i, const zr_family **family);
-/** Find a preset of any family by its name, and copy its settings. Fail with ZR_ERR_NOT_FOUND and the most similar
- * names in the message. `family` may be NULL. */
+/** Return the preset of any family with this name, and its family, or NULL. A name of Hugging Face, such as
+ * meta-llama/Meta-Llama-3-8B, stands for the preset llama3-8b, because its publisher's model computes the same from
+ * the same weights. Letters may be small or capital. */
+ZR_API const zr_preset *zr_family_preset_called(const char *name, const zr_family **family);
+/** Find a preset by its name as zr_family_preset_called does, and copy its settings. Fail with ZR_ERR_NOT_FOUND and the
+ * most similar names in the message. `family` may be NULL. */
 ZR_API ZR_NODISCARD zr_status zr_family_find_preset(const char *name, const zr_family **family,
                                                     zr_model_config *config);
 

@@ -105,7 +105,10 @@ static zr_status check_rules(const zr_config *config, const zr__source *source)
     if (config->scheduler.cycle_min_lr > config->scheduler.cycle_max_lr)
         return fail_above(source, "scheduler.params.cycle_min_lr", config->scheduler.cycle_min_lr, "cycle_max_lr",
                           config->scheduler.cycle_max_lr);
-    if (config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
+    /* zr_config_resolve sets the highest rate of a WarmupLR for which none is given */
+    const bool has_highest =
+        config->scheduler.type != ZR_SCHEDULER_WARMUP || zr__config_given(config, "scheduler.params.warmup_max_lr");
+    if (has_highest && config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
         return fail_above(source, "scheduler.params.warmup_min_lr", config->scheduler.warmup_min_lr, "warmup_max_lr",
                           config->scheduler.warmup_max_lr);
     return ZR_OK;
@@ -379,5 +382,6 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_data(config, source));
     const char *advice, *path = zr__config_needy(config, &advice);
     if (path) return fail_key(source, path, ZR_ERR_CONFIG, "it has no effect alone; %s, or leave it out", advice);
+    ZR_CHECK(!config->state->lacks_memory, ZR_ERR_MEMORY, "out of memory for the values of the configuration");
     return ZR_OK;
 }

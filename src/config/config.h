@@ -111,4 +111,8 @@ ZR_NODISCARD zr_status zr__config_hash(const zr_config *config, uint64_t *hash);
 /** Add a note, unless a note with the same text exists. */
 ZR_NODISCARD zr_status zr__config_add_note(zr_config *config, const char *text);
 
+/** Return whether a directory's config.json is a configuration of zr, and not a model's: it has keys of zr, and no
+ * model_type. */
+bool zr__config_is_own(const char *dir);
+
 #endif

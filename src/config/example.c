@@ -179,6 +179,7 @@ zr_status zr_config_example(const char *type, const char *preset, char **text)
     ZR_CHECK(model.family, ZR_ERR_NOT_FOUND, "there is no model.type \"%s\"", type);
     if (preset) {
         ZR_TRY(zr_family_find_preset(preset, &model.family, &settings));
+        model.preset = zr_family_preset_called(preset, &model.family)->name;
         model.sizes = zr_family_sizes(model.family, &settings);
     }
     ZR_TRY(zr__keys_make(model.family, &keys));

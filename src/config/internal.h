@@ -47,6 +47,7 @@ struct zr_config_state {
     int64_t disk_bytes; /* bytes passed to zr__config_offer_disk, or 0 */
     bool goes_on;       /* whether zr__config_go_on was called */
     bool recipe;        /* whether zr__config_take_recipe was called */
+    bool lacks_memory;  /* whether memory ran out for a value that was compared or shown */
     /* Whether the file, without the overrides, has these sections with a type; and whether it has a section of
      * DeepSpeed about training (optimizer, scheduler or zero_optimization). */
     bool writes_optimizer, writes_scheduler, is_deepspeeds;
@@ -167,7 +168,7 @@ json_t *zr__json_constant(const char *text);
 ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value,
                                      const zr__source *source, const zr__json_place *place);
 /** Return the value of the key's field as JSON. For a key without a field, return its default. Return NULL if memory
- * runs out. */
+ * runs out, and record it: zr_config_parse and zr_config_resolve then fail at their end. */
 json_t *zr__value_get(const zr_config *config, const zr_key *key);
 /* Return whether a key has its default value. */
 bool zr__value_is_standard(const zr_config *config, const zr_key *key);

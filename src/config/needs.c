@@ -151,7 +151,7 @@ static size_t section_bytes(const char *path)
 
 static const char *reason(const zr_config *config, const requirement *r, char *out, size_t size)
 {
-    char value[64];
+    char value[64] = "";
     const char *rest, *path = r->on;
     if (r->why) return r->why;
     const zr_key *key = key_of_part(config, path, &rest);

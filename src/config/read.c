@@ -231,3 +231,31 @@ zr_status zr_config_set(zr_config *config, const char *path, const char *text)
     json_decref(value);
     return st;
 }
+
+static bool has_own_keys(const json_t *root)
+{
+    zr__keys keys = {0};
+    const char *name;
+    json_t *value;
+    bool found = false;
+    if (!json_is_object(root) || json_object_get(root, "model_type")) return false;
+    if (zr__keys_make(zr_family_at(0), &keys) != ZR_OK) return false;
+    json_object_foreach((json_t *)root, name, value) found |=
+        zr__key_find(&keys, name) || zr__key_is_section(&keys, name);
+    zr_free(keys.key);
+    return found;
+}
+
+bool zr__config_is_own(const char *dir)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    if (zr__path_join(path, dir, "config.json") != ZR_OK || zr__json_read_file(path, &text, &bytes) != ZR_OK)
+        return false;
+    zr__json_blank_comments(text, bytes);
+    const bool own = zr__json_parse(text, bytes, path, &root) == ZR_OK && has_own_keys(root);
+    json_decref(root);
+    zr_free(text);
+    return own;
+}

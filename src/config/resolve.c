@@ -372,6 +372,9 @@ static zr_status resolve_schedule(zr_config *config)
         type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE || type == ZR_SCHEDULER_WARMUP_POLY;
     int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
     if (*total == 0) *total = config->train.steps;
+    /* as in DeepSpeed 0.19, whose WarmupDecayLR has a default of its own */
+    if (type == ZR_SCHEDULER_WARMUP && !zr__config_given(config, "scheduler.params.warmup_max_lr"))
+        config->scheduler.warmup_max_lr = config->optimizer.lr;
     if (config->scheduler.second_step_size == 0) config->scheduler.second_step_size = config->scheduler.first_step_size;
     if (!zr__config_given(config, "scheduler.params.cycle_second_stair_count"))
         config->scheduler.second_stair_count = config->scheduler.first_stair_count;
@@ -554,5 +557,6 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));
     ZR_TRY(zr__config_note_all(config));
+    ZR_CHECK(!config->state->lacks_memory, ZR_ERR_MEMORY, "out of memory for the values of the configuration");
     return ZR_OK;
 }

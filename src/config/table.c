@@ -328,7 +328,9 @@ const zr_key zr__common_keys[] = {
     KEY(NUMBER, "scheduler.params.warmup_min_lr", "0.0", scheduler.warmup_min_lr,
         "learning rate at which the warm-up starts", ANY_NUMBER, .only = WARMUP | DECAY),
     KEY(NUMBER, "scheduler.params.warmup_max_lr", "0.001", scheduler.warmup_max_lr,
-        "learning rate at which the warm-up ends", ANY_NUMBER, .only = WARMUP | DECAY),
+        "learning rate at which the warm-up ends. WarmupLR without it ends at optimizer.params.lr, as in DeepSpeed "
+        "0.19",
+        ANY_NUMBER, .only = WARMUP | DECAY),
     KEY(INT, "scheduler.params.warmup_num_steps", "1000", scheduler.warmup_num_steps, "number of warm-up steps",
         FROM(0), .only = WARMUP | DECAY | COSINE | EXP | POLY),
     KEY(CHOICE, "scheduler.params.warmup_type", "\"log\"", scheduler.warmup_type,

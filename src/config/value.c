@@ -407,14 +407,16 @@ static json_t *field_json(const zr_key *key, const void *field)
 
 json_t *zr__value_get(const zr_config *config, const zr_key *key)
 {
-    if (key->offset == SIZE_MAX) return standard_json(key);
-    return field_json(key, field_of(config, key));
+    json_t *value = key->offset == SIZE_MAX ? standard_json(key) : field_json(key, field_of(config, key));
+    if (!value) config->state->lacks_memory = true;
+    return value;
 }
 
 bool zr__value_is_standard(const zr_config *config, const zr_key *key)
 {
     json_t *value = zr__value_get(config, key), *standard = standard_json(key);
     const bool same = json_is_null(value) || json_equal(value, standard); /* null: not set */
+    if (!standard) config->state->lacks_memory = true;
     json_decref(value);
     json_decref(standard);
     return same;

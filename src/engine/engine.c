@@ -2,11 +2,13 @@
 #include "engine/walk.h"
 #include "base/core/core.h"
 #include "base/number/exact.h"
+#include "base/text/text.h"
 #include "comm/comm.h"
 #include "plan/cost/cost.h"
 #include "plan/list/place.h"
 
 #include <float.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Allocate this rank's memory. The allocation may fail on some ranks and succeed on others. If states are on disk,
@@ -199,6 +201,17 @@ static zr_status prepare_engine(zr_engine *e)
     return ZR_OK;
 }
 
+/* Read the environment variable ZR_DEBUG_SYNC. */
+static zr_status ask_sync(zr_engine *e)
+{
+    const char *asked = getenv("ZR_DEBUG_SYNC");
+    if (!asked || !*asked) return ZR_OK;
+    ZR_CHECK(strcmp(asked, "0") == 0 || strcmp(asked, "1") == 0, ZR_ERR_CONFIG,
+             "ZR_DEBUG_SYNC is \"%s\"; expected 1 (wait for the device behind each step) or 0", ZR_SHOWN(asked));
+    e->debug_sync = *asked == '1';
+    return ZR_OK;
+}
+
 zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed, zr_engine **engine)
 {
     return zr_engine_create_on(plan, device, comm, seed, NULL, 0, engine);
@@ -221,7 +234,8 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
         e->comm = comm;
         e->runtime.seed = seed;
         e->runtime.place = zr__plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
-        st = take_memory(e);
+        st = ask_sync(e);
+        if (st == ZR_OK) st = take_memory(e);
         if (st == ZR_OK) st = zr__disk_create(e, folder, n_folders);
         if (st == ZR_OK) st = take_queues(e);
     }
@@ -243,13 +257,16 @@ void zr_engine_destroy(zr_engine **engine)
     if (!engine || !*engine) return;
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
+    zr__failure cause = {0};
     e->saving.gone = true;
+    zr__failure_note(&cause, ZR_ERR_INTERNAL); /* the last failure may be why the engine is destroyed */
     /* Cancel all queues before waiting for any queue, since queues may wait for each other. */
     for (int pass = 0; pass < 3; pass++)
         for (int s = 0; s < ZR_STREAMS; s++) {
             if (e->queues.of[s] != s || !e->queue[s]) continue;
             if (pass == 0) ops->cancel(e->queue[s]);
-            if (pass == 1) (void)ops->sync(e->queue[s]);
+            /* Keep the message of that failure, since every call to a GPU with a fault fails. */
+            if (pass == 1 && ops->sync(e->queue[s]) != ZR_OK) (void)!zr__failure_tell(&cause);
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);

@@ -235,15 +235,18 @@ static zr_status poison(const zr__running *r, int32_t step)
     return ZR_OK;
 }
 
-/* Append the step to a failure's message, as in "(step 12 of the schedule, gather of h.3)". */
+/* Append the step to a failure's message, as in "(step 12 of the schedule, gather of h.3)". Of an op, the message has
+ * the name. */
 static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
 {
     const zr_graph *g = e->plan->graph[e->kind];
     bool told = status == ZR_ERR_DIVERGED || status == ZR_ERR_STOPPED;
     if (told) return zr_error_frame(status, __func__, __FILE__, __LINE__);
     const char *unit = step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : NULL;
-    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", zr_error_message(), index,
-                   zr_step_kind_name(step->kind), unit ? " of " : "", unit ? unit : "");
+    const char *kind =
+        step->kind == ZR_STEP_RUN && g ? zr_graph_get_op(g, step->op)->def->name : zr_step_kind_name(step->kind);
+    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", zr_error_message(), index, kind, unit ? " of " : "",
+                   unit ? unit : "");
 }
 
 /* Show a step on the board as one number. From the highest bit down, it has 1 bit that is set during a walk, 3 bits for
@@ -283,6 +286,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
         if (st == ZR_OK) st = run_kind[step->kind](&r);
         r.first += r.count;
     } while (st == ZR_OK && r.first < all);
+    if (e->debug_sync && st == ZR_OK) st = device->ops->finish(device);
     return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
 }
 

@@ -63,10 +63,11 @@ struct zr_engine {
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
-    bool stale;   /* whether this rank's copies of other ranks' parameter shards are older than the last update */
-    bool refresh; /* whether the current training step gathers the stale parameters */
-    bool failed;  /* whether a collective call failed on this rank alone (zr__lone) */
-    bool stopped; /* whether a collective was aborted and may therefore still read and write memory */
+    bool stale;      /* whether this rank's copies of other ranks' parameter shards are older than the last update */
+    bool refresh;    /* whether the current training step gathers the stale parameters */
+    bool failed;     /* whether a collective call failed on this rank alone (zr__lone) */
+    bool debug_sync; /* whether each step waits for its own work on the device (ZR_DEBUG_SYNC) */
+    bool stopped;    /* whether a collective was aborted and may therefore still read and write memory */
 
     /* Fields of the step in progress follow. */
     zr_schedule_kind kind; /* schedule of the current walk, or of the last walk */

@@ -1,6 +1,9 @@
 /* Implements the stand-in of tests/cuda/cublasLt.h. Matrices are stored column by column. */
 #include "cublasLt.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include <atomic>
 #include <mutex>
 #include <string>
@@ -74,6 +77,18 @@ template <typename T> cublasStatus_t set(T *field, const void *value, size_t byt
     if (bytes != sizeof *field) return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(field, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+/* Write a product's types and sizes to the file that CUBLASLT_LOG_FILE names, as cuBLASLt does. */
+template <typename Problem> void log_product(const Problem &p)
+{
+    const char *path = getenv("CUBLASLT_LOG_FILE");
+    FILE *file = path ? fopen(path, "a") : nullptr;
+    if (!file) return;
+    fprintf(file, "[cublasLt][Trace][cublasLtMatmul] Adesc=[type=%s rows=%lld cols=%lld] Ddesc=[rows=%lld cols=%lld]\n",
+            p.a.type == CUDA_R_32F ? "R_32F" : "R_16", (long long)p.a.rows, (long long)p.a.cols, (long long)p.m(),
+            (long long)p.n());
+    fclose(file);
 }
 
 /* ---- supported products ------------------------------------------------------------------------ */
@@ -412,6 +427,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     cublasStatus_t status = fail("cublasLtMatmul");
     if (status == CUBLAS_STATUS_SUCCESS) status = handle ? check(p, *c) : CUBLAS_STATUS_NOT_INITIALIZED;
     if (status != CUBLAS_STATUS_SUCCESS) return status;
+    log_product(p);
     const uint64_t *data = algo->data;
     for (int i = 0; i < 4; i++)
         if (!at[i] || !lies(at[i], data[ALIGNED] >> 16 * i & 0xffff)) return CUBLAS_STATUS_INVALID_VALUE;

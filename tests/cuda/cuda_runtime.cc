@@ -28,8 +28,11 @@ struct failure {
 } asked;
 std::mutex asked_lock;
 
+std::atomic<cudaError_t> broken{cudaSuccess}; /* error of a planted fault, which stays */
+
 cudaError_t fail(const char *function)
 {
+    if (broken != cudaSuccess) return broken;
     std::lock_guard<std::mutex> hold(asked_lock);
     if (asked.error == cudaSuccess || asked.function != function) return cudaSuccess;
     if (asked.skip-- > 0) return cudaSuccess;
@@ -499,6 +502,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "out of memory";
     case cudaErrorInsufficientDriver:
         return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
     case cudaErrorECCUncorrectable:
         return "uncorrectable ECC error encountered";
     default:
@@ -702,6 +707,29 @@ int shared_allowed(const void *kernel)
     return found == kernels.shared_bytes.end() ? shared_usual : found->second;
 }
 
+/* Return what ZR_STAND_IN_FAULT plants in the kernels of a file: "wrong", "fault" or "hang", or "". */
+std::string planted_in(const char *file)
+{
+    const char *asked = getenv("ZR_STAND_IN_FAULT");
+    const std::string path = file, faults = "," + std::string(asked ? asked : "") + ",";
+    const size_t slash = path.rfind('/') + 1;
+    const size_t at = faults.find(":" + path.substr(slash, path.rfind('.') - slash) + ",");
+    if (at == std::string::npos) return "";
+    const size_t comma = faults.rfind(',', at) + 1;
+    return faults.substr(comma, at - comma);
+}
+
+/* Issue a planted fault in the place of a kernel. */
+void issue_fault(cudaStream_t stream, const std::string &fault)
+{
+    if (fault == "fault") issue(stream, [] { broken = cudaErrorIllegalAddress; });
+    if (fault == "hang")
+        issue_wait(stream, [] {
+            usleep(10000);
+            return false;
+        });
+}
+
 bool possible(dim3 blocks, dim3 threads)
 {
     const size_t n = (size_t)threads.x * threads.y * threads.z;
@@ -719,8 +747,8 @@ extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribut
     return fail("cudaFuncSetAttribute");
 }
 
-void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
-                        std::function<void()> run)
+void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
+                        const void *kernel, std::function<void()> run)
 {
     const cudaError_t asked_for = fail("launch");
     if (asked_for != cudaSuccess || stream->device != current_device) {
@@ -735,7 +763,15 @@ void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t s
     }
     const launch l = {blocks, threads, shared_bytes, kernels.launches[kernel]++ % 2 != 0, std::move(run)};
     hold.unlock();
-    issue(stream, [=] { run_blocks(l); });
+    const std::string fault = planted_in(file);
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    if (fault.empty())
+        issue(stream, [=] { run_blocks(l); });
+    else
+        issue_fault(stream, fault);
+    if (!blocking || strcmp(blocking, "1") != 0) return;
+    work(stream, issued(stream));
+    last_error = fail("launch");
 }
 
 void *zr_stand_in_shared()

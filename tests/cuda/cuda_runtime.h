@@ -9,6 +9,11 @@
  * Streams, events and memory belong to the device that was current when they were created. As on GPUs, a kernel can be
  * launched only in a stream of the current device, and an event recorded only in a stream of its own device.
  *
+ * The environment variable ZR_STAND_IN_FAULT plants a fault in all kernels of a family, a file of
+ * src/device/cuda/kernels: "wrong:softmax" (they write nothing), "fault:softmax" (they access memory that is not
+ * theirs, after which all calls fail) or "hang:softmax" (they never end). Commas separate several faults. With
+ * CUDA_LAUNCH_BLOCKING=1 a launch waits for its kernel.
+ *
  * Names and meanings follow the reference of the CUDA Runtime API, limited to the functions that src/device/cuda uses.
  */
 #ifndef ZR_TESTS_CUDA_RUNTIME_H
@@ -33,6 +38,7 @@ typedef enum cudaError {
     cudaErrorECCUncorrectable = 214,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
     cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorLaunchFailure = 719
 } cudaError_t;
@@ -160,9 +166,9 @@ extern thread_local constinit zr_stand_in_place zr_stand_in_here;
 #define blockDim (zr_stand_in_here.threads)
 #define gridDim (zr_stand_in_here.blocks)
 
-/** Launch a kernel: `kernel` is the function, `run` calls it with its operands. */
-void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
-                        std::function<void()> run);
+/** Launch a kernel of the source file `file`: `kernel` is the function, `run` calls it with its operands. */
+void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
+                        const void *kernel, std::function<void()> run);
 
 template <typename... Params>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute attribute, int value)

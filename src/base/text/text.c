@@ -2,6 +2,7 @@
 
 #include "base/core/grow.h"
 
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -168,6 +169,11 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
+static char small(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
 int zr__text_distance(const char *a, const char *b)
 {
     enum { LONGEST = 63 };
@@ -182,8 +188,10 @@ int zr__text_distance(const char *a, const char *b)
                 row[j] = j;
                 continue;
             }
-            row[j] = least(least(row[j - 1], up[j]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = least(row[j], up2[j - 2] + 1);
+            row[j] = least(least(row[j - 1], up[j]) + 1, up[j - 1] + (small(a[i - 1]) != small(b[j - 1])));
+            const bool swapped =
+                i > 1 && j > 1 && small(a[i - 1]) == small(b[j - 2]) && small(a[i - 2]) == small(b[j - 1]);
+            if (swapped) row[j] = least(row[j], up2[j - 2] + 1);
         }
     }
     return cost[n % 3][m];
@@ -193,9 +201,12 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
 {
     const char *best = NULL;
     /* Do not suggest a name if more than about a third of the letters differ. */
-    int limit = (int)strnlen(wanted, 64) / 3 + 1;
+    const size_t length = strnlen(wanted, 64);
+    int limit = (int)length / 3 + 1;
     for (int i = 0; i < n_names; i++) {
         int distance = zr__text_distance(wanted, names[i]);
+        /* A shortened name is as close as a misspelled one. */
+        if (length >= 3 && distance > 1 && strncmp(names[i], wanted, length) == 0) distance = 1;
         if (distance >= limit + (best == NULL)) continue;
         best = names[i];
         limit = distance;
@@ -288,6 +299,22 @@ const char *zr__text_escape(const char *text, char *out, size_t size)
         used += strlen(piece);
     }
     out[used] = '\0';
+    return out;
+}
+
+const char *zr__text_word(const char *path, char *out, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=@%:,";
+    char shown[PATH_MAX];
+    zr__text_escape(path, shown, sizeof(shown));
+    const bool escaped = strcmp(shown, path) != 0 || strchr(path, '\'');
+    const char *quote = escaped || !path[0] || path[strspn(path, plain)] ? "'" : "";
+    size_t n = (size_t)snprintf(out, size, "%s%s", escaped ? "$" : "", quote);
+    for (const char *at = shown; *at && n + 4 < size; at++) {
+        if (*at == '\'') out[n++] = '\\';
+        out[n++] = *at;
+    }
+    snprintf(out + n, size - n, "%s", quote);
     return out;
 }
 

@@ -46,7 +46,8 @@ const char *zr__text_size(double bytes, char out[ZR_SIZE_BYTES]);
 bool zr__text_bytes(const char *text, int64_t *bytes);
 
 /** Return the minimum number of insertions, deletions, replacements and swaps of neighbouring characters that turns a
- * into b. A name longer than 63 bytes has a large distance from every other name. */
+ * into b, without regard to small and capital letters. A name longer than 63 bytes has a large distance from every
+ * other name. */
 int zr__text_distance(const char *a, const char *b);
 /** Return the name closest to `wanted`, or NULL if no name is close enough for a suggestion. */
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
@@ -56,11 +57,18 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
  * two characters and ends with "...". Return `out`. */
 const char *zr__text_escape(const char *text, char *out, size_t size);
 
+/** Write a path as a word of a shell's command line, in printable form. Quote it if the shell would change or divide
+ * it, and write $'...' around quotes, backslashes and hidden characters. Return `out`. */
+const char *zr__text_word(const char *path, char *out, size_t size);
+
 /* Text for one message, in a buffer that lives as long as the enclosing block, so that callers declare no buffers:
  *     ZR_CHECK(fd >= 0, ZR_ERR_IO, "cannot write %s to %s", ZR_SIZE(bytes), ZR_SHOWN(path)); */
 #define ZR_SHOWN_BYTES 256
 /** Printable form of a path, name or value for a message; see zr__text_escape. */
 #define ZR_SHOWN(text) zr__text_escape((text), (char[ZR_SHOWN_BYTES]){0}, ZR_SHOWN_BYTES)
+#define ZR_WORD_BYTES 4352 /* a path and its quotes */
+/** A path in a command that a message gives; see zr__text_word. */
+#define ZR_WORD(path) zr__text_word((path), (char[ZR_WORD_BYTES]){0}, ZR_WORD_BYTES)
 /** An amount of bytes as "1.23 GB"; see zr__text_size. */
 #define ZR_SIZE(bytes) zr__text_size((bytes), (char[ZR_SIZE_BYTES]){0})
 /** An amount with its prefix, such as "1.23 M"; see zr__text_amount. */

@@ -301,8 +301,7 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr__comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);
-    if (args.help && first) cli_help(command, options, CLI_KEYS_NONE);
-    if (args.help) return ZR_OK;
+    if (args.help) return first ? cli_help(command, &args) : ZR_OK;
     if (!o.wanted && !first) return ZR_OK;
     if (!o.wanted) {
         machine_info i = {0};

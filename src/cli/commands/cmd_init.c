@@ -66,11 +66,14 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
         zr__json_close(&json, '}');
         ZR_TRY(zr__json_write(&json, stdout));
     }
-    const zr_family *family = type ? zr_family_find(type) : NULL;
+    const zr_family *family = type ? zr_family_find(type) : NULL, *of;
+    const char *own_name = preset ? zr_family_preset_called(preset, &of)->name : NULL;
+    if (preset && strcmp(own_name, preset) != 0 && !args.quiet)
+        cli_say("note: --preset %s is read as %s", ZR_SHOWN(preset), own_name);
     /* whether the model needs a tokenizer other than "bytes" */
     const bool own = preset || (family && family->samples == ZR_SAMPLES_PAIRS);
     if (!args.quiet)
-        cli_say("wrote %s; next: zr train %s --data TEXT_FILE%s", ZR_SHOWN(path), ZR_SHOWN(path),
+        cli_say("wrote %s; next: zr train %s --data TEXT_FILE%s", ZR_SHOWN(path), ZR_WORD(path),
                 own ? " --data.tokenizer=DIR" : "");
     return ZR_OK;
 }

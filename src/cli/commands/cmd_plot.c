@@ -19,6 +19,7 @@ static zr_status read_metrics_of(const char *run, cli_curve *curve)
     const bool is_dir = stat(run, &info) == 0 && S_ISDIR(info.st_mode);
     const int n = snprintf(path, PATH_MAX, "%s%s", run, is_dir ? "/metrics.jsonl" : "");
     ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_NOT_FOUND, "the path %.60s... is too long", run);
+    if (is_dir && stat(path, &info) != 0) return cli_refuse_run(run);
     ZR_TRY(cli_curve_read(curve, path, true));
     ZR_CHECK(curve->last_step || curve->bad_lines == 0, ZR_ERR_DATA,
              "%s: line %lld holds no metrics; `zr plot` needs the directory of a run, or its metrics.jsonl",

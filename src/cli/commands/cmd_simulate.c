@@ -114,8 +114,11 @@ static void print_simulation(const simulating *c, const cli_trial *made)
            (int)c->config->zero.stage, (int)c->config->micro_batch_size, c->config->micro_batch_size == 1 ? "" : "s",
            (long long)c->config->data.seq_length, (long long)c->config->accumulation_steps,
            c->config->accumulation_steps == 1 ? "" : "es");
-    printf("step       %s; %.4g samples/s, %.4g tokens/s\n", CLI_SECONDS(s->price.step_sec), s->samples_sec,
-           s->tokens_sec);
+    printf("step       %s", CLI_SECONDS(s->price.step_sec));
+    if (made->fits)
+        printf("; %.4g samples/s, %.4g tokens/s\n", s->samples_sec, s->tokens_sec);
+    else
+        printf(" if it fitted, which it does not\n");
     printf("FLOP/s     %.1f T a device, recompute included; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,
            ZR_AMOUNT(s->flops_sec * c->target.ranks), 100 * s->mfu);
     printf("computing  products %s, memory %s, launches %s\n", CLI_SECONDS(s->product_sec), CLI_SECONDS(s->memory_sec),
@@ -126,8 +129,9 @@ static void print_simulation(const simulating *c, const cli_trial *made)
     print_save_line(c, &s->save);
     if (s->slowest > 1) printf("slowest    a rank whose kernels take %.3g times as long\n", s->slowest);
     printf("bound by   %s\n", s->bound_by);
-    if (c->o->tokens > 0)
+    if (c->o->tokens > 0 && made->fits)
         printf("days       %.3g for %.3g tokens\n", cli_simulated_days(made, c->o->tokens), c->o->tokens);
+    if (cli_target_computed(&c->target)) puts(CLI_GPU_REMARK);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------- */

@@ -223,6 +223,7 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
     if (first) st = end_watch(&progress, &loss, st);
     if (st == ZR_OK && first && !args->quiet) say_done(&j.result);
     if (st == ZR_OK && first && args->json) st = print_run_json(config, &j.result, &progress.timings);
+    if (st == ZR_OK && first && !args->quiet) cli_next_say(config, &j.result);
     zr_config_destroy(&config);
     return st;
 }
@@ -300,10 +301,7 @@ static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, 
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr__comm_same(comm, "--help", args.help);
     ZR_TRY(st);
-    if (args.help) {
-        if (!comm || comm->rank == 0) cli_help(command, options, cli_help_asked(&args));
-        return ZR_OK;
-    }
+    if (args.help) return !comm || comm->rank == 0 ? cli_help(command, &args) : ZR_OK;
     if (comm) cli_leave_binding();
     return train_all(&args, &watch, comm, comm ? comm->size : ranks ? (int)ranks : 1);
 }

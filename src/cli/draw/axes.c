@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <math.h>
+#include <string.h>
 
 /* Colours of plot lines that colour-blind readers can tell apart: the palette of Okabe and Ito without yellow. */
 static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
@@ -59,13 +60,28 @@ double cli_axes_y(const cli_axes *p, double value)
     return p->box.y + p->box.h * (1 - axis_part(value, p->y0, p->y1, p->log));
 }
 
-static void draw_tick(FILE *out, const cli_axes *p, double value)
+/** Write the number of a tick with the fewest digits that tell it from ticks at a distance of `step`, and with a short
+ * exponent: 5e-5 instead of 5e-05. Return `text`. */
+static const char *tick_text(double value, double step, char text[32])
+{
+    const double size = fabs(value), digits = size > 0 ? ceil(log10(size / step) + 1e-9) + 1 : 1;
+    snprintf(text, 32, "%.*g", digits < 6 ? 6 : digits < 15 ? (int)digits : 15, value == 0 ? 0 : value); /* 0, not -0 */
+    char *e = strchr(text, 'e'), *to = e ? e + 1 : NULL;
+    if (!e) return text;
+    if (*to == '-') to++;
+    const char *from = e + 2;
+    while (*from == '0') from++;
+    memmove(to, from, strlen(from) + 1);
+    return text;
+}
+
+static void draw_tick(FILE *out, const cli_axes *p, double value, double step)
 {
     double y = cli_axes_y(p, value);
     if (y < p->box.y - 0.5 || y > p->box.y + p->box.h + 0.5) return;
     svg_line(out, p->box.x, y, p->box.x + p->box.w, y, AXES_GRID, 1);
-    svg_text(out, p->box.x - 8, y + 4, (svg_font){.size = 12, .color = AXES_DARK, .anchor = SVG_END}, "%.6g",
-             value == 0 ? 0 : value); /* print 0, not -0 */
+    svg_text(out, p->box.x - 8, y + 4, (svg_font){.size = 12, .color = AXES_DARK, .anchor = SVG_END}, "%s",
+             tick_text(value, step, (char[32]){0}));
 }
 
 static void draw_ticks(FILE *out, const cli_axes *p)
@@ -73,17 +89,18 @@ static void draw_ticks(FILE *out, const cli_axes *p)
     if (!p->log) {
         double step = svg_nice_step((p->box.h < 200 ? 2 : 1) * (p->y1 - p->y0));
         double first = ceil(p->y0 / step), last = floor(p->y1 / step);
-        for (double k = first; k <= last && k - first < 50; k++) draw_tick(out, p, k * step);
+        for (double k = first; k <= last && k - first < 50; k++) draw_tick(out, p, k * step, step);
         return;
     }
     double decades = log10(p->y1 / p->y0);
     int every = (int)(decades / 8) + 1;
     for (int d = (int)floor(log10(p->y0)); d <= (int)ceil(log10(p->y1)); d++) {
+        const double power = pow(10, d);
         if (d % every != 0) continue;
-        draw_tick(out, p, pow(10, d));
+        draw_tick(out, p, power, power);
         if (decades > 3) continue;
-        draw_tick(out, p, 2 * pow(10, d));
-        draw_tick(out, p, 5 * pow(10, d));
+        draw_tick(out, p, 2 * power, power);
+        draw_tick(out, p, 5 * power, power);
     }
 }
 

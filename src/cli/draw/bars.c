@@ -130,7 +130,7 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
             choices->target->limit_bytes ? "fits" : "");
     for (int i = 0; i < choices->n; i++) print_bars_line(out, choices, i, cell_bytes, color);
     print_bars_legend(out, choices, color);
-    fputs("  * configured  > advised", out);
+    fprintf(out, "  * %s  > advised", choices->origin);
     if (limit_cell(choices, cell_bytes) >= 0)
         fprintf(out, "  | where %s end (%s aside)", ZR_SIZE((double)choices->target->limit_bytes),
                 cli_beside(&choices->target->profile.facts));

@@ -5,12 +5,12 @@
 #include <math.h>
 
 #define PAGE_WIDTH 960.0
-#define LEFT 88.0
-#define PLOT_WIDTH 846.0
+#define LEFT 104.0
+#define PLOT_WIDTH 820.0
 #define LOSS_HEIGHT 360.0
 #define LR_HEIGHT 110.0
 #define GAP 26.0           /* vertical gap between the panels, pixels */
-#define VALUES_WIDTH 138.0 /* width in pixels of a run's losses, which follow its name in the legend */
+#define VALUES_WIDTH 168.0 /* width in pixels of a run's losses, which follow its name in the legend */
 
 typedef struct loss_page {
     cli_curve *const *curve;

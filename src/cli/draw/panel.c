@@ -52,13 +52,21 @@ static bool is_wide(const cli_panel *p)
     return p->axes.box.w >= 500;
 }
 
+/** Write the step of a tick like cli_step_text, or with all digits if fewer cannot tell it from the next tick. */
+static const char *tick_step_text(double step, double every, char text[32])
+{
+    if (step < 1e6 * every) return cli_step_text(step, text);
+    snprintf(text, 32, "%.0f", step);
+    return text;
+}
+
 void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 {
     char text[32];
     const cli_axes *a = &p->axes;
     const double every = fmax(1, svg_nice_step((is_wide(p) ? 1 : 2) * (a->x1 - a->x0)));
     for (double at = ceil(a->x0 / every) * every; at <= a->x1; at += every)
-        cli_axes_place(p->out, a, at, steps ? cli_step_text(at, text) : NULL);
+        cli_axes_place(p->out, a, at, steps ? tick_step_text(at, every, text) : NULL);
     cli_axes_frame(p->out, a, name);
 }
 
@@ -85,16 +93,43 @@ static void gather_points(const cli_axes *axes, const curve_series *s, curve_poi
     to->reach = to->n < MANY_POINTS ? 0 : to->n / 100;
 }
 
-/** Return the mean of point i and of its `reach` neighbours on each side. Near an end of the curve, use fewer
- * neighbours, but equally many on both sides, so that the curve's ends stay in place. */
+static double value_of(const curve_points *p, int i)
+{
+    return p->at[i].sum / (double)p->at[i].n;
+}
+
+/** Return the value at point i of the line of least squares through the points from `first` on. Keep it between their
+ * lowest and their highest value. */
+static double line_at(const curve_points *p, int first, int i)
+{
+    double n = 0, x_mean = 0, mean = 0, xx = 0, xy = 0, low = NAN, high = NAN;
+    /* Use means of means, not sums of values, because a sum of many very large values could overflow. */
+    for (int j = first; j < p->n; j++) {
+        if (!p->at[j].n) continue;
+        n++;
+        x_mean += (j - x_mean) / n;
+        mean += (value_of(p, j) - mean) / n;
+        cli_axes_widen(value_of(p, j), &low, &high);
+    }
+    for (int j = first; j < p->n; j++) {
+        if (!p->at[j].n) continue;
+        xx += (j - x_mean) * (j - x_mean);
+        xy += (j - x_mean) * (value_of(p, j) - mean);
+    }
+    return n > 0 ? fmin(fmax(mean + (xx > 0 ? xy / xx * (i - x_mean) : 0), low), high) : NAN;
+}
+
+/** Return the mean of point i and of its `reach` neighbours on each side. Near the beginning use fewer neighbours, but
+ * equally many on both sides, because losses fall steeply there. Near the end, where fewer neighbours would only show
+ * the noise of the last steps, continue along the line through the last points. */
 static double mean_at(const curve_points *p, int i, int reach)
 {
     double sum = 0, n = 0;
     if (reach > i) reach = i;
-    if (reach > p->n - 1 - i) reach = p->n - 1 - i;
+    if (reach > p->n - 1 - i) return line_at(p, p->n - 1 - 2 * reach < 0 ? 0 : p->n - 1 - 2 * reach, i);
     for (int j = i - reach; j <= i + reach; j++) {
         /* Add means of points, not sums of values, because a sum of many very large values could overflow. */
-        sum += p->at[j].n ? p->at[j].sum / (double)p->at[j].n : 0;
+        sum += p->at[j].n ? value_of(p, j) : 0;
         n += p->at[j].n ? 1 : 0;
     }
     return n > 0 ? sum / n : NAN;

@@ -1,6 +1,7 @@
 /* Print the papers' numbers beside zr's numbers, as text and as JSON. */
 #include "base/json/json.h"
 #include "cli/papers/papers.h"
+#include "cli/plan/target.h"
 #include "cli/simulate/simulate.h"
 #include "simulate/simulate.h"
 
@@ -94,7 +95,7 @@ void cli_papers_print(FILE *out, const cli_papers_rows *rows)
           "table: of arXiv 1910.02054 v1 (1 to 8), or of SC20, as its appendix calls the figure; M: ranks that\n"
           "share each layer; B: samples of a micro-batch; %: zr against the paper; TFLOP/s: of a GPU; GB: what\n"
           "zr's plan takes of a GPU, !: more than it has; fitted: constants were; -: not printed; >: at least\n"
-          "BERT-Large: by DeepSpeed (2020) and NVIDIA (2019); apart: with a median of its own\n\n"
+          "BERT-Large: by DeepSpeed (2020) and NVIDIA (2019); apart: with a median of its own\n" CLI_GPU_REMARK "\n\n"
           "table        row                  system       GPUs   M  B   paper      zr      % unit            GB\n",
           out);
     for (int i = 0; i < rows->n; i++) print_papers_row(out, &rows->row[i]);

@@ -204,6 +204,7 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
     print_wrapped(out, text);
     zr_free(text);
     print_wrapped(out, source_of_times(choices, room));
+    if (choices->compute_known && cli_target_computed(choices->target)) print_wrapped(out, CLI_GPU_REMARK);
     if (choices->compute_known && uses_unknown_disk(choices))
         print_wrapped(out, "They do not contain the time of the disk, whose rates are not known.");
     if (choices->target->here && choices->compute_known)

@@ -1,6 +1,7 @@
 #include "cli/plan/choices.h"
 
 #include "base/core/core.h"
+#include "config/config.h"
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
 
@@ -389,6 +390,9 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
     if (t->efficiency > 0) choices->peak_flops /= t->efficiency;
     choices->configured = -1;
+    const bool given = zr__config_given(config, "zero_optimization.stage") ||
+                       zr__config_given(config, "activation_checkpointing.policy");
+    choices->origin = given ? "configured" : choices->chosen ? "chosen" : "default";
     choices->shares_layers = base.tensor > 1;
     choices->base = kept_of(&base);
     choices->many_layers = zr_config_sizes(config).layers > CLI_MANY_LAYERS;

@@ -66,6 +66,7 @@ typedef struct cli_choices {
     /* Machine for which choices are planned. The caller sets `target`, `chosen` and `tokens` before planning. */
     const cli_target *target;
     bool chosen;         /* whether zr__train_choose set keys of the configured choice to fit the memory */
+    const char *origin;  /* origin of the configured choice: "configured", "chosen" or "default" */
     double peak_flops;   /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
     double tokens;       /* tokens to train on, or 0 if not given */
     int64_t light_elems; /* bucket size for CLI_LIGHT_BUCKETS, in elements */

@@ -45,6 +45,10 @@ static double days_for(const cli_choices *choices, const cli_choice *c)
 static void print_speed(FILE *out, const cli_choices *choices, char mark, const char *name, const cli_choice *c)
 {
     char mfu[32] = "?";
+    if (!c->made.fits) {
+        fprintf(out, "%c %-12s does not fit\n", mark, name);
+        return;
+    }
     double share = mfu_of(choices, c);
     if (isfinite(share)) snprintf(mfu, sizeof(mfu), "%s%.1f %%", is_peak(choices) ? "<= " : "", 100 * share);
     fprintf(out, "%c %-12s%12s%10s", mark, name, ZR_AMOUNT(tokens_per_sec(choices, c)), mfu);
@@ -66,8 +70,12 @@ void cli_speed_print(FILE *out, const cli_choices *choices)
     fprintf(out, "%-14s%12s%10s", "", "tokens/s", "MFU");
     if (choices->tokens > 0) fprintf(out, "%14s%16s", "days", "steps");
     fputc('\n', out);
-    print_speed(out, choices, '*', "configured", configured);
+    print_speed(out, choices, '*', choices->origin, configured);
     if (advised && advised != configured) print_speed(out, choices, '>', "advised", advised);
+    if (!configured->made.fits && !advised) {
+        fputc('\n', out);
+        return;
+    }
     if (choices->tokens > 0) {
         const char *tokens = ZR_AMOUNT(choices->tokens);
         fprintf(out, "  for %s%stokens of all ranks\n", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ");

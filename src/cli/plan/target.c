@@ -120,6 +120,12 @@ int32_t cli_host_ranks(const cli_target *target)
     return given > 0 ? given : target->simulated ? target->cluster.host_devices : target->local_ranks;
 }
 
+bool cli_target_computed(const cli_target *target)
+{
+    const bool measured = target->here || target->cluster.measured || target->profile.machine.n_products > 0;
+    return target->profile.facts.apart && !measured;
+}
+
 int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made)
 {
     const int64_t limit = target->limit_bytes;

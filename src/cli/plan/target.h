@@ -78,6 +78,11 @@ int32_t cli_host_ranks(const cli_target *target);
 /** Return the days that training on `tokens` tokens takes. The last step counts as a whole step of `step_tokens`
  * tokens. */
 double cli_days(double tokens, double step_tokens, double step_sec);
+/** Remark on times of GPUs that were computed and not measured. */
+#define CLI_GPU_REMARK "Times of GPUs are computed: zr has not yet run on a GPU."
+/** Return whether the target's times are of GPUs and no GPU was measured, so that CLI_GPU_REMARK belongs beside them.
+ */
+bool cli_target_computed(const cli_target *target);
 /** Print a line that explains why the time of a save on a cluster is unknown. */
 void cli_print_save_unknown(const cli_target *target);
 /** Check before planning that the output does not overwrite a file that the configuration reads. The output is stdout

@@ -62,9 +62,13 @@ ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command
  * which has `n` buffers. */
 void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);
 
+/** Fail with ZR_ERR_NOT_FOUND, because a directory is not that of a run. The message says which directory is wanted. */
+ZR_NODISCARD zr_status cli_refuse_run(const char *dir);
+
 /** Read the runs in the directories `dir`. Return ZR_ERR_NOT_FOUND if a directory contains neither metrics.jsonl nor
- * run.json nor config.json. Return ZR_ERR_MEMORY if memory is lacking. `name` must outlive the report. Free the report
- * with cli_report_clear, even after a failure. */
+ * the run.json or config.json that a run writes, and ZR_ERR_DATA if no line of its metrics.jsonl is one of a run.
+ * Return ZR_ERR_MEMORY if memory is lacking. `name` must outlive the report. Free the report with cli_report_clear,
+ * even after a failure. */
 ZR_NODISCARD zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n);
 void cli_report_clear(cli_report *report);
 

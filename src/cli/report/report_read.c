@@ -304,16 +304,18 @@ static void note_oddities(cli_report_run *run)
 static zr_status read_report_run(cli_report_run *run)
 {
     char path[PATH_MAX];
-    ZR_CHECK(find_file(run, "metrics.jsonl", path) || find_file(run, "config.json", path) ||
-                 find_file(run, "run.json", path),
-             ZR_ERR_NOT_FOUND,
-             "%s is not the directory of a run: metrics.jsonl, config.json or run.json was wanted in it",
-             ZR_SHOWN(run->dir));
-    run->curve = zr_alloc(sizeof(*run->curve));
-    ZR_CHECK(run->curve, ZR_ERR_MEMORY, "no memory for the curves of %s", run->dir);
     run->config = read_run_json(run, "config.json");
     run->facts = read_run_json(run, "run.json");
+    /* A run writes the member "started_in" into its config.json. */
+    if (!find_file(run, "metrics.jsonl", path) && !cli_json_at(run->facts, "planned") &&
+        !cli_json_at(run->config, "train.started_in"))
+        return cli_refuse_run(run->dir);
+    run->curve = zr_alloc(sizeof(*run->curve));
+    ZR_CHECK(run->curve, ZR_ERR_MEMORY, "no memory for the curves of %s", run->dir);
     read_metrics(run);
+    ZR_CHECK(run->facts || run->curve->last_step || run->curve->bad_lines == 0, ZR_ERR_DATA,
+             "%s is not the directory of a run: line %lld of its metrics.jsonl holds no metrics", ZR_SHOWN(run->dir),
+             (long long)run->curve->first_bad);
     read_samples(run);
     note_oddities(run);
     find_facts(run);

@@ -1,14 +1,18 @@
-/* Parse and name the runs of a command line. */
+/* Parse and name the runs of a command line, and refuse other folders. */
+#include "base/text/text.h"
 #include "cli/shell/help.h"
 #include "cli/report/report.h"
+#include "config/config.h"
 
 #include <stdio.h>
+#include <glob.h>
 #include <string.h>
+#include <unistd.h>
 
 zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv)
 {
     ZR_TRY(cli_parse(args, argc, argv));
-    if (args->help) cli_help(command, args->options, CLI_KEYS_NONE);
+    if (args->help) ZR_TRY(cli_help(command, args));
     ZR_CHECK(args->help || args->n_operands > 0, ZR_ERR_ARG,
              "zr %s needs the directory of a run, or several; `zr %s --help` has examples", command->name,
              command->name);
@@ -29,4 +33,29 @@ void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const 
         if (room[0][at] == '/') common = at + 1;
     }
     for (int i = 0; i < n; i++) name[i] = room[i][common] ? room[i] + common : room[i];
+}
+
+/** Return whether the folders in a folder are runs. */
+static bool holds_runs(const char *dir)
+{
+    char pattern[PATH_MAX];
+    glob_t found = {0};
+    const int n = snprintf(pattern, sizeof(pattern), "%s/*/metrics.jsonl", dir);
+    const bool any = n < PATH_MAX && glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+    globfree(&found);
+    return any;
+}
+
+zr_status cli_refuse_run(const char *dir)
+{
+    const char *shown = ZR_SHOWN(dir), *why = "neither metrics.jsonl nor run.json is in it";
+    ZR_CHECK(access(dir, F_OK) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
+    ZR_CHECK(
+        !zr__config_is_own(dir), ZR_ERR_NOT_FOUND,
+        "%s is not the directory of a run: %s; its config.json is a configuration of zr (`zr train %s/config.json` "
+        "makes a run of it)",
+        shown, why, ZR_WORD(dir));
+    ZR_CHECK(!holds_runs(dir), ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s; the folders in it are: %s/*",
+             shown, why, shown);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s", shown, why);
 }

@@ -161,6 +161,10 @@ static void on_start(void *arg, const zr_train_info *info)
     fclose(out);
     cli_put_stderr(text, (size_t)length);
     for (int i = 0; i < zr_config_notes(info->config); i++) cli_say("note: %s", zr_config_note(info->config, i));
+    if (!info->config->data.val)
+        cli_say("note: no validation data (data.val) is given, so the run measures no validation loss");
+    else if (info->config->train.eval_interval == 0)
+        cli_say("note: train.eval_interval is 0, so the run measures no validation loss on data.val");
 }
 
 static void on_timings(void *arg, const zr_timings *timings)

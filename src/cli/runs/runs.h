@@ -16,6 +16,9 @@ ZR_NODISCARD zr_status cli_own_dir_make(zr_config *config, zr_comm *comm);
  * created the directory. */
 void cli_own_dir_drop(const zr_config *config);
 
+/** Print the commands that can follow a completed run, such as `zr generate` for a decoder with a tokenizer. */
+void cli_next_say(const zr_config *config, const zr_train_result *result);
+
 /** Print a table of the time that each kind of op takes in a step. Lines have at most 100 columns. */
 void cli_timings_print(FILE *out, const zr_timings *timings);
 

@@ -103,6 +103,14 @@ static const cli_option *find_option(const cli_option *options, const char *name
     return NULL;
 }
 
+/** Add a word that selects a part of the help. */
+static zr_status add_topic(cli_args *args, const char *word)
+{
+    ZR_CHECK(args->n_topics < CLI_MAX_TOPICS, ZR_ERR_ARG, "there are more than %d words after --help", CLI_MAX_TOPICS);
+    args->topic[args->n_topics++] = word;
+    return ZR_OK;
+}
+
 /** Parse an option in the form --name, --name value or --name=value. Set *used to the number of command line words that
  * it takes. */
 static zr_status read_long(cli_args *args, const char *word, const char *next, int *used)
@@ -133,6 +141,7 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
         *(bool *)option->out = true;
         return ZR_OK;
     }
+    if (args->help && !equals && !next) return add_topic(args, word);
     ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
     *used = equals ? 1 : 2;
     ZR_TRY(read_value(args, option, equals ? equals + 1 : next));
@@ -161,6 +170,8 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
         } else if (options && word[0] == '-' && word[1]) {
             return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
                            word);
+        } else if (args->help) {
+            ZR_TRY(add_topic(args, word));
         } else {
             ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is an unexpected argument" HINT, word,
                      args->command);
@@ -171,16 +182,10 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
     return ZR_OK;
 }
 
-cli_help_keys cli_help_asked(const cli_args *args)
-{
-    if (!args->keys) return CLI_KEYS_NONE;
-    return args->n_operands && strcmp(args->operand[0], "keys") == 0 ? CLI_KEYS_ALL : CLI_KEYS_NAMED;
-}
-
 zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc, char **argv)
 {
     ZR_TRY(cli_parse(args, argc, argv));
-    if (args->help) cli_help(command, args->options, cli_help_asked(args));
+    if (args->help) ZR_TRY(cli_help(command, args));
     ZR_CHECK(args->help || !what || args->n_operands == args->max_operands, ZR_ERR_ARG,
              "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
     return ZR_OK;

@@ -32,6 +32,7 @@ typedef struct cli_option {
 typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
 #define CLI_MAX_OPERANDS 256 /* maximum number of operands, such as runs in one plot */
 #define CLI_MAX_OVERRIDES 256
+#define CLI_MAX_TOPICS 8
 
 /** A parsed command line. */
 typedef struct cli_args {
@@ -48,6 +49,8 @@ typedef struct cli_args {
     int n_operands;
     const char *override[CLI_MAX_OVERRIDES];
     int n_overrides;
+    const char *topic[CLI_MAX_TOPICS]; /* words after -h or --help, which select a part of the help */
+    int n_topics;
 } cli_args;
 
 typedef struct cli_command cli_command;
@@ -60,17 +63,6 @@ ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
  * args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
-
-/** Configuration keys that the help of a command lists. */
-typedef enum cli_help_keys {
-    CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
-    CLI_KEYS_NAMED, /* no keys, but a hint how to list them */
-    CLI_KEYS_ALL    /* all keys, and no other help; printed by `zr train -h keys` */
-} cli_help_keys;
-
-/** Return which keys the help of a command lists: CLI_KEYS_NONE if the command takes no keys, CLI_KEYS_ALL if the word
- * after -h is "keys", else CLI_KEYS_NAMED. */
-cli_help_keys cli_help_asked(const cli_args *args);
 
 /** Format an override, such as "train.steps=5", into `room`, and insert it before the overrides of the command line. A
  * later override wins, so the command line takes precedence. */

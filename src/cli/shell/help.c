@@ -1,7 +1,9 @@
-/* The text that `zr COMMAND --help` prints. */
+/* The text that `zr COMMAND --help` prints, and the part of it that words select. */
+#include "base/text/text.h"
 #include "cli/shell/reference.h"
 
 #include <stdio.h>
+#include <ctype.h>
 #include <string.h>
 
 static void print_option(const cli_option *o)
@@ -34,31 +36,138 @@ void cli_help_as(cli_help_form *form)
     form_now = form;
 }
 
-void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys)
+/* ---- words ------------------------------------------------------------------------------------ */
+
+/** Fold a letter for comparisons. Words may be separated by spaces, as in help texts, or as in names. */
+static int folded(char c)
 {
-    if (form_now) {
-        form_now(command, options, keys != CLI_KEYS_NONE);
-        return;
+    return c == '_' || c == '-' ? ' ' : tolower((unsigned char)c);
+}
+
+/** Return whether a text has the word, anywhere or only where a word of the text begins. */
+static bool has_word(const char *text, const char *word, bool anywhere)
+{
+    for (const char *at = text; *at; at++) {
+        size_t n = 0;
+        if (!anywhere && at > text && isalnum((unsigned char)at[-1])) continue;
+        while (word[n] && folded(at[n]) == folded(word[n])) n++;
+        if (!word[n]) return true;
     }
-    if (keys == CLI_KEYS_ALL) {
-        int n = 0;
-        zr_key *key = NULL;
-        if (zr_config_keys(&key, &n) != ZR_OK) return;
-        printf("Keys of CONFIG.json, with defaults in brackets; each can also be given as an option, --key=value\n");
-        for (int i = 0; i < n; i++)
-            if (key[i].state != ZR_KEY_NO_MEANING) print_key(&key[i]);
+    return false;
+}
+
+/** Words that select options and keys. */
+typedef struct topic_words {
+    const char *const *word;
+    int n;
+    zr_key *key; /* all keys, or NULL */
+    int n_keys;
+} topic_words;
+
+static bool has_all(const topic_words *w, const char *name, const char *help, const char *values)
+{
+    for (int i = 0; i < w->n; i++)
+        if (!has_word(name, w->word[i], true) && !has_word(help, w->word[i], false) &&
+            !has_word(values, w->word[i], true))
+            return false;
+    return true;
+}
+
+/** Fail because nothing has the words. Suggest the last part of a similar key's path, or a similar option. */
+static zr_status fail_topic(const topic_words *w, const cli_option *options)
+{
+    enum { MOST = 1024 };
+    const char *names[MOST];
+    char words[128] = "", similar[160] = "";
+    int n = 0;
+    for (int i = 0; i < w->n_keys && n < MOST; i++) {
+        const char *dot = strrchr(w->key[i].path, '.');
+        names[n++] = dot ? dot + 1 : w->key[i].path;
+    }
+    for (const cli_option *o = options; o && o->name && n < MOST; o++) names[n++] = o->name;
+    for (const cli_option *o = cli_common_options; options && o->name && n < MOST; o++) names[n++] = o->name;
+    for (int i = 0; i < w->n; i++) {
+        const size_t used = strlen(words);
+        snprintf(words + used, sizeof(words) - used, "%s%s", i ? " " : "", w->word[i]);
+    }
+    const char *near = w->n == 1 ? zr__text_nearest(words, names, n) : NULL;
+    if (near) snprintf(similar, sizeof(similar), "; did you mean \"%s\"?", near);
+    return ZR_FAIL(ZR_ERR_ARG, "no %s%s%s has \"%s\" in its name or explanation%s", options ? "option" : "",
+                   options && w->key ? " or " : "", w->key ? "key of the configuration" : "", words, similar);
+}
+
+/** Print the keys that have the words. Without words, leave out keys that have no effect. Return their number. */
+static int print_keys(const topic_words *w)
+{
+    int n = 0;
+    char values[256];
+    for (int i = 0; i < w->n_keys; i++) {
+        const zr_key *key = &w->key[i];
+        if (w->n == 0 ? key->state == ZR_KEY_NO_MEANING : !has_all(w, key->path, key->help, cli_key_words(key, values)))
+            continue;
+        if (n++ == 0)
+            printf("Keys of CONFIG.json, with defaults in brackets; each can also be given as an option, "
+                   "--key=value\n");
+        print_key(key);
+    }
+    if (w->n == 0)
         printf("\nOther keys of DeepSpeed are accepted but have no effect; zr prints a note for each one that is "
                "given.\n");
-        zr_free(key);
-        return;
+    return n;
+}
+
+/** Print the options of a list that have the words. `found` counts the options. */
+static void print_options(const topic_words *w, const char *command, const cli_option *list, int *found)
+{
+    for (const cli_option *o = list; o->name; o++) {
+        if (!has_all(w, o->name, o->help, "")) continue;
+        if ((*found)++ == 0) printf("Options of zr %s\n", command);
+        print_option(o);
     }
+}
+
+/** Print the options, if there are any, and, if `keys`, the configuration keys that have the words. */
+static zr_status print_topic(const char *const *word, int n, const char *command, const cli_option *options, bool keys)
+{
+    topic_words w = {.word = word, .n = n};
+    int found = 0;
+    if (keys) ZR_TRY(zr_config_keys(&w.key, &w.n_keys));
+    if (options) {
+        print_options(&w, command, options, &found);
+        print_options(&w, command, cli_common_options, &found);
+    }
+    if (found && keys) putchar('\n');
+    found += print_keys(&w);
+    const zr_status st = found ? ZR_OK : fail_topic(&w, options);
+    zr_free(w.key);
+    return st;
+}
+
+zr_status cli_help_keys(char **word, int n)
+{
+    for (int i = 0; i < n; i++)
+        ZR_CHECK(word[i][0] != '-', ZR_ERR_ARG, "`zr help keys` takes words, not options such as %s", word[i]);
+    return print_topic((const char *const *)word, n, NULL, NULL, true);
+}
+
+zr_status cli_help(const cli_command *command, const cli_args *args)
+{
+    if (form_now) {
+        form_now(command, args->options, args->keys);
+        return ZR_OK;
+    }
+    const bool keys = args->n_topics && args->keys && strcmp(args->topic[0], "keys") == 0;
+    if (keys) return print_topic(args->topic + 1, args->n_topics - 1, NULL, NULL, true);
+    if (args->n_topics) return print_topic(args->topic, args->n_topics, command->name, args->options, args->keys);
     printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
            command->usage);
-    for (const cli_option *o = options; o->name; o++) print_option(o);
+    for (const cli_option *o = args->options; o->name; o++) print_option(o);
     for (const cli_option *o = cli_common_options; strcmp(o->name, "help") != 0; o++) print_option(o);
-    printf("  %-24s %s\n", "-h, --help", "show this help");
-    if (keys == CLI_KEYS_NAMED)
+    printf("  %-24s %s\n", "-h, --help [WORD...]", "show this help, or the part that has the words");
+    if (args->keys)
         printf("\nAny key of CONFIG.json can also be given as an option, --key.path=value: --train.steps=500,\n"
-               "--zero_optimization.stage=3. `zr %s -h keys` lists all keys with their defaults.\n",
+               "--zero_optimization.stage=3. `zr %s -h keys` lists all keys with their defaults, and `zr help keys\n"
+               "WORD` the keys about a word, such as warmup.\n",
                command->name);
+    return ZR_OK;
 }

@@ -16,9 +16,14 @@ struct cli_command {
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
     cli_info, cli_simulate, cli_report_command, cli_tokenize, cli_init;
 
-/** Print the help of a command on stdout, beginning with examples. With CLI_KEYS_ALL, print only the configuration
- * keys. */
-void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys);
+/** Print the help of a command on stdout, beginning with examples. If words follow --help (args->topic), print only the
+ * options and configuration keys that have all these words in their names or explanations. The word "keys" selects all
+ * configuration keys. Return ZR_ERR_ARG if nothing has the words. */
+ZR_NODISCARD zr_status cli_help(const cli_command *command, const cli_args *args);
+
+/** Print the configuration keys that have all `n` words: `zr help keys WORD...`. Without words, print all keys. Return
+ * ZR_ERR_ARG if no key has them. */
+ZR_NODISCARD zr_status cli_help_keys(char **word, int n);
 
 /** Make cli_help call `form` instead of printing, until cli_help_as(NULL) is called. Shell completion and man pages use
  * this function to get the options of a command, because only the command itself knows its options. */

@@ -57,12 +57,25 @@ static void print_help(void)
 {
     printf("zr %s: trains transformer language models with ZeRO\n\nExamples\n"
            "  zr train examples/tiny.json --ranks 2\n"
-           "  zr plan --preset gpt2-1.5b --ranks 64\n"
+           "  zr plan --preset gpt2-1.5b --ranks 64 --cluster dgx-h100x8\n"
            "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n",
            zr_version());
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("\n`zr help COMMAND` explains a command; `zr --version` prints the version.\n");
+    printf("\n`zr help COMMAND` explains a command, and `zr help keys WORD` the keys of a configuration about a word.\n"
+           "`zr --version` prints the version.\n");
 }
+
+/** Words that people try as commands, and the commands that do what is wanted. */
+static const char *const instead[][2] = {{"chat", "zr generate DIR --chat --prompt TEXT"},
+                                         {"sample", "zr generate DIR --prompt TEXT"},
+                                         {"infer", "zr generate DIR --prompt TEXT"},
+                                         {"resume", "zr train RUN/config.json --resume"},
+                                         {"finetune", "zr train --model.init=DIR --data FILE"},
+                                         {"fine-tune", "zr train --model.init=DIR --data FILE"},
+                                         {"test", "zr eval DIR --data FILE"},
+                                         {"export", "zr convert RUN DIR"},
+                                         {"merge", "zr convert RUN DIR"},
+                                         {"bench", "zr info --bench"}};
 
 static zr_status find_command(const char *name, const cli_command **command)
 {
@@ -73,6 +86,9 @@ static zr_status find_command(const char *name, const cli_command **command)
         *command = commands[i];
         return ZR_OK;
     }
+    for (size_t i = 0; i < sizeof(instead) / sizeof(instead[0]); i++)
+        ZR_CHECK(strcmp(name, instead[i][0]) != 0, ZR_ERR_ARG, "unknown command \"%s\"; `%s` does that", name,
+                 instead[i][1]);
     const char *near = zr__text_nearest(name, names, N_COMMANDS);
     if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown command \"%s\"; did you mean \"%s\"?", name, near);
     return ZR_FAIL(ZR_ERR_ARG, "unknown command \"%s\"; `zr --help` lists the commands", name);
@@ -166,14 +182,20 @@ int main(int argc, char **argv)
         cli_say("no command was given; `zr --help` lists the commands");
         return cli_exit_code(ZR_ERR_ARG);
     }
-    if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* run `zr help train` as `zr train --help` */
-        char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
-        return cli_exit_code(start_command(3, words));
-    }
+    const bool help = !strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help");
     zr_status st = ZR_OK;
-    if (!strcmp(word, "help") && argc > 2) {
+    if (help && argc == 3 && !strcmp(argv[2], "help")) {
+        print_help();
+    } else if (help && argc > 2 && !strcmp(argv[2], "keys")) {
+        st = cli_help_keys(argv + 3, argc - 3);
+    } else if (help && argc > 2 && argv[2][0] != '-') { /* run `zr help train WORD` as `zr train --help WORD` */
+        static char option[] = "--help";
+        argv[1] = argv[2];
+        argv[2] = option;
+        return cli_exit_code(start_command(argc, argv));
+    } else if (help && argc > 2) {
         st = cli_reference(commands, N_COMMANDS, argc - 2, argv + 2);
-    } else if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
+    } else if (help) {
         print_help();
     } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("zr %s\n", zr_version());

@@ -102,7 +102,8 @@ static void zr_page(const cli_command *const *commands, int n)
     print_head("zr", 1, "train transformer language models with ZeRO");
     printf(".SH SYNOPSIS\nzr \\fIcommand\\fR [\\fIoptions\\fR]\n.SH COMMANDS\n");
     for (int i = 0; i < n; i++) print_tagged("", commands[i]->name, NULL, commands[i]->summary);
-    print_tagged("", "help", "COMMAND", "the options of a command, with examples");
+    print_tagged("", "help", "COMMAND [WORD...]", "the options of a command, with examples, or those with the words");
+    print_tagged("", "help keys", "[WORD...]", "the keys of a configuration, or those with the words");
     printf(".SH EXIT STATUS\n");
     for (int i = 0; i < CLI_EXITS; i++) {
         snprintf(code, sizeof(code), "%d", cli_exits[i].code);

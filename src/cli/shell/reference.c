@@ -42,7 +42,8 @@ const char *cli_key_words(const zr_key *key, char words[256])
 const char *cli_key_help(const zr_key *key, char help[CLI_KEY_HELP_BYTES])
 {
     const bool some = key->families;
-    snprintf(help, CLI_KEY_HELP_BYTES, "%s%s%s", some ? key->families : "", some ? ": " : "", key->help);
+    snprintf(help, CLI_KEY_HELP_BYTES, "%s%s%s%s", some ? key->families : "", some ? ": " : "",
+             key->state == ZR_KEY_NO_MEANING ? "no effect in zr: " : "", key->help);
     return help;
 }
 
@@ -62,7 +63,8 @@ zr_status cli_reference(const cli_command *const *commands, int n, int argc, cha
     }
     if (strcmp(what, "--completion") == 0 && argc == 2) return cli_completion(commands, n, of);
     if (strcmp(what, "--man") == 0 && argc <= 2) return cli_man(commands, n, of);
-    return ZR_FAIL(ZR_ERR_ARG,
-                   "`zr help` must be followed by a command, --list, --completion bash, --completion zsh or --man "
-                   "[COMMAND|config]");
+    return ZR_FAIL(
+        ZR_ERR_ARG,
+        "`zr help` must be followed by a command, keys, --list, --completion bash, --completion zsh or --man "
+        "[COMMAND|config]");
 }

@@ -34,8 +34,8 @@ extern const cli_option cli_common_options[];
  * */
 const char *cli_key_words(const zr_key *key, char words[256]);
 #define CLI_KEY_HELP_BYTES 1536
-/** Write a key's help text into `help`, after the names of its families if not every family has the key. Return `help`.
- */
+/** Write a key's help text into `help`, after the names of its families if not every family has the key, and after a
+ * remark if the key has no effect. Return `help`. */
 const char *cli_key_help(const zr_key *key, char help[CLI_KEY_HELP_BYTES]);
 /** Return whether an earlier key of a list has the same path as key i. Families may declare a key differently. */
 bool cli_key_repeats(const zr_key *key, int i);

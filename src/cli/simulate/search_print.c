@@ -222,14 +222,15 @@ static void print_way_keys(const cli_searched *s, const cli_way *w)
 static void print_way(const cli_searched *s, const cli_way *w, int64_t place)
 {
     const cli_way *best = s->best[0];
-    char number[24] = "-", batch[32], again[48], group[48], needs[128], text[192] = "";
+    char number[24] = "-", speed[24] = "-", batch[32], again[48], group[48], needs[128], text[192] = "";
     if (place > 0) snprintf(number, sizeof(number), "%lld", (long long)place);
     snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->batch, (long long)w->accum);
     if (!w->fits)
         snprintf(text, sizeof(text), "does not fit: needs %s", cli_needs(s, &w->made, needs));
     else if (w != best)
         why_slower(best, w, text);
-    printf("%3s %9.4g %9s %5lld %6lld %9s  %-17s %-8s %s\n", number, w->made.simulation.samples_sec,
+    if (w->fits) snprintf(speed, sizeof(speed), "%.4g", w->made.simulation.samples_sec);
+    printf("%3s %9s %9s %5lld %6lld %9s  %-17s %-8s %s\n", number, speed,
            ZR_SIZE((double)w->made.report.memory.total_bytes), (long long)w->stage, (long long)w->tensor, batch,
            recompute_words(w, again), group_name(w, group), text);
 }
@@ -243,6 +244,7 @@ void cli_searched_print(const cli_searched *s)
            CLI_SECONDS(b->price.step_sec), b->samples_sec, b->flops_sec / 1e12);
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
+    if (cli_target_computed(&s->target)) puts(CLI_GPU_REMARK);
     print_way_keys(s, best);
     const bool several = best->accum > 1;
     if (best->more[several].batch > 0)

@@ -380,6 +380,7 @@ static zr_status run_sweep(sweep *s, const cli_args *typed)
         ZR_TRY(print_rows_json(s));
     else
         print_csv(s);
+    if (cli_target_computed(&s->target) && !s->args->quiet) cli_say("note: %s", CLI_GPU_REMARK);
     return s->o->svg ? draw_sweep(s) : ZR_OK;
 }
 

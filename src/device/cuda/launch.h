@@ -24,16 +24,16 @@
     extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
     type *name = (type *)zr__shared
 #else
-/* Launch a kernel on the stand-in. The arguments are copied when the kernel is launched, as CUDA does. */
+/* Launch a kernel of a file on the stand-in. The arguments are copied when the kernel is launched, as CUDA does. */
 template <typename... Params, typename... Args>
-void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, void (*kernel)(Params...),
-                Args... args)
+void zr__launch(const char *file, cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes,
+                void (*kernel)(Params...), Args... args)
 {
     static_assert((sizeof(Params) + ... + 0) <= 4096, "a kernel's parameters have at most 4 KB");
-    zr_stand_in_launch(stream, blocks, threads, shared_bytes, (const void *)kernel, [=] { kernel(args...); });
+    zr_stand_in_launch(file, stream, blocks, threads, shared_bytes, (const void *)kernel, [=] { kernel(args...); });
 }
 #define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
-    zr__launch((stream), (blocks), (threads), (shared_bytes), kernel, __VA_ARGS__)
+    zr__launch(__BASE_FILE__, (stream), (blocks), (threads), (shared_bytes), kernel, __VA_ARGS__)
 #define ZR_SHARED(type, name) type *name = (type *)zr_stand_in_shared()
 #endif
 

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -18,7 +19,14 @@ zr_model zr__family_builder(const zr__family_model *model)
 
 zr_status zr__family_find_preset(const char *name, zr__family_model *model)
 {
+    struct stat info;
+    const zr_family *family;
+    const zr_preset *preset = zr_family_preset_called(name, &family);
+    const bool own_name = preset && strcmp(preset->name, name) == 0;
     *model = (zr__family_model){0};
+    ZR_CHECK(own_name || stat(name, &info) != 0 || !S_ISDIR(info.st_mode), ZR_ERR_NOT_FOUND,
+             "%s is a directory, not the name of a preset; to start from its weights, give --model.init=%s",
+             ZR_SHOWN(name), ZR_SHOWN(name));
     ZR_TRY(zr_family_find_preset(name, &model->family, &model->config));
     model->sizes = zr_family_sizes(model->family, &model->config);
     return ZR_OK;

@@ -318,7 +318,9 @@ static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
     const char *why = ZR__WHY();
     if (st == ZR_OK) {
         ZR_TRY(find_saved(r, place));
-        snprintf(text, ZR__WHY_BYTES, "the checkpoint is in %.1500s, continue with --resume", place);
+        snprintf(text, ZR__WHY_BYTES,
+                 "the checkpoint is in %.900s, continue with --resume: zr train %.900s/config.json --resume", place,
+                 ZR_WORD(r->config->train.output_dir));
         return ZR_OK;
     }
     if (!r->result->agreed) return st;

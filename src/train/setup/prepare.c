@@ -76,8 +76,24 @@ static zr_status refuse_init(const char *dir, zr_status st)
     ZR_CHECK(!run, st,
              "model.init: %s is the directory of a run without model/; give one of its checkpoints, %s/step-*",
              ZR_SHOWN(dir), ZR_SHOWN(dir));
+    ZR_CHECK(!zr__config_is_own(dir), st,
+             "model.init: %s has a configuration of zr in its config.json, not a model; give a Hugging Face directory",
+             ZR_SHOWN(dir));
     return ZR_FAIL(st, "model.init: %s%s", why,
                    st == ZR_ERR_NOT_FOUND ? "; give a Hugging Face directory on this machine" : "");
+}
+
+/** Replace another name of a preset, such as meta-llama/Meta-Llama-3-8B, by the preset's own name, and add a note. */
+static zr_status use_own_name(zr_config *config)
+{
+    const zr_family *family;
+    const zr_preset *preset = zr_family_preset_called(config->model.preset, &family);
+    char note[ZR_SHOWN_BYTES + 128];
+    if (!preset || strcmp(preset->name, config->model.preset) == 0) return ZR_OK;
+    snprintf(note, sizeof(note), "model.preset %s is read as %s, a %s; `zr plan --shapes` lists its sizes",
+             ZR_SHOWN(config->model.preset), preset->name, family->title);
+    ZR_TRY(zr__config_add_note(config, note));
+    return zr_config_set(config, "model.preset", preset->name);
 }
 
 /** Take the model's settings from the directory of model.init or from model.preset. */
@@ -96,6 +112,7 @@ static zr_status settle_model(zr_config *config)
     } else if (config->model.preset) {
         ZR_CHECK(zr__family_find_preset(config->model.preset, &model) == ZR_OK, ZR_ERR_CONFIG, "model.preset: %s",
                  zr_error_message());
+        ZR_TRY(use_own_name(config));
         ZR_CHECK(model.family == config->model.family, ZR_ERR_CONFIG,
                  "model.type is %s, but the preset %s is of the type %s; leave out model.type", config->model.type,
                  config->model.preset, model.family->name);

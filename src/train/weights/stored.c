@@ -1,5 +1,6 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
+#include "config/config.h"
 #include "train/dir/run_dir.h"
 #include "train/family/inputs.h"
 #include "train/weights/weights.h"
@@ -137,6 +138,10 @@ zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored
         stored->from_run = true;
         return find_in_run(model_first, stored);
     }
+    ZR_CHECK(has_weights(path) || !zr__config_is_own(path), ZR_ERR_NOT_FOUND,
+             "%s is not a run: nothing was trained into it, and its config.json is a configuration of zr (`zr train "
+             "%s/config.json` makes a run of it); give a run's output_dir, a checkpoint or a Hugging Face directory",
+             ZR_SHOWN(stored->path), ZR_WORD(stored->path));
     ZR_CHECK(has_weights(path) || zr__path_is_in(path, "config.json"), ZR_ERR_NOT_FOUND,
              "%s is no run's directory, no checkpoint and no Hugging Face directory", ZR_SHOWN(path));
     stored->kind = ZR_STORED_HF;
