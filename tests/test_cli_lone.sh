@@ -78,6 +78,12 @@ if small 1m true 2>/dev/null; then
     rc=$?
     told "too little shared memory for all groups" 71 'of 4 ranks .* takes 19.92 MB .*/dev/shm has only .* MB left of 16.78 MB'
     check "... and how to mend it" grep -q 'remount,size=.*--shm-size.*reduce_bucket_size.*ZR_MPI=p2p' err
+    if $mpirun --version | grep -q 'Open MPI'; then
+        rm -rf run
+        export OMPI_MCA_osc_sm_backing_directory="$DIR"
+        check "... unless MPI has the memory elsewhere" small 16m $mpirun -n 4 "$ZR" train c.json --quiet --parallel.tensor=2 $wide
+        unset OMPI_MCA_osc_sm_backing_directory
+    fi
 else
     skip "too little shared memory for all groups" "no mount namespace for this user"
 fi

@@ -1,12 +1,11 @@
 /* Checkpoints in a run's directory: their names, and how they are created and removed atomically. Symbolic links below
  * the directory are never followed. */
+#include "base/core/core.h"
 #include "base/core/grow.h"
 #include "base/file/folder.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-
-#include "base/core/core.h"
 
 #include <dirent.h>
 #include <errno.h>

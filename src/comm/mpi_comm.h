@@ -33,6 +33,7 @@ typedef struct zr__comm_mpi {
     /* Boards of the world's ranks. If this rank shares no memory with other ranks, its board is `own_board`. */
     zr_comm_board **boards;
     zr_comm_board own_board;
+    char folder[256];       /* in the world: the folder of the windows' files, or "" if they have none */
     MPI_Win staging_window; /* window of the staging; MPI_WIN_NULL if this rank is alone on the node */
     /* staging_bytes bytes of staging in the host's memory; comm.staging may instead be NCCL's staging */
     unsigned char *staging;
@@ -89,6 +90,9 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const in
  * sleeping barrier if the world has no remote ranks. Collective. */
 zr_status zr__mpi_open_shared(zr__comm_mpi *me);
 void zr__mpi_close_shared(zr__comm_mpi *me);
+/** Check that the host has room for the memory of zr__mpi_open_shared in all parts that are about to be split off `me`
+ * (`joins`: this rank is in one). Collective over the node. All ranks of the node return the same status. */
+zr_status zr__mpi_check_parts(zr__comm_mpi *me, bool joins);
 
 /** Let MPI make progress during a wait outside MPI. Return ZR_ERR_PEER if this rank is cancelled. */
 zr_status zr__mpi_poll(zr_comm *comm);

@@ -81,7 +81,7 @@ static void destroy_mpi(zr_comm *comm)
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const bool runs = mpi_runs(), alone = runs && me->comm.board && zr__mpi_is_alone(me);
     if (me->parent) detach_part(me);
-    if (!runs || alone) atomic_store(&me->cancelled, true); /* NCCL's destruction must not wait for other ranks */
+    if (!runs) atomic_store(&me->cancelled, true); /* NCCL's destruction must not poll MPI, which has ended */
     zr__nccl_destroy(&me->nccl);
     for (int half = 0; half < 2 && runs; half++) cancel_messages(&me->flight[half]);
     if (runs && !alone) {
@@ -92,7 +92,7 @@ static void destroy_mpi(zr_comm *comm)
     }
     /* Otherwise keep windows, because freeing one waits for the node's ranks. Also keep MPI's communicators, because
      * MPI may reuse their numbers for new ones, in which messages that nobody has received could then arrive. */
-    if (alone && me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
+    if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
     if (!me->parent) zr_free(me->boards);
     zr_free(me->stagings);
     zr_free(me->statuses);
@@ -178,6 +178,7 @@ static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm
     me->shared_window = me->staging_window = MPI_WIN_NULL;
     me->parent = parent;
     me->world = parent ? parent->world : me;
+    strcpy(me->folder, "/dev/shm"); /* until the first window is there */
     pthread_mutex_init(&me->lock, NULL);
     zr_status st = fill_tables(me, rank, size);
     if (st != ZR_OK) {
@@ -276,6 +277,7 @@ static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__
     MPI_Comm all = MPI_COMM_NULL;
     int color = me ? group->first : MPI_UNDEFINED;
     int code;
+    ZR_TRY(zr__mpi_check_parts(parent, me != NULL));
     ZR__MPI_WAIT(parent, code, MPI_Comm_split(parent->all, color, group->rank, &all));
     if (code != MPI_SUCCESS) return zr__mpi_fail(code, "MPI_Comm_split", ZR_ERR_COMM);
     if (!me) return ZR_OK;

@@ -5,7 +5,9 @@
 #include "comm/comm.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
@@ -31,13 +33,34 @@ static double part_room(int64_t bytes)
     return 1.05 * ((double)bytes + 2 * page);
 }
 
+/* Find the folder of the windows' files from this process's map of the window at the address `at`. It is /dev/shm,
+ * unless settings of MPI name another. */
+static void find_folder(zr__comm_mpi *me, const void *at)
+{
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) {
+        uintptr_t begin = 0, end = 0;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+        if ((uintptr_t)at < begin || (uintptr_t)at >= end) continue;
+        const char *path = strchr(line, '/'), *name = strrchr(line, '/');
+        snprintf(me->folder, sizeof me->folder, "%.*s", path ? (int)(name - path) : 0, path ? path : "");
+    }
+    if (maps) fclose(maps);
+}
+
+#define ADVICE                                                                                                         \
+    "exchange less at a time (zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor a " \
+    "smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
+
 /* Check that windows fit into the host's shared memory, of which this rank's parts take `bytes`. Containers often limit
  * it to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on one rank of the node
  * only, for which the others would then wait. All ranks of the node return the same status. */
 static zr_status check_room(zr__comm_mpi *me, double bytes)
 {
     struct statvfs shm;
-    const bool known = statvfs("/dev/shm", &shm) == 0;
+    const char *folder = me->world->folder;
+    const bool known = statvfs(folder, &shm) == 0;
     const double left = known ? (double)shm.f_bavail * (double)shm.f_frsize : INFINITY;
     const double all = known ? (double)shm.f_blocks * (double)shm.f_frsize : INFINITY;
     double mine[2] = {bytes, -left}, sum = 0, least = 0; /* the least room that a rank of the node sees */
@@ -46,11 +69,9 @@ static zr_status check_room(zr__comm_mpi *me, double bytes)
     ZR__TRY_MPI(MPI_Iallreduce(&mine[1], &least, 1, MPI_DOUBLE, MPI_MAX, me->node, &request[1]));
     ZR_TRY(zr__mpi_finish(me, 2, request, NULL));
     ZR_CHECK(sum <= -least, ZR_ERR_MEMORY,
-             "the staging memory of %d ranks on this host takes %s of shared memory, but /dev/shm has only %s left of "
-             "%s; enlarge it (mount -o remount,size=SIZE /dev/shm, or docker run --shm-size), exchange less at a time "
-             "(zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor a smaller "
-             "train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)",
-             me->node_size, ZR_SIZE(sum), ZR_SIZE(-least), ZR_SIZE(all));
+             "the staging memory of %d ranks on this host takes %s of shared memory, but %s has only %s left of %s; "
+             "enlarge it (mount -o remount,size=SIZE %s, or docker run --shm-size), " ADVICE,
+             me->node_size, ZR_SIZE(sum), folder, ZR_SIZE(-least), ZR_SIZE(all), folder);
     return ZR_OK;
 }
 
@@ -141,6 +162,12 @@ void zr__mpi_close_shared(zr__comm_mpi *me)
     close_window(me, &me->shared_window);
 }
 
+zr_status zr__mpi_check_parts(zr__comm_mpi *me, bool joins)
+{
+    if (zr__mpi_has_remote(me->world) || me->node_size == 1) return ZR_OK;
+    return check_room(me, joins ? part_room(sizeof(shared_part)) : 0);
+}
+
 zr_status zr__mpi_open_shared(zr__comm_mpi *me)
 {
     unsigned char *memory = NULL;
@@ -148,6 +175,7 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     if (me->node_size == 1 || !(world || sleeps)) return ZR_OK;
     ZR_TRY(open_window(me, sizeof(shared_part), &me->shared_window));
     ZR_TRY(window_part(me->shared_window, 0, &memory));
+    if (world) find_folder(me, memory);
     zr__barrier *barrier = &((shared_part *)memory)->barrier;
     if (me->node_rank[me->comm.rank] == 0) zr__barrier_init(barrier, me->node_size, me->world->comm.local_size);
     if (world) ZR_TRY(move_board(me));
@@ -164,18 +192,16 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
 /* Allocate the pages of the staging now. check_room is not enough: if several communicators of a host create their
  * staging at the same time, all see the same free space. Linux before 5.14 has no call to allocate pages. There the
  * memset below allocates the pages, or ends the process. */
-static zr_status take_pages(unsigned char *staging, int64_t bytes)
+static zr_status take_pages(const char *folder, unsigned char *staging, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
     uintptr_t begin = (uintptr_t)staging & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
     size_t length = (size_t)bytes + ((uintptr_t)staging - begin);
     int error = madvise((void *)begin, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
     ZR_CHECK(error != EFAULT && error != ENOMEM, ZR_ERR_MEMORY,
-             "/dev/shm has no space left for %lld bytes of staging memory; enlarge it (mount -o remount,size=SIZE "
-             "/dev/shm, or "
-             "docker run --shm-size), exchange less at a time (zero_optimization.reduce_bucket_size and "
-             "allgather_bucket_size), or use no shared memory (ZR_MPI=p2p)",
-             (long long)bytes);
+             "%s has no space left for %lld bytes of staging memory; enlarge it (mount -o remount,size=SIZE %s, or "
+             "docker run --shm-size), " ADVICE,
+             folder, (long long)bytes, folder);
 #endif
     memset(staging, 0, (size_t)bytes);
     return ZR_OK;
@@ -198,7 +224,7 @@ static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
     for (int r = 0; r < comm->size; r++)
         if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
     me->staging = me->stagings[comm->rank];
-    ZR_TRY(take_pages(me->staging, bytes));
+    ZR_TRY(take_pages(me->world->folder, me->staging, bytes));
     return window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
 }
 

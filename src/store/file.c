@@ -1,9 +1,8 @@
 #include "store/file.h"
 
+#include "base/core/core.h"
 #include "base/file/folder.h"
 #include "store/store.h"
-
-#include "base/core/core.h"
 
 #include <errno.h>
 #include <fcntl.h>

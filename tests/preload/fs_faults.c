@@ -1,8 +1,8 @@
 /* A library for LD_PRELOAD that makes one call of the file system fail: the FS_FAULT_AT-th call (from 1) of the kind
  * FS_FAULT_CALL on a file or folder below FS_FAULT_UNDER (an absolute path; with * at its end, every path that begins
  * with it). FS_FAULT_ERROR is EIO, ENOSPC, EINTR, or "short", a write of only half of its bytes. With FS_FAULT_CALL
- * "count" no call fails. With FS_FAULT_RANK only calls of that rank fail, if ranks are processes. At its end the
- * process appends to the file FS_FAULT_LOG how many calls of each kind there were, and whether one has failed. */
+ * "count" no call fails. At its end the process appends to the file FS_FAULT_LOG how many calls of each kind there
+ * were, and whether one has failed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,9 +33,6 @@ __attribute__((constructor)) static void begin(void)
     if (getenv("FS_FAULT_CALL")) failing = getenv("FS_FAULT_CALL");
     if (getenv("FS_FAULT_ERROR")) error = getenv("FS_FAULT_ERROR");
     fail_at = at ? atoi(at) : 0;
-    const char *only = getenv("FS_FAULT_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
-    if (!rank) rank = getenv("PMI_RANK");
-    if (only && (!rank || strcmp(only, rank) != 0)) fail_at = 0;
 }
 
 __attribute__((destructor)) static void end(void)

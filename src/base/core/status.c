@@ -3,8 +3,8 @@
 #include "base/core/names.h"
 #include "zr/base.h"
 
-#include <stdarg.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>

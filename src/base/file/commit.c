@@ -1,9 +1,8 @@
 #include "base/file/commit.h"
 
+#include "base/core/core.h"
 #include "base/file/folder.h"
 #include "base/text/text.h"
-
-#include "base/core/core.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,7 @@
 #include "base/file/file.h"
 
-#include "base/text/text.h"
-
 #include "base/core/core.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,8 @@
 #include "base/paths/output.h"
 
+#include "base/core/core.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
-
-#include "base/core/core.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -46,7 +46,8 @@ zr_status cli_own_dir_make(zr_config *config, zr_comm *comm)
         number = (int)comm->table[0];
     }
     number_dir(config->train.output_dir, number, path);
-    return zr_config_set(config, "train.output_dir", path);
+    st = zr_config_set(config, "train.output_dir", path);
+    return comm ? zr_comm_agree(comm, st) : st;
 }
 
 void cli_own_dir_drop(const zr_config *config)

@@ -49,7 +49,11 @@ void cli_end_world(zr_comm *comm, zr_status st)
     /* The cause of a lost peer is on another rank. Give that rank time to report it, and to end this process too. */
     if (lost) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
     /* Claim the right to report why the job ends, so that no other rank reports only that it has lost this one. */
-    if (zr__comm_claim_telling(comm) || !lost) cli_say_error();
+    const bool claimed = zr__comm_claim_telling(comm);
+    if (claimed || !lost)
+        cli_say_error();
+    else
+        nanosleep(&(struct timespec){.tv_sec = 10}, NULL); /* that rank ends this process, with the cause's exit code */
     zr_comm_abort(comm, cli_exit_code(st));
 }
 

@@ -76,24 +76,26 @@ static zr_status check_homes_built(const zr_layout *l)
         "(gradient_accumulation_steps), or offload_optimizer.gradients false",
         device_of(home->grad), l->stage);
     /* A transfer must begin at a block of the disk. In sums larger than this rank's part, the part does not. */
-    const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
+    const bool groups = l->shard_ranks > 0 && l->shard_ranks < l->ranks;
+    const bool whole = l->ranks > 1 && (l->stage == 0 || groups);
+    const bool larger = whole || (l->ranks > 1 && l->reduce_once && l->accum > 1);
     ZR_CHECK(
         home->grad != ZR_SPACE_DISK || !l->train || !larger, ZR_ERR_UNSUPPORTED,
         "gradients on disk (offload_optimizer.device nvme) %s: a rank then keeps sums that are larger than its own "
         "part; choose \"cpu\", or offload_optimizer.gradients false",
-        l->stage == 0        ? "at stage 0"
-        : l->shard_ranks > 0 ? "with shard groups (mics_shard_size)"
-                             : "that are reduced once a step");
+        l->stage == 0 ? "at stage 0"
+        : groups      ? "with shard groups (mics_shard_size)"
+                      : "that are reduced once a step");
     /* The same holds for states whose squares each rank adds for its own part: the masters or, in fp32, the parameters
      * themselves, and the states of the optimizer. */
-    const bool whole = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0);
     const bool optim = home->optim == ZR_SPACE_DISK, param = home->param == ZR_SPACE_DISK && l->dtype == ZR_F32;
-    ZR_CHECK(!(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
-             "%s.device nvme) %s with the trust ratios of %s, whose squares each rank adds for its own part of larger "
-             "states: choose a stage above 0 without shard groups, device \"cpu\", or another optimizer%s",
-             optim ? "optimizer states on disk (offload_optimizer" : "fp32 parameters on disk (offload_param",
-             l->stage == 0 ? "at stage 0" : "with shard groups (mics_shard_size)", l->optimizer.name,
-             optim ? "" : ", or 16-bit parameters (bf16)");
+    ZR_CHECK(
+        !(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
+        "%s on disk (%s.device nvme) %s with the trust ratios of %s, whose squares each rank adds for its own part of "
+        "larger states: choose a stage above 0 without shard groups, device \"cpu\", or another optimizer%s",
+        optim ? "optimizer states" : "fp32 parameters", optim ? "offload_optimizer" : "offload_param",
+        l->stage == 0 ? "at stage 0" : "with shard groups (mics_shard_size)", l->optimizer.name,
+        optim ? "" : ", or 16-bit parameters (bf16)");
     ZR_CHECK(
         l->save != ZR_SAVE_COPY || (home->param != ZR_SPACE_DISK && home->optim != ZR_SPACE_DISK), ZR_ERR_UNSUPPORTED,
         "saves from a copy in host memory (zr_layout.save) of states on disk: a copy would take the memory that the "

@@ -1,9 +1,8 @@
 #include "train/dir/lock.h"
 
+#include "base/core/core.h"
 #include "base/text/text.h"
 #include "train/host/host.h"
-
-#include "base/core/core.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,7 @@
 #include "train/dir/metrics_file.h"
 
-#include "base/json/json.h"
-
 #include "base/core/core.h"
+#include "base/json/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

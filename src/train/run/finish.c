@@ -390,9 +390,7 @@ zr_status zr__run_end(zr__run *r, zr_status st, double begin)
     return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", why);
 }
 
-void zr__run_tell_metrics(zr__run *r, zr_status st)
+void zr__run_tell_metrics(zr__run *r)
 {
-    const char *why = ZR__WHY();
     if (zr__run_dir_end(&r->dir) != ZR_OK) zr__run_warn(r, "%s", zr_error_message());
-    if (st != ZR_OK) (void)ZR_FAIL(st, "%s", why);
 }

@@ -101,6 +101,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     result->peak_rss_bytes = -1;
     result->agreed = true;
     zr_status st = zr__run_agreed(&r, run_all(&r));
+    const char *why = ZR__WHY(); /* what follows may fail too */
     if (!result->agreed) zr__comm_fail(comm);
     zr__run_release(&r);
     zr__watch_destroy(&r.watch);
@@ -114,9 +115,9 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     zr__hf_source_free(&r.source);
     zr_tokenizer_close(&r.tokenizer);
     zr__resume_close(&r);
-    zr__run_tell_metrics(&r, st);
+    zr__run_tell_metrics(&r);
     zr__run_dir_close(&r.dir);
-    return st;
+    return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", why);
 }
 
 zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)

@@ -138,9 +138,8 @@ ZR_NODISCARD zr_status zr__run_complete_weights(zr__run *r);
  * infinity. If trained.json in best/ has no values, leave made.best_loss at the lowest loss in metrics.jsonl. Rank 0
  * only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__run_know_best(zr__run *r);
-/** Close metrics.jsonl, unless zr__run_end has closed it, and report lost lines. `st` is the run's status, whose error
- * message is preserved. */
-void zr__run_tell_metrics(zr__run *r, zr_status st);
+/** Close metrics.jsonl, unless zr__run_end has closed it, and report lost lines. */
+void zr__run_tell_metrics(zr__run *r);
 
 /** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);

@@ -227,7 +227,8 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
 static void settle_homes(zr_layout *l, const zr_device_facts *facts)
 {
     zr_space *const space[] = {&l->home.param, &l->home.grad, &l->home.optim};
-    const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
+    const bool groups = l->shard_ranks > 0 && l->shard_ranks < l->ranks;
+    const bool larger = l->ranks > 1 && (l->stage == 0 || groups || (l->reduce_once && l->accum > 1));
     const bool outlives = l->stage >= 2 || l->accum > 1 || l->rank_free_sums;
     if (!outlives || (larger && l->home.grad == ZR_SPACE_DISK)) l->home.grad = ZR_SPACE_DEVICE;
     for (int i = 0; i < 3; i++)
