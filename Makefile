@@ -81,6 +81,7 @@ CUDA_CODE := $(filter $(if $(filter all,$(CUDA_ARCHS)),$(CUDA_EACH),$(CUDA_ARCHS
 ifeq ($(origin CUDA_ARCHS),command line)
 $(foreach a,$(filter-out all $(CUDA_CODE),$(CUDA_ARCHS)),$(error CUDA_ARCHS=$(a) was asked for, but $(NVCC) knows $(NVCC_KNOWS:compute_%=%); give some of these, or all))
 endif
+$(if $(CUDA_CODE),,$(error $(NVCC) knows none of CUDA_ARCHS=$(CUDA_ARCHS): give some of $(NVCC_KNOWS:compute_%=%), or CUDA=none))
 CUDA_PTX := $(firstword $(CUDA_CODE))
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
 CUDA_LIBS := $(CUDA_HOME)/lib64/libcudart_static.a -lstdc++ -ldl -lrt

@@ -15,7 +15,7 @@ bench() { "$ZR_SOURCE/bench/gpu" --no-build --out gpu.json "$@"; }
 mkdir bin
 cat >bin/nvidia-smi <<'END'
 #!/bin/sh
-case "$*" in *-lms*) while echo 900; do sleep 0.05; done ;; *) echo 500 ;; esac
+case "$*" in *-lms*) while echo 900; do sleep 0.3; done ;; *) echo 500 ;; esac
 END
 cat >bin/compute-sanitizer <<'END'
 #!/bin/sh
@@ -89,21 +89,19 @@ wanted = "tests sanitizers products attention bandwidth log training memory idle
 assert sorted(set(parts)) == sorted(wanted.split()), parts
 assert told["details"]["timings"]["small bf16"]["kinds"] and len(told["details"]["kernels"]) > 40
 END
-check "Nsight Compute" code 1 bench --tiny profile
-check "... a kernel's time" grep -q '^attention (forward)  *1234 us .*128 registers' out
+GPU_TESTS=$DIR/bin/gpu_test_*
+check "failures" code 1 env RACES=2 "$ZR_SOURCE/bench/gpu" --no-build --out gpu.json --tiny tests profile sanitizers
+check "... of a test are named" grep -q '^MISSED: tests: engine; .*not ok 2 - two' out
+check "... races as well" grep -q '^MISSED: sanitizers: racecheck' out
+check "Nsight Compute: a kernel's time" grep -q '^attention (forward)  *1234 us .*128 registers' out
 check "... of a template" grep -q '^layernorm (norm_rows)  *7 us ' out
 check "... and what it did not see" test "$(grep -c '^FAILED: profile: .*saw no second launch' out)" = 6
-check "an error of a race" code 1 env RACES=2 "$ZR_SOURCE/bench/gpu" --no-build --out gpu.json --tiny sanitizers
-check "... is told" grep -q '^MISSED: sanitizers: racecheck' out
-GPU_TESTS=$DIR/bin/gpu_test_*
-check "a test that fails" code 1 bench --tiny tests
-check "... is named" grep -q '^MISSED: tests: engine; .*not ok 2 - two' out
 # The kit is packed from the same programs, and used in an empty folder.
 if command -v ldd >/dev/null && command -v strip >/dev/null && command -v xz >/dev/null; then
     printf 'int main(void) { puts("1..1\\nok 1 - here"); }\n' >small.c
     check "a program as a test" sh -c "${CC:-gcc} -include stdio.h small.c -o bin/gpu_test_device_small"
     GPU_TESTS=$DIR/bin/gpu_test_device_small
-    check "a kit" bench --tiny --kit kit.tar.xz
+    check "a kit" env BENCH_GPU="$GPU_TESTS" "$ZR_SOURCE/bench/gpu" --no-build --tiny --kit kit.tar.xz
     check "... says how to use it" grep -q '3 programs and .*, compute-sanitizer, 3 runs .* unpack it and run bench/gpu there' out
     mkdir unpacked && tar xJf kit.tar.xz -C unpacked
     in_kit() { env -u ZR -u BENCH_GPU -u GPU_TESTS -u ZR_SOURCE "$@"; }
