@@ -76,11 +76,12 @@ NVCC_KNOWS := $(shell $(NVCC) --list-gpu-arch)
 # takes as long to compile as the first, so the others are left to PTX. CUDA_ARCHS=all: for every generation below.
 CUDA_EACH := $(filter $(NVCC_KNOWS:compute_%=%),80 90 100 120)
 CUDA_HERE := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\..*/\10/p')
-CUDA_ARCHS := 80 90 $(CUDA_HERE)
+CUDA_ARCHS := 80 90 $(filter 1%,$(CUDA_HERE))
 CUDA_CODE := $(filter $(if $(filter all,$(CUDA_ARCHS)),$(CUDA_EACH),$(CUDA_ARCHS)),$(NVCC_KNOWS:compute_%=%))
 ifeq ($(origin CUDA_ARCHS),command line)
 $(foreach a,$(filter-out all $(CUDA_CODE),$(CUDA_ARCHS)),$(error CUDA_ARCHS=$(a) was asked for, but $(NVCC) knows $(NVCC_KNOWS:compute_%=%); give some of these, or all))
 endif
+$(if $(CUDA_CODE),,$(error $(NVCC) knows none of CUDA_ARCHS=$(CUDA_ARCHS): give some of $(NVCC_KNOWS:compute_%=%), or CUDA=none))
 CUDA_PTX := $(firstword $(CUDA_CODE))
 CUDA_CFLAGS := -isystem $(CUDA_HOME)/include
 CUDA_LIBS := $(CUDA_HOME)/lib64/libcudart_static.a -lstdc++ -ldl -lrt

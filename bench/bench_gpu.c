@@ -330,6 +330,7 @@ static zr_status rig_create(const bench *b, const wish *w, rig *r)
                                 .documents = w->documents,
                                 .head_bytes = zr_graph_head_bytes(&b->stand.device->profile.facts)};
     r->stand = &b->stand;
+    tell_begin(&b->stand, ""); /* if there is no memory, the op before is not to blame */
     ZR_TRY(zr_graph_create(&spec, &r->graph));
     zr_graph_unit(r->graph, "bench");
     zr_value y = forward(r->graph, w, b->size);

@@ -24,10 +24,6 @@ def programs():
             for path in found if os.access(path, os.X_OK)}
 
 
-def keep_log(name, ended):
-    (LOGS / f"{name}.log").write_text(ended.stdout + ended.stderr)
-
-
 def shell(bench, words, limit):
     """Run a program, and return its output and its exit code, since a failed test has results too."""
     ended = bench.command(["sh", "-c", '"$@"; echo "exit $?"', "sh", *words], limit, TAP, merged=True, ask=True)
@@ -53,11 +49,10 @@ def run_test(bench, name, path):
     hangs = None
     try:
         ended, code = shell(bench, [path], TEST_SEC)
-        ended.stderr = ""
     except Slow as error:
         hangs, ended, code = error, error.ended, "none"
     passed, failed, skipped, lines = count(ended.stdout)
-    keep_log(name, ended)
+    gpu_faults.keep_log(name, ended.stdout)
     good = code == 0 and failed == 0 and passed + skipped > 0
     detail = f"{ended.wall_sec:.1f} s" + (f", {skipped} skipped" if skipped else "")
     if not good:
@@ -114,9 +109,9 @@ def sanitize(bench, tool, name, path):
     except Slow as error:
         raise Missing(str(error)) from None
     except Exited as error:
-        keep_log(f"{tool}-{name}", error.ended)
+        gpu_faults.keep_log(f"{tool}-{name}", error.ended.stdout)
         raise
-    keep_log(f"{tool}-{name}", ended)
+    gpu_faults.keep_log(f"{tool}-{name}", ended.stdout)
     return errors, code, ended.wall_sec
 
 
@@ -172,18 +167,20 @@ def run_bench_gpu(bench, group):
 def measure_kernels(bench, group):
     """Return the results of a group of bench_gpu, also if it failed afterwards, and its messages. If a family of
     kernels fails, measure the others without it."""
+    def asked(told):
+        return f"; {gpu_faults.heard(f'bench_gpu-{group}', told.hangs)[1]}" if told.hangs else ""
+
     told = run_bench_gpu(bench, group)
     while (told.hangs or told.code != 0) and told.begun and told.begun not in bench.broken:
         why = f"bench_gpu {group}: {'hangs' if told.hangs else (told.said or ['no message'])[0][:160]}"
-        asked = ""
-        if told.hangs:
-            (LOGS / f"bench_gpu-{group}.hangs.log").write_text(told.hangs.where)
-            asked = f", {told.hangs.asked} was asked"
-        bench.without(f"{group}: {told.begun}", Failed(why + asked + gpu_faults.remember(bench, told.begun, why)))
+        passed = gpu_faults.remember(bench, told.begun, why)
+        if not passed:
+            break  # it is trusted, and would fail again
+        bench.without(f"{group}: {told.begun}", Failed(why + asked(told) + passed))
         told = run_bench_gpu(bench, group)
     bench.details.setdefault("kernels", []).extend(told.lines)
     if told.code != 0 and not any(line.get("failed") for line in told.lines):
-        raise Failed(f"bench_gpu: exit {told.code}: {' / '.join(told.said[-3:])}")
+        raise Failed(f"{told.hangs or f'bench_gpu: exit {told.code}'}: {' / '.join(told.said[-3:])}{asked(told)}")
     return told.lines, told.said
 
 

@@ -51,11 +51,10 @@ def recall(bench, zr):
     bench.digest = program_digest(zr)
     try:
         told = json.loads(MEMORY.read_text())
-        bench.broken = told["families"] if told["zr"] == bench.digest else {}
+        bench.known = told["families"] if told["zr"] == bench.digest else {}
     except (OSError, ValueError, KeyError):
-        bench.broken = {}
-    for family in bench.options.trust:
-        bench.broken.pop(family, None)
+        bench.known = {}
+    bench.broken = {family: why for family, why in bench.known.items() if family not in bench.options.trust}
     for family, why in bench.broken.items():
         print(f"without the kernels of {family}, which failed in an earlier call: {why}; --trust {family} uses them")
 
@@ -65,8 +64,8 @@ def remember(bench, family, why):
     with bench.lock:
         if family is None or family in bench.options.trust or family in bench.broken:
             return ""
-        bench.broken[family] = why
-        MEMORY.write_text(json.dumps({"zr": bench.digest, "families": bench.broken}, indent=1) + "\n")
+        bench.known[family] = bench.broken[family] = why
+        MEMORY.write_text(json.dumps({"zr": bench.digest, "families": bench.known}, indent=1) + "\n")
     return f"; from here on without {family}"
 
 
@@ -152,18 +151,26 @@ def ask_sanitizer(bench, name, words, limit, env):
     return f"compute-sanitizer: {errors} errors" + (f": {said[:160]}" if said else "")
 
 
+def heard(name, hangs):
+    """Keep what the debugger said about a program that hangs. Return the family that it names, and a remark."""
+    if not hangs.where:
+        return None, hangs.asked
+    keep_log(f"{name}.hangs", hangs.where)
+    family, place = place_in(hangs.where)
+    kernels = RUNNING.findall(hangs.where.split("Thread", 1)[0])
+    named = f"the kernel {kernels[0]}" if kernels else place or f"no kernel, see {name}.hangs.log"
+    return family, f"{hangs.asked} names {named}"
+
+
 def examine(bench, name, words, limit, env=None, hangs=None, family=None):
     """Ask a program that failed again: step by step, and if it did not hang, under compute-sanitizer. `hangs`: the
     exception of a program that was not done in time; it is not run again if its family is known. Return the family, or
     the one that the answers name, and a remark."""
     said = []
-    if hangs and hangs.where:
-        keep_log(f"{name}.hangs", hangs.where)
-        found, place = place_in(hangs.where)
-        family, kernels = family or found, RUNNING.findall(hangs.where.split("Thread", 1)[0])
-        said.append(f"{hangs.asked} sees {'the kernel ' + kernels[0] if kernels else place or 'no kernel'}")
-    elif hangs:
-        said.append(hangs.asked)
+    if hangs:
+        found, remark = heard(name, hangs)
+        family = family or found
+        said.append(remark)
     if not (hangs and family):
         found, remark = ask_slowly(bench, name, words, limit, env)
         family = family or found

@@ -112,7 +112,8 @@ def pack(target, own, preset, losses):
         (stage / DESCRIPTION.name).write_text(json.dumps(
             {"glibc": glibc_of([*own.values(), *lasting]), "losses": losses}, indent=1) + "\n")
         # The dictionary holds several programs, since they have most of their code in common.
-        squeeze = [{"id": lzma.FILTER_LZMA2, "preset": preset, **({"dict_size": 128 << 20} if preset else {})}]
+        squeeze = [{"id": lzma.FILTER_LZMA2, "preset": preset, **({"dict_size": 128 << 20} if preset else
+                    {"depth": 1, "nice_len": 3})}]
         with lzma.open(target, "wb", filters=squeeze) as file, tarfile.open(fileobj=file, mode="w") as archive:
             for part in sorted(stage.iterdir()):
                 archive.add(part, part.name)

@@ -14,6 +14,7 @@ import threading
 import time
 
 import gpu_tools
+import measure
 from measure import BUILD, OUT, ROOT, Failed, Missing, holds
 
 ZR = pathlib.Path(os.environ.get("ZR", BUILD / "zr")).resolve()
@@ -175,9 +176,9 @@ class Bench:
         self.rows, self.details, self.machine, self.gpu, self.peak, self.smi = [], {}, {}, {}, None, None
         self.live, self.lock, self.stopped = set(), threading.RLock(), False
         self.memory = {}  # results that several parts use
-        # families of kernels that failed, with the reason; identity of the programs; the function that examines a
-        # failed run of `zr train` (gpu_faults.py)
-        self.broken, self.digest, self.examine = {}, "", None
+        # families of kernels that failed, with the reason, and with those that --trust names; identity of the programs;
+        # the module gpu_faults
+        self.broken, self.known, self.digest, self.faults = {}, {}, "", None
         self.references = {}  # the processor's losses, by the names of the runs (gpu_smoke.py)
 
     # -- rows --
@@ -225,7 +226,7 @@ class Bench:
         with self.lock:
             self.stopped = True
             for process in self.live:
-                end_group(process)
+                measure.end(process, signal.SIGKILL)
 
     def command(self, words, limit, env=None, until=None, merged=False, ask=False):
         """Run a command. `until` is called repeatedly, and ends the command without a failure when it returns True.
@@ -258,7 +259,7 @@ class Bench:
             raise Late(f"{name}: ended after the {given:.0f} s that were left")
         if ended_by == "time":
             heard, where = asked or (None, "")
-            raise Slow(f"{name}: not done within {given:.0f} s: {tail(ended)}", ended, heard or where,
+            raise Slow(f"{name}: not done within {given - asking:.0f} s: {tail(ended)}", ended, heard or where,
                        where if heard else "")
         if ended_by is None and process.returncode != 0:
             raise Exited(process.returncode, f"{name}: exit {process.returncode}: {tail(ended)}", ended)
@@ -276,9 +277,7 @@ class Bench:
                 else:
                     time.sleep(0.02)
         finally:
-            if process.poll() is None:
-                end_group(process)
-            process.wait()
+            gpu_tools.end_group(process)
             with self.lock:
                 self.live.discard(process)
         return why
@@ -330,6 +329,8 @@ class Bench:
         return self.once(key, lambda: self.train_now(config, ranks, arguments, stop_after, limit))
 
     def train_now(self, config, ranks, arguments, stop_after, limit, env=None):
+        if config["device"] == "cuda":
+            self.faults.need(self, self.faults.GPT2)
         around = place(weights_bytes(config["model"]), stop_after is not None)
         folder = pathlib.Path(tempfile.mkdtemp(prefix="zr-bench-gpu-", dir=around))
         metrics = folder / "run/metrics.jsonl"
@@ -358,9 +359,9 @@ class Bench:
         try:
             return self.command(command, limit, env, until, ask=config["device"] == "cuda")
         except (Exited, Slow) as error:
-            if config["device"] != "cuda" or getattr(error, "code", None) == NO_MEMORY or not self.examine:
+            if config["device"] != "cuda" or getattr(error, "code", None) == NO_MEMORY:
                 raise
-            raise Failed(f"{error}; {self.examine(self, command, error)}") from None
+            raise Failed(f"{error}; {self.faults.examine_run(self, command, error)}") from None
 
     def largest(self, model, batches, steps, dtype="bf16", limit=60):
         """Return the run with the largest batch of the list that fits, by the plan and by the exit status of `zr train`
@@ -375,12 +376,6 @@ class Bench:
                 if error.code != NO_MEMORY:
                     raise
         raise Failed(f"no batch of {batches} fits {self.gpu['memory_free'] / 1e9:.1f} GB")
-
-
-def end_group(process):
-    """Kill a command and all processes that it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def tail(ended):

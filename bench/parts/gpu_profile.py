@@ -6,7 +6,7 @@ import tempfile
 
 import gpu_measure
 import gpu_tools
-from gpu_measure import LOGS, Exited, place, weights_bytes
+from gpu_measure import LOGS, Exited, Slow, place, weights_bytes
 from measure import Failed, Missing
 
 KERNELS = {"forward": "attention", "make_dq": "attention_dx, queries", "make_dk_dv": "attention_dx, keys and values",
@@ -56,7 +56,8 @@ def profile(bench):
                  gpu_measure.ZR, "train", path, "--quiet"]
         try:
             ended = bench.command(words, max(1, bench.left() - 8), merged=True)
-        except Exited as error:
+            (LOGS / "ncu.log").write_text(ended.stdout)
+            told = bench.command([ncu, "--import", report, "--csv", "--page", "raw"], 8).stdout
+        except (Exited, Slow) as error:
             raise Missing(f"Nsight Compute: {error}") from None
-    (LOGS / "ncu.log").write_text(ended.stdout)
-    tell_kernels(bench, bench.command([ncu, "--import", report, "--csv", "--page", "raw"], 8).stdout)
+    tell_kernels(bench, told)

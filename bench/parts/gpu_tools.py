@@ -4,12 +4,17 @@
 
 prints the path of a tool. Exit status 1: it is not here.
 """
+import contextlib
 import glob
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+
+import measure
 
 KIT = pathlib.Path(__file__).resolve().parents[2] / "tools"  # tools that an unpacked kit brought
 # A package for Python has the programs of CUDA in one of these folders of its folder nvidia/*.
@@ -44,6 +49,13 @@ def find(name):
 # ---- a program that hangs --------------------------------------------------------------------------
 
 
+def end_group(process):
+    """Kill a command and all processes that it started. Do not wait long: a driver may hold a process that is dead."""
+    measure.end(process, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+
+
 def last_child(pid):
     """Return the process that a process waits for: the last of its children's children."""
     try:
@@ -64,15 +76,18 @@ def ask(pid, limit):
               "thread apply all bt 12"]
     words = [debugger, "-nx", "-batch", "-p", str(last_child(pid)),
              *(word for order in orders for word in ("-ex", order))]
-    try:
-        told = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                              text=True, errors="replace", timeout=limit, start_new_session=True).stdout
-    except subprocess.TimeoutExpired as error:
-        told = (error.stdout or b"").decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
-        return name if told else None, told or f"{name} said nothing within {limit:.0f} s"
-    except OSError as error:
-        return None, f"{name}: {error}"
-    return name, told
+    with tempfile.TemporaryFile() as out:
+        try:
+            process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                       start_new_session=True)
+        except OSError as error:
+            return None, f"{name}: {error}"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(limit)
+        end_group(process)
+        out.seek(0)
+        told = out.read().decode(errors="replace")
+    return name if told else None, told or f"{name} said nothing within {limit:.0f} s"
 
 
 if __name__ == "__main__":
