@@ -121,7 +121,7 @@ bad "rsLoRA" 'use_rslora is true' 's/"bias"/"use_rslora": true, "bias"/'
 bad "whole modules" 'modules_to_save is \["lm_head"\]' 's/"bias"/"modules_to_save": ["lm_head"], "bias"/'
 bad "biases" 'bias is "all"' 's/"none"/"all"/'
 bad "another rank" 'lora_A.weight: shape (4, 32); expected (8, 32)' 's/"r": 4/"r": 8/'
-bad "PiSSA" 'odd/adapter_config.json: init_lora_weights is "pissa", .*merge_and_unload' 's/"init_lora_weights": true/"init_lora_weights": "pissa"/'
+bad "PiSSA" 'odd/adapter_config.json: init_lora_weights is "pissa"; .*merge_and_unload' 's/"init_lora_weights": true/"init_lora_weights": "pissa"/'
 refused "... to train" 65 'model.lora.init: odd/adapter_config.json: init_lora_weights' --model.lora=null --model.lora.init=odd
 check "... to convert" fails 65 'init_lora_weights is "pissa"' "$ZR" convert odd bad
 check "... to generate" fails 65 'init_lora_weights is "pissa"' "$ZR" generate odd

@@ -120,7 +120,7 @@ for f in text.txt ./val.txt c.json hard soft dangling s0/metrics.jsonl s0/model/
 done
 check "... and nothing has changed" same_files
 "$ZR" train c.json --quiet --train.steps=1 --train.output_dir=old --trace old.json
-check "a trace that is the data" code 73 "$ZR" train c.json --data.train=old.json --trace old.json --train.output_dir=own
+check "a trace that is the data" code 73 "$ZR" train c.json --data.train=old.json --data.format=text --trace old.json --train.output_dir=own
 check "an older trace is overwritten" "$ZR" train c.json --quiet --train.steps=2 --train.output_dir=own --trace old.json
 check "... with the new one" grep -q '"training_step":2' old.json
 check "steps of a trace, and no trace" code 2 "$ZR" train c.json --trace-steps 1:2 --train.output_dir=traced

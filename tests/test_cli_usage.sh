@@ -68,7 +68,7 @@ shows "words without keys"    "^  --stride N"         "$ZR" eval -h stride
 no_key --batches
 shows "zr -h COMMAND"         "^zr plan:"             "$ZR" -h plan
 expect "the middle of a word of explanations" 2 'no key .*"mputed"' "$ZR" help keys mputed
-expect "a word of no key"     2  'did you mean "lr"'  "$ZR" train -h lrr
+expect "a word of no key"     2  'did you mean "lr"'  "$ZR" train -h lrx
 expect "... of no option"     2  'no option has "lrr"' "$ZR" eval -h lrr
 expect "... of keys alone"    2  'no key .*"gnat"'    "$ZR" help keys gnat
 expect "an option of none in help" 2 'unknown option --typo' "$ZR" help train --typo
