@@ -233,7 +233,7 @@ static void test_one_is_refused(void **state)
     const zr_profile profile = {.facts = {.name = "test", .threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
     run.layout.micro_squares = true;
     assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &plan), ZR_ERR_CONFIG);
-    assert_non_null(strstr(zr_error_message(), "at least two are wanted"));
+    assert_non_null(strstr(zr_error_message(), "at least two micro-batches"));
     assert_null(plan);
 }
 

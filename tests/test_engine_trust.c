@@ -293,7 +293,7 @@ static void test_refused(void **state)
     run.layout.optimizer = zr_lamb(ZR_LAMB_PAPER, NULL);
     run.layout.home.optim = ZR_SPACE_DISK;
     assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &plan), ZR_ERR_UNSUPPORTED);
-    assert_non_null(strstr(zr_error_message(), "at stage 0 with trust ratios (lamb)"));
+    assert_non_null(strstr(zr_error_message(), "at stage 0 with the trust ratios of lamb"));
     run.layout.home.optim = ZR_SPACE_DEVICE;
     run.layout.tile_elems = 64;
     assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &plan), ZR_ERR_UNSUPPORTED);
