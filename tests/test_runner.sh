@@ -10,7 +10,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 mkdir -p src/base src/cli/shell src/comm src/device/cpu/kernels src/store tests scripts include/zr
 cp "$ZR_SOURCE/Makefile" .
-cp "$ZR_SOURCE/scripts/test" "$ZR_SOURCE/scripts/run-test" scripts/
+cp "$ZR_SOURCE/scripts/test" "$ZR_SOURCE/scripts/run-test" "$ZR_SOURCE/scripts/count" scripts/
 echo 'int zr_one(void); int zr_one(void) { return 1; }' >src/base/one.c
 cp src/base/one.c src/comm/mpi_none.c
 sed -i 's/one/two/g' src/comm/mpi_none.c
