@@ -1,5 +1,5 @@
-/* Says which given keys have no effect because another key is missing or has another value. Where the user would get
- * another result than the one that the key asks for, such a key is refused; elsewhere a note names it. */
+/* Finds given keys without effect, because another key is missing or has another value. If the result would differ from
+ * the user's intent, such a key is refused; otherwise a note names it. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -18,7 +18,7 @@
  * with = and a list of values, or with != and a list of values that it does not have. */
 typedef struct requirement {
     const char *key, *on;
-    const char *why; /* why it has no effect, or for a key that is refused what to do. NULL: the first part of `on` */
+    const char *why; /* reason of the note, or advice of the refusal; NULL: made of the first part of `on` */
     bool fails;      /* whether the key is refused; with its default value a note names it instead */
 } requirement;
 

@@ -386,7 +386,7 @@ static zr_status resolve_schedule(zr_config *config)
         type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE || type == ZR_SCHEDULER_WARMUP_POLY;
     int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
     if (*total == 0) *total = config->train.steps;
-    /* as in DeepSpeed 0.19, whose WarmupDecayLR has a default of its own */
+    /* DeepSpeed 0.19 does the same; its WarmupDecayLR keeps the default 0.001 */
     if (type == ZR_SCHEDULER_WARMUP && !zr__config_given(config, "scheduler.params.warmup_max_lr"))
         config->scheduler.warmup_max_lr = config->optimizer.lr;
     if (config->scheduler.second_step_size == 0) config->scheduler.second_step_size = config->scheduler.first_step_size;

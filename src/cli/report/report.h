@@ -62,7 +62,7 @@ ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command
  * which has `n` buffers. */
 void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);
 
-/** Fail with ZR_ERR_NOT_FOUND, because a directory is not that of a run. The message says which directory is wanted. */
+/** Fail with ZR_ERR_NOT_FOUND, because a directory holds no run. The message says which directory is wanted. */
 ZR_NODISCARD zr_status cli_refuse_run(const char *dir);
 
 /** Read the runs in the directories `dir`. Return ZR_ERR_NOT_FOUND if a directory contains neither metrics.jsonl nor

@@ -53,7 +53,7 @@ void cli_end_world(zr_comm *comm, zr_status st)
     if (claimed || !lost)
         cli_say_error();
     else
-        nanosleep(&(struct timespec){.tv_sec = 10}, NULL); /* that rank ends this process, with the cause's exit code */
+        nanosleep(&(struct timespec){.tv_sec = 10}, NULL); /* the reporting rank ends this process */
     zr_comm_abort(comm, cli_exit_code(st));
 }
 
@@ -69,7 +69,7 @@ static void print_help(void)
            "`zr --version` prints the version.\n");
 }
 
-/** Words that people try as commands, and the commands that do what is wanted. */
+/** Words that people try as commands, and the commands that exist for them. */
 static const char *const instead[][2] = {{"chat", "zr generate DIR --chat --prompt TEXT"},
                                          {"sample", "zr generate DIR --prompt TEXT"},
                                          {"infer", "zr generate DIR --prompt TEXT"},
