@@ -224,7 +224,7 @@ static inline int tensors_of(size s, zr_dtype g, void *const *part, zr_tensor *t
 static inline void run_twice(const level_pair *level, kernel_call call, int64_t per_thread)
 {
     const void *const want[] = {call.out[0].data, call.out[1].data, call.out[2].data};
-    if (!level->one->profile.facts.apart) {
+    if (!level->one->profile.facts.own_memory) {
         run_both(level, call, per_thread);
         return;
     }

@@ -83,7 +83,7 @@ static inline void *kernel_put(zr_device *device, kernel_copy *copies, int *n, v
         if (copies[i].host == host) return copies[i].device;
     kernel_copy *c = &copies[(*n)++];
     *c = (kernel_copy){.host = host, .bytes = bytes};
-    if (!device->profile.facts.apart) {
+    if (!device->profile.facts.own_memory) {
         kernel_put_host(c);
         return c->device;
     }
@@ -106,7 +106,7 @@ static inline void kernel_take_host(kernel_copy *c)
 /* Copy a result back to the host's array and check that the guards around the copy are intact. */
 static inline void kernel_take(zr_device *device, kernel_copy *c)
 {
-    if (!device->profile.facts.apart) {
+    if (!device->profile.facts.own_memory) {
         kernel_take_host(c);
         return;
     }
@@ -149,7 +149,7 @@ typedef struct kernel_scratch {
 static inline kernel_scratch kernel_scratch_new(zr_device *device, int64_t bytes)
 {
     kernel_scratch s = {.bytes = bytes};
-    if (!device->profile.facts.apart) {
+    if (!device->profile.facts.own_memory) {
         s.fence = fence_new(bytes, 0, KERNEL_GUARD);
         s.memory = memset(s.fence.memory, 0xff, (size_t)bytes);
     } else if (bytes > 0) {
@@ -164,7 +164,7 @@ static inline void kernel_scratch_free(zr_device *device, kernel_scratch *s)
 {
     unsigned char guard[KERNEL_GUARD];
     fence_free(&s->fence);
-    if (!device->profile.facts.apart || !s->memory) return;
+    if (!device->profile.facts.own_memory || !s->memory) return;
     assert_int_equal(device->ops->copy(device, guard, (char *)s->memory + s->bytes, KERNEL_GUARD), ZR_OK);
     for (int i = 0; i < KERNEL_GUARD; i++) assert_int_equal(guard[i], 0xff);
     device->ops->free(device, s->memory);
@@ -184,7 +184,7 @@ static inline zr_status kernel_run_there(const zr_kernel *kernel, zr_kernel_args
 
 static inline zr_status kernel_run(zr_device *device, const kernel_call *call)
 {
-    const bool apart = device->profile.facts.apart;
+    const bool apart = device->profile.facts.own_memory;
     const zr_op_def def = {.name = call->name, .n_out = call->n_out};
     zr_op op = {.def = &def, .attr = call->attr, .n_in = call->n_in, .n_out = call->n_out};
     for (int i = 0; i < call->n_in; i++) op.in[i] = call->in[i].data ? i : ZR_NONE;

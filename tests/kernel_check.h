@@ -225,7 +225,7 @@ static inline void run_aligned(const level_pair *level, kernel_call call, const 
     zr_tensor *tensor[ZR_OP_INS + ZR_OP_OUTS];
     void *was[ZR_OP_INS + ZR_OP_OUTS], *place[ZR_OP_INS + ZR_OP_OUTS];
     int n = 0;
-    if (!level->one->profile.facts.apart) return;
+    if (!level->one->profile.facts.own_memory) return;
     for (int i = 0; i < call.n_in; i++)
         if (call.in[i].data) tensor[n++] = &call.in[i];
     const int n_in = n;

@@ -11,7 +11,7 @@
 #include "train/measure/measure.h"
 
 /* Store the rates in the folder `cache`, where this process and its children then look for them. */
-static inline int know_rates(const char *cache)
+static inline int set_rates(const char *cache)
 {
     static const zr_device_facts here = {.name = "this machine"};
     static const zr_rate flops = {50e9, 100e9}, bytes_sec = {10e9, 20e9};

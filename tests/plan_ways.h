@@ -33,7 +33,7 @@ static inline zr_plan *plan_of(const zr_layout *layout)
 {
     zr_profile profile = {.facts = {.name = "test",
                                     .threads = 2,
-                                    .apart = layout->home.optim == ZR_SPACE_HOST,
+                                    .own_memory = layout->home.optim == ZR_SPACE_HOST,
                                     .panel_bytes = 1 << 16,
                                     .scratch_bytes = zr_device_cpu_scratch}};
     return plan_gpt2(&ways_config, layout, &profile);

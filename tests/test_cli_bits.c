@@ -110,7 +110,7 @@ static int setup(void **state)
     char cache[300];
     int failed = cli_setup(state);
     snprintf(cache, sizeof cache, "%s/cache", cli_dir);
-    return failed || know_rates(cache) ? -1 : 0;
+    return failed || set_rates(cache) ? -1 : 0;
 }
 
 int main(void)

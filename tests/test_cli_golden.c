@@ -122,14 +122,14 @@ static void check_grid(bool mpi)
 }
 
 /* Store one level's rates for all runs of that level; "": of the default level. */
-static void know_level(const char *level)
+static void set_level(const char *level)
 {
     char cache[300], kept[32];
     const char *forced = getenv("ZR_KERNELS");
     snprintf(cache, sizeof cache, "%s/cache", cli_dir);
     snprintf(kept, sizeof kept, "%s", forced ? forced : "");
     if (*level) setenv("ZR_KERNELS", level, 1);
-    assert_int_equal(know_rates(cache), 0);
+    assert_int_equal(set_rates(cache), 0);
     setenv("ZR_KERNELS", kept, 1); /* empty: none */
 }
 
@@ -158,8 +158,8 @@ static void test_golden(void **state)
     if (!highest) highest = ""; /* the processor has another architecture, with only one level */
     int highest_index = 0;
     while (highest_index < LEVELS - 1 && level[highest_index] != highest) highest_index++;
-    know_level("");
-    for (int k = highest_index; *highest && k < LEVELS; k++) know_level(level[k]);
+    set_level("");
+    for (int k = highest_index; *highest && k < LEVELS; k++) set_level(level[k]);
     for (int s = 0; s < 4; s++)
         for (int l = 0; l < 6; l++) {
             int k = (s + l) % LEVELS; /* each pair of stage, layout, transport and level occurs at least once */

@@ -162,7 +162,7 @@ static void homes_of_a_plan(void **state)
             zr_config *config;
             zr_plan *plan = NULL;
             zr_profile profile = device->profile;
-            profile.facts.apart = apart;
+            profile.facts.own_memory = apart;
             if (apart) profile.facts.scratch_bytes = zr_device_cuda_scratch;
             assert_int_equal(load(text[i], &config), ZR_OK);
             assert_int_equal(zr__train_plan(config, 2, -1, &profile, &plan), ZR_OK);

@@ -256,8 +256,8 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
     const int64_t n = elems(s, Q), n_lse = s.B * s.n_head * s.T;
     const int64_t widest = p > 0.0 ? GPU_WIDEST_DROPPED : GPU_WIDEST;
     const zr_device_facts *facts = &level->one->profile.facts;
-    const bool tensor_cores = facts->apart && s.D <= widest && scale > 0.0;
-    const bool pairs = !facts->apart && facts->narrow_attention && g == ZR_BF16;
+    const bool tensor_cores = facts->own_memory && s.D <= widest && scale > 0.0;
+    const bool pairs = !facts->own_memory && facts->narrow_attention && g == ZR_BF16;
     void *part[PARTS], *grad[PARTS], *dy = array_random(g, n, 1.0), *y = array_new(g, n);
     double *want[PARTS];
     float *lse = array_new(ZR_F32, n_lse);
@@ -297,9 +297,10 @@ static bool is_left_out(const level_pair *level, size s, int turn, int g, int dr
     if (is_long_run()) return false;
     if (drop != (turn + g) % 2) return true;
 #ifndef ZR_GPU
-    if (facts->apart) return g != turn % N_DTYPES;
+    if (facts->own_memory) return g != turn % N_DTYPES;
 #endif
-    return (facts->apart || !facts->narrow_attention) && !is_plain(s) && dtypes[g] == (turn / 2 % 2 ? ZR_BF16 : ZR_F16);
+    return (facts->own_memory || !facts->narrow_attention) && !is_plain(s) &&
+           dtypes[g] == (turn / 2 % 2 ? ZR_BF16 : ZR_F16);
 }
 
 /* Check a size in each type with and without dropout. */
@@ -321,7 +322,7 @@ static void check_size(const level_pair *level, size s, int turn)
  * would compute them. */
 static void check_sizes(const level_pair *level, const size *list, int n, bool for_gpus)
 {
-    const bool gpu = level->one->profile.facts.apart;
+    const bool gpu = level->one->profile.facts.own_memory;
     if (for_gpus && !gpu) return;
     for (int i = 0; i < n; i++) {
 #ifndef ZR_GPU
@@ -476,7 +477,7 @@ static void alone_and_packed(const level_pair *level, zr_dtype g)
     char *dy = array_random(g, elems(packed, Q), 1.0), *y = array_new(g, elems(packed, Q));
     void *own_y = array_new(g, elems(alone, Q));
     float *lse = array_new(ZR_F32, 4 * packed.T), *own_lse = array_new(ZR_F32, 4 * alone.T);
-    if (level->one->profile.facts.apart) return; /* with other tiles */
+    if (level->one->profile.facts.own_memory) return; /* with other tiles */
     parts_random(packed, g, 1.0, part);
     for (int i = 0; i < PARTS; i++) {
         own[i] = (char *)part[i] + FIRST * columns(packed, i) * element;

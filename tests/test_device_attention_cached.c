@@ -47,7 +47,7 @@ static void cached_values(const level_pair *level)
         check_cached(level, (size){1, 9, 2, 8, .kv = 2, .ranks = 3, .whole = true, .apart = true}, dtypes[g], 1);
     }
     /* GPUs process keys in stretches of 128. */
-    if (level->one->profile.facts.apart) {
+    if (level->one->profile.facts.own_memory) {
         check_cached(level, (size)PLAIN(1, 130, 2, 5), ZR_BF16, 0);
         check_cached(level, (size){1, 140, 2, 5, .kv = 1, .window = 130}, ZR_BF16, 0);
     }

@@ -222,7 +222,7 @@ static bool is_left_out(const level_pair *level, int turn, int dtype)
     (void)level, (void)turn, (void)dtype;
     return false;
 #else
-    return !is_long_run() && level->one->profile.facts.apart && (turn + dtype) % N_DTYPES != 0;
+    return !is_long_run() && level->one->profile.facts.own_memory && (turn + dtype) % N_DTYPES != 0;
 #endif
 }
 
@@ -230,7 +230,7 @@ static bool is_left_out(const level_pair *level, int turn, int dtype)
  * once. */
 static void values(const level_pair *level)
 {
-    const bool gpu = level->one->profile.facts.apart;
+    const bool gpu = level->one->profile.facts.own_memory;
     for (int i = 0; i < N_SIZES; i++)
         for (int d = 0; d < N_DTYPES; d++) {
             if (is_left_out(level, i, d)) continue;
@@ -266,7 +266,7 @@ static kernel_call pair_call(const char *name, int n_in, int64_t scratch)
 static void unfused(const level_pair *level)
 {
 #ifdef ZR_GPU
-    if (level->one->profile.facts.apart) return;
+    if (level->one->profile.facts.own_memory) return;
 #endif
     for (int d = 0; d < N_DTYPES; d++) {
         problem p = problem_make((size){2, 43, 131, 57}, dtypes[d]);
@@ -428,7 +428,7 @@ static void test_parts(void **state)
 /* Check more rows than a GPU computes logits for at a time: three blocks, the last one shorter. */
 static void long_blocks(const level_pair *level)
 {
-    for (int d = 0; d < N_DTYPES && level->one->profile.facts.apart; d++) {
+    for (int d = 0; d < N_DTYPES && level->one->profile.facts.own_memory; d++) {
         if (dtypes[d] == ZR_F16 && !is_long_run()) continue; /* kernels are the same for both 16-bit types */
         problem p = problem_make((size){1, 4133, 7, 3}, dtypes[d]);
         truth want = truth_make(&p);

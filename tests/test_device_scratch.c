@@ -190,7 +190,7 @@ static void check_gpu_decode(int64_t cache_len, int64_t window, int64_t ranges)
                                 .dtype = ZR_BF16,
                                 .grad_dtype = ZR_BF16,
                                 .tensor = 1};
-    const zr_device_facts facts = {.apart = true, .scratch_bytes = zr_device_cuda_scratch};
+    const zr_device_facts facts = {.own_memory = true, .scratch_bytes = zr_device_cuda_scratch};
     const zr_attention_spec of = {.heads = HEADS, .kv_heads = 2, .window = window};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);

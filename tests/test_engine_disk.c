@@ -81,7 +81,7 @@ static trainer device_trainer(const choice *c)
 static void set_apart(trainer *run, zr_device *device)
 {
     (void)run;
-    device->profile.facts.apart = true;
+    device->profile.facts.own_memory = true;
 }
 
 static trainer away_trainer(const choice *c)

@@ -412,7 +412,7 @@ static void make_late(trainer *run, zr_device *device)
     if (!plain.kernel) make_tables(device->ops);
     pthread_mutex_unlock(&lock);
     device->ops = &late;
-    device->profile.facts.apart = is_apart;
+    device->profile.facts.own_memory = is_apart;
     memset(&own, 0, sizeof own);
 }
 

@@ -104,7 +104,7 @@ static void guard(trainer *run, zr_device *device)
     guarded.alloc = guarded_alloc;
     guarded.free = guarded_free;
     device->ops = &guarded;
-    device->profile.facts.apart = is_apart;
+    device->profile.facts.own_memory = is_apart;
     pthread_mutex_unlock(&lock);
 }
 

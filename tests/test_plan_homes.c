@@ -213,7 +213,7 @@ static void test_places_in_gathered_units(void **state)
         l.home.bucket_elems = BUCKET;
         l.home.buckets = 3;
         zr_profile profile = plan_profile;
-        profile.facts.apart = true; /* copies are cut into buckets too */
+        profile.facts.own_memory = true; /* copies are cut into buckets too */
         zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
         const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         zr_use *place[2] = {NULL};
@@ -311,7 +311,7 @@ static void test_gradients_of_one_rank(void **state)
         l.home.grad = ZR_SPACE_DISK;
         l.home.bucket_elems = BUCKET;
         l.home.buckets = 3;
-        profile.facts.apart = apart;
+        profile.facts.own_memory = apart;
         zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         assert_int_equal(zr_plan_check(plan), ZR_OK);
@@ -357,9 +357,9 @@ static void test_rules_of_the_disk(void **state)
         }
         assert_int_equal(zr_plan_check(plan), ZR_OK);
     }
-    plan->profile.facts.apart = true;
+    plan->profile.facts.own_memory = true;
     expect_said(plan, "in space device");
-    plan->profile.facts.apart = false;
+    plan->profile.facts.own_memory = false;
 
     zr_step *update = s->step;
     while (update->kind != ZR_STEP_UPDATE) update++;

@@ -25,7 +25,7 @@ static zr_plan *plan_beside(const zr_layout *l, int64_t layers)
     zr_gpt2_config config = plan_small;
     zr_profile profile = plan_profile;
     config.n_layer = layers;
-    profile.facts.apart = true;
+    profile.facts.own_memory = true;
     zr_plan *plan = plan_gpt2(&config, l, &profile);
     if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
     return plan;
@@ -183,9 +183,9 @@ static void test_faults_are_noticed(void **state)
         s->step[square].stream = ZR_STREAM_HOST;
         assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
         s->step[square].stream = ZR_STREAM_COMPUTE;
-        plan->profile.facts.apart = false;
+        plan->profile.facts.own_memory = false;
         expect_said(plan, "is not for stream host");
-        plan->profile.facts.apart = true;
+        plan->profile.facts.own_memory = true;
         assert_int_equal(zr_plan_check(plan), ZR_OK);
         zr_plan_destroy(&plan);
     }

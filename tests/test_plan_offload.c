@@ -64,7 +64,7 @@ static zr_plan *plan_on(int64_t layers, zr_space home, bool apart, zr_accum_orde
     zr_model model = trainer_model(&run);
     zr_profile profile = {0};
     profile.facts.threads = 1;
-    profile.facts.apart = apart;
+    profile.facts.own_memory = apart;
     zr_plan *plan = NULL;
     if (zr_plan_create(&model, &run.layout, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
     if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());

@@ -370,8 +370,8 @@ static void test_profiles(void **state)
         assert_non_null(strstr(zr_error_message(), *name));
         assert_int_equal(zr_profile_named(*name, &profile), ZR_OK);
         assert_string_equal(profile.facts.name, *name);
-        assert_true(profile.facts.apart == (strcmp(*name, "zen3") != 0));
-        assert_true(profile.facts.narrow_attention == profile.facts.apart);
+        assert_true(profile.facts.own_memory == (strcmp(*name, "zen3") != 0));
+        assert_true(profile.facts.narrow_attention == profile.facts.own_memory);
         assert_true(profile.facts.threads >= 1 && profile.facts.panel_bytes == 0);
         const zr_machine *machine = &profile.machine;
         assert_true(machine->flops_f32 > 0 && machine->memory_bytes_sec > 0 && zr__machine_link(machine).bytes_sec > 0);

@@ -30,7 +30,7 @@ static void by_device_and_layout(void **state)
             for (int moves = 0; moves <= 4; moves++) {
                 zr_profile profile = plan_profile;
                 zr_layout l = plan_layout(3, 2, ZR_F32, 1);
-                profile.facts.apart = apart;
+                profile.facts.own_memory = apart;
                 l.overlap = overlap;
                 l.recompute = ZR_RECOMPUTE_UNIT;
                 l.checkpoint_home = moves == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;

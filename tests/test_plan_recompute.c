@@ -175,7 +175,7 @@ static void test_auto_keeps(void **state)
     zr_profile timed = plan_profile, unknown = plan_profile, processor;
     timed.machine = (zr_machine){.flops_f32 = 1e12, .flops_bf16 = 1e12, .memory_bytes_sec = 1e11};
     processor = timed;
-    timed.facts.apart = unknown.facts.apart = true;
+    timed.facts.own_memory = unknown.facts.own_memory = true;
     zr_layout none = layout_of(ZR_RECOMPUTE_NONE, 1), keep = layout_of(ZR_RECOMPUTE_KEEP, 1),
               l = layout_of(ZR_RECOMPUTE_AUTO, 1);
     zr_plan *least = plan_gpt2(&config, &none, &timed), *most = plan_gpt2(&config, &keep, &timed);

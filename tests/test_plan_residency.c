@@ -28,7 +28,7 @@ static zr_layout draw_layout(zr_profile *profile)
     static const int64_t bucket[] = {0, 700, 2048, 9000};
     static const int slots[] = {0, 1, 2, 9}; /* with 9, buckets of several units are in the ring */
     zr_layout l = plan_layout(draw(4), 1 + draw(4), draw(3) ? ZR_BF16 : ZR_F32, draw(2) ? 3 : 1);
-    profile->facts.apart = draw(2);
+    profile->facts.own_memory = draw(2);
     l.batch = 2;
     l.accum_order = draw(3) ? ZR_ACCUM_MICRO : ZR_ACCUM_LAYER;
     l.tensor = 1 + draw(2);
@@ -82,7 +82,7 @@ static void print_layout(const zr_layout *l, const zr_profile *profile)
         l->accum_order == ZR_ACCUM_LAYER ? "layer" : "micro", l->states == ZR_STATES_LEAN ? "lean" : "paper",
         l->norm_first ? ", norm" : "", l->two_pass ? ", two passes" : "", zr_space_name(l->home.param),
         zr_space_name(l->home.grad), zr_space_name(l->home.optim), l->home.param_share, l->home.optim_share,
-        (long long)l->home.bucket_elems, l->home.buckets, profile->facts.apart, l->rank_free_sums, l->reduce_once,
+        (long long)l->home.bucket_elems, l->home.buckets, profile->facts.own_memory, l->rank_free_sums, l->reduce_once,
         l->reduce == ZR_REDUCE_TO_OWNER, l->gather == ZR_GATHER_BROADCAST, l->fused_buffer, l->shard_ranks,
         l->hpz_ranks, l->hierarchical, (int)l->save, (long long)l->persist_elems, (int)l->recompute,
         (long long)l->recompute_every, zr_space_name(l->checkpoint_home), l->partition_checkpoints);
@@ -121,7 +121,7 @@ static zr_plan *plan_homes(const zr_layout *l, int64_t layers, bool apart)
     zr_gpt2_config config = plan_small;
     zr_profile profile = plan_profile;
     config.n_layer = layers;
-    profile.facts.apart = apart;
+    profile.facts.own_memory = apart;
     zr_plan *plan = plan_gpt2(&config, l, &profile);
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     return plan;
@@ -144,7 +144,7 @@ static int64_t elems_of(const zr_plan *plan, zr_step_kind kind)
 static void check_copied(const zr_plan *plan, int64_t read, int64_t written, int64_t up, int64_t down)
 {
     const int64_t(*copied)[ZR_SPACES] = plan->copied;
-    const bool apart = plan->profile.facts.apart;
+    const bool apart = plan->profile.facts.own_memory;
     const zr_space near = apart ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     assert_int_equal(copied[ZR_SPACE_DISK][near], read);
     assert_int_equal(copied[near][ZR_SPACE_DISK], written);
@@ -180,7 +180,7 @@ static void test_optimizer_states_on_disk(void **state)
             int64_t kept = 0;
             for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].update.count;
             const int64_t states = l.dtype == ZR_F32 ? 2 : 3, casts = elems_of(plan, ZR_STEP_CAST);
-            const bool apart = plan->profile.facts.apart;
+            const bool apart = plan->profile.facts.own_memory;
             const int64_t param = l.dtype == ZR_F32 ? 4
                                   : casts > 0       ? 0
                                                     : 2,

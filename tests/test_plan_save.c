@@ -232,10 +232,10 @@ static void test_price(void **state)
         assert_float_equal(fast.stall_sec, 0, 1e-12);
         const double copied_sec = 2 * (double)b.bytes / rates.machine.memory_bytes_sec;
         assert_float_equal(b.stall_sec, copied_sec, 1e-6 * copied_sec);
-        copy->profile.facts.apart = true; /* the copy overlaps with computing, and only the update waits for it */
+        copy->profile.facts.own_memory = true; /* the copy overlaps with computing, and only the update waits for it */
         assert_int_equal(zr__plan_price_save(copy, &rates, disk, &b), ZR_OK);
         assert_true(b.stall_sec < copied_sec / 4);
-        copy->profile.facts.apart = false;
+        copy->profile.facts.own_memory = false;
         rates.machine.link_copies = true;
         assert_int_equal(zr__plan_price_save(copy, &rates, disk, &b), ZR_OK);
         assert_float_equal(b.stall_sec, copied_sec, 1e-6 * copied_sec);

@@ -33,7 +33,7 @@ static const zr_gpt2_config sizes = {.n_layer = 2,
 static zr_plan *plan_of(const zr_layout *layout)
 {
     const zr_model model = zr_gpt2(&sizes);
-    zr_profile profile = {.facts = {.name = "test", .threads = 1, .apart = true}};
+    zr_profile profile = {.facts = {.name = "test", .threads = 1, .own_memory = true}};
     return plan_make(&model, layout, &profile);
 }
 

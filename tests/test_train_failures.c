@@ -146,7 +146,7 @@ static void ranks_that_compute_other_things_again(void **state)
 
 static int make_all(void **state)
 {
-    return tempdir_make(state) || know_rates(in_tempdir("cache")) ? -1 : 0;
+    return tempdir_make(state) || set_rates(in_tempdir("cache")) ? -1 : 0;
 }
 
 int main(void)

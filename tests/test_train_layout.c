@@ -372,7 +372,7 @@ static void the_limit_of_auto(void **state)
         assert_true(zr__process_bytes(l.limit_bytes + 2, 1) > limit[i]);
     }
     /* CUDA takes its part from the GPU's memory, and the process takes none of it. */
-    const zr_profile gpu = {.facts = {.threads = 1, .apart = true, .scratch_bytes = zr_device_cuda_scratch}};
+    const zr_profile gpu = {.facts = {.threads = 1, .own_memory = true, .scratch_bytes = zr_device_cuda_scratch}};
     const char *const limited[] = {"activation_checkpointing.policy=auto", "memory.limit=1100000000"};
     zr_plan *plan = plan_for(&gpu, limited, 2);
     assert_int_equal(plan->layout.limit_bytes, 1100000000 - ((int64_t)1 << 30));

@@ -168,7 +168,7 @@ static void what_a_process_holds_beside_gpus(void **state)
     plan.memory.space[ZR_SPACE_HOST].total_bytes = 1000;
     plan.memory.total_bytes = 1 << 30; /* the GPU's memory */
     assert_int_equal(zr__plan_staging_bytes(&plan, 1), (4 << 20) + 512);
-    plan.profile.facts.apart = true;
+    plan.profile.facts.own_memory = true;
     const int64_t small = (1 << 20) + 4 * ZR_COMM_STAGING_LEAST + 512, all = (4 << 20) + 512;
     assert_int_equal(zr__plan_staging_bytes(&plan, 1), small);
     assert_int_equal(zr__plan_staging_bytes(&plan, 4), all); /* ranks are threads */

@@ -55,7 +55,7 @@ static void shares_are_of_their_states(void **state)
     static const char *const names[] = {
         "zero_optimization.offload_param.ratio: auto, set to 1, as rates are not known",
         "zero_optimization.offload_optimizer.ratio: auto, set to 1, as rates are not known"};
-    const zr_profile profile = {.facts = {.apart = true}};
+    const zr_profile profile = {.facts = {.own_memory = true}};
     const zr__train_target target = {.ranks = 2, .profile = &profile};
     for (int open = 0; open < 4; open++) {
         char text[512];
@@ -110,9 +110,9 @@ static void an_offload_to_the_same_memory_is_said(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char note[ZR_OFFLOAD_NOTE_BYTES] = "?";
         zr_config *c = load(cases[i].members);
-        zr__train_offload_note(c, &(zr_device_facts){.apart = true}, note);
+        zr__train_offload_note(c, &(zr_device_facts){.own_memory = true}, note);
         assert_string_equal(note, "");
-        zr__train_offload_note(c, &(zr_device_facts){.apart = false}, note);
+        zr__train_offload_note(c, &(zr_device_facts){.own_memory = false}, note);
         if (!*cases[i].note) assert_string_equal(note, "");
         if (strncmp(note, cases[i].note, strlen(cases[i].note)) != 0) fail_msg("%s", note);
         zr_config_destroy(&c);

@@ -525,7 +525,7 @@ static void damaged_checkpoints(void **state)
 static int make_all(void **state)
 {
     char data[DATA_BYTES];
-    if (tempdir_make(state) || know_rates(in_tempdir("cache"))) return -1;
+    if (tempdir_make(state) || set_rates(in_tempdir("cache"))) return -1;
     for (size_t i = 0; i < sizeof data; i++) data[i] = (char)('a' + i * i % 23);
     put_file("text", data, sizeof data);
     return 0;

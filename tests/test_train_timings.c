@@ -314,7 +314,7 @@ static zr_plan *widths_plan(int64_t accum, zr_save save, bool apart)
 {
     const zr_model model = {.name = "widths", .build = build_widths};
     const zr_profile profile = {
-        .facts = {.name = "test", .threads = 1, .apart = apart, .scratch_bytes = zr_device_cpu_scratch}};
+        .facts = {.name = "test", .threads = 1, .own_memory = apart, .scratch_bytes = zr_device_cpu_scratch}};
     zr_layout layout = ZR_LAYOUT_INIT;
     zr_plan *plan = NULL;
     layout.save = save;
@@ -508,7 +508,7 @@ static void check_in_f32(bool narrow)
 {
     static const double none[1][2];
     zr_plan *plan = plan_of(1);
-    plan->profile.facts.narrow_attention = plan->profile.facts.apart = narrow;
+    plan->profile.facts.narrow_attention = plan->profile.facts.own_memory = narrow;
     zr__timings *timings = NULL;
     int found = 0;
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);

@@ -247,7 +247,7 @@ struct zr_kernel;
 typedef struct zr_device_facts {
     char name[48];      /* name of the device, which plans print, such as "this machine (v4)" */
     int threads;        /* compute threads per rank */
-    bool apart;         /* whether the device has its own memory, which the processor cannot access */
+    bool own_memory;    /* whether the device has its own memory, which the processor cannot access */
     bool bf16_products; /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
     bool tiles; /* whether zr's own kernels compute products on matrix tiles (AMX): bf16 operands directly, and fp32
                    operands as sums of bf16 parts; otherwise a library multiplies bf16 operands, if bf16_products */

@@ -70,11 +70,11 @@ typedef struct zr_graph_spec {
                             divided into at most ZR_TILES_MOST tiles of rows. Each tile is a parameter and a unit */
 } zr_graph_spec;
 
-/** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the
- * head and the sum of their gradient from memory for every block of logits, so its blocks are long: 512 MiB. */
+/** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->own_memory) reads the weights of
+ * the head and the sum of their gradient from memory for every block of logits, so its blocks are long: 512 MiB. */
 static inline int64_t zr_graph_head_bytes(const zr_device_facts *facts)
 {
-    return facts->apart ? (int64_t)512 << 20 : 0;
+    return facts->own_memory ? (int64_t)512 << 20 : 0;
 }
 
 /** Low-rank adapters (LoRA, Hu et al. 2021): each adapted layer computes y + (alpha / rank) * dropout(x) A^T B^T, and

@@ -34,7 +34,7 @@ typedef enum zr_recompute {
                                al. 2022) */
     ZR_RECOMPUTE_AUTO,  /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
                            if none fits, the combination with the least memory. On a device with its own memory
-                           (facts.apart), the remaining memory is used for KEEP in as many units as fit. With tensor
+                           (facts.own_memory), the remaining memory is used for KEEP in as many units as fit. With tensor
                            parallelism, without sequence parallelism and without partition_checkpoints and with
                            checkpoint_home DEVICE, also choose how activation checkpoints are stored: whole on the
                            device, in pieces on the device, or in pieces on the host. Take the fastest choice that fits;

@@ -492,9 +492,9 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
     return true;
 }
 
-bool zr__comm_overlaps(const zr_comm *comm, bool apart)
+bool zr__comm_overlaps(const zr_comm *comm, bool own_memory)
 {
-    return comm->concurrent || (apart && comm->size > 1 && comm->second_thread);
+    return comm->concurrent || (own_memory && comm->size > 1 && comm->second_thread);
 }
 
 int zr__comm_process_ranks(const zr_comm *comm)

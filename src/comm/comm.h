@@ -64,8 +64,9 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
 int zr__comm_gone(const zr_comm *comm);
 
 /** Return whether exchanges overlap with kernels if a second thread makes the calls. They do on a link for which calls
- * wait (zr_comm.concurrent), and between devices with memory of their own (`apart`), which copy while they compute. */
-bool zr__comm_overlaps(const zr_comm *comm, bool apart);
+ * wait (zr_comm.concurrent), and between devices with memory of their own (`own_memory`), which copy while they
+ * compute. */
+bool zr__comm_overlaps(const zr_comm *comm, bool own_memory);
 
 /** Return how many of the communicator's ranks run in this process: `size` if ranks are threads, else 1. */
 int zr__comm_process_ranks(const zr_comm *comm);

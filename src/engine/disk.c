@@ -12,7 +12,7 @@
 static void pin_buffers(zr_engine *e)
 {
     const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
-    const zr_space space = e->plan->profile.facts.apart ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+    const zr_space space = e->plan->profile.facts.own_memory ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     int64_t begin = INT64_MAX, end = 0;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_use *use = &s->use[s->step[i].uses];

@@ -65,7 +65,7 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 /* Create the queues. Some streams share the queue of another stream. */
 static zr_status take_queues(zr_engine *e)
 {
-    e->queues = zr__plan_queues(e->plan, zr__comm_overlaps(e->comm, e->plan->profile.facts.apart));
+    e->queues = zr__plan_queues(e->plan, zr__comm_overlaps(e->comm, e->plan->profile.facts.own_memory));
     for (int s = 0; s < ZR_STREAMS; s++) {
         const int first = e->queues.of[s];
         const zr_queue_config config = config_of(e->plan, (zr_stream)first);
@@ -113,7 +113,7 @@ static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
     const zr_comm_copier copier = {copy_on, finish_on, device, device->stream};
-    if (!device->profile.facts.apart) return ZR_OK;
+    if (!device->profile.facts.own_memory) return ZR_OK;
     /* Make the device's GPU current in this thread. NCCL creates its communicator on the current GPU. */
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
@@ -274,7 +274,7 @@ void zr_engine_destroy(zr_engine **engine)
     /* Do not free memory that an aborted collective may still read or write. The collective may go on until the process
      * or MPI ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
-    if (e->device->profile.facts.apart) (void)!zr__comm_copy_with(e->comm, NULL);
+    if (e->device->profile.facts.own_memory) (void)!zr__comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
     if (e->block[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->block[ZR_SPACE_DEVICE]);

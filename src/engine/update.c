@@ -99,7 +99,7 @@ zr_status zr__count(const zr__running *r)
  * is exactly 1 if all count. With several terms, the numbers are the last operand of the step. Return whether any loss
  * counts.
  */
-static bool know_counted(const zr__running *r, double counted, zr_verdict *verdict)
+static bool set_counted(const zr__running *r, double counted, zr_verdict *verdict)
 {
     zr_engine *e = r->engine;
     const bool one = e->plan->terms == 1;
@@ -141,7 +141,7 @@ zr_status zr__agree(const zr__running *r)
     }
     zr_verdict *verdict = (zr_verdict *)zr__at(r, VERDICT);
     *verdict = (zr_verdict){.bad_param = -1};
-    verdict->skipped = !know_counted(r, counted, verdict) || e->probing;
+    verdict->skipped = !set_counted(r, counted, verdict) || e->probing;
     verdict->grad_scale = (float)(1 / e->scale * e->per_counted);
     if (e->probing || (bad == INFINITY && loss == 0)) return ZR_OK;
     char list[512];
@@ -279,7 +279,7 @@ zr_status zr__norm(const zr__running *r)
     ZR_TRY(exchange_numbers(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     zr_verdict *verdict = (zr_verdict *)zr__at(r, VERDICT);
-    const bool any = know_counted(r, all.counted, verdict);
+    const bool any = set_counted(r, all.counted, verdict);
     double norm = sqrt(all.squares) / e->scale * e->per_counted, clip = e->step->clip, ratio = 1.0;
     /* Add 1e-6 like torch.nn.utils.clip_grad_norm_. The reference losses depend on this. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);

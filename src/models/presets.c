@@ -85,15 +85,15 @@ static const char *without_owner(const char *name)
 static const char *plain(const char *name, char text[PLAIN_BYTES])
 {
     size_t n = 0;
-    bool apart = false;
+    bool separated = false;
     for (const char *at = without_owner(name); *at && n + 2 < PLAIN_BYTES; at++) {
         if (is_separator(*at)) {
-            apart = true;
+            separated = true;
             continue;
         }
-        if (apart && n > 0 && isdigit((unsigned char)text[n - 1]) && isdigit((unsigned char)*at)) text[n++] = '-';
+        if (separated && n > 0 && isdigit((unsigned char)text[n - 1]) && isdigit((unsigned char)*at)) text[n++] = '-';
         text[n++] = (char)tolower((unsigned char)*at);
-        apart = false;
+        separated = false;
     }
     text[n] = '\0';
     return text;

@@ -195,7 +195,7 @@ static zr_status check_layout(const zr_layout *l)
 }
 
 /* Record the loss terms of the first graph. Check that a second graph has the same terms. */
-static zr_status know_terms(zr_plan *plan, const zr_graph *g, const char *model)
+static zr_status set_terms(zr_plan *plan, const zr_graph *g, const char *model)
 {
     const zr_graph *train = plan->graph[ZR_SCHEDULE_TRAIN], *first = train ? train : g;
     const double micros = (double)plan->layout.accum * plan->layout.ranks;
@@ -242,7 +242,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     ZR_TRY(zr_graph_finish(g));
     ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
              "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model->name);
-    if (kind != ZR_SCHEDULE_DECODE) return know_terms(plan, g, model->name);
+    if (kind != ZR_SCHEDULE_DECODE) return set_terms(plan, g, model->name);
     const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)),
                         *token = zr_graph_value(g, zr_graph_input(g, 0));
     ZR_CHECK(output && output->kind == ZR_VALUE_ACT, ZR_ERR_STATE,

@@ -1,7 +1,7 @@
 /** simulate, internal: prices a plan on a cluster, without the cluster's hardware. clusters.c defines clusters by name,
  * and cluster.c reads clusters from files. check.c rejects plans that cannot be priced. simulate.c prices steps and
- * training steps. collectives.c prices exchanges by the devices of a group's ranks. measured.c and longer.c price steps
- * from measurements on this machine. The public API is in zr/simulate.h. */
+ * training steps. collectives.c prices exchanges by the devices of a group's ranks. measured.c and contention.c price
+ * steps from measurements on this machine. The public API is in zr/simulate.h. */
 #ifndef ZR_SIMULATE_INTERNAL_H
 #define ZR_SIMULATE_INTERNAL_H
 

@@ -189,7 +189,7 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
     ZR_TRY(zr__train_device(kind, zr__host_cores(), 0, &device));
     const zr_device_facts *facts = &device->profile.facts;
     zr__host_processor(processor, sizeof(processor));
-    b->processor = facts->apart ? facts->name : processor;
+    b->processor = facts->own_memory ? facts->name : processor;
     zr_status st = cli_bench_run(b, device);
     zr_device_destroy(&device);
     return st;

@@ -324,7 +324,7 @@ static void say_plan_notes(const planning *p)
                 "the share of each of %d "
                 "rank%s in the memory that this %s; --memory SIZE sets another limit",
                 ZR_SIZE((double)p->target.limit_bytes), p->target.local_ranks, p->target.local_ranks == 1 ? "" : "s",
-                p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
+                p->target.profile.facts.own_memory ? "machine's GPUs have" : "host has left");
 }
 
 /** Refuse a model with too many layers, because planning time grows with the square of their number. */

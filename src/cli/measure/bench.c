@@ -236,7 +236,7 @@ static void remember_rates(cli_bench *b, const zr_device *device)
     const zr_device_facts *facts = &device->profile.facts;
     const zr_status st = zr__rates_remember(facts, &b->rates);
     if (st != ZR_OK) cli_say("note: the measurements could not be stored: %s", zr_error_message());
-    if (facts->apart) return; /* training steps are not measured on GPUs yet */
+    if (facts->own_memory) return; /* training steps are not measured on GPUs yet */
     if (cli_launches_threads(&b->how, &b->launches) != ZR_OK)
         cli_say("note: training steps were not measured: %s", zr_error_message());
     if (st == ZR_OK) cli_launches_remember(&b->launches, facts);

@@ -28,7 +28,7 @@ static zr_layout papers_layout(const cli_papers_run *r)
 
 zr_profile cli_papers_profile(const zr_machine *device)
 {
-    return (zr_profile){.machine = *device, .facts = {.name = "V100", .threads = 1, .apart = true}};
+    return (zr_profile){.machine = *device, .facts = {.name = "V100", .threads = 1, .own_memory = true}};
 }
 
 zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device, zr_plan **plan)

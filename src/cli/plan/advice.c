@@ -208,7 +208,7 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
     if (choices->compute_known && uses_unknown_disk(choices))
         print_wrapped(out, "They do not contain the time of the disk, whose rates are not known.");
     if (choices->target->here && choices->compute_known)
-        print_wrapped(out, choices->target->profile.facts.apart
+        print_wrapped(out, choices->target->profile.facts.own_memory
                                ? "They are for this machine; --cluster NAME, such as dgx-h100x8, takes another one."
                                : "They are for this machine's processor; --cluster NAME, such as dgx-h100x8, takes "
                                  "GPUs.");

@@ -98,7 +98,7 @@ static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
 
 const char *cli_beside(const zr_device_facts *facts)
 {
-    return facts->apart ? "1.07 GB" : "3 % and 50.33 MB";
+    return facts->own_memory ? "1.07 GB" : "3 % and 50.33 MB";
 }
 
 const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES])
@@ -224,7 +224,7 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++) {
         zr_layout one = layout;
         if (common[i].kept.pieces && !choices->shares_layers) continue;
-        if (common[i].recompute == ZR_RECOMPUTE_KEEP && !choices->target->profile.facts.apart) continue;
+        if (common[i].recompute == ZR_RECOMPUTE_KEEP && !choices->target->profile.facts.own_memory) continue;
         one.recompute = common[i].recompute;
         one.recompute_every = 1;
         if (choices->shares_layers) keep_as(&one, common[i].kept);
@@ -357,7 +357,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 static void find_offload(cli_choices *choices, const zr_config *config)
 {
     const zr_space space[] = {[ZR_HOME_CPU] = ZR_SPACE_HOST, [ZR_HOME_NVME] = ZR_SPACE_DISK};
-    const zr_config_home first = choices->target->profile.facts.apart ? ZR_HOME_CPU : ZR_HOME_NVME;
+    const zr_config_home first = choices->target->profile.facts.own_memory ? ZR_HOME_CPU : ZR_HOME_NVME;
     if (!zr__train_offload_open(config)) return;
     for (zr_config_home device = first; device <= ZR_HOME_NVME; device++)
         for (int offload = ZR__OFFLOAD_OPTIM; offload < zr__train_offload_degrees(config); offload++) {

@@ -14,7 +14,7 @@
 static void profile_of(const zr_cluster *cluster, zr_profile *profile)
 {
     *profile = (zr_profile){
-        .facts = {.threads = 1, .apart = true, .narrow_attention = true, .scratch_bytes = zr_device_cuda_scratch}};
+        .facts = {.threads = 1, .own_memory = true, .narrow_attention = true, .scratch_bytes = zr_device_cuda_scratch}};
     snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", cluster->name);
     profile->facts.bf16_products = cluster->device.flops_bf16 > 0;
     profile->machine = cluster->device;

@@ -160,9 +160,9 @@ static zr_status take_bench_rates(const json_t *root, const char *file, zr_profi
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
     /* In the rates of a GPU, the member "level" is ZR_CUDA_LEVEL. */
     const char *level = json_string_value(json_object_get(root, "level"));
-    profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
+    profile->facts.own_memory = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
     const bool pairs = level && (strcmp(level, "v4bf16") == 0 || strcmp(level, "v4amx") == 0);
-    profile->facts.narrow_attention = profile->facts.apart || pairs;
+    profile->facts.narrow_attention = profile->facts.own_memory || pairs;
     bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
     ZR_TRY(take_products(root, ZR_F32, &rates));
     if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));
@@ -202,7 +202,7 @@ zr_status cli_profile(const char *name, zr_profile *profile)
     else
         ZR_CHECK(zr_profile_named(name, profile) == ZR_OK, ZR_ERR_ARG,
                  "--profile: %s; or FILE.json with rates of your own", zr_error_message());
-    profile->facts.scratch_bytes = profile->facts.apart ? zr_device_cuda_scratch : zr_device_cpu_scratch;
+    profile->facts.scratch_bytes = profile->facts.own_memory ? zr_device_cuda_scratch : zr_device_cpu_scratch;
     return ZR_OK;
 }
 

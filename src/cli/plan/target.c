@@ -123,7 +123,7 @@ int32_t cli_host_ranks(const cli_target *target)
 bool cli_target_computed(const cli_target *target)
 {
     const bool measured = target->here || target->cluster.measured || target->profile.machine.n_products > 0;
-    return target->profile.facts.apart && !measured;
+    return target->profile.facts.own_memory && !measured;
 }
 
 int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made)

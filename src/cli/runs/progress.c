@@ -132,7 +132,7 @@ static void print_banner(FILE *out, const zr_train_info *info)
     int end = (int)strcspn(mpi, ",\n");
     const zr_device_facts *facts = &info->plan->profile.facts;
     fprintf(out, "zr %s, kernels %s, %d rank%s x %d thread%s (%s%s%.*s)\n", zr_version(),
-            facts->apart ? facts->name : zr_device_cpu_level(), info->comm->size, info->comm->size == 1 ? "" : "s",
+            facts->own_memory ? facts->name : zr_device_cpu_level(), info->comm->size, info->comm->size == 1 ? "" : "s",
             info->threads, info->threads == 1 ? "" : "s", info->comm->transport, end ? ", " : "", end, mpi);
     fprintf(out, "parameters: %s, %s, ZeRO stage %d, %lld steps of %lld x %lld tokens, to %s\n",
             cli_params(info->plan->params, info->plan->trained, params), cli_type_name(info->config),

@@ -432,7 +432,7 @@ zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **devi
     zr_device_facts *facts = &cuda->base.profile.facts;
     snprintf(facts->name, sizeof facts->name, "this machine (%.31s)", gpu.name);
     facts->threads = 1;
-    facts->apart = true;
+    facts->own_memory = true;
     facts->bf16_products = true;
     facts->narrow_attention = true;
     facts->kernels = config->kernels;

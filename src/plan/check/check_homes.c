@@ -430,7 +430,7 @@ static bool differs(const homes *h, zr_stride by)
 static zr_status check_disk(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
-    const bool apart = h->p->plan->profile.facts.apart;
+    const bool own_memory = h->p->plan->profile.facts.own_memory;
     zr_stream wanted = ZR_STREAM_COPY;
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &h->p->s->use[u];
@@ -444,7 +444,7 @@ static zr_status check_disk(const homes *h, int32_t index)
                             !differs(h, use->range.by) && !differs(h, use->range.outer) &&
                             h->p->s->buffer[use->buffer].offset % ZR_DISK_ALIGN == 0 &&
                             other->offset % ZR_DISK_ALIGN == 0;
-        ZR_CHECK(other->space == ZR_SPACE_HOST || (other->space == ZR_SPACE_DEVICE && !apart), ZR_ERR_INTERNAL,
+        ZR_CHECK(other->space == ZR_SPACE_HOST || (other->space == ZR_SPACE_DEVICE && !own_memory), ZR_ERR_INTERNAL,
                  "step %d copies between disk and buffer %s in space %s", index, other->what,
                  zr_space_name(other->space));
         ZR_CHECK(blocks, ZR_ERR_INTERNAL, "step %d copies from or to disk, but not from the beginning of a block",
@@ -469,7 +469,7 @@ static zr_status check_beside(const homes *h, int32_t index)
     const bool returns = step->kind == ZR_STEP_COPY && h->p->s->buffer[use[0].buffer].space == ZR_SPACE_HOST &&
                          h->p->s->buffer[use[1].buffer].space == ZR_SPACE_DEVICE;
     const bool known = step->stream == ZR_STREAM_HOST ? step->kind == ZR_STEP_UPDATE : returns;
-    ZR_CHECK(known && h->p->plan->profile.facts.apart, ZR_ERR_INTERNAL, "step %d is not for stream %s", index,
+    ZR_CHECK(known && h->p->plan->profile.facts.own_memory, ZR_ERR_INTERNAL, "step %d is not for stream %s", index,
              zr_stream_name(step->stream));
     return ZR_OK;
 }

@@ -59,7 +59,7 @@ int64_t zr_memory_taken(const zr_memory *memory)
 
 int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts)
 {
-    return facts->apart ? memory->total_bytes : zr_memory_taken(memory);
+    return facts->own_memory ? memory->total_bytes : zr_memory_taken(memory);
 }
 
 void zr__memory_sum(zr_memory *memory)

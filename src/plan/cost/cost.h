@@ -12,15 +12,15 @@
  * `comm`, `copy` or `save` is true. All other streams share the queue of COMPUTE. */
 zr_queues zr__queues_of(bool comm, bool copy, bool save);
 
-/** Return the bytes that count against the memory limit: the total bytes on a device with its own memory (facts.apart),
- * otherwise zr_memory_taken. */
+/** Return the bytes that count against the memory limit: the total bytes on a device with its own memory
+ * (facts.own_memory), otherwise zr_memory_taken. */
 int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts);
 
 /** Compute the totals and the bytes by category as sums of device memory and staging memory. */
 void zr__memory_sum(zr_memory *memory);
 
 /** Return the queues on which an engine runs a plan's streams. SAVE, FETCH, STORE, HOST and RETURN have their own
- * queues. COPY has its own queue if the device has its own memory (facts.apart). COMM has its own queue with
+ * queues. COPY has its own queue if the device has its own memory (facts.own_memory). COMM has its own queue with
  * zr_layout.overlap, if the exchanges between ranks can run at the same time as kernels (zr__comm_overlaps). A stream
  * without steps gets no queue, except COMM. */
 zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap);
@@ -55,7 +55,7 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
 static inline bool zr__plan_narrow_attention(const zr_plan *plan)
 {
     const zr_device_facts *facts = &plan->profile.facts;
-    return facts->narrow_attention && (facts->apart || plan->layout.dtype == ZR_BF16);
+    return facts->narrow_attention && (facts->own_memory || plan->layout.dtype == ZR_BF16);
 }
 
 /** Return the FLOP/s at which a machine computes an op's matrix products. The FLOP/s depend on the dtype in which the

@@ -40,7 +40,7 @@ static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_
         const zr_use *use = &s->use[u];
         if (use->buffer == ZR_NONE) continue;
         const zr_buffer *b = &s->buffer[use->buffer];
-        const bool copied = b->space == ZR_SPACE_HOST && step->kind == ZR_STEP_COPY && !plan->profile.facts.apart;
+        const bool copied = b->space == ZR_SPACE_HOST && step->kind == ZR_STEP_COPY && !plan->profile.facts.own_memory;
         const bool there = step->stream == ZR_STREAM_HOST ? b->space == ZR_SPACE_HOST && use->range.count > 0
                                                           : b->space == ZR_SPACE_DEVICE;
         if (!there && !copied) continue;
@@ -115,7 +115,7 @@ double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rate
 static bool crosses_bus(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     const zr_use *use = &s->use[step->uses];
-    return step->kind == ZR_STEP_COPY && plan->profile.facts.apart && !zr__is_disk_copy(step) &&
+    return step->kind == ZR_STEP_COPY && plan->profile.facts.own_memory && !zr__is_disk_copy(step) &&
            s->buffer[use[0].buffer].space != s->buffer[use[1].buffer].space;
 }
 

@@ -40,7 +40,7 @@
     X("zen3", false, 200e9, 0, 28e9, PROCESS, 28e9, 0, 0, 0)
 
 #define PROFILE_ROW(name_, gpu, f32, bf16, memory, level, rate, bytes, host, host_memory)                              \
-    {.facts = {.name = name_, .threads = 1, .apart = gpu, .bf16_products = (bf16) > 0, .narrow_attention = gpu},       \
+    {.facts = {.name = name_, .threads = 1, .own_memory = gpu, .bf16_products = (bf16) > 0, .narrow_attention = gpu},  \
      .machine = {.flops_f32 = f32,                                                                                     \
                  .flops_bf16 = bf16,                                                                                   \
                  .memory_bytes_sec = memory,                                                                           \

@@ -14,9 +14,9 @@ zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap)
 {
     /* Copies overlap with computation only on a device with its own memory. On a processor the same cores compute and
      * copy. */
-    const bool apart = plan->profile.facts.apart;
-    zr_queues queues = zr__queues_of(plan->side_by_side && exchanges_overlap, plan->has_stream[ZR_STREAM_COPY] && apart,
-                                     plan->has_stream[ZR_STREAM_SAVE]);
+    const bool own_memory = plan->profile.facts.own_memory;
+    zr_queues queues = zr__queues_of(plan->side_by_side && exchanges_overlap,
+                                     plan->has_stream[ZR_STREAM_COPY] && own_memory, plan->has_stream[ZR_STREAM_SAVE]);
     /* Disks transfer while every device computes. The host's processors compute at the same time as a device with its
      * own memory. */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_RETURN; s++)

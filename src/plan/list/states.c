@@ -160,8 +160,8 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
         /* On a single rank, used parameters need a separate buffer only if they are stored in another dtype or in
          * another memory space. */
         u->gathered = true;
-        const bool apart = shared || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
-        u->gathered = plan->param_group != ZR_GROUP_SELF && apart && !stays_whole(plan, graph, i, &persisting);
+        const bool own_buffer = shared || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
+        u->gathered = plan->param_group != ZR_GROUP_SELF && own_buffer && !stays_whole(plan, graph, i, &persisting);
         if (u->gathered && !is_cast(plan, u)) params += u->elems;
         if (u->trains) trained += u->elems;
     }
@@ -288,7 +288,7 @@ static int64_t largest_joined(const zr_plan *plan)
  * processors, a larger staging memory is no faster. Between devices, a chunk must be long enough to hide the latency of
  * a request. */
 #define STAGING_BYTES ((int64_t)4 << 20)
-#define STAGING_APART_BYTES ((int64_t)64 << 20)
+#define STAGING_OWN_MEMORY_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* minimum bytes per rank, for both halves together */
 
 /* Plan the staging memory of each group. With zr_layout.fused_buffer, the staging memory of the group DATA has room
@@ -311,7 +311,7 @@ zr_status zr__plan_staging(zr_plan *plan)
         if (g == ZR_GROUP_TENSOR ? joined == 0 : !used[g] || !plan->moves) continue;
         if (g == ZR_GROUP_TENSOR) largest = joined;
         const int64_t ranks = plan->group[g].size,
-                      most = plan->profile.facts.apart ? STAGING_APART_BYTES : STAGING_BYTES;
+                      most = plan->profile.facts.own_memory ? STAGING_OWN_MEMORY_BYTES : STAGING_BYTES;
         int64_t wanted = ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
         wanted = smaller(wanted, 2 * largest);
         if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;

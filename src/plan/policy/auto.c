@@ -92,10 +92,10 @@ static zr_status find_best(search *s)
     int64_t bytes = 0;
     ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
     if (s->layout->limit_bytes == 0) return ZR_OK;
-    const bool fits = zr__plan_fits(s->best), apart = s->profile->facts.apart;
+    const bool fits = zr__plan_fits(s->best), own_memory = s->profile->facts.own_memory;
     /* A processor recomputes cheap ops as fast as it would load their stored outputs (fp32: 2 % faster; bf16: equally
      * fast). */
-    if (fits && !apart) return ZR_OK;
+    if (fits && !own_memory) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     if (fits)
         return bisect(s, ZR_RECOMPUTE_NONE,

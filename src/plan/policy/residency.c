@@ -43,7 +43,7 @@ static bool is_away(const zr__list *l, int32_t buffer)
 /* Return whether the host's processors run a step. */
 static bool is_on_host(const zr__list *l, const zr_step *step)
 {
-    if (step->kind != ZR_STEP_UPDATE || !l->plan->profile.facts.apart) return false;
+    if (step->kind != ZR_STEP_UPDATE || !l->plan->profile.facts.own_memory) return false;
     const zr_plan_unit *u = &l->plan->unit[step->unit];
     return is_away(l, u->master.buffer) || is_away(l, u->slot[0].buffer);
 }
@@ -56,7 +56,7 @@ static zr_space space_of(const zr__list *l, const zr_use *use)
 /* Return whether bytes of an offloaded state pass through host memory between their home and the device. */
 static bool is_passed(const zr__list *l, const zr_use *home)
 {
-    return space_of(l, home) == ZR_SPACE_DISK && l->plan->profile.facts.apart;
+    return space_of(l, home) == ZR_SPACE_DISK && l->plan->profile.facts.own_memory;
 }
 
 /* ---- rings ------------------------------------------------------------------------------------- */

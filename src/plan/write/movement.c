@@ -145,7 +145,7 @@ static void write_gather(zr__list *l, int32_t unit, int32_t buffer, bool brings,
  * parameters are not prefetched from other ranks. Reads from disk do not use the cores, so they are prefetched. */
 bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit)
 {
-    return plan->moves && plan->unit[unit].param_home == ZR_SPACE_DISK && !plan->profile.facts.apart;
+    return plan->moves && plan->unit[unit].param_home == ZR_SPACE_DISK && !plan->profile.facts.own_memory;
 }
 
 void zr__write_fetch_half(zr__list *l, int32_t unit, int32_t buffer, bool exchanges, zr__id pace)

@@ -181,13 +181,13 @@ int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
  * piece does not begin at a block of the disk. */
 static bool passes(const zr_plan *plan, const zr__run_of *of)
 {
-    return plan->checkpoint_home == ZR_SPACE_DISK && (plan->profile.facts.apart || of->pieces);
+    return plan->checkpoint_home == ZR_SPACE_DISK && (plan->profile.facts.own_memory || of->pieces);
 }
 
 /* Return a use of a new buffer through which a checkpoint on disk, `like`, passes. */
 static zr_use passing_use(zr__list *l, int32_t unit, zr_use like)
 {
-    const zr_space space = l->plan->profile.facts.apart ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+    const zr_space space = l->plan->profile.facts.own_memory ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     like.range = (zr_range){.count = like.range.count};
     like.buffer = zr__list_buffer(l, space, ZR_CATEGORY_CHECKPOINT, unit, "checkpoint in passing",
                                   zr_dtype_span(like.dtype, like.range.count));

@@ -24,11 +24,11 @@
 
 enum { REMEDIES_BYTES = 256 };
 
-int64_t zr__arena_limit(int64_t limit_bytes, bool apart)
+int64_t zr__arena_limit(int64_t limit_bytes, bool own_memory)
 {
     if (limit_bytes == 0) return 0;
-    double bytes = apart ? (double)(limit_bytes - ZR__GPU_EXTRA_BYTES)
-                         : ((double)limit_bytes - PROCESS_EXTRA_BYTES) / PROCESS_SHARE;
+    double bytes = own_memory ? (double)(limit_bytes - ZR__GPU_EXTRA_BYTES)
+                              : ((double)limit_bytes - PROCESS_EXTRA_BYTES) / PROCESS_SHARE;
     return bytes > 1.0 ? (int64_t)bytes : 1;
 }
 
@@ -41,7 +41,7 @@ int64_t zr__process_bytes(int64_t total_bytes, int ranks)
 
 int64_t zr__rank_bytes(int64_t limited_bytes, const zr_device_facts *facts)
 {
-    return facts->apart ? limited_bytes + ZR__GPU_EXTRA_BYTES : zr__process_bytes(limited_bytes, 1);
+    return facts->own_memory ? limited_bytes + ZR__GPU_EXTRA_BYTES : zr__process_bytes(limited_bytes, 1);
 }
 
 int64_t zr__rank_needs(const zr_memory *memory, const zr_device_facts *facts)
@@ -106,11 +106,11 @@ zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int l
 {
     char use[REMEDIES_BYTES];
     const zr_memory *memory = &plan->memory;
-    const bool apart = plan->profile.facts.apart;
+    const bool own_memory = plan->profile.facts.own_memory;
     int64_t rank_bytes = zr__plan_process_bytes(plan, 1);
-    if (apart) ZR_TRY(check_gpu_memory(plan, limit_bytes, threads ? local_ranks : 1, tried));
+    if (own_memory) ZR_TRY(check_gpu_memory(plan, limit_bytes, threads ? local_ranks : 1, tried));
     const char *total = ZR_SIZE((double)memory->total_bytes), *states = ZR_SIZE((double)memory->states_bytes);
-    ZR_CHECK(apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
+    ZR_CHECK(own_memory || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
              "the plan needs %s per rank (%s, including %s of model states, plus 3 %% and 50.33 MB for the program and "
              "its libraries), but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
              ZR_SIZE((double)rank_bytes), total, states, ZR_SIZE((double)limit_bytes),
@@ -128,7 +128,7 @@ zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int l
 
 int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks)
 {
-    const bool on_gpu = plan->profile.facts.apart && ranks < plan->ranks;
+    const bool on_gpu = plan->profile.facts.own_memory && ranks < plan->ranks;
     int64_t all = 0;
     if (!on_gpu) return plan->space_bytes[ZR_SPACE_STAGING];
     for (int32_t g = 0; g < plan->n_groups; g++) {
@@ -142,7 +142,7 @@ int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks)
 
 int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks)
 {
-    if (!plan->profile.facts.apart) return zr__process_bytes(zr_memory_taken(&plan->memory), ranks);
+    if (!plan->profile.facts.own_memory) return zr__process_bytes(zr_memory_taken(&plan->memory), ranks);
     const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < ranks ? gpus : ranks;
     const int64_t host_bytes = plan->memory.space[ZR_SPACE_HOST].total_bytes + zr__plan_staging_bytes(plan, ranks);
     return zr__process_bytes(host_bytes, ranks) + GPU_HOST_BYTES + (used - 1) * GPU_HOST_MORE_BYTES;
@@ -150,6 +150,6 @@ int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks)
 
 int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_process)
 {
-    if (!profile->facts.apart) return zr__train_host_limit(local_ranks);
+    if (!profile->facts.own_memory) return zr__train_host_limit(local_ranks);
     return profile->machine.memory_bytes / sharers(in_process);
 }

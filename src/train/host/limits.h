@@ -48,8 +48,8 @@ int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks);
  * plus the host memory that CUDA takes. */
 int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks);
 
-/** Return the largest arena in bytes with which a rank stays within `limit_bytes` (zr__rank_bytes). `apart` tells
+/** Return the largest arena in bytes with which a rank stays within `limit_bytes` (zr__rank_bytes). `own_memory` tells
  * whether the device has its own memory. Without a limit (limit_bytes 0), return 0. */
-int64_t zr__arena_limit(int64_t limit_bytes, bool apart);
+int64_t zr__arena_limit(int64_t limit_bytes, bool own_memory);
 
 #endif

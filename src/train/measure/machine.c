@@ -26,7 +26,7 @@
 void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES])
 {
     char processor[160];
-    if (facts->apart) {
+    if (facts->own_memory) {
         snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, zr %s", facts->name, zr_version());
         return;
     }
@@ -148,9 +148,9 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-/** Arguments of read_rates. `apart` tells whether the rates are the rates of a GPU. */
+/** Arguments of read_rates. `own_memory` tells whether the rates are the rates of a GPU. */
 typedef struct wanted_rates {
-    bool apart;
+    bool own_memory;
     zr_rates *rates;
 } wanted_rates;
 
@@ -160,7 +160,8 @@ static bool read_rates(void *arg, const json_t *root)
     zr_rates *rates = wanted->rates;
     *rates = (zr_rates){.threads = (int)json_integer_value(json_object_get(root, "threads"))};
     return rates->threads > 0 &&
-           get_levels(json_object_get(root, "levels"), wanted->apart ? ZR_CUDA_LEVEL : zr_device_cpu_level(), rates) &&
+           get_levels(json_object_get(root, "levels"), wanted->own_memory ? ZR_CUDA_LEVEL : zr_device_cpu_level(),
+                      rates) &&
            get_number(root, "matmul_f32_flops", &rates->matmul_f32) &&
            get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
            get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
@@ -239,7 +240,7 @@ zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates
 zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
 {
     char key[ZR__MACHINE_KEY_BYTES];
-    wanted_rates wanted = {facts->apart, rates};
+    wanted_rates wanted = {facts->own_memory, rates};
     zr__machine_key(facts, key);
     return zr__machine_recall("machine", key, read_rates, &wanted);
 }
@@ -265,7 +266,7 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
-    if (profile->facts.apart) local_ranks = ranks = 1; /* each rank is assumed to have its own GPU */
+    if (profile->facts.own_memory) local_ranks = ranks = 1; /* each rank is assumed to have its own GPU */
     zr_machine *machine = &profile->machine;
     machine->flops_f32 = rank_part(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* Leave the BF16 rate unset for fp16, whose products are computed in fp32. */

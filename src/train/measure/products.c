@@ -104,7 +104,7 @@ static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value 
     const int64_t bytes = zr_dtype_span(tensor->dtype, n);
     void *made = NULL;
     ZR_TRY(device->ops->alloc(device, bytes, &tensor->data));
-    if (!device->profile.facts.apart) {
+    if (!device->profile.facts.own_memory) {
         fill_operand(tensor->data, tensor->dtype, n);
         return ZR_OK;
     }

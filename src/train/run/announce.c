@@ -2,7 +2,7 @@
 #include "train/run/offload.h"
 #include "train/run/resume.h"
 #include "train/run/run.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include "base/text/text.h"
 #include "plan/cost/cost.h"
@@ -19,7 +19,7 @@ static void note_limit(const zr__run *r)
     if (limit_bytes > 0)
         zr__run_note(r, "activation_checkpointing.policy auto: memory.limit is set to %s, a rank's share of %s",
                      ZR_SIZE((double)limit_bytes),
-                     r->plan->profile.facts.apart ? "its GPU" : "nine tenths of the free memory of the host");
+                     r->plan->profile.facts.own_memory ? "its GPU" : "nine tenths of the free memory of the host");
     else
         zr__run_note(r, "activation_checkpointing.policy auto: the free memory of the host is unknown, so nothing is "
                         "recomputed; set memory.limit");

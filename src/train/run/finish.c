@@ -1,7 +1,7 @@
 /** The end of a training run: write the final weights and the best weights, and report the run's measurements. */
 #include "train/run/agree.h"
 #include "train/run/save.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include "base/core/core.h"
 #include "base/text/text.h"

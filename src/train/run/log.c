@@ -1,7 +1,7 @@
 #include "train/run/log.h"
 
 #include "train/dir/metrics.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include <math.h>
 #include <stdio.h>

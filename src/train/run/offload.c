@@ -4,7 +4,7 @@
 #include "base/text/text.h"
 #include "engine/engine.h"
 #include "train/run/agree.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 #include "train/setup/setup.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@ static zr_dtype rate_dtype(const zr__run *r)
 {
     const zr_device_facts *facts = &r->device->profile.facts;
     const zr_dtype dtype = r->plan->layout.dtype;
-    if (facts->apart) return dtype == ZR_F32 ? ZR_F32 : ZR_BF16;
+    if (facts->own_memory) return dtype == ZR_F32 ? ZR_F32 : ZR_BF16;
     return dtype == ZR_BF16 && facts->bf16_products ? ZR_BF16 : ZR_F32;
 }
 

@@ -7,7 +7,7 @@
 #include "train/host/host.h"
 #include "train/run/agree.h"
 #include "train/run/save_files.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include <dirent.h>
 #include <math.h>

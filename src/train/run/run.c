@@ -5,7 +5,7 @@
 #include "train/run/resume.h"
 #include "train/run/sample.h"
 #include "train/run/save.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include "base/text/text.h"
 #include "comm/comm.h"

@@ -1,10 +1,10 @@
 /**
  * The state of a training run, shared by the files of this folder. run_check.c and same_inputs.c check everything
  * before the run creates anything. run.c has the order of a run. start.c starts it, and announce.c tells its choices.
- * step.c performs a training step on the rows of batch.c, validate.c evaluates, and sample.c generates texts. asked.c
- * handles requests, save.c and save_files.c write checkpoints, resume.c continues from a checkpoint, and finish.c ends
- * the run. agree.h has the functions by which ranks agree, tell.h the functions that inform the observer, and log.h the
- * functions that write metrics.
+ * step.c performs a training step on the rows of batch.c, validate.c evaluates, and sample.c generates texts.
+ * requests.c handles requests, save.c and save_files.c write checkpoints, resume.c continues from a checkpoint, and
+ * finish.c ends the run. agree.h has the functions by which ranks agree, notes.h the functions that inform the
+ * observer, and log.h the functions that write metrics.
  */
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H

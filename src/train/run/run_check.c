@@ -3,7 +3,7 @@
 #include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/sample.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include "base/core/core.h"
 #include "comm/comm.h"
@@ -126,7 +126,7 @@ static zr_status settle_hosts(zr__run *r)
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__plan_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
-    const zr_queues queues = zr__plan_queues(r->plan, zr__comm_overlaps(r->comm, r->plan->profile.facts.apart));
+    const zr_queues queues = zr__plan_queues(r->plan, zr__comm_overlaps(r->comm, r->plan->profile.facts.own_memory));
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->rows_ahead > 0;
     /* threads of the streams FETCH and STORE, which read and write states on disk, and threads of the store */
@@ -141,7 +141,7 @@ static zr_status check_room(const zr__run *r, int ranks)
  * limit is for its own memory, which holds no samples. */
 static int64_t held_bytes(const zr__run *r)
 {
-    if (r->config->memory.limit_bytes == 0 || r->device->profile.facts.apart) return 0;
+    if (r->config->memory.limit_bytes == 0 || r->device->profile.facts.own_memory) return 0;
     return zr__samples_memory_bytes(&r->inputs.train) + zr__samples_memory_bytes(&r->inputs.val);
 }
 
@@ -369,7 +369,7 @@ static zr_status check_levels(zr__run *r)
     char first[NAME_BYTES] = "", its[NAME_BYTES], noted[NAME_BYTES];
     uint64_t packed;
     int other = 0;
-    if (r->device->profile.facts.apart) return ZR_OK;
+    if (r->device->profile.facts.own_memory) return ZR_OK;
     snprintf(first, sizeof(first), "%s", zr_device_cpu_level());
     memcpy(&packed, first, sizeof(packed));
     ZR_TRY(zr__run_gather(r, packed));
@@ -413,7 +413,8 @@ zr_status zr__run_check(zr__run *r)
     char unused[ZR__UNUSED_BYTES];
     if (r->comm->rank == 0 && zr__train_gpus_unused(r->config->device, unused))
         zr__run_note(r, "the GPUs of this machine are not used: %s", unused);
-    ZR_TRY(zr__run_same(r, "the kind of device (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
+    ZR_TRY(
+        zr__run_same(r, "the kind of device (write device \"cpu\" or \"cuda\")", r->device->profile.facts.own_memory));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));

@@ -2,7 +2,7 @@
  * input; a file on another host counts as another copy. One rank reads each copy, and the hashes of the copies are
  * compared. */
 #include "train/run/agree.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include "base/file/file.h"
 #include "base/paths/shards.h"

@@ -4,7 +4,7 @@
 #include "train/dir/metrics.h"
 #include "train/run/agree.h"
 #include "train/run/log.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 #include "train/weights/writer.h"
 
 #include <string.h>

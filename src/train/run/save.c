@@ -8,7 +8,7 @@
 #include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/save_files.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include <errno.h>
 #include <stdio.h>

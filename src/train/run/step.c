@@ -2,7 +2,7 @@
 #include "train/run/agree.h"
 #include "train/run/log.h"
 #include "train/run/run.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include "base/text/text.h"
 #include "train/measure/measure.h"

@@ -22,9 +22,9 @@
 
 /* Rates assumed if the machine's rates are unknown. Only their ratios matter. */
 #define USUAL_FLOPS_SEC 1e11
-#define USUAL_FLOPS_BYTE 10        /* FLOPs per byte of memory traffic on a processor */
-#define USUAL_FLOPS_BYTE_APART 300 /* FLOPs per byte of memory traffic on a GPU */
-#define USUAL_LINK_PART 0.25       /* rate of the link between ranks as a fraction of the memory rate */
+#define USUAL_FLOPS_BYTE 10             /* FLOPs per byte of memory traffic on a processor */
+#define USUAL_FLOPS_BYTE_OWN_MEMORY 300 /* FLOPs per byte of memory traffic on a GPU */
+#define USUAL_LINK_PART 0.25            /* rate of the link between ranks as a fraction of the memory rate */
 #define USUAL_DISK_BYTES_SEC 2e9
 
 typedef struct way {
@@ -193,7 +193,7 @@ static zr_status try_policies(search *s, way w, reached *r)
     *r = (reached){.planned = false};
     ZR_TRY(try_policy(s, &w, any ? ZR_POLICY_NONE : s->config->recompute.policy, &none, r));
     if (!any || !r->planned) return ZR_OK;
-    if (r->fits) return s->timed && s->profile.facts.apart ? try_keep(s, w, &none, r) : ZR_OK;
+    if (r->fits) return s->timed && s->profile.facts.own_memory ? try_keep(s, w, &none, r) : ZR_OK;
     if (s->config->parallel.tensor > 1) return try_policy(s, &w, ZR_POLICY_AUTO, &unit, r);
     ZR_TRY(try_policy(s, &w, ZR_POLICY_SELECTIVE, &selective, r));
     if (r->planned) ZR_TRY(try_policy(s, &w, ZR_POLICY_UNIT, &unit, r));
@@ -316,7 +316,7 @@ static const tried *pick_way(search *s)
 static void usual_rates(search *s)
 {
     zr_machine *m = &s->profile.machine;
-    const bool apart = s->profile.facts.apart, narrow = s->config->bf16 || s->config->fp16;
+    const bool own_memory = s->profile.facts.own_memory, narrow = s->config->bf16 || s->config->fp16;
     double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
     const bool alone = s->ranks == 1 || zr__machine_link(m).bytes_sec > 0;
     s->usual_disk = s->open.offload && !s->target->price && m->disk_read_bytes_sec == 0;
@@ -325,7 +325,8 @@ static void usual_rates(search *s)
     if (s->timed || !(s->open.stage || s->open.policy || s->open.batch || s->open.offload)) return;
     s->timed = s->usual = true;
     if (*products == 0) *products = USUAL_FLOPS_SEC;
-    if (m->memory_bytes_sec == 0) m->memory_bytes_sec = *products / (apart ? USUAL_FLOPS_BYTE_APART : USUAL_FLOPS_BYTE);
+    if (m->memory_bytes_sec == 0)
+        m->memory_bytes_sec = *products / (own_memory ? USUAL_FLOPS_BYTE_OWN_MEMORY : USUAL_FLOPS_BYTE);
     if (!alone) m->link[ZR_LINK_PROCESS].bytes_sec = USUAL_LINK_PART * m->memory_bytes_sec;
 }
 

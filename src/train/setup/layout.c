@@ -232,7 +232,7 @@ static void settle_homes(zr_layout *l, const zr_device_facts *facts)
     const bool outlives = l->stage >= 2 || l->accum > 1 || l->rank_free_sums;
     if (!outlives || (larger && l->home.grad == ZR_SPACE_DISK)) l->home.grad = ZR_SPACE_DEVICE;
     for (int i = 0; i < 3; i++)
-        if (!facts->apart && *space[i] == ZR_SPACE_HOST) *space[i] = ZR_SPACE_DEVICE;
+        if (!facts->own_memory && *space[i] == ZR_SPACE_HOST) *space[i] = ZR_SPACE_DEVICE;
 }
 
 zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
@@ -243,7 +243,8 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     ZR_TRY(zr__train_model(config, &model));
     zr_model builder = zr__family_builder(&model);
     settle_homes(&l, &profile->facts);
-    if (l.limit_bytes > 0 && profile->facts.apart) l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);
+    if (l.limit_bytes > 0 && profile->facts.own_memory)
+        l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);
     zr_status st = zr_plan_create(&builder, &l, profile, plan);
     if (st != ZR_ERR_SHAPE) return st;
     /* each size is in its range, but the product of the sizes overflows */

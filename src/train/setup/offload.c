@@ -93,7 +93,7 @@ void zr__train_offload_note(const zr_config *config, const zr_device_facts *fact
 {
     const bool optim = config->zero.optim.device == ZR_HOME_CPU, param = config->zero.param.device == ZR_HOME_CPU;
     note[0] = '\0';
-    if (facts->apart || !(optim || param)) return;
+    if (facts->own_memory || !(optim || param)) return;
     snprintf(note, ZR_OFFLOAD_NOTE_BYTES,
              "zero_optimization: %s%s%s cpu moves nothing: ranks compute in the host's memory, so states are there "
              "anyway; nvme stores them on disk",
@@ -210,6 +210,7 @@ void zr__train_offload_remedy(const zr_config *config, int ranks, const zr_profi
 {
     remedy[0] = '\0';
     if (!zr__train_offload_open(config) || config->zero.optim.device != ZR_HOME_NONE) return;
-    for (zr_config_home device = profile->facts.apart ? ZR_HOME_CPU : ZR_HOME_NVME; device <= ZR_HOME_NVME; device++)
+    for (zr_config_home device = profile->facts.own_memory ? ZR_HOME_CPU : ZR_HOME_NVME; device <= ZR_HOME_NVME;
+         device++)
         if (find_remedy(config, ranks, profile, limit_bytes, device, remedy)) return;
 }

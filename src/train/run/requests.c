@@ -1,7 +1,7 @@
 /** Handling of requests to a run in training: to stop, to save a checkpoint, or to end by a given time. */
 #include "train/run/agree.h"
 #include "train/run/save.h"
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 #include "train/setup/setup.h"
 
 /** Return whether the run would exceed observer->end_sec if it trained for `sec` more seconds and then wrote a

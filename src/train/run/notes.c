@@ -1,4 +1,4 @@
-#include "train/run/tell.h"
+#include "train/run/notes.h"
 
 #include "base/text/text.h"
 #include "comm/comm.h"

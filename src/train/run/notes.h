@@ -1,7 +1,7 @@
 /** Messages of a run in progress. The observer receives notes and warnings. The rank's board (zr_comm_board) shows the
  * phase and the progress to other ranks of the host, which watch for hangs. */
-#ifndef ZR_TRAIN_TELL_H
-#define ZR_TRAIN_TELL_H
+#ifndef ZR_TRAIN_NOTES_H
+#define ZR_TRAIN_NOTES_H
 
 #include "train/run/run.h"
 
