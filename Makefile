@@ -4,7 +4,7 @@
 #   src/<layer>/**.c                 the library, compiled once
 #   src/device/cpu/kernels/*.c       kernel families, compiled once per processor level
 #   src/cli/*/*.c                    the command
-#   tests/test_*.c, bench/bench_*.c  one program each
+#   tests/**/test_*.c, bench/bench_*.c  one program each
 
 VERSION  := 0.1.0
 SONAME   := libzr.so.$(firstword $(subst ., ,$(VERSION)))
@@ -136,7 +136,8 @@ STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=
                 $(if $(MPI_SHOW),$(STAND_IN)/comm/nccl.o) \
                 $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(sort $(wildcard tests/cuda/*.cc)))
 CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*/*.c)))
-TESTS    := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
+TEST_SRC := $(sort $(shell find tests -name 'test_*.c' 2>/dev/null))
+TESTS    := $(patsubst %.c,$(B)/tests/%,$(notdir $(TEST_SRC)))
 BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c))) \
             $(if $(MPI_SHOW),$(B)/bench/mpi_collectives)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
@@ -277,18 +278,19 @@ $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 # Tests and benchmarks link statically and may include src/ headers. Tests are compiled more often than they run: -O1.
 # A line "//LINK ..." in the source adds linker flags (--wrap).
 DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
-$(B)/tests/%: tests/%.c $(B)/libzr.a
+vpath test_%.c $(sort $(dir $(TEST_SRC)))
+$(B)/tests/%: %.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	@$(call say,TEST,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -O1 $(CFLAGS) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Tests that use GPUs have the stand-in's, before the library's own.
-STAND_IN_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -lsE '^//STAND_IN|kernel_check\.h' tests/test_*.c))
+STAND_IN_TESTS := $(patsubst %.c,$(B)/tests/%,$(notdir $(shell grep -lsE '^//STAND_IN|kernel_check\.h' $(TEST_SRC))))
 $(STAND_IN_TESTS): $(STAND_IN_OBJ)
 $(STAND_IN_TESTS): TEST_CFLAGS = -Itests/cuda
 $(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) -lstdc++ -ldl
 # Tests of a build with a row more in the tables of what plans, walks, prices and draws: a copy, before the library's own.
 MADE_UP       := $(B)/made_up
-MADE_UP_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -ls '^//MADE_UP' tests/test_*.c))
+MADE_UP_TESTS := $(patsubst %.c,$(B)/tests/%,$(notdir $(shell grep -ls '^//MADE_UP' $(TEST_SRC))))
 MADE_UP_SRC   := $(wildcard src/plan/*.c src/plan/*/*.c src/engine/*.c src/simulate/*.c src/cli/draw/picture*.c) src/cli/draw/svg.c
 MADE_UP_OBJ   := $(MADE_UP_SRC:%.c=$(MADE_UP)/%.o) $(MADE_UP)/src/plan/policy/echo.o
 MADE_UP_FLAGS  = -I$(MADE_UP)/include -I$(MADE_UP)/src -Itests $(CFLAGS_ALL) -O0
@@ -303,19 +305,19 @@ $(MADE_UP_TESTS): $(MADE_UP_OBJ) $(B)/obj/cli.a
 $(MADE_UP_TESTS): private CFLAGS_ALL := -I$(MADE_UP)/include -I$(MADE_UP)/src $(CFLAGS_ALL)
 $(MADE_UP_TESTS): private TEST_OBJ = $(MADE_UP_OBJ) $(B)/obj/cli.a
 # Tests of products also have the kernels of v4tiles.
-TILES_TESTS := $(if $(FLAGS_v4tiles),$(patsubst tests/%.c,$(B)/tests/%,$(shell grep -ls '^//TILES' tests/test_*.c)))
+TILES_TESTS := $(if $(FLAGS_v4tiles),$(patsubst %.c,$(B)/tests/%,$(notdir $(shell grep -ls '^//TILES' $(TEST_SRC)))))
 TILES_OBJ   := $(patsubst %,$(B)/obj/device/cpu/kernels/%.v4tiles.o,product linear attention)
 $(TILES_TESTS): $(TILES_OBJ)
 $(TILES_TESTS): TEST_CFLAGS += -DZR_TILES
 $(TILES_TESTS): TEST_OBJ += $(TILES_OBJ)
 # The same tests on a GPU.
 GPU_TESTS := $(if $(NVCC),$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%))
-$(B)/tests/gpu_%: tests/%.c $(B)/libzr.a
+$(B)/tests/gpu_%: %.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	$(Q)$(CC) $(CFLAGS_ALL) $(CUDA_CFLAGS) $(MPI_CFLAGS) -DZR_GPU -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Without CUDA their sources are only checked, against the stand-in's headers.
 GPU_CHECKED := $(if $(NVCC),,$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%.checked))
-$(B)/tests/gpu_%.checked: tests/%.c $(STAMP)
+$(B)/tests/gpu_%.checked: %.c $(STAMP)
 	@mkdir -p $(@D) $(B)/obj/tests
 	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -DZR_GPU -Itests -Itests/cuda -Werror -fsyntax-only $(DEPENDS) $< && touch $@
 tests: $(GPU_CHECKED)
@@ -328,9 +330,9 @@ FUZZED  := $(wildcard $(foreach layer,base tensor graph models config data check
 FUZZ_CC := clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"$(VERSION)"' -Iinclude -Isrc -Itests
 tests: fuzz-files
 fuzz-files: $(FUZZ:%=$(B)/tests/fuzz_%)
-$(B)/tests/fuzz_%: tests/fuzz/%.c tests/fuzz_files.c $(B)/libzr.a
+$(B)/tests/fuzz_%: tests/fuzz/%.c tests/fuzz/fuzz_files.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	$(Q)$(CC) $(CFLAGS_ALL) -Itests $(DEPENDS) $< tests/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -Itests $(DEPENDS) $< tests/fuzz/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
 $(B)/fuzz/obj/%.o: src/%.c
 	@mkdir -p $(@D)

@@ -3,7 +3,7 @@
 //     logits DIRECTORY TOKEN... >LOGITS
 //
 // Behind each token the vocabulary's logits go to stdout, as fp32. DIRECTORY has config.json and model.safetensors, or
-// the files that model.safetensors.index.json names. tests/test_hf_peers.sh compares them with those of transformers.
+// the files that model.safetensors.index.json names. test_hf_peers.sh compares them with those of transformers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <zr.h>

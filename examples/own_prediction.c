@@ -3,7 +3,7 @@
 // The model learns that 3 x + 1 (modulo 8) follows x: a table of vectors, and a head that makes logits of them. In
 // evaluation mode it names the logits, and zr_engine_value reads them behind zr_engine_eval. Each rank asks about
 // numbers of its own; the ranks print what they hold of the weights, so that the logits can be computed by hand:
-// logits of x = vector x times head + bias (tests/test_examples.sh does).
+// logits of x = vector x times head + bias (test_examples.sh does).
 #include <stdio.h>
 #include <zr.h>
 

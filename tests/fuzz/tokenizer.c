@@ -2,7 +2,7 @@
  * almost no input would get past the vocabulary. An accepted tokenizer must decode a text's tokens to the same bytes,
  * unless it changes the text.
  */
-#include "bpe_make.h"
+#include "data/tokenizer/bpe_make.h"
 #include "zr/data.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-"""Low-rank adapters of zr in peft, and of peft in zr. tests/test_peft_peers.sh starts it in a virtual environment that
+"""Low-rank adapters of zr in peft, and of peft in zr. test_peft_peers.sh starts it in a virtual environment that
 has peft: adapters.py ZR LOGITS FOLDER; ZR the command, LOGITS the example, FOLDER an empty one.
 
 Prints TAP. Every comparison names its largest difference.

@@ -1,5 +1,5 @@
 """BERT, tiny and random, as transformers makes and saves it, beside zr: losses, training, and directories written
-again. tests/test_hf_bert.sh starts it in a virtual environment with transformers: bert.py ZR FOLDER; ZR the command,
+again. test_hf_bert.sh starts it in a virtual environment with transformers: bert.py ZR FOLDER; ZR the command,
 FOLDER an empty one.
 
 Prints TAP. Every comparison names its largest difference.

@@ -1,5 +1,5 @@
 """Whether zr renders and tokenizes conversations as transformers does with the models' own chat templates.
-tests/test_chat_peers.sh starts it: chat.py LIBZR FOLDER TEMPLATES; LIBZR the shared library, FOLDER an empty one,
+test_chat_peers.sh starts it: chat.py LIBZR FOLDER TEMPLATES; LIBZR the shared library, FOLDER an empty one,
 TEMPLATES a folder with files NAME.jinja, or the source package of llama-cpp-python.
 
 Prints TAP. Each template gets a tokenizer with its special tokens, and 50 random conversations. zr recognises the

@@ -1,4 +1,4 @@
-"""Models of the Llama kind, tiny and random, as transformers makes and saves them, beside zr. tests/test_hf_families.sh
+"""Models of the Llama kind, tiny and random, as transformers makes and saves them, beside zr. test_hf_families.sh
 starts it in a virtual environment with transformers: families.py ZR LOGITS FOLDER [MPIRUN]; ZR the command, LOGITS the
 example, FOLDER an empty one, MPIRUN the words that start processes.
 

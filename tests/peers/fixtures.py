@@ -1,5 +1,5 @@
 """Write tests/tokenizers: small learned tokenizers in the forms of Llama's, Mistral's and Qwen's, and the tokens that
-the package tokenizers makes of texts. tests/test_data_tokenizers.c compares. fixtures.py FOLDER"""
+the package tokenizers makes of texts. test_data_tokenizers.c compares. fixtures.py FOLDER"""
 import base64
 import json
 import pathlib

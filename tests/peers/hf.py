@@ -1,4 +1,4 @@
-"""What transformers and tokenizers say of zr's files, and zr of theirs. tests/test_hf_peers.sh starts it in a virtual
+"""What transformers and tokenizers say of zr's files, and zr of theirs. test_hf_peers.sh starts it in a virtual
 environment that has both: hf.py ZR LOGITS FOLDER [SHARED]; ZR the command, LOGITS the example, FOLDER an empty one.
 
 Prints TAP. Every comparison names its largest difference.

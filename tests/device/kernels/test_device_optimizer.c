@@ -1,0 +1,267 @@
+//TEST timeout=60
+#include <math.h>
+#include <string.h>
+
+#include "base/number/exact.h"
+#include "device/device_levels.h"
+
+#define N 9001 /* number of elements, more than one thread updates at a time */
+
+typedef struct arrays {
+    float weight[N], slot[2][N], grad[N];
+    uint16_t param16[N], grad16[N];
+    zr_dtype grad_dtype;
+} arrays;
+
+static arrays got, want;
+
+static const zr_optimizer rules[] = {
+    {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.95, 1e-8}, .weight_decay = 0.1},
+    {.name = "adam", .n_slots = 2, .hyper = {0.8, 0.999, 1e-6}, .weight_decay = 0.01},
+    {.name = "sgd", .n_slots = 0, .hyper = {0, 0}, .weight_decay = 0.01},
+    {.name = "sgd", .n_slots = 1, .hyper = {0.9, 0}, .weight_decay = 0},
+    {.name = "sgd", .n_slots = 1, .hyper = {0.9, 1}, .weight_decay = 0.01},
+    {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.95, 1e-3, 1}, .weight_decay = 0.1},
+};
+#define RULES (sizeof rules / sizeof *rules)
+
+static void start(arrays *a)
+{
+    memset(a, 0, sizeof *a);
+    fill(a->weight, N, 1);
+}
+
+static void next_grad(arrays *a, uint32_t step, zr_dtype dtype)
+{
+    fill(a->grad, N, 10 + step);
+    a->grad_dtype = dtype;
+    if (dtype != ZR_F32) narrow(a->grad16, dtype, a->grad, N);
+}
+
+static zr_update_args args_of(arrays *a, const zr_optimizer *o, int64_t first, int64_t n, int64_t step,
+                              zr_dtype param_dtype)
+{
+    return (zr_update_args){.n = n,
+                            .weight = a->weight + first,
+                            .param16 = a->param16 + first,
+                            .param_dtype = param_dtype,
+                            .grad = a->grad_dtype == ZR_F32 ? (void *)(a->grad + first) : a->grad16 + first,
+                            .grad_dtype = a->grad_dtype,
+                            .slot = {a->slot[0] + first, a->slot[1] + first},
+                            .grad_scale = 0.5f,
+                            .lr = 0.01,
+                            .weight_decay = o->weight_decay,
+                            .step = step,
+                            .hyper = o->hyper};
+}
+
+/* Update one element in double, by the formulas of the papers and PyTorch's documentation. */
+static void reference(const zr_optimizer *o, int64_t step, double g, double *w, double *s0, double *s1)
+{
+    const double lr = 0.01, *h = o->hyper;
+    g *= 0.5;
+    if (o->n_slots == 2) {
+        if (strcmp(o->name, "adamw") == 0)
+            *w -= lr * o->weight_decay * *w;
+        else
+            g += o->weight_decay * *w;
+        *s0 = h[0] * *s0 + (1 - h[0]) * g;
+        *s1 = h[1] * *s1 + (1 - h[1]) * g * g;
+        double m = *s0 / (h[3] ? 1 : 1 - pow(h[0], (double)step)), v = *s1 / (h[3] ? 1 : 1 - pow(h[1], (double)step));
+        *w -= lr * m / (sqrt(v) + h[2]);
+        return;
+    }
+    g += o->weight_decay * *w;
+    if (o->n_slots == 1) {
+        *s0 = h[0] * *s0 + g;
+        g = h[1] != 0 ? g + h[0] * *s0 : *s0;
+    }
+    *w -= lr * g;
+}
+
+static void check_reference(zr_device *device)
+{
+    static const int64_t steps[] = {1, 2, 3, 1000000}; /* also late steps, where the bias corrections are 1 */
+    for (size_t r = 0; r < RULES; r++) {
+        start(&got);
+        start(&want);
+        for (int k = 0; k < 4; k++) {
+            const int64_t step = steps[k];
+            next_grad(&got, (uint32_t)k, dtypes[k % N_DTYPES]);
+            const zr_dtype param_dtype = k % 2 ? ZR_BF16 : ZR_F16;
+            zr_update_args args = args_of(&got, &rules[r], 0, N, step, param_dtype);
+            memcpy(&want, &got, sizeof got);
+            assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
+            for (int64_t i = 0; i < N; i++) {
+                double w = want.weight[i], s0 = want.slot[0][i], s1 = want.slot[1][i];
+                reference(&rules[r], step, got.grad[i], &w, &s0, &s1);
+                assert_true(fabs(got.weight[i] - w) <= 4e-7 * (fabs(w) + 0.05));
+                assert_true(fabs(got.slot[0][i] - s0) <= 4e-7 * (fabs(s0) + 0.5));
+                assert_true(fabs(got.slot[1][i] - s1) <= 4e-7 * (fabs(s1) + 0.05));
+                uint16_t stored;
+                array_set(&stored, param_dtype, 0, got.weight[i]);
+                assert_int_equal(got.param16[i], stored);
+            }
+        }
+    }
+}
+
+/* Check that an update in three ranges, cut at odd places, gives the bits of one update. */
+static void check_cuts(zr_device *device)
+{
+    static const int64_t sizes[] = {1, 63, 64, 65, 1023};
+    for (size_t r = 0; r < RULES; r++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const int64_t cut[] = {0, 3, 3 + sizes[s], N};
+            const zr_dtype dtype = s % 2 ? ZR_BF16 : ZR_F16;
+            start(&got);
+            next_grad(&got, 1, dtype);
+            memcpy(&want, &got, sizeof got);
+            zr_update_args args = args_of(&want, &rules[r], 0, N, 1, dtype);
+            assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
+            for (int c = 0; c < 3; c++) {
+                args = args_of(&got, &rules[r], cut[c], cut[c + 1] - cut[c], 1, dtype);
+                assert_int_equal(device->ops->update(device, &rules[r], &args), ZR_OK);
+            }
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+    }
+}
+
+/* Check that LAMB and LARS give the same bits when an update is made in ranges, with 16-bit and fp32 gradients, and
+ * that their squares do if the ranges begin at blocks. The squares are of the weights and of the direction that the
+ * update applies. */
+static void check_trust(zr_device *device)
+{
+    static const int64_t cuts[] = {0, 5, 5 + ZR_TRUST_BLOCK, N}, shard = 2 * ZR_TRUST_BLOCK - 5;
+    zr_lamb_args settings = zr_lamb_defaults(ZR_LAMB_NVIDIA);
+    settings.adam_w_mode = settings.grad_averaging = false;
+    const zr_optimizer trusting[] = {zr_lamb(ZR_LAMB_DEEPSPEED, NULL), zr_lamb(ZR_LAMB_NVIDIA, &settings),
+                                     zr_lars(0.9, 0.01, 1e-8, 0.1), zr_lars(0, 0.01, 1e-8, 0)};
+    for (int r = 0; r < 4; r++)
+        for (int exact = 0; exact <= 1; exact++) {
+            const zr_optimizer *o = &trusting[r];
+            start(&want);
+            next_grad(&want, 2, dtypes[r % N_DTYPES]);
+            memcpy(&got, &want, sizeof got);
+            zr_trust whole = {{.bad = -1}, {.bad = -1}}, parts = whole;
+            zr_update_args args = args_of(&want, o, 0, N, 2, ZR_BF16);
+            args.lr = -1; /* rate -1: an update adds the computed direction */
+            assert_int_equal(device->ops->square_update(device, o, &args, exact, shard, &whole), ZR_OK);
+            assert_memory_equal(&got, &want, sizeof got);
+            for (int c = 0; c < 3; c++) {
+                zr_update_args part = args_of(&got, o, cuts[c], cuts[c + 1] - cuts[c], 2, ZR_BF16);
+                assert_int_equal(device->ops->square_update(device, o, &part, exact, shard + cuts[c], &parts), ZR_OK);
+            }
+            assert_memory_equal(&whole, &parts, sizeof whole);
+            args.norms = (zr_norms){2, 3};
+            assert_int_equal(device->ops->update(device, o, &args), ZR_OK);
+            double weight = 0, moved = 0;
+            for (int64_t i = 0; i < N; i++) {
+                const double d = (double)want.weight[i] - got.weight[i];
+                weight += (double)got.weight[i] * got.weight[i];
+                moved += d * d;
+            }
+            const double w = exact ? zr__exact_value(&whole.weight.exact) : whole.weight.sum;
+            const double u = exact ? zr__exact_value(&whole.direction.exact) : whole.direction.sum;
+            assert_true(fabs(w - weight) <= 1e-12 * weight);
+            /* LAMB's ratio is 2/3. LARS's direction is the gradient, and its ratio also contains weight decay, so it is
+             * left out */
+            double ratio = 2.0 / 3;
+            if (r == 0) ratio *= sqrt(1 - pow(0.999, 2)) / (1 - pow(0.9, 2));
+            if (r == 3) ratio = 0.01 * 2 / (3 + 1e-8);
+            if (r != 2) assert_true(fabs(moved - ratio * ratio * u) <= 2e-5 * moved);
+            for (int c = 0; c < 3; c++) {
+                zr_update_args part = args_of(&got, o, cuts[c], cuts[c + 1] - cuts[c], 2, ZR_BF16);
+                part.lr = args.lr;
+                part.norms = args.norms;
+                assert_int_equal(device->ops->update(device, o, &part), ZR_OK);
+            }
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+}
+
+/* Check against torch.optim.AdamW by hand: lr 0.1, betas (0.9, 0.999), eps 1e-8, weight_decay 0.5, weight 2, gradients
+ * 3 and -1 give 2*0.95 - 0.1 = 1.8; then m = 0.17, v = 0.009991, 1.8*0.95 - 0.1 * (0.17/0.19) / sqrt(0.009991/0.001999)
+ * = 1.66997843 */
+static void check_by_hand(zr_device *device)
+{
+    const zr_optimizer adamw = {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.999, 1e-8}};
+    const zr_optimizer sgd = {.name = "sgd", .n_slots = 1, .hyper = {0.5, 1}};
+    float w = 2, m = 0, v = 0, g = 3;
+    zr_update_args args = {.n = 1,
+                           .weight = &w,
+                           .grad = &g,
+                           .slot = {&m, &v},
+                           .grad_scale = 1,
+                           .lr = 0.1,
+                           .weight_decay = 0.5,
+                           .step = 1,
+                           .hyper = adamw.hyper};
+    assert_int_equal(device->ops->update(device, &adamw, &args), ZR_OK);
+    assert_true(fabsf(w - 1.8f) < 3e-7f);
+    g = -1;
+    args.step = 2;
+    assert_int_equal(device->ops->update(device, &adamw, &args), ZR_OK);
+    assert_true(fabs(w - (1.71 - 0.1 * (0.17 / 0.19) / sqrt(0.009991 / 0.001999))) < 3e-7);
+
+    /* Nesterov: v = 0.5*4 + 2 = 4; w = 1 - 0.25 * (2 + 0.5*4) = 0, exact in binary. */
+    w = 1;
+    m = 4;
+    g = 2;
+    args.lr = 0.25;
+    args.weight_decay = 0;
+    args.hyper = sgd.hyper;
+    assert_int_equal(device->ops->update(device, &sgd, &args), ZR_OK);
+    assert_true(w == 0 && m == 4);
+}
+
+static void own_rule(const zr_update_args *args)
+{
+    for (int64_t i = 0; i < args->n; i++) args->weight[i] += (float)args->lr * ((const float *)args->grad)[i] + 1;
+}
+
+static void check_own_rule(zr_device *device)
+{
+    const zr_optimizer mine = {.name = "mine", .rule = own_rule}, unknown = {.name = "none such"};
+    start(&got);
+    start(&want);
+    next_grad(&got, 1, ZR_F32);
+    zr_update_args args = args_of(&got, &mine, 0, N, 1, ZR_BF16);
+    assert_int_equal(device->ops->update(device, &mine, &args), ZR_OK);
+    for (int64_t i = 0; i < N; i++) assert_true(got.weight[i] == want.weight[i] + (0.01f * got.grad[i] + 1));
+    assert_int_equal(device->ops->update(device, &unknown, &args), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "none such"));
+}
+
+/* Check that a 16-bit copy of another type is refused before anything is written. */
+static void check_param_dtype(zr_device *device)
+{
+    start(&got);
+    start(&want);
+    zr_update_args args = args_of(&got, &rules[0], 0, N, 1, ZR_F32);
+    assert_int_equal(device->ops->update(device, &rules[0], &args), ZR_ERR_DTYPE);
+    assert_non_null(strstr(zr_error_message(), "copy of a parameter is F32"));
+    assert_memory_equal(&got, &want, sizeof got);
+}
+
+#define EACH(name)                                                                                                     \
+    static void test_##name(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        each_device(check_##name);                                                                                     \
+    }
+EACH(reference)
+EACH(cuts)
+EACH(by_hand)
+EACH(trust)
+EACH(own_rule)
+EACH(param_dtype)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_cuts),
+                                       cmocka_unit_test(test_by_hand),   cmocka_unit_test(test_trust),
+                                       cmocka_unit_test(test_own_rule),  cmocka_unit_test(test_param_dtype)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+//TEST timeout=60
+//MADE_UP
+/* A made-up kind of step and a made-up stream, known only to the tables (tests/made_up/rows.sh), are planned, proved,
+ * priced, simulated, drawn and walked as all others are. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/draw/picture.h"
+#include "engine/walk.h"
+#include "made_up/echo.h"
+#include "support/tempdir.h"
+#include "engine/trainer.h"
+#include "plan/cost/cost.h"
+
+enum { ACCUM = 2 };
+
+static zr_layout layout_of(int stage, int ranks)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.stage = stage;
+    l.ranks = ranks;
+    l.batch = 1;
+    l.seq = 8;
+    l.accum = ACCUM;
+    l.train = true;
+    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0.1);
+    return l;
+}
+
+static const zr_gpt2_config small = {.n_layer = 2,
+                                     .n_head = 2,
+                                     .n_embd = 16,
+                                     .n_positions = 8,
+                                     .vocab_size = 61,
+                                     .layer_norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02};
+
+static const zr_profile profile = {
+    .facts = {.name = "test", .threads = 1, .panel_bytes = 1 << 20, .scratch_bytes = zr_device_cpu_scratch}};
+
+static zr_plan *plan_of(const zr_layout *layout, bool echoes)
+{
+    zr_model model = zr_gpt2(&small);
+    zr_plan *plan = NULL;
+    made_up_echoes = echoes;
+    if (zr_plan_create(&model, layout, &profile, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
+    return plan;
+}
+
+static bool is_echo(const zr_step *step)
+{
+    return step->kind == ZR_STEP_ECHO;
+}
+
+static void test_planned(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        const zr_layout l = layout_of(stage, 4);
+        zr_plan *with = plan_of(&l, true), *without = plan_of(&l, false);
+        const zr_schedule *s = &with->schedule[ZR_SCHEDULE_TRAIN];
+        int32_t echoes = 0, awaited = 0;
+        int64_t bytes = 0;
+        for (int32_t i = 0; i < s->n_steps; i++) {
+            echoes += is_echo(&s->step[i]);
+            if (!is_echo(&s->step[i])) continue;
+            assert_int_equal(s->step[i].stream, ZR_STREAM_SIDE);
+            assert_true(s->step[i].n_waits > 0); /* for the step that makes the gradient */
+        }
+        for (int32_t w = 0; w < s->n_waits; w++) awaited += is_echo(&s->step[s->wait[w].step]);
+        assert_int_equal(echoes, with->n_units);
+        assert_true(awaited > 0); /* by the step that next writes the gradient's bytes */
+        assert_true(with->has_stream[ZR_STREAM_SIDE] && !without->has_stream[ZR_STREAM_SIDE]);
+        assert_int_equal(s->n_steps, without->schedule[ZR_SCHEDULE_TRAIN].n_steps + echoes);
+        for (int32_t u = 0; u < with->n_units; u++) bytes += with->persistent[made_up_echo_of(with, u)].bytes;
+        const zr_space_memory *host = &with->memory.space[ZR_SPACE_HOST];
+        assert_int_equal(host->category_bytes[ZR_CATEGORY_GRAD], bytes);
+        assert_string_equal(zr_step_kind_name(ZR_STEP_ECHO), "echo");
+        assert_string_equal(zr_stream_name(ZR_STREAM_SIDE), "side");
+        zr_plan_destroy(&with);
+        zr_plan_destroy(&without);
+    }
+}
+
+/* Check that the proof applies to the made-up steps as to all others. */
+static void test_proved(void **state)
+{
+    (void)state;
+    const zr_layout l = layout_of(3, 4);
+    zr_plan *plan = plan_of(&l, true);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    int32_t i = 0;
+    while (!is_echo(&s->step[i])) i++;
+    const int32_t n = s->step[i].n_waits;
+    s->step[i].n_waits = 0;
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    s->step[i].n_waits = n;
+    int32_t lost = 0; /* waits for echoes, removed one at a time: the step's last wait takes its place */
+    for (int32_t k = 0; k < s->n_steps; k++)
+        for (int32_t w = 0; w < s->step[k].n_waits; w++) {
+            zr_wait *wait = &s->wait[s->step[k].waits + w], *last = &s->wait[s->step[k].waits + s->step[k].n_waits - 1];
+            const zr_wait had = *wait;
+            if (!is_echo(&s->step[had.step])) continue;
+            *wait = *last;
+            s->step[k].n_waits--;
+            assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+            s->step[k].n_waits++;
+            *wait = had;
+            lost++;
+        }
+    assert_true(lost > 0);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_use *use = &s->use[s->step[i].uses];
+    use->range.first = use->range.count; /* past the end of its buffer */
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    zr_plan_destroy(&plan);
+}
+
+static double only_echoes(const zr__pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
+{
+    (void)pricer;
+    return is_echo(&plan->schedule[kind].step[step]) ? 1 : 0;
+}
+
+static void test_priced_and_simulated(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(3, 4);
+    zr_plan *plan = plan_of(&l, true);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr__pricer pricer = {.step_sec = only_echoes};
+    zr_price price;
+    assert_int_equal(zr__plan_price_by(plan, &pricer, &price), ZR_OK);
+    assert_true(price.step_sec == ACCUM * plan->n_units); /* echoes run one after the other, and the compute stream
+                                                           * waits for them */
+    zr_profile rates = profile;
+    rates.machine.memory_bytes_sec = 1e6;
+    zr_step_time *time = calloc((size_t)s->n_steps, sizeof *time);
+    assert_non_null(time);
+    assert_int_equal(zr_plan_times(plan, &rates, time), ZR_OK);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (!is_echo(&s->step[i])) continue;
+        const double bytes = 4.0 * (double)s->step[i].range.count; /* bytes of the device's memory */
+        assert_true(time[i].end_sec - time[i].begin_sec > 0.999 * bytes / 1e6);
+        assert_true(time[i].end_sec - time[i].begin_sec < 1.001 * bytes / 1e6);
+    }
+    free(time);
+    zr_cluster cluster;
+    zr_simulation made;
+    assert_int_equal(zr_cluster_read("dgx-h100x8", &cluster), ZR_OK);
+    assert_int_equal(zr_simulate(plan, &cluster, NULL, &made, NULL), ZR_OK);
+    assert_true(made.price.step_sec > 0);
+    zr_plan_destroy(&plan);
+}
+
+static void test_drawn(void **state)
+{
+    (void)state;
+    const zr_layout l = layout_of(2, 2);
+    zr_plan *plan = plan_of(&l, true), *without = plan_of(&l, false);
+    const char *const inputs[] = {NULL};
+    const char *path = in_tempdir("page.svg");
+    static char page[1 << 18];
+    for (int with = 0; with < 2; with++) {
+        cli_times times;
+        assert_int_equal(cli_times_make(with ? plan : without, &profile, &times), ZR_OK);
+        assert_int_equal(cli_picture_write(path, inputs, with ? plan : without, &times, "made up", 1), ZR_OK);
+        cli_times_clear(&times);
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        page[fread(page, 1, sizeof page - 1, f)] = '\0';
+        fclose(f);
+        assert_int_equal(strstr(page, ">side<") != NULL, with);
+        assert_int_equal(strstr(page, "copy to or from the host h.1") != NULL, with);
+    }
+    zr_plan_destroy(&plan);
+    zr_plan_destroy(&without);
+}
+
+/* ---- walked ------------------------------------------------------------------------------------ */
+
+/* Compare a gradient with its echo; with one rank and one micro-batch a step, the gradient is its own sum. */
+static zr_status compare(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    const zr_engine *e = arg;
+    const zr_buffer *echo = &e->plan->persistent[made_up_echo_of(e->plan, param->unit)];
+    const float *at = (const float *)zr__buffer(e, echo) + param->unit_offset + first;
+    ZR_CHECK(memcmp(at, in, sizeof(float) * (size_t)n) == 0, ZR_ERR_INTERNAL, "the echo of %s is another gradient",
+             param->name);
+    return ZR_OK;
+}
+
+static zr_status after(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    if (!made_up_echoes || run->layout.accum > 1 || comm->size > 1) return ZR_OK;
+    *(int *)run->arg += 1;
+    return zr_engine_read(engine, ZR_STATE_GRAD, compare, engine);
+}
+
+/* Check that measured bytes equal planned bytes, and that weights and losses are bitwise equal to a run whose plan has
+ * no echoes. */
+static void test_walked(void **state)
+{
+    (void)state;
+    int compared = 0;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= 2; ranks++)
+            for (int accum = 1; accum <= ACCUM; accum++) {
+                trainer run[2];
+                for (int with = 0; with < 2; with++) {
+                    run[with] = (trainer){.config = small, .layout = layout_of(stage, ranks), .steps = 3, .lr = 1e-2};
+                    run[with].layout.accum = accum;
+                    run[with].lanes = with && stage > 1;
+                    run[with].after = after;
+                    run[with].arg = &compared;
+                    made_up_echoes = with;
+                    trainer_run(&run[with]);
+                }
+                assert_true(run[0].weights == run[1].weights && run[0].loss[2] == run[1].loss[2]);
+                assert_true(run[1].measured.memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_GRAD] > 0);
+            }
+    assert_int_equal(compared, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_planned), cmocka_unit_test(test_proved), cmocka_unit_test(test_priced_and_simulated),
+        cmocka_unit_test(test_drawn),   cmocka_unit_test(test_walked),
+    };
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}
