@@ -177,7 +177,7 @@ typedef struct zr_layout {
     bool two_pass; /* whether the backward pass runs twice, the first time only for the norm, so that gradients need not
                       be stored (layout lean) */
     bool rank_free_sums; /* whether sums have the same bits for any number of ranks that is a power of two
-                            (ARCHITECTURE.md, section 3) */
+                            (docs/reproducibility.md) */
     bool reduce_once;    /* whether gradients are reduced over ranks only once per step, at every stage. Each rank first
                             sums whole gradients over its micro-batches in fp32. No effect with one micro-batch or one
                             data-parallel rank */

@@ -266,8 +266,8 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
  *
  * The number of ranks, the stage, layout, types, bucket sizes and micro-batch size may differ from the earlier run.
  * If all of these are equal, training continues as if it had never ended, with the same losses to the last bit.
- * Otherwise the resumed state still has the same bits. ARCHITECTURE.md, section 3, describes how later results may
- * then differ. If other parts of the configuration have changed, the new values are used, and a note reports each
+ * Otherwise the resumed state still has the same bits. docs/reproducibility.md describes how later results may then
+ * differ. If other parts of the configuration have changed, the new values are used, and a note reports each
  * change. Lines of metrics.jsonl after the checkpoint's step are removed. An existing model/ is replaced when the run
  * ends.
  *

@@ -105,6 +105,8 @@ mv shorter.json config.json
 guide "Measure the machine"
 section "$ZR_SOURCE/docs/operations.md" "Go on" | sed 's|^    zr |    build/zr |' >lines
 follow operations alone
+sed 's|^    zr |    build/zr |; s|/local_nvme|.|' "$ZR_SOURCE/docs/offload.md" >lines
+follow offload alone
 # Every page that has commands is run here.
 grep -hE '^    (build/zr|zr|mpirun|srun) ' "$ZR_SOURCE/README.md" "$ZR_SOURCE/docs/guide.md" |
     sed 's/^    //; s/   .*//; s/  *# .*//' | sort >said
@@ -113,9 +115,10 @@ check "every command of README and guide was followed" sh -c 'comm -23 said done
 rm -rf runs exported shards
 
 # Files that pages name exist: sources, and for built files their sources.
-there() { # FOLDER NAME, which may be a pattern
+there() { # FOLDER NAME, which may be a pattern; a built test comes from any folder of tests
+    case $2 in build/tests/*) there "$1" "tests/*/${2##*/}" || there "$1" "tests/*/*/${2##*/}"; return ;; esac
     for end in '' .c .h .cc; do
-        for found in "$1"/$2$end; do [ ! -e "$found" ] || return 0; done
+        for found in "$1"/${2#build/}$end; do [ ! -e "$found" ] || return 0; done
     done
     return 1
 }
@@ -123,7 +126,7 @@ grep -ohE '(^|[ (`"])(src|tests|scripts|bench|examples|docs|include|build/bench|
     "$ZR_SOURCE"/*.md "$ZR_SOURCE"/docs/*.md | sed 's/^[ (`"]//' | grep -vE '_$|\.(json|svg)$|/gpu_test_|/zr_fault$|^src/(device|graph/ops|device/cpu/kernels)/$' |
     sort -u >names
 check "there are names of files" test "$(wc -l <names)" -gt 50
-while IFS= read -r name; do there "$ZR_SOURCE" "${name#build/}" || echo "$name"; done <names >missing
+while IFS= read -r name; do there "$ZR_SOURCE" "$name" || echo "$name"; done <names >missing
 check "... each of which is there" sh -c 'cat missing; [ ! -s missing ]'
 cp "$ZR_SOURCE/docs/models.md" models.md
 check "the table of presets is current" sh -c '"$0/scripts/presets" build/zr models.md && cmp models.md "$0/docs/models.md"' "$ZR_SOURCE"
