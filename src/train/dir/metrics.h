@@ -2,7 +2,7 @@
  * Lines of metrics.jsonl, and the document run.json. The order of their keys is part of the interface.
  *
  * To add a field to a step's line, add it to zr_train_step (zr/run.h) and set it in report_step (train/run/step.c).
- * Then add a row to zr__metrics_step_scalars (metrics.c), which event files use too, and a row to docs/guide.md. The
+ * Then add a row to zr__metrics_step_scalars (metrics.c), which event files use too, and one to docs/operations.md. The
  * tests of the line are test_cli_run.sh (keys), test_train_events.c (count) and test_train_runs.c (end of a line). zr
  * plot and zr report draw the fields that src/cli/draw/curve.[ch] lists.
  */
