@@ -231,7 +231,7 @@ const zr_key zr__common_keys[] = {
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr, "learning rate", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
         "one of the three optimizers named LAMB. deepspeed: FusedLamb of DeepSpeed; nvidia: FusedLAMB of "
-        "NVIDIA's apex; paper: algorithm 2 of You et al. 2020. docs/guide.md has their formulas",
+        "NVIDIA's apex; paper: algorithm 2 of You et al. 2020. docs/models.md has their formulas",
         .choices = "deepspeed|nvidia|paper", .only = LAMB),
     KEY(PAIR, "optimizer.params.betas", "[0.9, 0.999]", optimizer.betas,
         "decay rates of the first and the second moment", .only = ADAMS | LAMB),
