@@ -121,5 +121,5 @@ json_t *zr__value_meant(const char *path, const json_t *given, const char **note
 void zr__key_list_names(zr__text *out)
 {
     for (int i = 0; i < NAMES; i++)
-        zr__text_add(out, "%s`%s` (`%s`)%s", i ? ", " : "", name[i].other, name[i].own, i + 1 == NAMES ? "." : "");
+        zr__text_add(out, "%s`%s`%s", i ? ", " : "", name[i].other, i + 1 == NAMES ? "." : "");
 }

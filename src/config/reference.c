@@ -2,6 +2,7 @@
 #include "config/internal.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_COLUMNS = 120 };
@@ -15,21 +16,63 @@ static void add_escaped(zr__text *out, const char *text)
     }
 }
 
-static void add_reference_key(zr__text *out, const zr_key *key)
+/* Lists of keys on the page, in the order in which a section has them. */
+typedef enum key_list { HAS_EFFECT, ONE_VALUE, NO_EFFECT } key_list;
+
+static key_list list_of(const zr_key *key)
 {
-    zr__text plain = {0}, item = {0};
+    if (key->state == ZR_KEY_NO_MEANING) return NO_EFFECT;
+    return key->state == ZR_KEY_LIMITED && !strchr(key->built, '|') ? ONE_VALUE : HAS_EFFECT;
+}
+
+/* Add an item of a list, wrapped. The item begins with the names of keys, which `help` explains. */
+static void add_item(zr__text *out, zr__text *names, const char *help)
+{
     /* Capitalise the help text, unless its first word is a file name, a key, a value or "zr". */
-    int first = (int)strcspn(key->help, " "), name = (int)strcspn(key->help, ".:_/0123456789");
-    bool word = name >= first && strncmp(key->help, "zr ", 3) != 0;
-    zr__text_add(&plain, "`%s`: %s (`%s`). %c%s.", key->path, ZR_WANTED(key), key->standard,
-                 word ? toupper((unsigned char)key->help[0]) : key->help[0], key->help + 1);
-    if (key->families) zr__text_add(&plain, " Only of model.type %s.", key->families);
-    if (key->state == ZR_KEY_LIMITED) zr__text_add(&plain, " Available: only %s.", ZR_CHOICES(key->built));
-    if (!plain.failed) add_escaped(&item, plain.data);
+    const size_t first = strcspn(help, " "), name = strcspn(help, ".:_/0123456789");
+    const bool word = name >= first && strncmp(help, "zr ", 3) != 0;
+    zr__text item = {0};
+    zr__text_add(names, "%c%s.", word ? toupper((unsigned char)help[0]) : help[0], help + 1);
+    if (!names->failed) add_escaped(&item, names->data);
     if (!item.failed && item.data) zr__add_words(out, "-", " ", MOST_COLUMNS, item.data);
-    if (plain.failed || item.failed) out->failed = true;
-    zr__text_clear(&plain);
+    if (names->failed || item.failed) out->failed = true;
+    zr__text_clear(names);
     zr__text_clear(&item);
+}
+
+/* Return whether a help text explains each choice, as in "cpu: the processor". */
+static bool explains(const char *help, const char *choices)
+{
+    for (const char *at = choices; *at; at += strcspn(at, "|"), at += *at == '|') {
+        char word[64];
+        snprintf(word, sizeof(word), " %.*s: ", (int)strcspn(at, "|"), at);
+        if (!strstr(help, word)) return false;
+    }
+    return true;
+}
+
+/* Add the values that a key takes, without the largest integer or number. Add nothing for true and false, for a string,
+ * and for choices that the help text explains. */
+static void add_values(zr__text *out, const zr_key *key)
+{
+    const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
+    if (key->type == ZR_KEY_BOOL || key->type == ZR_KEY_STRING || (choices && explains(key->help, choices))) return;
+    if (choices) {
+        zr__text_add(out, "one of %s%s. ", ZR_CHOICES(choices), key->chosen ? ", auto" : "");
+        return;
+    }
+    const char *wanted = ZR_WANTED(key), *end = strstr(wanted, " to 2^53");
+    if (!end) end = strstr(wanted, " to 3.4e+38");
+    wanted += strncmp(wanted, "an ", 3) == 0 ? 3 : strncmp(wanted, "a ", 2) == 0 ? 2 : 0;
+    zr__text_add(out, "%.*s. ", end ? (int)(end - wanted) : (int)strlen(wanted), wanted);
+}
+
+static void add_key_with_effect(zr__text *out, const zr_key *key)
+{
+    zr__text item = {0};
+    zr__text_add(&item, "`%s` (`%s`): ", key->path, key->standard);
+    add_values(&item, key);
+    add_item(out, &item, key->help);
 }
 
 static size_t section_length(const zr_key *key)
@@ -38,22 +81,66 @@ static size_t section_length(const zr_key *key)
     return dot ? (size_t)(dot - key->path) : 0;
 }
 
-static bool have_one_heading(const zr_key *a, const zr_key *b)
+/* Return the first key of the section of a key. */
+static const zr_key *section_of(const zr__keys *keys, const zr_key *key)
 {
-    size_t length = section_length(a);
-    return length == section_length(b) && strncmp(a->path, b->path, length) == 0;
+    const size_t length = section_length(key);
+    const zr_key *first = keys->key;
+    while (section_length(first) != length || strncmp(first->path, key->path, length) != 0) first++;
+    return first;
 }
 
-/* Add the keys in the section of `first`. If `without` is true, add only keys without an effect; otherwise only keys
- * with an effect. */
-static void add_section_keys(zr__text *out, const zr__keys *keys, const zr_key *first, bool without)
+/* Return whether a key of the section has an effect. */
+static bool has_effect(const zr__keys *keys, const zr_key *section)
 {
-    const char *title = without ? "\nAccepted, but without effect in zr:\n\n" : "";
-    for (const zr_key *key = first; key < zr__keys_end(keys); key++) {
-        if (!have_one_heading(first, key) || (key->state == ZR_KEY_NO_MEANING) != without) continue;
+    for (const zr_key *key = section; key < zr__keys_end(keys); key++)
+        if (section_of(keys, key) == section && list_of(key) == HAS_EFFECT) return true;
+    return false;
+}
+
+/* Return whether a key belongs to a list of a section. `section` is NULL for all sections in which no key has an
+ * effect. */
+static bool is_listed(const zr__keys *keys, const zr_key *section, key_list list, const zr_key *key)
+{
+    const zr_key *own = section_of(keys, key);
+    return list_of(key) == list && (section ? own == section : !has_effect(keys, own));
+}
+
+/* Add the keys of a list, one item for all keys with the same help text. Keys of one value have it in brackets. */
+static void add_list(zr__text *out, const zr__keys *keys, const zr_key *section, key_list list)
+{
+    const char *title = list == ONE_VALUE ? "\nOnly the default is available:\n\n" : "\nWithout effect:\n\n";
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+        zr__text item = {0};
+        bool told = false;
+        if (!is_listed(keys, section, list, key)) continue;
+        for (const zr_key *other = keys->key; other < zr__keys_end(keys); other++) {
+            if (!is_listed(keys, section, list, other) || strcmp(key->help, other->help) != 0) continue;
+            told |= other < key;
+            zr__text_add(&item, "%s`%s`", item.data ? ", " : "", other->path);
+            if (list == ONE_VALUE) zr__text_add(&item, " (`%s`)", other->standard);
+        }
+        zr__text_add(&item, ": ");
         zr__text_add(out, "%s", title);
         title = "";
-        add_reference_key(out, key);
+        if (told)
+            zr__text_clear(&item);
+        else
+            add_item(out, &item, key->help);
+    }
+}
+
+/* Add the keys of a section that have an effect, those of some families under the names of these. */
+static void add_section(zr__text *out, const zr__keys *keys, const zr_key *section)
+{
+    const char *families = NULL;
+    for (const zr_key *key = section; key < zr__keys_end(keys); key++) {
+        if (!is_listed(keys, section, HAS_EFFECT, key)) continue;
+        if (key->families && (!families || strcmp(families, key->families) != 0))
+            zr__text_add(out, "\nOnly of model.type %s:\n\n", key->families);
+        if (!key->families && families) zr__text_add(out, "\nOf every model.type:\n\n");
+        families = key->families;
+        add_key_with_effect(out, key);
     }
 }
 
@@ -65,30 +152,33 @@ zr_status zr_config_reference(char **markdown)
     *markdown = NULL;
     ZR_TRY(zr__keys_make(NULL, &all));
     zr__text_add(
-        &out, "# CONFIG.json\n\n"
-              "All keys, with their values and, in brackets, their defaults. Written from the table in "
-              "`src/config/table.c`.\n\n"
-              "Keys that DeepSpeed has keep its name and meaning. On the command line any key is `--key.path=value`.\n"
-              "`\"auto\"` means the default, unless `\"auto\"` is one of the key's own values; zr prints what it takes "
-              "for it.\n"
-              "An unknown key is an error. A value that is not available yet is refused with exit code 69.\n"
-              "Some keys of DeepSpeed are accepted but have no effect; zr then prints why. Integers go up to 2^53.\n"
-              "In the file `//` begins a comment. `zr init` writes a first configuration.\n\n");
+        &out,
+        "# CONFIG.json\n\n"
+        "All keys, with defaults in brackets. Values follow where they are not true and false, a string, or "
+        "explained.\n"
+        "`zr help keys WORD` prints the keys about a word.\n\n"
+        "Keys that DeepSpeed has keep its name and meaning. On the command line a key is `--key.path=value`.\n"
+        "`\"auto\"` means the default, unless it is one of the key's own values; zr prints what it takes for it.\n"
+        "An unknown key is an error. A value that is not available is refused with exit code 69.\n"
+        "Keys without effect are accepted with a note. Integers go up to 2^53, numbers up to 3.4e38.\n"
+        "In the file `//` begins a comment. `zr init` writes a first configuration, and `make docs` this page.\n\n");
     zr__text names = {0};
     zr__key_list_names(&names);
     out.failed |= names.failed;
-    if (names.data) zr__add_words(&out, "Other names that files of DeepSpeed have:", "", MOST_COLUMNS, names.data);
+    if (names.data) zr__add_words(&out, "Older names of DeepSpeed are read, too:", "", MOST_COLUMNS, names.data);
     zr__text_clear(&names);
     /* List the keys of a section together. Sections are in the order of their first keys in the table. */
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
-        const zr_key *first = keys->key;
-        while (!have_one_heading(key, first)) first++;
-        if (first != key) continue;
+        if (section_of(keys, key) != key || !has_effect(keys, key)) continue;
         const char *title = section_length(key) ? key->path : "Top level";
         zr__text_add(&out, "\n## %.*s\n\n", (int)strcspn(title, "."), title);
-        add_section_keys(&out, keys, key, false);
-        add_section_keys(&out, keys, key, true);
+        add_section(&out, keys, key);
+        add_list(&out, keys, key, ONE_VALUE);
+        add_list(&out, keys, key, NO_EFFECT);
     }
+    zr__text_add(&out, "\n## Other sections\n");
+    add_list(&out, keys, NULL, ONE_VALUE);
+    add_list(&out, keys, NULL, NO_EFFECT);
     zr_free(all.key);
     return zr__text_take(&out, markdown);
 }

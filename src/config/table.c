@@ -38,7 +38,7 @@
 #define REFUSED(t, p, d, ...) BARE(t, p, d, __VA_ARGS__, ONLY(d))
 /* A section of DeepSpeed that is not available. Its key `enabled` must be false, and its other keys have no effect. */
 #define SECTION_OFF(s, ...)                                                                                            \
-    REFUSED(BOOL, s ".enabled", "false", __VA_ARGS__), IGNORED(ANY, s ".*", "null", "used only with " s ".enabled")
+    REFUSED(BOOL, s ".enabled", "false", __VA_ARGS__), IGNORED(ANY, s ".*", "null", "used only where enabled is true")
 /* A key of fp16 that older files of DeepSpeed have in the section bf16. */
 #define NO_SCALE(t, p) IGNORED(t, p, "null", "bf16 has the range of fp32 and needs no loss scale")
 #define MONITOR_OFF(s)                                                                                                 \
@@ -47,152 +47,121 @@
 
 const zr_key zr__common_keys[] = {
     /* zr__keys_make adds the names of the available families */
-    KEY(STRING, "model.type", "\"\"", model.type,
-        "kind of model. Where it is not given, the directory model.init or model.preset gives it",
+    KEY(STRING, "model.type", "\"\"", model.type, "family of the model; without it, that of model.init or model.preset",
         .choices = "bert|llama", ONLY("")),
     KEY(STRING, "model.preset", "null", model.preset,
-        "named model shape, such as gpt2-124m or smollm2-135m, which sets all sizes. What is not given of optimizer "
-        "and "
-        "scheduler, zr train, plan and simulate take from a training recipe for that size: warm-up, cosine decay, "
-        "gradient clipping, and the learning rate of the model's authors or of GPT-3. A file's optimizer or scheduler "
-        "with a type stands as written"),
+        "named model shape, such as gpt2-124m, which sets all sizes. What is not given of optimizer and scheduler "
+        "comes from a recipe for that size"),
     KEY(STRING, "model.init", "null", model.init,
-        "directory with config.json and model.safetensors whose weights training starts from; it sets all sizes, and "
-        "dropout where no key gives it. What is not given of optimizer and scheduler comes from a recipe for "
-        "fine-tuning: as for model.preset, with a learning rate of 2e-5"),
+        "directory with config.json and model.safetensors whose weights training starts from; it sets all sizes and "
+        "dropout. What is not given of optimizer and scheduler comes from a recipe for fine-tuning"),
     KEY(NAMES, "model.frozen", "null", model.frozen,
-        "parameters that are not trained, given by patterns of their names, such as `wte.*`, `h.[0-3].*`, `*.attn.*` "
-        "of a GPT-2 or `model.layers.[0-9].*` of a Llama. `zr inspect` shows the names; GPT-2's first part "
-        "(`transformer.`) may be left out. Frozen parameters keep their "
-        "bits and need no gradient, optimizer states or gradient traffic"),
+        "parameters that are not trained, such as `h.[0-3].*` (`zr inspect` shows names). They need no gradient, "
+        "optimizer states or gradient traffic"),
     KEY(INT, "model.lora.rank", "0", model.lora.rank,
-        "rank of low-rank adapters (LoRA, Hu et al. 2021). Above 0 only the adapters are trained, and all parameters "
-        "of model.init are frozen; the weights of the run are an adapter directory of peft. 0: no adapters",
+        "rank of low-rank adapters (LoRA). Above 0 only the adapters are trained, and the weights of the run are an "
+        "adapter directory of peft; 0: no adapters",
         RANGE(0, 2147483647)),
     KEY(NUMBER, "model.lora.alpha", "8.0", model.lora.alpha,
-        "factor of the adapters times model.lora.rank: a layer adds alpha / rank x dropout(x) A^T B^T. The default is "
-        "the default of peft",
-        ANY_NUMBER),
+        "factor of the adapters times model.lora.rank: a layer adds alpha / rank x dropout(x) A^T B^T", ANY_NUMBER),
     KEY(NAMES, "model.lora.targets", "null", model.lora.targets,
-        "linear layers with an adapter, given by patterns as in model.frozen that may also match the end of a name "
-        "after a dot, such as `q_proj`, `mlp.*`, `h.[0-3].*`; null: all linear layers of the blocks"),
+        "linear layers with an adapter; a pattern may match the end of a name, such as `q_proj` or `mlp.*`; null: all "
+        "linear layers of the blocks"),
     KEY(NUMBER, "model.lora.dropout", "0.0", model.lora.dropout,
         "dropout probability of the input of an adapter, below 1", RANGE(0, 1)),
     KEY(STRING, "model.lora.init", "null", model.lora_init,
-        "adapter directory of peft (adapter_config.json, adapter_model.safetensors) from which training starts; it "
-        "sets rank, alpha and targets, and dropout unless model.lora.dropout is given"),
+        "adapter directory of peft from which training starts; it sets rank, alpha and targets, and dropout unless "
+        "model.lora.dropout is given"),
     /* the fields of the family follow at this place */
 
     KEY(PATHS, "data.train", "null", data.train,
-        "training data: text, JSON records (.jsonl, or .json with an array), or token files (.bin of nanoGPT or llm.c, "
-        ".bin with .idx of Megatron); for an "
-        "encoder text with a sentence on each line, one .safetensors file of ready rows, .jsonl with the members text, "
-        "text_pair and label (task sequence_classification), or .json of SQuAD 1.1 (task question_answering). The "
-        "files of a list, or of a pattern such as train_*.bin, are read one after the other; sources with weights are "
-        "mixed in that proportion, but not for an encoder"),
+        "training data: text, JSON records (.jsonl, .json) or token files (.bin); for encoders also .safetensors of "
+        "ready rows and .json of SQuAD. A path may be a pattern such as train_*.bin; files of a list are read one "
+        "after the other, or mixed in proportion to their weights"),
     KEY(PATHS, "data.val", "null", data.val, "validation data, in the same forms but without weights"),
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
-        "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: for text the tokenizer in the "
-        "directory model.init, if it has one, or else bytes; none for token files"),
+        "tokenizer for text: bytes, or a directory with a tokenizer's files; null: that of model.init if it has one, "
+        "else bytes"),
     KEY(INT, "data.seq_length", AUTO, data.seq_length,
-        "sequence length: tokens per sample; auto: the longest of the model, which is model.n_positions or "
-        "model.max_position_embeddings",
-        FROM(1)),
+        "sequence length: tokens per sample; auto: the longest of the model", FROM(1)),
     KEY(EITHER, "data.format", AUTO, data.as_text,
-        "format of data files. auto: token files by name or header; JSON records if the first value is an object or an "
-        "array of objects, whatever the file is called; else text; text: every file is text, also one of JSON records "
-        "or a table (.csv, .tsv)",
+        "format of data files. auto: token files by name or header, JSON records if the first value is an object or an "
+        "array of objects, else text; text: text in any case",
         .choices = "auto|text"),
     KEY(INT, "data.token_bytes", AUTO, data.token_bytes,
         "bytes of a token in a .bin file without a header, 2 or 4; auto: 2, and a file is refused whose tokens seem to "
         "have 4",
         RANGE(2, 4)),
     KEY(CHOICE, "data.order", "\"shuffled\"", data.order,
-        "order of samples. shuffled: every pass over the data in a new random order; sequential: as in the file",
+        "order of samples. shuffled: a new random order in every pass over the data; sequential: as in the file",
         .choices = "shuffled|sequential"),
     KEY(CHOICE, "data.packing", AUTO, data.packing,
-        "contents of a sample of a file of records. documents: a window over documents one after the other; one: one "
-        "record, padded or cut; whole: as many whole records as fit, each attending only to itself, so that it has the "
-        "losses that it has with one; auto: one for records with prompts or messages, else documents",
+        "contents of a sample of records. documents: a window over documents one after the other; one: one record, "
+        "padded or cut; whole: as many whole records as fit, each attending only to itself; auto: one for prompts or "
+        "messages, else documents",
         .choices = "auto|documents|one|whole"),
     KEY(CHOICE, "data.loss_on", "\"answers\"", data.loss_on,
-        "tokens of records with prompts or messages that the loss counts. answers: completions and the assistant's "
-        "messages; last: of a conversation only the last of these messages; all: every token. A message's own "
-        "`weight` (0 or 1) or `train` (false or true) decides for this message",
+        "tokens that the loss counts in records with prompts or messages. answers: completions and the assistant's "
+        "messages; last: only the last of these; all: every token. A message's own `weight` or `train` overrides this",
         .choices = "answers|last|all"),
     KEY(STRING, "data.chat_template", AUTO, data.chat_template,
         "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
         "mistral-v3 or mistral-tekken; auto: the template in the directory of data.tokenizer, if zr knows it"),
     KEY(STRING, "data.text_key", "\"text\"", data.text_key, "member that holds the text in each record"),
     KEY(EITHER, "data.bad_lines", "\"error\"", data.skip_bad_lines,
-        "handling of a record that has no such text. error: end the run; skip: leave the record out, and report how "
-        "many",
+        "handling of a record that has no such text. error: end the run; skip: leave it out, and report how many",
         .choices = "error|skip"),
     KEY(STRING, "data.cache_dir", "null", data.cache_dir,
         "folder that caches the tokens of text files; null: zr/tokens in the user's cache ($XDG_CACHE_HOME)"),
     KEY(INT, "data.max_predictions", "20", data.max_predictions,
-        "only for encoders: maximum number of predicted tokens in a row, at most data.seq_length, which is the default "
-        "in rows of fewer tokens",
-        FROM(1)),
+        "for encoders: maximum number of predicted tokens in a row; the default is at most data.seq_length", FROM(1)),
     KEY(INT, "data.max_samples", "1", data.max_samples,
-        "only for encoders: maximum number of samples in a row. Above 1, samples of a text are packed into rows, each "
-        "attending only to itself, so that it has the losses that it has alone",
-        FROM(1)),
+        "for encoders: maximum number of samples of a text in a row, each attending only to itself", FROM(1)),
     KEY(NUMBER, "data.masked_lm_prob", "0.15", data.masked_lm_prob,
-        "only for encoders, for text: share of a sample's tokens that are predicted, above 0", RANGE(0, 1)),
+        "for encoders, with text: share of a sample's tokens that are predicted, above 0", RANGE(0, 1)),
     KEY(NUMBER, "data.short_seq_prob", "0.1", data.short_seq_prob,
-        "only for encoders, for text: probability that a document's samples are shorter than data.seq_length",
-        RANGE(0, 1)),
+        "for encoders, with text: probability that a document's samples are shorter than data.seq_length", RANGE(0, 1)),
     KEY(BOOL, "data.whole_words", "false", data.whole_words,
-        "only for encoders, for text: predict all tokens of a word together"),
+        "for encoders, with text: predict all tokens of a word together"),
     KEY(INT, "data.doc_stride", "128", data.doc_stride,
-        "only for the task question_answering: distance in tokens between the beginnings of the windows into which a "
-        "text is divided that does not fit into data.seq_length beside its question",
+        "for the task question_answering: distance in tokens between the beginnings of the windows of a text that does "
+        "not fit into data.seq_length",
         FROM(1)),
     KEY(INT, "data.max_query_length", "64", data.max_query_length,
-        "only for the task question_answering: maximum number of tokens of a question; the rest is cut off", FROM(1)),
+        "for the task question_answering: maximum number of tokens of a question; the rest is cut off", FROM(1)),
 
     KEY(CHOICE, "device", "\"auto\"", device,
-        "device on which ranks compute. cpu: the processor; cuda: NVIDIA GPUs, over which the ranks of a host are "
-        "distributed "
-        "in turn; auto: GPUs if there are any",
+        "device on which ranks compute. cpu: the processor; cuda: NVIDIA GPUs, given to the ranks of a host in turn; "
+        "auto: GPUs if there are any",
         .choices = "auto|cpu|cuda"),
 
     KEY(INT, "parallel.tensor", "1", parallel.tensor,
-        "tensor-parallel degree: number of neighbouring ranks that share each layer and divide its heads; these groups "
-        "are data-parallel to each other",
-        FROM(1)),
+        "tensor-parallel degree: number of neighbouring ranks that share each layer and divide its heads", FROM(1)),
     KEY(CHOICE, "parallel.sequence", "\"off\"", parallel.sequence,
-        "sequence parallelism, with parallel.tensor above 1: between layers each rank holds a part of the tokens, so "
-        "that norms, dropout and residuals are not computed and stored by every rank. The tokens gathered before a "
-        "matrix product are kept for the backward pass (keep) or gathered again in it (regather); with an "
-        "activation_checkpointing.policy other than none and keep they are always gathered again",
+        "sequence parallelism, with parallel.tensor above 1: between layers each rank holds a part of the tokens. "
+        "keep: the gathered inputs of products stay for the backward pass; regather: they are gathered again, as "
+        "always with recomputation",
         .choices = "off|keep|regather"),
     KEY(INT, "parallel.ranks_per_host", AUTO, parallel.ranks_per_host,
-        "number of consecutive ranks on a host. auto: as the ranks are started; in `zr plan` all on one host. A number "
-        "makes ranks act as if on several hosts, for plans and tests",
+        "number of consecutive ranks on a host, for plans and tests. auto: as the ranks are started; in a plan one "
+        "host, or the hosts of --cluster",
         FROM(1)),
 
     KEY(CHOICE, "memory.layout", "\"lean\"", memory.layout,
-        "which model states stay in memory; losses are the same to the bit. lean: only those that exact Adam needs, 12 "
-        "bytes per parameter at stage 3; paper: 2 + 2 + 12 bytes per parameter, as the ZeRO papers count",
+        "which model states stay in memory; losses are the same to the bit. lean: those that exact Adam needs, 12 "
+        "bytes per parameter at stage 3; paper: 2 + 2 + 12 bytes",
         .choices = "lean|paper"),
     KEY(CHOICE, "memory.norm", "\"one_pass\"", memory.norm,
-        "how the gradient norm is computed before the first update, with memory.layout lean and one micro-batch per "
-        "step. one_pass: where clipping or fp16 needs the norm, by keeping the whole gradient; elsewhere the norm is "
-        "not known before the updates, and a gradient that is not finite ends the run. two_pass: by running the "
-        "backward pass twice; no gradient is kept, and a step whose gradient is not finite is skipped",
+        "gradient norm with memory.layout lean and one micro-batch per step. one_pass: keep the gradient where "
+        "clipping or fp16 needs the norm; two_pass: run the backward pass twice, and keep no gradient (docs/memory.md)",
         .choices = "one_pass|two_pass"),
     KEY(BYTES, "memory.limit", "null", memory.limit_bytes,
-        "memory limit of a rank, e.g. 2GB: memory of its process or, with GPUs, of its GPU. A run starts only if it "
-        "stays within the limit: 1.03 x the plan's total + 50.33 MB for the program and its libraries; on a GPU the "
-        "total + 1.07 GB",
+        "memory limit of a rank: of its process or, with GPUs, of its GPU. A run starts only if 1.03 x the plan's "
+        "total + 50.33 MB, on a GPU the total + 1.07 GB, is within the limit",
         FROM(1)),
     KEY(INT, "memory.tile_elems", "0", memory.tile_elems,
-        "largest number of elements of the embedding and of the head that are in memory at a time (ZeRO-Infinity's "
-        "memory-centric tiling). A larger table is gathered, used, reduced and updated in tiles of rows, so that "
-        "with a large vocabulary no buffer has the size of the table; at most 4096 tiles. Tiles cost more products and "
-        "gathers (docs/memory.md), and losses have other last bits than without them. 0: whole tables",
+        "largest number of elements of the embedding or the head in memory at a time (memory-centric tiling, "
+        "docs/memory.md); 0: whole tables",
         FROM(0)),
 
     KEY(INT, "train.steps", "1000", train.steps, "number of optimizer steps", FROM(1)),
@@ -203,67 +172,56 @@ const zr_key zr__common_keys[] = {
     KEY(INT, "train.eval_batches", "20", train.eval_batches, "number of batches in an evaluation; 0: all of data.val",
         FROM(0)),
     KEY(INT, "train.sample_tokens", "0", train.sample_tokens,
-        "number of tokens of a sample text that the model writes every train.eval_interval steps and at the end, into "
-        "metrics.jsonl; `zr report` shows it. 0: no sample text",
+        "tokens of a sample text that the model writes into metrics.jsonl every train.eval_interval steps and at the "
+        "end; 0: no sample text",
         RANGE(0, 1024)),
     KEY(STRING, "train.sample_prompt", "null", train.sample_prompt,
         "text that the sample text continues; null: it starts like a new document"),
     KEY(STRING, "train.output_dir", "null", train.output_dir,
-        "directory of the run, which must not hold another run; null: a new directory, runs/<model>-<time>"),
+        "directory of the run, which must not hold another run; null: a new one, runs/<model>-<time>"),
     KEY(STRING, "train.started_in", "null", train.started_in,
         "directory that relative paths start from; a run writes this key into its own config.json"),
     KEY(INT, "train.threads", AUTO, train.threads,
         "number of compute threads per rank; auto: cores / ranks of the host", RANGE(1, 4096)),
     KEY(INT, "train.hang_timeout", AUTO, train.hang_timeout,
-        "seconds without progress of a rank after which the run ends (exit code 82); auto: 60, or 10 times the slowest "
-        "of the last steps if that is more. Twice as long during an evaluation, five times as long while starting and "
-        "saving",
+        "seconds without progress of a rank after which the run ends (exit code 82), more while evaluating, starting "
+        "and saving; auto: 60, or 10 times the slowest of the last steps",
         RANGE(1, 1e9)),
     KEY(INT, "train.save_interval", "0", train.save_interval,
-        "number of steps between checkpoints; 0: only a checkpoint at the end, or when the run is asked to stop",
-        FROM(0)),
+        "number of steps between checkpoints; 0: only at the end, or when the run is asked to stop", FROM(0)),
     KEY(BOOL, "train.save_end", "true", train.save_end,
-        "write a checkpoint after the last step, so that the run can be trained further; if the disk has no room for "
-        "it, only the weights are written. false: do so only if train.save_interval is above 0"),
+        "write a checkpoint after the last step, if the disk has room for it; false: only if train.save_interval is "
+        "above 0"),
     KEY(BOOL, "train.save_model", "true", train.save_model,
-        "write the final weights as a Hugging Face directory, model/ in the run's directory; disk space for them is "
-        "reserved before the first step. false: the run leaves no model/, only its checkpoints, as for a benchmark"),
-    KEY(INT, "train.keep_last", "2", train.keep_last, "number of newest checkpoints to keep; older ones are removed",
-        FROM(1)),
+        "write the final weights as a Hugging Face directory, model/ in the run's directory; false: only checkpoints"),
+    KEY(INT, "train.keep_last", "2", train.keep_last, "number of newest checkpoints to keep", FROM(1)),
     KEY(BOOL, "train.keep_best", "false", train.keep_best,
-        "keep the weights with the lowest val_loss of all evaluations, as a Hugging Face directory, best/ in the run's "
-        "directory. Needs data.val and train.eval_interval"),
+        "keep the weights with the lowest val_loss as a Hugging Face directory, best/ in the run's directory; needs "
+        "data.val and train.eval_interval"),
     KEY(EITHER, "train.reproducible", "\"layout\"", train.rank_free_sums,
-        "runs whose results are the same to the bit. layout: runs on the same number of ranks, whatever the "
-        "stage, buckets, layout and transport; world: also runs on 1, 2, 4, 8 ... ranks, at some cost in time and "
-        "memory",
+        "runs whose results are the same to the bit. layout: on the same number of ranks, whatever the stage, buckets, "
+        "layout and transport; world: also on 1, 2, 4, 8 ... ranks, at some cost",
         .choices = "layout|world"),
     KEY(EITHER, "train.accumulation_order", "\"micro\"", train.layer_major,
-        "order of the micro-batches of a step, with gradient_accumulation_steps above 1; losses are the same to the "
-        "bit. micro: one after the other; layer: all of them pass through a layer before the next layer runs. Stage 3 "
-        "then gathers each layer twice per step instead of twice per micro-batch, and offloaded states move less "
-        "often, but the inputs of layers are kept for all micro-batches (with activation_checkpointing.policy none "
-        "all activations), and for a tied embedding also its gradients. auto: layer if it fits memory.limit and its "
-        "step is shorter by the rates of `zr info --bench`, else micro",
+        "order of the micro-batches of a step; losses are the same to the bit. micro: one after the other; layer: all "
+        "pass through a layer before the next runs, with fewer gathers and copies but more activations "
+        "(docs/memory.md); auto: layer if it fits memory.limit and is faster",
         .choices = "micro|layer", .chosen = true),
     KEY(BOOL, "train.gradient_noise_scale", "false", train.noise_scale,
-        "measure the gradient noise scale (McCandlish et al. 2018), up to which a larger batch pays off, from the norm "
-        "of each micro-batch's gradient; it is noise_scale_tokens in metrics.jsonl. Reads each gradient once more; "
-        "needs at least two micro-batches per step, counted over ranks and accumulation"),
+        "measure the gradient noise scale, up to which a larger batch pays off, as noise_scale_tokens in "
+        "metrics.jsonl; needs two micro-batches per step, over all ranks"),
     KEY(BOOL, "train.tensorboard", "false", train.tensorboard,
-        "also write the numbers of metrics.jsonl for TensorBoard, into an event file events.out.tfevents.* in "
-        "train.output_dir: train/loss, val/loss, train/lr ... over steps"),
+        "also write the numbers of metrics.jsonl into an event file for TensorBoard, in train.output_dir"),
 
     KEY(INT, "train_batch_size", AUTO, train_batch_size,
-        "number of samples per step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel "
+        "samples per step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel "
         "ranks",
         FROM(1)),
     KEY(INT, "train_micro_batch_size_per_gpu", AUTO, micro_batch_size,
         "number of samples in a micro-batch on one rank; 1 if none of the three batch keys is given", FROM(1)),
     KEY(INT, "gradient_accumulation_steps", AUTO, accumulation_steps,
-        "number of micro-batches per step; 1 if only train_batch_size is given. If this and "
-        "train_micro_batch_size_per_gpu are both written as \"auto\", with train_batch_size, memory.limit and "
-        "activation_checkpointing.policy auto, both are chosen so that a step is as fast as fits in memory",
+        "number of micro-batches per step; 1 if only train_batch_size is given. docs/planning.md says when zr chooses "
+        "this and the micro-batch",
         FROM(1)),
 
     KEY(CHOICE, "optimizer.type", "\"AdamW\"", optimizer.type,
@@ -273,25 +231,22 @@ const zr_key zr__common_keys[] = {
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr, "learning rate", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
         "one of the three optimizers named LAMB. deepspeed: FusedLamb of DeepSpeed; nvidia: FusedLAMB of "
-        "NVIDIA's apex; paper: algorithm 2 of You et al. 2020. docs/guide.md has their formulas",
+        "NVIDIA's apex; paper: algorithm 2 of You et al. 2020. docs/models.md has their formulas",
         .choices = "deepspeed|nvidia|paper", .only = LAMB),
     KEY(PAIR, "optimizer.params.betas", "[0.9, 0.999]", optimizer.betas,
         "decay rates of the first and the second moment", .only = ADAMS | LAMB),
     KEY(NUMBER, "optimizer.params.eps", "1e-8", optimizer.eps,
-        "epsilon, which is added to the root of the second moment; for Lars, to the norm of the gradient. With variant "
-        "nvidia or paper the default is 1e-6",
+        "epsilon, added to the root of the second moment, for Lars to the norm of the gradient; 1e-6 with variant "
+        "nvidia or paper",
         RANGE(0, 1), .only = ADAMS | LAMB | LARS),
     KEY(NUMBER, "optimizer.params.weight_decay", "0.0", optimizer.weight_decay,
-        "weight decay, applied to tensors with two or more dimensions. With variant nvidia or paper the default is "
-        "0.01",
-        ANY_NUMBER),
+        "weight decay of tensors with two or more dimensions; 0.01 with variant nvidia or paper", ANY_NUMBER),
     KEY(BOOL, "optimizer.params.adam_w_mode", "true", optimizer.adam_w_mode,
         "true: decoupled weight decay; false (Adam, and Lamb with variant nvidia): weight decay as an L2 term of the "
         "gradient",
         .only = ADAMS | LAMB),
     KEY(BOOL, "optimizer.params.bias_correction", "true", optimizer.bias_correction,
-        "divide the moments by 1 - beta^t; Lamb with variant deepspeed multiplies the learning rate by sqrt(1 - "
-        "beta2^t) / (1 - beta1^t) instead",
+        "divide the moments by 1 - beta^t; Lamb with variant deepspeed scales the learning rate instead",
         .only = ADAMS | LAMB),
     KEY(NUMBER, "optimizer.params.min_coeff", "0.01", optimizer.min_coeff,
         "lowest trust ratio of Lamb with variant deepspeed", ANY_NUMBER, .only = LAMB),
@@ -321,22 +276,19 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, "optimizer.legacy_fusion", "false", "the update is always one pass"),
 
     KEY(CHOICE, "scheduler.type", "\"none\"", scheduler.type,
-        "how the learning rate changes over the steps. WarmupExpDecayLR (the schedule EE of bing_bert) and "
-        "WarmupPolyDecayLR (NVIDIA's for BERT) are not DeepSpeed's",
+        "how the learning rate changes over the steps; WarmupExpDecayLR and WarmupPolyDecayLR are not DeepSpeed's",
         .choices = "none|WarmupLR|WarmupDecayLR|WarmupCosineLR|WarmupExpDecayLR|WarmupPolyDecayLR|OneCycle|LRRangeTest",
         ONLY("none|WarmupLR|WarmupDecayLR|WarmupCosineLR|WarmupExpDecayLR|WarmupPolyDecayLR|OneCycle")),
     KEY(NUMBER, "scheduler.params.warmup_min_lr", "0.0", scheduler.warmup_min_lr,
         "learning rate at which the warm-up starts", ANY_NUMBER, .only = WARMUP | DECAY),
     KEY(NUMBER, "scheduler.params.warmup_max_lr", "0.001", scheduler.warmup_max_lr,
-        "learning rate at which the warm-up ends. WarmupLR without it ends at optimizer.params.lr, as in DeepSpeed "
-        "0.19",
-        ANY_NUMBER, .only = WARMUP | DECAY),
+        "learning rate at which the warm-up ends. WarmupLR without it ends at optimizer.params.lr", ANY_NUMBER,
+        .only = WARMUP | DECAY),
     KEY(INT, "scheduler.params.warmup_num_steps", "1000", scheduler.warmup_num_steps, "number of warm-up steps",
         FROM(0), .only = WARMUP | DECAY | COSINE | EXP | POLY),
     KEY(CHOICE, "scheduler.params.warmup_type", "\"log\"", scheduler.warmup_type,
-        "curve of the learning rate during the warm-up. log and linear are DeepSpeed's, with which the first two steps "
-        "have the lowest rate, by default 0; linear_from_1 counts steps from 1, so that step 1 has the highest rate / "
-        "warmup_num_steps",
+        "curve of the warm-up. log and linear are DeepSpeed's, with the lowest rate in the first two steps; "
+        "linear_from_1: step 1 has the highest rate / warmup_num_steps",
         .choices = "log|linear|linear_from_1", .only = WARMUP | DECAY | COSINE),
     KEY(INT, "scheduler.params.total_num_steps", AUTO, scheduler.total_num_steps,
         "step at which the learning rate reaches its lowest value; auto: train.steps", FROM(1),
@@ -346,7 +298,7 @@ const zr_key zr__common_keys[] = {
     KEY(NUMBER, "scheduler.params.cos_min_ratio", "0.0001", scheduler.cos_min_ratio,
         "learning rate at which the cosine ends, as a fraction of optimizer.params.lr", RANGE(0, 1), .only = COSINE),
     KEY(NUMBER, "scheduler.params.warmup_degree", "2.0", scheduler.warmup_degree,
-        "exponent of the warm-up: the learning rate rises as (step / warmup_num_steps)^warmup_degree", ANY_NUMBER,
+        "exponent of the warm-up: the learning rate is lr (step / warmup_num_steps)^warmup_degree", ANY_NUMBER,
         .only = EXP),
     KEY(NUMBER, "scheduler.params.decay_rate", "0.9", scheduler.decay_rate,
         "factor by which the learning rate decays in decay_step steps after the warm-up", RANGE(0, 1), .only = EXP),
@@ -392,14 +344,13 @@ const zr_key zr__common_keys[] = {
             .instead = "a resumed run (--resume) goes on with its schedule by itself"),
 
     KEY(NUMBER, "gradient_clipping", "0.0", gradient_clipping,
-        "global norm to which larger gradients are clipped; 0: no clipping. Where a recipe sets it (model.preset, "
-        "model.init), it is 1. DeepSpeed 0.19 clips at 1.0 by default",
+        "global norm to which larger gradients are clipped; 0: no clipping. The recipes of model.preset and model.init "
+        "set 1",
         ANY_NUMBER),
     KEY(EITHER, "gradient_reduction", "\"micro\"", reduce_once,
         "when gradients are reduced over ranks. micro: after every micro-batch; step: once per step, in fp32, which "
-        "moves fewer bytes with three or more micro-batches per step (in fp32 with two or more), but each rank then "
-        "keeps the whole gradient in fp32 at every stage, and the other order of sums changes the last digits of "
-        "losses",
+        "moves fewer bytes from three micro-batches on, takes more memory, and changes the last digits of losses "
+        "(docs/memory.md)",
         .choices = "micro|step"),
     BARE(CHOICE, "gradient_allreduce_op", "\"mean\"", "sum or mean of the gradients of all ranks",
          .choices = "mean|sum", ONLY("mean"), .instead = "multiply the learning rate instead"),
@@ -442,7 +393,7 @@ const zr_key zr__common_keys[] = {
                 .instead = "bf16.enabled and fp16.enabled keep fp32 master parameters, too"),
     KEY(CHOICE, "communication_data_type", AUTO, communication_dtype,
         "type in which gradients are sent between ranks: fp32, or the 16-bit type that is enabled; auto: the enabled "
-        "16-bit type, or else fp32",
+        "16-bit type, else fp32",
         .choices = "auto|fp32|bf16|fp16"),
     IGNORED(CHOICE, "seq_parallel_communication_data_type", AUTO, "sequences are not split over ranks",
             .choices = "auto|fp32|bf16|fp16"),
@@ -461,26 +412,22 @@ const zr_key zr__common_keys[] = {
         "parameters",
         RANGE(0, 3)),
     KEY(INT, ZERO "reduce_bucket_size", "16777216", zero.reduce_bucket_elems,
-        "number of gradient elements reduced at a time; ignored with collectives.buffer fused", FROM(0)),
+        "number of gradient elements reduced at a time", FROM(0)),
     KEY(INT, ZERO "allgather_bucket_size", "16777216", zero.allgather_bucket_elems,
-        "number of parameter elements gathered at a time; ignored with collectives.buffer fused", FROM(0)),
-    KEY(SWITCH, ZERO "overlap_comm", AUTO, zero.overlap_comm,
-        "overlap communication with computation: the gradients of a unit are reduced while the next unit is computed; "
-        "auto: true"),
+        "number of parameter elements gathered at a time", FROM(0)),
+    KEY(SWITCH, ZERO "overlap_comm", AUTO, zero.overlap_comm, "overlap communication with computation; auto: true"),
     KEY(INT, ZERO "stage3_prefetch_bucket_size", "50000000", zero.prefetch_bucket_elems,
         "stage 3 with overlap_comm: prefetch units until this number of elements is in flight; 0: no prefetch",
         FROM(0)),
     KEY(INT, ZERO "stage3_param_persistence_threshold", "0", zero.persistence_elems,
-        "stage 3: a unit is not sharded if each of its parameters has fewer elements than this", FROM(0)),
+        "stage 3: a unit is not sharded if each of its parameters has fewer elements", FROM(0)),
     KEY(INT, ZERO "stage3_model_persistence_threshold", AUTO, zero.model_persistence_elems,
-        "stage 3: largest total number of elements of the units that are not sharded; auto: no limit", FROM(0)),
+        "stage 3: largest number of elements of all units that are not sharded; auto: no limit", FROM(0)),
     KEY(INT, ZERO "stage3_max_live_parameters", AUTO, zero.max_live_elems,
-        "stage 3: prefetch no unit if more than this number of gathered elements would be in memory; 0: no prefetch; "
-        "auto: two units",
+        "stage 3: prefetch no unit if more than this number of gathered elements would be in memory; auto: two units",
         FROM(0)),
     KEY(INT, ZERO "stage3_max_reuse_distance", "0", zero.max_reuse_elems,
-        "stage 3: keep a gathered unit in memory if it is used again within this number of elements of other units",
-        FROM(0)),
+        "stage 3: keep a gathered unit if it is used again within this number of elements of other units", FROM(0)),
     IGNORED(BOOL, ZERO "stage3_gather_16bit_weights_on_model_save", "true", "the final weights are always whole"),
     IGNORED(BOOL, ZERO "stage3_gather_fp16_weights_on_model_save", "true",
             "old name of stage3_gather_16bit_weights_on_model_save"),
@@ -495,10 +442,8 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, ZERO "contiguous_gradients", "true", "gradients are always contiguous"),
     IGNORED(BOOL, ZERO "reduce_scatter", "true", "gradients are always reduced by their owner"),
     IGNORED(BOOL, ZERO "allgather_partitions", "true", "parameters are always gathered"),
-    IGNORED(BOOL, ZERO "use_multi_rank_bucket_allreduce", "true",
-            "buckets of zr always hold a part of every rank's shard, so there is nothing to choose"),
-    IGNORED(BOOL, ZERO "round_robin_gradients", "false",
-            "buckets of zr always hold a part of every rank's shard, so there is nothing to choose"),
+    IGNORED(BOOL, ZERO "use_multi_rank_bucket_allreduce", "true", "every bucket holds a part of each rank's shard"),
+    IGNORED(BOOL, ZERO "round_robin_gradients", "false", "every bucket holds a part of each rank's shard"),
     IGNORED(BOOL, ZERO "ignore_unused_parameters", "true", "unused parameters have gradient 0"),
     IGNORED(BOOL, ZERO "legacy_stage1", "false", "there is only one implementation of stage 1"),
     IGNORED(BOOL, ZERO "elastic_checkpoint", "false", "it concerns checkpoints of DeepSpeed"),
@@ -509,36 +454,28 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, ZERO "enable_sanity_checks", "false", "plans are checked by the tests and in debug builds"),
     IGNORED(BOOL, ZERO "pipeline_loading_checkpoint", "false", "it concerns checkpoints of DeepSpeed"),
     KEY(CHOICE, ZERO "offload_optimizer.device", "\"none\"", zero.optim.device,
-        "where optimizer states and fp32 master parameters are stored between the steps that compute with them "
-        "(docs/offload.md). cpu: in the host's memory, which without GPUs is where they are anyway; nvme: in files of "
-        "nvme_path. Updates are computed by the host's processors, bucket by bucket, and results have the same bits. "
-        "auto: with "
-        "memory.limit and nvme_path, whichever puts the fewest states on disk so that the rest fits, also of "
-        "gradients and of parameters (as --memory does); otherwise none",
+        "where optimizer states and fp32 master parameters are stored between updates (docs/offload.md). cpu: in the "
+        "host's memory; nvme: in files of nvme_path; auto: with memory.limit and nvme_path, as few states on disk as "
+        "necessary, otherwise none",
         .choices = "none|cpu|nvme", .chosen = true),
     KEY(FOLDERS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
-        "folder on a fast local disk, or a list of folders, over which the bytes are striped. It must exist; the files "
-        "in it have no names and vanish with the run, however it ends"),
+        "folder on a fast local disk, or several, over which bytes are striped. It must exist; the files in it vanish "
+        "with the run"),
     KEY(NUMBER, ZERO "offload_optimizer.ratio", "1.0", zero.optim.ratio,
-        "share of the parameters whose states are offloaded, by whole units; the states of the others stay on the "
-        "device. auto: the least with which memory.limit is enough or, without it, the most whose copies prolong a "
-        "step by at most 1 %, by the rates of `zr info --bench` and `zr info --bench --disk DIR`; 1 if rates are "
-        "unknown",
+        "share of the parameters whose states are offloaded, by whole units. auto: the least with which memory.limit "
+        "is enough or, without a limit, the most that costs at most 1 % of a step",
         RANGE(0, 1), .chosen = true),
     KEY(BOOL, ZERO "offload_optimizer.gradients", "true", zero.offload_gradients,
-        "also store gradients there, if they outlive their reduction: sums over several micro-batches, and gradients "
-        "that wait for the norm. false: they stay on the device, which takes more memory and moves fewer bytes"),
+        "also store gradients there: sums over micro-batches, and gradients that wait for the norm"),
     KEY(INT, ZERO "offload_optimizer.buffer_count", "4", zero.optim.buffers,
-        "number of buffers for the states of an update on the device, of sub_group_size elements each. A bucket takes "
-        "4, as DeepSpeed counts for Adam: 4 x the buckets that are read, updated or written at the same time. 4, the "
-        "default of DeepSpeed, leaves the choice to zr: as many buckets as hold the states of a block, in at most 256 "
-        "MiB",
+        "number of buffers of sub_group_size elements for an update on the device, 4 for each bucket in flight; 4, the "
+        "default of DeepSpeed: as zr chooses",
         RANGE(1, 16384)),
     REFUSED(BOOL, ZERO "offload_optimizer.super_offload", "false", "updates by the processors of a superchip",
             .instead = "offload_optimizer.device cpu updates by the host's processors, with the same bits"),
     KEY(INT, ZERO "sub_group_size", "1000000000", zero.sub_group_elems,
-        "with an offload: elements of a state that a rank has on the device at a time to update them. 1e9, the default "
-        "of DeepSpeed, and 0 leave the choice to zr, 1048576",
+        "with an offload: elements of a state on the device at a time during an update; 0 and 1e9, the default of "
+        "DeepSpeed: 1048576",
         FROM(0)),
     IGNORED(BOOL, ZERO "offload_optimizer.pin_memory", "true", "host memory that a GPU copies is always pinned"),
     IGNORED(BOOL, ZERO "offload_optimizer.pipeline_read", "false", "the next bucket is always read during an update"),
@@ -548,63 +485,52 @@ const zr_key zr__common_keys[] = {
     IGNORED(NUMBER, ZERO "offload_optimizer.cpuadam_cores_perc", "0.8",
             "train.threads threads of each rank update the states", RANGE(0, 1)),
     KEY(CHOICE, ZERO "offload_param.device", "\"none\"", zero.param.device,
-        "at stage 3: where each rank's shards of the parameters are stored between gathers; values as in "
-        "offload_optimizer.device",
+        "at stage 3: where shards of the parameters are stored between gathers, as offload_optimizer.device",
         .choices = "none|cpu|nvme"),
     KEY(FOLDERS, ZERO "offload_param.nvme_path", "null", zero.param.folders,
-        "folder or folders, as offload_optimizer.nvme_path, which must be the same if both are used"),
+        "as offload_optimizer.nvme_path, which must be the same if both are used"),
     KEY(NUMBER, ZERO "offload_param.ratio", "1.0", zero.param.ratio,
-        "share of the parameters that are offloaded, by whole units; the others stay on the device. auto: as for "
-        "offload_optimizer.ratio",
-        RANGE(0, 1), .chosen = true),
+        "share of the parameters that are offloaded, by whole units. auto: as for offload_optimizer.ratio", RANGE(0, 1),
+        .chosen = true),
     IGNORED(INT, ZERO "offload_param.buffer_count", "5", "a shard is read into the place where its unit is gathered",
             FROM(0)),
     IGNORED(INT, ZERO "offload_param.buffer_size", "100000000",
             "a shard is read into the place where its unit is gathered", FROM(0)),
-    IGNORED(INT, ZERO "offload_param.max_in_cpu", "1000000000",
-            "parameters on disk have no copy in memory; offload_param.ratio keeps some of them on the device", FROM(0)),
+    IGNORED(INT, ZERO "offload_param.max_in_cpu", "1000000000", "parameters on disk have no copy in memory", FROM(0)),
     IGNORED(BOOL, ZERO "offload_param.pin_memory", "true", "host memory that a GPU copies is always pinned"),
     IGNORED(BOOL, ZERO "cpu_offload_use_pin_memory", "false", "host memory that a GPU copies is always pinned"),
     REFUSED(ANY, ZERO "zenflow", "null", "updates with gradients of earlier steps",
             .instead = "ZenFlow's updates are late and change results; offload_optimizer keeps their bits"),
     KEY(INT, ZERO "zero_hpz_partition_size", "1", zero.hpz_partition_ranks,
         "hpZ of ZeRO++, at stage 3: keep a second copy of the parameters, sharded over this number of neighbouring "
-        "data-parallel ranks (usually those of a host); all gathers of a step but the first use it. Must be a power of "
-        "two",
+        "data-parallel ranks (a power of two), for all gathers of a step but the first",
         FROM(0)),
     REFUSED(BOOL, ZERO "zero_quantized_weights", "false", "ZeRO++: gather quantized parameters"),
     REFUSED(BOOL, ZERO "zero_quantized_nontrainable_weights", "false", "ZeRO++: gather quantized parameters"),
     REFUSED(BOOL, ZERO "zero_quantized_gradients", "false", "ZeRO++: reduce quantized gradients"),
     IGNORED(ANY, ZERO "zeropp_loco_param.*", "null", "used only with zero_quantized_gradients"),
     KEY(INT, ZERO "mics_shard_size", "-1", zero.mics_shard_ranks,
-        "MiCS (hybrid sharding): shard states over groups of this number of neighbouring data-parallel ranks; every "
-        "group has a copy. Must be a power of two; -1: shard over all ranks",
+        "MiCS (hybrid sharding): shard states over groups of this number of neighbouring data-parallel ranks (a power "
+        "of two), each with a copy; -1: over all ranks",
         .min = -1, .max = ZR_CONFIG_MAX_INT),
     REFUSED(BOOL, ZERO "mics_hierarchical_params_gather", "false", "MiCS: gather parameters in two steps"),
 
     KEY(CHOICE, "activation_checkpointing.policy", "\"none\"", recompute.policy,
-        "which activations are recomputed in the backward pass instead of being kept. none: only norms and GELU, which "
-        "cost little; keep: not even these; selective: also attention and activations wider than the model; unit: "
-        "everything but the input of each transformer block; auto: as few as memory.limit allows, or without a limit "
-        "the free memory of the host, and with parallel.tensor above 1 also whether checkpoints are partitioned or "
-        "copied to the host, "
-        "whichever is fastest; paper (for comparison): like unit, but keeps activations that nothing needs, as the "
-        "papers count",
+        "activations that the backward pass recomputes (docs/memory.md). none: only norms and GELU; keep: nothing; "
+        "selective: also attention and activations wider than the model; unit: all but the input of each transformer "
+        "block; auto: as few as memory.limit, or the host's free memory, allows; paper: unit as the papers count",
         .choices = "none|unit|selective|auto|paper|keep"),
     KEY(INT, "activation_checkpointing.every", "1", recompute.every,
         "with policy unit: keep only the input of every k-th transformer block, where k is this number", FROM(1)),
     KEY(BOOL, "activation_checkpointing.partition_activations", "false", recompute.partition,
-        "with a policy other than none and keep: divide each checkpoint among the tensor-parallel ranks, and gather it "
-        "before "
-        "the backward pass needs it (Pa of ZeRO-R)"),
+        "divide each checkpoint among the tensor-parallel ranks (Pa of ZeRO-R); needs a policy other than none and "
+        "keep"),
     KEY(BOOL, "activation_checkpointing.cpu_checkpointing", "false", recompute.cpu,
-        "with a policy other than none and keep: keep checkpoints in the host's memory until the backward pass (with "
-        "partition_activations: Pa+cpu of ZeRO-R). Without GPUs that is the same memory, and `zr plan` shows what a "
-        "device would keep"),
+        "keep checkpoints in the host's memory until the backward pass (with partition_activations: Pa+cpu of ZeRO-R); "
+        "needs a policy other than none and keep"),
     KEY(CHOICE, "activation_checkpointing.offload", "\"none\"", recompute.offload,
-        "with a policy other than none and keep: where checkpoints are kept until the backward pass. host means the "
-        "same as cpu_checkpointing; disk: in files in the folders of offload_optimizer.nvme_path or "
-        "offload_param.nvme_path (docs/offload.md)",
+        "where checkpoints are until the backward pass. host: the same as cpu_checkpointing; disk: in nvme_path of an "
+        "offload (docs/offload.md)",
         .choices = "none|host|disk"),
     IGNORED(BOOL, "activation_checkpointing.contiguous_memory_optimization", "false",
             "memory is planned, never fragmented"),
@@ -646,12 +572,11 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, "zero_allow_untested_optimizer", "false", "every optimizer works at every stage"),
     IGNORED(BOOL, "zero_force_ds_cpu_optimizer", "true", "there is one implementation"),
     KEY(INT, "aio.block_size", AUTO, aio.block_bytes,
-        "with device nvme: bytes of the largest single transfer from or to disk, a multiple of 4096; also the bytes "
-        "that go to one of several folders at a time. auto: 1048576, the default of DeepSpeed",
+        "with device nvme: bytes of the largest single transfer, a multiple of 4096, and of a stripe over several "
+        "folders; auto: 1048576",
         RANGE(4096, 1 << 30)),
     KEY(INT, "aio.queue_depth", AUTO, aio.depth,
-        "with device nvme: number of transfers in flight in each direction. auto: 8, the default of DeepSpeed",
-        RANGE(1, 1024)),
+        "with device nvme: number of transfers in flight in each direction; auto: 8", RANGE(1, 1024)),
     REFUSED(BOOL, "aio.use_gds", "false", "copies from disk to GPU without the host's memory (GPUDirect Storage)"),
     IGNORED(INT, "aio.intra_op_parallelism", "1", "aio.queue_depth transfers run at the same time without more threads",
             FROM(1)),
@@ -661,13 +586,10 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, "aio.overlap_events", "true", "a transfer is always submitted when another has ended"),
     IGNORED(ANY, "aio.*", "null", "it concerns DeepSpeed's library of transfers"),
     KEY(SWITCH, "checkpoint.async", AUTO, checkpoint.async,
-        "write the checkpoints of train.save_interval asynchronously, while training goes on: from a copy in the "
-        "host's memory if memory.limit is given and has room for it; otherwise from the states themselves, where an "
-        "update waits until the states that it changes are written. false: training waits for each checkpoint; auto: "
-        "true"),
+        "write the checkpoints of train.save_interval while training goes on: from a copy in host memory if "
+        "memory.limit has room for it, otherwise from the states, for which updates then wait; auto: true"),
     KEY(INT, "checkpoint.every", "0", checkpoint.every,
-        "never remove a checkpoint whose step is a multiple of this number; 0: old checkpoints are all removed",
-        FROM(0)),
+        "never remove a checkpoint whose step is a multiple of this number; 0: remove all old ones", FROM(0)),
     IGNORED(ANY, "checkpoint.*", "null", "checkpoints do not depend on the layout"),
     IGNORED(BOOL, "flops_profiler.enabled", "false", "zr plan prints FLOPs"),
     IGNORED(ANY, "flops_profiler.*", "null", "zr plan prints FLOPs"),
@@ -676,8 +598,7 @@ const zr_key zr__common_keys[] = {
     MONITOR_OFF("comet"),
     MONITOR_OFF("wandb"),
     MONITOR_OFF("csv_monitor"),
-    IGNORED(ANY, "monitor_config.*", "null",
-            "DeepSpeed reads no such section; its monitors are tensorboard, wandb, csv_monitor and comet"),
+    IGNORED(ANY, "monitor_config.*", "null", "DeepSpeed reads no such section"),
     SECTION_OFF("elasticity", "choose a batch size that suits many numbers of ranks",
                 .instead = "set the batch sizes yourself"),
     SECTION_OFF("curriculum_learning", "sequence length that grows during training"),
@@ -707,7 +628,7 @@ const zr_key zr__common_keys[] = {
     IGNORED(ANY, "compile.*", "null", "kernels are compiled in advance"),
     IGNORED(BOOL, "graph_harvesting", "false", "it concerns CUDA graphs"),
     IGNORED(ANY, "comms_logger.*", "null", "traffic is in run.json and in zr plan"),
-    IGNORED(ANY, "comms_config.*", "null", "DeepSpeed reads no such section; its log of traffic is comms_logger"),
+    IGNORED(ANY, "comms_config.*", "null", "DeepSpeed reads no such section"),
     IGNORED(ANY, "timers.*", "null", "times are in metrics.jsonl"),
     SECTION_OFF("autotuning", "automatic search for a configuration"),
 };

@@ -343,7 +343,7 @@ static void resize_gpt2(void *config, const zr_model_sizes *from)
 #define DROPOUT(name, text)                                                                                            \
     {                                                                                                                  \
         .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "\"auto\"",         \
-        .fallback = "0.1", .max = 0.999, .help = text "; auto: model.dropout, else that of model.init"                 \
+        .fallback = "0.1", .max = 0.999, .help = text "; auto: model.dropout"                                          \
     }
 #define ONLY(name, value)                                                                                              \
     {                                                                                                                  \
@@ -358,11 +358,10 @@ static void resize_gpt2(void *config, const zr_model_sizes *from)
 static const zr_field fields[] = {
     SIZE(n_layer, "12", "layers", "number of transformer blocks; auto: 12"),
     SIZE(n_head, "12", "heads", "number of attention heads, which must divide n_embd; auto: 12", .divides = "n_embd"),
-    SIZE(n_embd, "768", "width", "width of the model (size of an embedding); auto: 768"),
-    SIZE(n_positions, "1024", "positions", "length of the longest sequence, in tokens; auto: 1024"),
+    SIZE(n_embd, "768", "width", "width of the model; auto: 768"),
+    SIZE(n_positions, "1024", "positions", "longest sequence, in tokens; auto: 1024"),
     SIZE(vocab_size, "50257", "vocabulary",
-         "number of tokens in the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 50257 "
-         "without one"),
+         "size of the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 50257"),
     {.key = "dropout",
      .type = ZR_FIELD_REAL,
      .role = ZR_FIELD_DROPOUT,
@@ -371,8 +370,7 @@ static const zr_field fields[] = {
      .standard = "0.0",
      .max = 0.999,
      .means = "dropout",
-     .help = "default dropout probability of the three keys embd_pdrop, resid_pdrop and attn_pdrop. Without it a run "
-             "has the dropout of the directory model.init"},
+     .help = "default of embd_pdrop, resid_pdrop and attn_pdrop; without it a run has the dropout of model.init"},
     DROPOUT(embd_pdrop, "dropout probability after the embedding"),
     DROPOUT(resid_pdrop, "dropout probability before each residual addition"),
     DROPOUT(attn_pdrop, "dropout probability of attention weights"),

@@ -446,15 +446,14 @@ FAMILY(qwen3)
         SIZE(num_key_value_heads, kv_heads, "key/value heads",                                                         \
              "number of key and value heads, which must divide num_attention_heads; auto: num_attention_heads",        \
              .divides = "num_attention_heads"),                                                                        \
-        SIZE(hidden_size, width_, "width", "width of the model (size of an embedding); auto: 576"),                    \
+        SIZE(hidden_size, width_, "width", "width of the model; auto: 576"),                                           \
         SIZE(head_dim, head_width, "head width",                                                                       \
              "width of a head, an even number; auto: hidden_size / num_attention_heads"),                              \
         SIZE(intermediate_size, mlp_width, "MLP width",                                                                \
              "width of the feed-forward part; auto: 8/3 of hidden_size, rounded up to a multiple of 64"),              \
-        SIZE(max_position_embeddings, tokens, "positions", "length of the longest sequence, in tokens; auto: 2048"),   \
+        SIZE(max_position_embeddings, tokens, "positions", "longest sequence, in tokens; auto: 2048"),                 \
         SIZE(vocab_size, vocabulary, "vocabulary",                                                                     \
-             "number of tokens in the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or "   \
-             "32000 without one"),                                                                                     \
+             "size of the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 32000"),        \
         FLAG("tie_word_embeddings", model.tie_word_embeddings, ZR_FIELD_SHAPE,                                         \
              "whether the head uses the weights of the embedding"),                                                    \
         {.key = "rms_norm_eps",                                                                                        \

@@ -368,7 +368,9 @@ static void keys_of_several_families_are_listed_once(void **state)
     assert_true(layers == 4 && widths == 1 && vocabularies == 4);
     zr_free(key);
     assert_int_equal(zr_config_reference(&markdown), ZR_OK);
-    assert_non_null(strstr(markdown, "A size: width. Only of model.type side, other."));
+    const char *own = strstr(markdown, "\nOnly of model.type side, other:\n\n");
+    assert_non_null(own);
+    assert_non_null(strstr(own, "A size: width.\n"));
     zr_free(markdown);
 }
 
