@@ -330,9 +330,9 @@ FUZZED  := $(wildcard $(foreach layer,base tensor graph models config data check
 FUZZ_CC := clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"$(VERSION)"' -Iinclude -Isrc -Itests
 tests: fuzz-files
 fuzz-files: $(FUZZ:%=$(B)/tests/fuzz_%)
-$(B)/tests/fuzz_%: tests/fuzz/%.c tests/fuzz/fuzz_files.c $(B)/libzr.a
+$(B)/tests/fuzz_%: tests/fuzz/%.c tests/support/fuzz_files.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	$(Q)$(CC) $(CFLAGS_ALL) -Itests $(DEPENDS) $< tests/fuzz/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -Itests $(DEPENDS) $< tests/support/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
 $(B)/fuzz/obj/%.o: src/%.c
 	@mkdir -p $(@D)
