@@ -18,8 +18,9 @@ static zr_layout papers_layout(const cli_papers_run *r)
     l.norm_first = true;
     l.recompute = ZR_RECOMPUTE_PAPER;
     l.reduce_bucket_elems = l.gather_bucket_elems = CLI_PAPERS_BUCKET_ELEMS;
-    l.fused_buffer = r->system == CLI_PAPERS_ZERO_OS;
     if (r->system == CLI_PAPERS_ZERO_OS) l.reduce = ZR_REDUCE_ALL_REDUCE;
+    l.reduce_once = r->system == CLI_PAPERS_ZERO_OS_LATE;
+    if (l.reduce_once) l.accum = 2;
     l.partition_checkpoints = r->kept != CLI_PAPERS_WHOLE;
     l.checkpoint_home = r->kept == CLI_PAPERS_HOST ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
