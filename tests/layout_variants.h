@@ -15,7 +15,6 @@
 #define UNIT(every) .recompute = ZR_RECOMPUTE_UNIT, .recompute_every = every
 #define SELECTIVE .recompute = ZR_RECOMPUTE_SELECTIVE, .recompute_every = 1
 #define KEEP .recompute_every = 1
-#define IN_TURN .reduce = ZR_REDUCE_TO_OWNER, .gather = ZR_GATHER_BROADCAST
 
 typedef struct layout_variant {
     const char *name;
@@ -42,8 +41,6 @@ static const layout_variant layout_variants[] = {
     {"fused buffer", {SMALL, AHEAD, .fused_buffer = true, KEEP}},
     {"lean, fused, selective", {WIDE, LEAN, .fused_buffer = true, SELECTIVE}},
     {"lean, two passes, fused", {WIDE, AHEAD, LEAN, .two_pass = true, .fused_buffer = true, KEEP}},
-    {"to the owners, by broadcasts", {SMALL, IN_TURN, KEEP}},
-    {"lean, to the owners, by broadcasts, unit", {SMALL, AHEAD, LEAN, IN_TURN, UNIT(1)}},
     {"all-reduce", {SMALL, .reduce = ZR_REDUCE_ALL_REDUCE, KEEP}},
     {"lean, all-reduce, fused, unit", {WIDE, LEAN, .reduce = ZR_REDUCE_ALL_REDUCE, .fused_buffer = true, UNIT(1)}},
 };

@@ -308,9 +308,12 @@ static void keys_that_rule_each_other_out(void **state)
     expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"all_reduce\"}, \"zero_optimization\": {\"stage\": 2}}",
            "c.json:1:18: collectives.reduce: all_reduce cannot be used with zero_optimization.stage 2, where a rank "
            "keeps only its own sums; use stage 0 or 1, or reduce_scatter");
-    expect(ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"reduce\": \"owner\", \"buffer\": \"fused\"}}",
-           "c.json:1:37: collectives.buffer: fused cannot be used with collectives.reduce owner, which reduces to one "
-           "rank after the other; leave out one of the two");
+    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"owner\"}}",
+           "c.json:1:18: collectives.reduce: found \"owner\", wanted one of reduce_scatter, all_reduce, nccl");
+    expect(
+        ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"gather\": \"broadcast\"}}",
+        "c.json:1:18: collectives.gather: \"broadcast\" is not available yet; write \"all_gather\", or leave it out; "
+        "an all-gather gives the same parameters, in less time");
     expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"nccl\"}}",
            "c.json:1:18: collectives.reduce: nccl works only between processes on GPUs; set \"device\" to \"cuda\" "
            "too, or use reduce_scatter");

@@ -98,7 +98,6 @@ static void defaults(void **state)
     assert_int_equal(c->recompute.policy, ZR_POLICY_NONE);
     assert_int_equal(c->recompute.every, 1);
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_SCATTER);
-    assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_GATHER);
     assert_int_equal(c->zero.prefetch_bucket_elems, 50000000);
     assert_int_equal(c->zero.persistence_elems, 0);
     assert_int_equal(c->zero.model_persistence_elems, 0);
@@ -157,8 +156,7 @@ static const char schedule[] = "{\"zero_optimization\": {\"stage\": 3, \"stage3_
                                "  \"stage3_model_persistence_threshold\": 2e6, \"stage3_max_live_parameters\": 1e9,"
                                "  \"stage3_max_reuse_distance\": 3e8},"
                                " \"memory\": {\"layout\": \"paper\"}, \"train\": {\"reproducible\": \"world\"},"
-                               " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 5},"
-                               " \"collectives\": {\"reduce\": \"owner\", \"gather\": \"broadcast\"}}";
+                               " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 5}}";
 
 static void keys_of_the_schedule(void **state)
 {
@@ -174,8 +172,6 @@ static void keys_of_the_schedule(void **state)
     assert_true(c->train.rank_free_sums);
     assert_int_equal(c->recompute.policy, ZR_POLICY_UNIT);
     assert_int_equal(c->recompute.every, 5);
-    assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_OWNER);
-    assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_BROADCAST);
     assert_int_equal(zr_config_notes(c), 1); /* the note about the micro-batch */
     zr_config_destroy(&c);
     c = load("{\"collectives\": {\"buffer\": \"fused\"}}", NULL);

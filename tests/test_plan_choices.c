@@ -226,11 +226,6 @@ static void test_baselines(void **state)
         zr_traffic usual = traffic_of(&l);
         check_nccl(&l, &usual);
         int64_t psi = padded_of("gpt2-124m", 4) * 3 / 4 * 2; /* bytes of (N-1)/N of the model */
-        l.reduce = ZR_REDUCE_TO_OWNER;
-        l.gather = ZR_GATHER_BROADCAST;
-        zr_traffic rooted = traffic_of(&l);
-        assert_memory_equal(&rooted, &usual, sizeof usual);
-        l.gather = ZR_GATHER_ALL;
         l.reduce = ZR_REDUCE_ALL_REDUCE;
         if (stage > 1) continue;
         zr_traffic first = traffic_of(&l);
@@ -281,7 +276,6 @@ static void test_excluded(void **state)
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .rank_free_sums = true},
          ZR_ERR_UNSUPPORTED,
          "step, train.reproducible world"},
-        {{.reduce = ZR_REDUCE_TO_OWNER, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
         {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .rank_free_sums = true},
          ZR_ERR_CONFIG,
          "an order of its own"},

@@ -57,8 +57,7 @@ typedef struct zr_comm_ops {
     zr_status (*room)(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
     zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
-    zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
-                        int64_t piece_bytes);
+    zr_status (*gather)(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
     zr_status (*reduce_scatter)(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
     zr_status (*scalars)(zr_comm *comm, const double *mine, int n);
     zr_status (*barrier)(zr_comm *comm);
@@ -151,10 +150,6 @@ ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const vo
  * and one process per rank; otherwise fail with ZR_ERR_UNSUPPORTED. With one rank nothing is summed. Needs no staging
  * memory. Traffic: (size-1) * piece_elems * bytes per element, as in a ring, counted as reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
-
-/** Copy `bytes` bytes from the owner's `data` to every other rank's `data`. Needs staging memory. Traffic: `bytes` on
- * all ranks but the owner, counted as all_gather. */
-ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes);
 
 /** Gather the pieces of all ranks on every rank: out[r*stride_bytes, +piece_bytes) = rank r's `mine`. The call is in
  * place if mine == out + rank*stride_bytes; otherwise `mine` must not overlap `out`. Needs staging memory. Traffic:

@@ -61,13 +61,7 @@ typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DI
 /** Where model states are stored between the steps that compute with them: on the device, in host memory, or on
  * disk. */
 typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_config_home;
-typedef enum zr_config_reduce {
-    ZR_COLLECTIVE_SCATTER,
-    ZR_COLLECTIVE_ALL_REDUCE,
-    ZR_COLLECTIVE_OWNER,
-    ZR_COLLECTIVE_NCCL
-} zr_config_reduce;
-typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
+typedef enum zr_config_reduce { ZR_COLLECTIVE_SCATTER, ZR_COLLECTIVE_ALL_REDUCE, ZR_COLLECTIVE_NCCL } zr_config_reduce;
 
 /** Offload of one kind of model states: values of offload_optimizer or offload_param. */
 typedef struct zr_config_offloaded {
@@ -242,7 +236,6 @@ typedef struct zr_config {
     } recompute; /* values of the section "activation_checkpointing" */
     struct {
         zr_config_reduce reduce;
-        zr_config_gather gather;
         bool fused; /* whether one buffer for the whole model replaces the buckets */
         zr_config_switch hierarchical;
     } collectives;

@@ -59,20 +59,14 @@ typedef enum zr_sequence {
                             pass */
 } zr_sequence;
 
-/** Collectives for gradients (zr_reduce) and for parameters (zr_gather). The first collective of each list is the usual
- * choice for ZeRO. All collectives give the same sums, except NCCL's. */
+/** Collectives for gradients. All give the same sums, except NCCL's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS,  /* reduce-scatter: each rank receives its shard of the sums */
     ZR_REDUCE_ALL_REDUCE, /* all-reduce: all ranks receive all sums, with 1.5 times the traffic. The first version of
                              ZeRO stage 1 used it */
-    ZR_REDUCE_TO_OWNER,   /* reduce: one reduction for each owner of a shard, one after another */
     ZR_REDUCE_NCCL /* NCCL's reduce-scatter of a whole unit at once. NCCL adds in the communicated type and in its own
                       order. Requires one process per rank, and GPUs */
 } zr_reduce;
-typedef enum zr_gather {
-    ZR_GATHER_ALL,      /* one all-gather */
-    ZR_GATHER_BROADCAST /* one broadcast from each owner of a shard, one after another */
-} zr_gather;
 
 /** Order in which a training step runs its micro-batches. Both orders give the same bits. */
 typedef enum zr_accum_order {
@@ -170,7 +164,6 @@ typedef struct zr_layout {
     bool overlap; /* whether communication overlaps computation: a unit's gradient is reduced during the backward pass
                      of the next unit, so it stays in memory longer */
     zr_reduce reduce;
-    zr_gather gather;
     zr_states states;
     bool norm_first; /* whether the norm of the whole gradient must be known before the first update. Clipping and a
                         loss scale need this */
@@ -219,10 +212,10 @@ typedef struct zr_layout {
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
-            ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
-            false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0,  \
-            false, true, true, false, 0, 0, 0, 0,                                                                      \
-            {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT                   \
+            ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_STATES_PAPER, false, false,  \
+            false, false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false, true,   \
+            true, false, 0, 0, 0, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},            \
+            ZR_OPTIMIZER_INIT                                                                                          \
     }
 
 /** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * ZR_SHARD_ALIGN. */

@@ -106,13 +106,11 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(CAST, "cast")   /* cast this rank's range of the fp32 master. Uses: master (mine), unit (mine) */                \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
     X(GATHER, "gather")           /* all-gather parameters. Uses: own range (mine), all ranges (each), staging */      \
-    X(BROADCAST, "broadcast")     /* broadcast parameters from one owner. Uses: as in GATHER */                        \
     X(GATHER_GRAD, "gather_grad") /* all-gather sums of gradients. Uses: as in GATHER */                               \
     X(REDUCE_SCATTER, "reduce_scatter") /* sum the pieces of all ranks for this rank's range, in a binary tree.        \
                                            Uses: each, [staging], sums (mine), [further accumulators:                  \
                                            zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \
                                            `nccl`, NCCL first sums the pieces into this rank's piece of "each" */      \
-    X(REDUCE, "reduce")                 /* sum as in REDUCE_SCATTER, but only on one owner */                          \
     X(COUNT, "count") /* with several loss terms: add the ranks' numbers of losses that count, before the first        \
                          backward op. Uses: numbers of all ranks, the sums, which ops read that set gradients of       \
                          losses */                                                                                     \
@@ -153,11 +151,9 @@ ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 /** Collectives that a step performs between the ranks of its group. */
 typedef enum zr_move {
     ZR_MOVE_NONE,
-    ZR_MOVE_GATHER,    /* all-gather: each rank receives the pieces of all ranks */
-    ZR_MOVE_REDUCE,    /* reduce-scatter: each rank receives its part of the sum over all ranks */
-    ZR_MOVE_BROADCAST, /* broadcast: all ranks receive the piece of one rank, the step's owner */
-    ZR_MOVE_COLLECT,   /* reduce: the owner receives the sum of all ranks' pieces */
-    ZR_MOVE_SCALARS    /* all-gather of a few numbers from each rank */
+    ZR_MOVE_GATHER, /* all-gather: each rank receives the pieces of all ranks */
+    ZR_MOVE_REDUCE, /* reduce-scatter: each rank receives its part of the sum over all ranks */
+    ZR_MOVE_SCALARS /* all-gather of a few numbers from each rank */
 } zr_move;
 
 /** Properties of a kind of step. All code that treats kinds of steps differently reads these properties; only the proof
@@ -232,7 +228,7 @@ typedef struct zr_step {
     zr_when when : 8;
     bool replay; /* for RUN: whether the op runs again in the backward pass, because of the recompute policy or because
                     the op is cheap */
-    bool adds;   /* for REDUCE_SCATTER, REDUCE and SQUARE_MICRO: whether later rounds add to the sums of the first
+    bool adds;   /* for REDUCE_SCATTER and SQUARE_MICRO: whether later rounds add to the sums of the first
                     round */
     bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM, SQUARE_UPDATE and TRUST: whether the bits of
                             sums are independent of the number of ranks */
@@ -243,7 +239,6 @@ typedef struct zr_step {
     int32_t unit;
     int32_t op;     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a
                        gathered checkpoint; otherwise -1 */
-    int32_t owner;  /* for REDUCE and BROADCAST: place of the owner in the group; otherwise -1 */
     int32_t slot;   /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
     int32_t term;   /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro;  /* index of the step's micro-batch within the round; 0 except with ZR_ACCUM_LAYER */

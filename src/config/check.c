@@ -197,10 +197,6 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
                         "all_reduce cannot be used with zero_optimization.stage %" PRId64
                         ", where a rank keeps only its own sums; use stage 0 or 1, or reduce_scatter",
                         stage);
-    if (config->collectives.reduce == ZR_COLLECTIVE_OWNER && config->collectives.fused)
-        return fail_key(source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
-                        "fused cannot be used with collectives.reduce owner, which reduces to one rank after the "
-                        "other; leave out one of the two");
     if (config->reduce_once && config->train.rank_free_sums)
         return fail_key(source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
                         "step cannot be used with train.reproducible world, which needs another order of sums; leave "

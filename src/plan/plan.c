@@ -25,10 +25,8 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
 {
     static const zr_step_traits traits[ZR_STEP_KINDS] = {
         [ZR_STEP_GATHER] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
-        [ZR_STEP_BROADCAST] = {ZR_MOVE_BROADCAST, 1, ZR_TRAFFIC_ALL_GATHER},
         [ZR_STEP_GATHER_GRAD] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
         [ZR_STEP_REDUCE_SCATTER] = {ZR_MOVE_REDUCE, 0, ZR_TRAFFIC_REDUCE_SCATTER},
-        [ZR_STEP_REDUCE] = {ZR_MOVE_COLLECT, 0, ZR_TRAFFIC_REDUCE_SCATTER},
         [ZR_STEP_COUNT] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
@@ -63,9 +61,6 @@ static zr_status check_choices(const zr_layout *l)
              "collectives.reduce all_reduce at stage 1 with %lld micro-batches a step%s: one is built "
              "(gradient_accumulation_steps 1), and not with sums for any number of ranks",
              (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
-    ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
-             "collectives.reduce owner, to one owner after the other, with collectives.buffer fused, which goes to all "
-             "at once: choose one");
     ZR_CHECK(
         l->reduce != ZR_REDUCE_NCCL || !l->rank_free_sums, ZR_ERR_CONFIG,
         "collectives.reduce nccl, which adds in an order of its own, with sums that are the same for any number of "
@@ -116,7 +111,6 @@ static zr_status check_groups(const zr_layout *l)
                  l->tensor > 1 ? "data-parallel " : "", group[i].name, l->ranks);
     }
     bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
-    bool summed_here = l->reduce == ZR_REDUCE_TO_SHARDS || l->reduce == ZR_REDUCE_ALL_REDUCE;
     const int all = l->ranks * l->tensor;
     ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || all % l->host_ranks == 0), ZR_ERR_CONFIG,
              "%d ranks a host (parallel.ranks_per_host), of %d: the same number on every host is wanted", l->host_ranks,
@@ -135,10 +129,10 @@ static zr_status check_groups(const zr_layout *l)
         "leave out one of the two keys",
         l->shard_ranks > 0 ? "mics_shard_size" : "zero_hpz_partition_size", part, near);
     ZR_CHECK(
-        !grouped || (!l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL), ZR_ERR_UNSUPPORTED,
+        !grouped || (!l->fused_buffer && l->reduce != ZR_REDUCE_NCCL), ZR_ERR_UNSUPPORTED,
         "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, collectives.hierarchical) "
-        "go with collectives.buffer constant, collectives.reduce reduce_scatter or all_reduce, and "
-        "collectives.gather all_gather: leave the others out");
+        "go with collectives.buffer constant, and collectives.reduce reduce_scatter or all_reduce: leave the others "
+        "out");
     return ZR_OK;
 }
 

@@ -365,9 +365,6 @@ static zr_status check_reduced(const homes *h, int32_t index)
         ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(h, &h->held[from].range, &u->sums.range) &&
                      use[2].writes,
                  ZR_ERR_INTERNAL, "step %d reduces something else than the sums of unit %d", index, step->unit);
-    /* until all owners have had their turn, the buffer holds whole sums; afterwards it holds this rank's part of the
-     * result */
-    if (in_place && step->owner >= 0 && step->owner + 1 < h->p->plan->group[step->group].size) return ZR_OK;
     for (int i = 2; i < step->n_uses; i++) {
         const int32_t home = i == 2 ? u->sums.buffer : u->open_sums + i - 3, b = use[i].buffer;
         const copied *its = &h->held[b];

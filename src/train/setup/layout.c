@@ -17,9 +17,7 @@ SAME(ZR_POLICY_KEEP, ZR_RECOMPUTE_KEEP);
 SAME(ZR_TOKENS_KEEP, ZR_SEQUENCE_KEEP);
 SAME(ZR_TOKENS_REGATHER, ZR_SEQUENCE_REGATHER);
 SAME(ZR_COLLECTIVE_ALL_REDUCE, ZR_REDUCE_ALL_REDUCE);
-SAME(ZR_COLLECTIVE_OWNER, ZR_REDUCE_TO_OWNER);
 SAME(ZR_COLLECTIVE_NCCL, ZR_REDUCE_NCCL);
-SAME(ZR_COLLECTIVE_BROADCAST, ZR_GATHER_BROADCAST);
 
 const char *zr__recompute_name(zr_recompute recompute)
 {
@@ -122,8 +120,7 @@ static int group_ranks(int64_t ranks, int least)
 static bool has_levels(const zr_layout *l, int64_t host_ranks)
 {
     bool cut = l->tensor == 1 && host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
-    bool summed_here = l->reduce == ZR_REDUCE_TO_SHARDS || l->reduce == ZR_REDUCE_ALL_REDUCE;
-    bool plain = !l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL;
+    bool plain = !l->fused_buffer && l->reduce != ZR_REDUCE_NCCL;
     bool alike =
         (l->shard_ranks == 0 || l->shard_ranks == host_ranks) && (l->hpz_ranks == 0 || l->hpz_ranks == host_ranks);
     return cut && (host_ranks & (host_ranks - 1)) == 0 && plain && alike;
@@ -151,7 +148,6 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
     layout->fused_buffer = config->collectives.fused;
     layout->reduce = (zr_reduce)config->collectives.reduce;
-    layout->gather = (zr_gather)config->collectives.gather;
     layout->overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
     set_groups(config, layout);
     layout->prefetch_elems = layout->overlap ? config->zero.prefetch_bucket_elems : 0;
