@@ -363,7 +363,6 @@ class Way:
             words |= lot.maybe(0.5, {"collectives.hierarchical": lot.one(True, False)})
         if lot.random() < 0.2:
             words |= lot.maybe(0.5, {"collectives.reduce": "all_reduce"} if stage < 2 else {})
-            words |= lot.maybe(0.4, {"collectives.buffer": "fused"} if "collectives.reduce" not in words else {})
         return words
 
 

@@ -38,11 +38,9 @@ static const layout_variant layout_variants[] = {
      {SMALL, .prefetch_elems = 300, .live_elems = 300, .reuse_elems = 300, .persist_elems = 50, UNIT(9)}},
     {"all units whole", {WIDE, .persist_elems = 1 << 30, KEEP}},
     {"lean, two passes, all units whole, unit", {SMALL, .persist_elems = 1 << 30, LEAN, .two_pass = true, UNIT(1)}},
-    {"fused buffer", {SMALL, AHEAD, .fused_buffer = true, KEEP}},
-    {"lean, fused, selective", {WIDE, LEAN, .fused_buffer = true, SELECTIVE}},
-    {"lean, two passes, fused", {WIDE, AHEAD, LEAN, .two_pass = true, .fused_buffer = true, KEEP}},
+    {"lean, selective", {WIDE, LEAN, SELECTIVE}},
     {"all-reduce", {SMALL, .reduce = ZR_REDUCE_ALL_REDUCE, KEEP}},
-    {"lean, all-reduce, fused, unit", {WIDE, LEAN, .reduce = ZR_REDUCE_ALL_REDUCE, .fused_buffer = true, UNIT(1)}},
+    {"lean, all-reduce, unit", {WIDE, LEAN, .reduce = ZR_REDUCE_ALL_REDUCE, UNIT(1)}},
 };
 #define LAYOUT_VARIANTS ((int)(sizeof layout_variants / sizeof *layout_variants))
 

@@ -58,7 +58,6 @@ static inline bool choose(zr_layout *l, int way)
         l->recompute_every = 2;
         return true;
     case 3:
-        l->fused_buffer = true;
         l->recompute = ZR_RECOMPUTE_SELECTIVE;
         return true;
     case 4:
@@ -81,7 +80,7 @@ static inline bool choose(zr_layout *l, int way)
         l->persist_elems = 1000;
         return true;
     case 8:
-        l->two_pass = l->fused_buffer = true;
+        l->two_pass = true;
         return true;
     case 9: /* buckets are whole units whatever is requested */
         l->reduce = ZR_REDUCE_NCCL;

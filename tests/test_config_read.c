@@ -94,7 +94,7 @@ static void defaults(void **state)
     assert_null(c->train.output_dir);
     assert_int_equal(c->memory.layout, ZR_LAYOUT_LEAN);
     assert_int_equal(c->memory.norm, ZR_NORM_ONE_PASS);
-    assert_false(c->train.rank_free_sums || c->fp16 || c->bf16 || c->collectives.fused);
+    assert_false(c->train.rank_free_sums || c->fp16 || c->bf16);
     assert_int_equal(c->recompute.policy, ZR_POLICY_NONE);
     assert_int_equal(c->recompute.every, 1);
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_SCATTER);
@@ -173,9 +173,6 @@ static void keys_of_the_schedule(void **state)
     assert_int_equal(c->recompute.policy, ZR_POLICY_UNIT);
     assert_int_equal(c->recompute.every, 5);
     assert_int_equal(zr_config_notes(c), 1); /* the note about the micro-batch */
-    zr_config_destroy(&c);
-    c = load("{\"collectives\": {\"buffer\": \"fused\"}}", NULL);
-    assert_true(c->collectives.fused);
     zr_config_destroy(&c);
     /* For this key "auto" is a policy, not the default. */
     c = load("{\"activation_checkpointing\": {\"policy\": \"auto\"}}", NULL);

@@ -44,7 +44,7 @@ END
 #define SAME(field, want) same(#field, (double)l->field, (double)(want))
     SAME(size, sizeof(zr_layout)); SAME(ranks, 1); SAME(stage, 0); SAME(dtype, ZR_F32); SAME(wire_dtype, ZR_F32);
     SAME(batch, 1); SAME(seq, 1); SAME(accum, 1); SAME(reduce_bucket_elems, 16 << 20);
-    SAME(gather_bucket_elems, 16 << 20); SAME(fused_buffer, false); SAME(overlap, true);
+    SAME(gather_bucket_elems, 16 << 20); SAME(overlap, true);
     SAME(reduce, ZR_REDUCE_TO_SHARDS); SAME(states, ZR_STATES_PAPER);
     SAME(norm_first, false); SAME(two_pass, false); SAME(rank_free_sums, false); SAME(reduce_once, false); SAME(recompute, ZR_RECOMPUTE_NONE);
     SAME(recompute_every, 1); SAME(limit_bytes, 0); SAME(prefetch_elems, 1); SAME(live_elems, 0);

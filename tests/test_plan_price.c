@@ -153,8 +153,6 @@ static void test_any_plan(void **state)
                     check_plan(&layout);
                     layout.recompute = ZR_RECOMPUTE_UNIT;
                     check_plan(&layout);
-                    layout.fused_buffer = true;
-                    check_plan(&layout);
                 }
 }
 

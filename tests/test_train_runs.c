@@ -375,7 +375,6 @@ static void keys_of_the_schedule_change_the_plan_alone(void **state)
         {"3", "zero_optimization.stage3_max_live_parameters=1e9", "steps_per_print=1", false},
         {"3", "zero_optimization.stage3_max_reuse_distance=1e9", "steps_per_print=1", false},
         {"1", "collectives.reduce=all_reduce", "steps_per_print=1", false},
-        {"2", "collectives.buffer=fused", "steps_per_print=1", false},
     };
     static job base;
     for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {

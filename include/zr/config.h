@@ -236,7 +236,6 @@ typedef struct zr_config {
     } recompute; /* values of the section "activation_checkpointing" */
     struct {
         zr_config_reduce reduce;
-        bool fused; /* whether one buffer for the whole model replaces the buckets */
         zr_config_switch hierarchical;
     } collectives;
     struct {

@@ -159,8 +159,6 @@ typedef struct zr_layout {
     int host_ranks; /* number of ranks per host, which are consecutive among the N * M ranks; 0 if all ranks are on one
                        host */
     bool hierarchical; /* whether collectives run in two levels: within each host and between hosts */
-    bool fused_buffer; /* whether one buffer for the whole model replaces the buckets; gradients are then reduced after
-                          the whole backward pass */
     bool overlap; /* whether communication overlaps computation: a unit's gradient is reduced during the backward pass
                      of the next unit, so it stays in memory longer */
     zr_reduce reduce;
@@ -212,9 +210,9 @@ typedef struct zr_layout {
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
-            ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_STATES_PAPER, false, false,  \
-            false, false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false, true,   \
-            true, false, 0, 0, 0, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},            \
+            ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, true, ZR_REDUCE_TO_SHARDS, ZR_STATES_PAPER, false, false, false,  \
+            false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false, true, true,    \
+            false, 0, 0, 0, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},                  \
             ZR_OPTIMIZER_INIT                                                                                          \
     }
 

@@ -164,10 +164,6 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
         return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
                         "nccl cannot be used with train.reproducible world, because NCCL chooses the order of sums; "
                         "leave out one of the two");
-    if (config->collectives.fused)
-        return fail_key(
-            source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
-            "fused has no use with collectives.reduce nccl, which needs no staging buffer; leave out one of the two");
     return ZR_OK;
 }
 

@@ -461,9 +461,9 @@ const zr_key zr__common_keys[] = {
         "parameters",
         RANGE(0, 3)),
     KEY(INT, ZERO "reduce_bucket_size", "16777216", zero.reduce_bucket_elems,
-        "number of gradient elements reduced at a time; ignored with collectives.buffer fused", FROM(0)),
+        "number of gradient elements reduced at a time", FROM(0)),
     KEY(INT, ZERO "allgather_bucket_size", "16777216", zero.allgather_bucket_elems,
-        "number of parameter elements gathered at a time; ignored with collectives.buffer fused", FROM(0)),
+        "number of parameter elements gathered at a time", FROM(0)),
     KEY(SWITCH, ZERO "overlap_comm", AUTO, zero.overlap_comm,
         "overlap communication with computation: the gradients of a unit are reduced while the next unit is computed; "
         "auto: true"),
@@ -627,13 +627,11 @@ const zr_key zr__common_keys[] = {
     KEY(SWITCH, "collectives.hierarchical", AUTO, collectives.hierarchical,
         "gather and reduce in two steps: within each host, and between hosts, where partial sums are sent in fp32. "
         "auto: true if there are several hosts, each has the same number of ranks, this number is a power of two (2 or "
-        "more), parallel.tensor is 1, collectives.reduce is reduce_scatter or all_reduce, collectives.buffer is "
-        "constant, and mics_shard_size and zero_hpz_partition_size, if they are used, "
+        "more), parallel.tensor is 1, collectives.reduce is reduce_scatter or all_reduce, and "
+        " mics_shard_size and zero_hpz_partition_size, if they are used, "
         "are the number of ranks of a host"),
-    KEY(EITHER, "collectives.buffer", "\"constant\"", collectives.fused,
-        "buffers for communication. constant: of constant size; fused (for comparison): one buffer as large as the "
-        "model",
-        .choices = "constant|fused"),
+    BARE(CHOICE, "collectives.buffer", "\"constant\"", "buffers for communication are always of constant size",
+         .choices = "constant|fused", ONLY("constant"), .instead = "the sums are the same"),
 
     KEY(INT, "steps_per_print", "10", steps_per_print, "number of steps between progress lines", FROM(1)),
     IGNORED(ANY, "log_level", "null", "--quiet prints less"),

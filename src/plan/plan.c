@@ -65,9 +65,6 @@ static zr_status check_choices(const zr_layout *l)
         l->reduce != ZR_REDUCE_NCCL || !l->rank_free_sums, ZR_ERR_CONFIG,
         "collectives.reduce nccl, which adds in an order of its own, with sums that are the same for any number of "
         "ranks (train.reproducible world): choose one");
-    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
-             "collectives.reduce nccl, which uses no staging memory, with collectives.buffer fused, which is there: "
-             "choose one");
     return ZR_OK;
 }
 
@@ -128,11 +125,9 @@ static zr_status check_groups(const zr_layout *l)
         "%s %d with collectives.hierarchical, on hosts of %d data-parallel ranks: these two numbers must be equal; "
         "leave out one of the two keys",
         l->shard_ranks > 0 ? "mics_shard_size" : "zero_hpz_partition_size", part, near);
-    ZR_CHECK(
-        !grouped || (!l->fused_buffer && l->reduce != ZR_REDUCE_NCCL), ZR_ERR_UNSUPPORTED,
-        "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, collectives.hierarchical) "
-        "go with collectives.buffer constant, and collectives.reduce reduce_scatter or all_reduce: leave the others "
-        "out");
+    ZR_CHECK(!grouped || l->reduce != ZR_REDUCE_NCCL, ZR_ERR_UNSUPPORTED,
+             "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, "
+             "collectives.hierarchical) go with collectives.reduce reduce_scatter or all_reduce: leave nccl out");
     return ZR_OK;
 }
 

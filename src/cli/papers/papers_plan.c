@@ -57,8 +57,7 @@ zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *
     const int bytes = snprintf(
         text, sizeof(text),
         "{\"model\": {\"preset\": \"%s\"}, \"memory\": {\"layout\": \"paper\"}, \"fp16\": {\"enabled\": true}, "
-        "\"optimizer\": {\"type\": \"AdamW\"}, \"collectives\": {\"buffer\": \"constant\"}, "
-        "\"parallel\": {\"tensor\": %d}, \"zero_optimization\": {\"stage\": %d}, "
+        "\"optimizer\": {\"type\": \"AdamW\"}, \"parallel\": {\"tensor\": %d}, \"zero_optimization\": {\"stage\": %d}, "
         "\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": 1, "
         "\"data\": {\"seq_length\": %d}, \"activation_checkpointing\": {\"policy\": \"unit\", "
         "\"partition_activations\": %s, \"cpu_checkpointing\": %s}}",

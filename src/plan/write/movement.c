@@ -1,8 +1,5 @@
 /* Writes the steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the
- * same sub-range of all N shards of a unit, so that each reduced bucket completes a part of every shard.
- *
- * The baselines of the ZeRO papers can also be planned: all-reduce, and one fused buffer for the whole model. NCCL's
- * own reduce-scatter is another option. */
+ * same sub-range of all N shards of a unit, so that each reduced bucket completes a part of every shard. */
 #include "plan/write/write.h"
 
 /* One level of a hierarchical collective. Each rank of the level's group has `elems` consecutive elements, in rank
@@ -35,7 +32,6 @@ static const zr_range whole = {0};
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
-    if (plan->layout.fused_buffer) return v->elems;
     int64_t range = zr_plan_bucket_elems(bucket_elems, ranks) / ranks;
     return range < v->elems ? range : v->elems;
 }

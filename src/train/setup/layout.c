@@ -120,10 +120,9 @@ static int group_ranks(int64_t ranks, int least)
 static bool has_levels(const zr_layout *l, int64_t host_ranks)
 {
     bool cut = l->tensor == 1 && host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
-    bool plain = !l->fused_buffer && l->reduce != ZR_REDUCE_NCCL;
     bool alike =
         (l->shard_ranks == 0 || l->shard_ranks == host_ranks) && (l->hpz_ranks == 0 || l->hpz_ranks == host_ranks);
-    return cut && (host_ranks & (host_ranks - 1)) == 0 && plain && alike;
+    return cut && (host_ranks & (host_ranks - 1)) == 0 && l->reduce != ZR_REDUCE_NCCL && alike;
 }
 
 /** Set the layout's groups of data-parallel ranks. */
@@ -146,7 +145,6 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->wire_dtype = wire == ZR_CONFIG_BF16 ? ZR_BF16 : wire == ZR_CONFIG_FP16 ? ZR_F16 : ZR_F32;
     layout->reduce_bucket_elems = config->zero.reduce_bucket_elems;
     layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
-    layout->fused_buffer = config->collectives.fused;
     layout->reduce = (zr_reduce)config->collectives.reduce;
     layout->overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
     set_groups(config, layout);
