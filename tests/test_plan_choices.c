@@ -9,7 +9,7 @@
 
 static zr_layout layout_of(int ranks, int stage, zr_dtype dtype)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.ranks = ranks;
     l.stage = stage;
     l.seq = 64;

@@ -61,7 +61,7 @@ static void build(zr_graph *g, const void *config)
 
 static zr_layout layout_of(void)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.seq = T;
     l.train = false;
     return l;

@@ -271,7 +271,7 @@ static void test_no_training(void **state)
 {
     (void)state;
     zr_model model = zr_gpt2(&plan_small);
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.train = false;
     l.seq = 16;
     zr_profile profile = {.facts = {.threads = 1, .scratch_bytes = zr_device_cpu_scratch}};

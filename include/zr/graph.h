@@ -454,11 +454,6 @@ typedef struct zr_optimizer {
     void (*direction)(const zr_update_args *args, float *out);
 } zr_optimizer;
 
-#define ZR_OPTIMIZER_INIT                                                                                              \
-    {                                                                                                                  \
-        NULL, 0, {0}, 0, NULL, {0}, false, NULL                                                                        \
-    }
-
 /** Return AdamW, which has decoupled weight decay and two states (Loshchilov and Hutter 2019). */
 ZR_API zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay);
 /** Return Adam, which has two states. weight_decay is an L2 term of the gradient. */

@@ -134,7 +134,7 @@ typedef struct zr_homes {
 #define ZR_HOMES_BLOCK_BYTES (1 << 20)
 #define ZR_HOMES_DEPTH 8
 
-/** Layout of training over ranks: all settings from which a plan is made. Initialise with ZR_LAYOUT_INIT. */
+/** Layout of training over ranks: all settings from which a plan is made. Begin with zr_layout_default. */
 typedef struct zr_layout {
     size_t size; /* sizeof(zr_layout) */
     int ranks;   /* N, data-parallel degree */
@@ -206,15 +206,10 @@ typedef struct zr_layout {
 } zr_layout;
 
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
-/* Values in the order of the fields of zr_layout, because C++ has no designated initializers before C++20. */
-#define ZR_LAYOUT_INIT                                                                                                 \
-    {                                                                                                                  \
-        sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
-            ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, true, ZR_REDUCE_TO_SHARDS, ZR_STATES_PAPER, false, false, false,  \
-            false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false, true, true,    \
-            false, 0, 0, 0, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},                  \
-            ZR_OPTIMIZER_INIT                                                                                          \
-    }
+
+/** Return the layout with which every other layout begins: stage 0 in fp32 on one rank with one row of one token, and
+ * the schedules "train" and "eval". `optimizer` is left to the caller. */
+ZR_API zr_layout zr_layout_default(void);
 
 /** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * ZR_SHARD_ALIGN. */
 ZR_API int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks);

@@ -35,6 +35,27 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
 
+zr_layout zr_layout_default(void)
+{
+    return (zr_layout){.size = sizeof(zr_layout),
+                       .ranks = 1,
+                       .tensor = 1,
+                       .dtype = ZR_F32,
+                       .wire_dtype = ZR_F32,
+                       .batch = 1,
+                       .seq = 1,
+                       .accum = 1,
+                       .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,
+                       .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,
+                       .overlap = true,
+                       .recompute = ZR_RECOMPUTE_NONE,
+                       .recompute_every = 1,
+                       .prefetch_elems = 1,
+                       .train = true,
+                       .eval = true,
+                       .home = {.param_share = 1, .optim_share = 1}};
+}
+
 /* Reject combinations of options for storing and moving model states that exclude each other. Errors: ZR_ERR_CONFIG or
  * ZR_ERR_UNSUPPORTED. */
 static zr_status check_choices(const zr_layout *l)
@@ -148,8 +169,8 @@ static zr_status check_counts(const zr_layout *l)
 
 static zr_status check_layout(const zr_layout *l)
 {
-    ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with ZR_LAYOUT_INIT", l->size,
-             sizeof *l);
+    ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
+             l->size, sizeof *l);
     ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
     ZR_CHECK(l->tensor >= 1 && l->tensor <= INT32_MAX / l->ranks, ZR_ERR_CONFIG,
              "%d tensor-parallel ranks: at least one is needed", l->tensor);

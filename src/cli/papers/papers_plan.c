@@ -6,7 +6,7 @@
 
 static zr_layout papers_layout(const cli_papers_run *r)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.ranks = r->gpus / r->tensor;
     l.tensor = r->tensor;
     l.stage = cli_papers_stage(r);

@@ -194,7 +194,7 @@ static int64_t sample_room(const zr_config *config)
 
 zr_layout zr__train_layout(const zr_config *config, int ranks)
 {
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.tensor = config->parallel.tensor < ranks ? (int)config->parallel.tensor : ranks;
     layout.ranks = ranks / layout.tensor;
     layout.sequence = (zr_sequence)config->parallel.sequence;
