@@ -301,7 +301,7 @@ static void a_limit_that_was_not_given(void **state)
     assert_non_null(strstr(it.notes, "activation_checkpointing.policy auto: memory.limit is set to "));
     zr_config *saved = saved_config(2);
     assert_true(saved->memory.limit_bytes > 1 << 20);
-    assert_int_equal(saved->recompute.policy, ZR_POLICY_AUTO);
+    assert_int_equal(saved->recompute.policy, ZR_RECOMPUTE_AUTO);
     zr_config_destroy(&saved);
 }
 
