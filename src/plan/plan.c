@@ -189,8 +189,8 @@ static zr_status check_layout(const zr_layout *l)
              (long long)l->seq, (long long)l->accum);
     ZR_CHECK(!l->train || l->optimizer.name, ZR_ERR_CONFIG,
              "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
-    ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
-             "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
+    ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= ZR_OPTIMIZER_SLOTS, ZR_ERR_CONFIG,
+             "an optimizer with %d states: 0 to %d", l->optimizer.n_slots, ZR_OPTIMIZER_SLOTS);
     ZR_CHECK(!l->optimizer.trust || !l->optimizer.rule == !l->optimizer.direction, ZR_ERR_CONFIG,
              "the optimizer \"%s\" has trust ratios and %s: give it both a rule and a direction, or neither",
              l->optimizer.name, l->optimizer.rule ? "a rule, but no direction" : "a direction, but no rule");

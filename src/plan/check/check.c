@@ -92,7 +92,7 @@ static zr_status check_updates(const zr__proof *p)
         const zr_plan_unit *u = &p->plan->unit[unit];
         ZR_TRY(check_last_use(p, i, &u->param));
         ZR_TRY(check_last_use(p, i, &u->master));
-        for (int k = 0; k < 4; k++) ZR_TRY(check_last_use(p, i, &u->slot[k]));
+        for (int k = 0; k < ZR_OPTIMIZER_SLOTS; k++) ZR_TRY(check_last_use(p, i, &u->slot[k]));
     }
     return ZR_OK;
 }

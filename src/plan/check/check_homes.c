@@ -51,15 +51,15 @@ bool zr__names(const zr_plan *plan, const zr_use *use, const zr_range *kept, con
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* number of states of a unit: the master (0) and the optimizer states (1 to 4) */
-enum { STATES = 5 };
+/* number of states of a unit: the master (0) and the optimizer states (from 1) */
+enum { STATES = 1 + ZR_OPTIMIZER_SLOTS };
 static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
 /* Return the fp32 state that is saved under a number. Number 0 is the master parameters, or the model's parameters if
- * the unit has no master. Numbers 1 to 4 are the optimizer states. */
+ * the unit has no master. Numbers from 1 are the optimizer states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);

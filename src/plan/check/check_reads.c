@@ -213,7 +213,7 @@ static zr_status note_beginning(state *k, bool stale)
         const zr_plan_unit *u = &plan->unit[i];
         ZR_TRY(note_params(k, u, stale));
         ZR_TRY(note_whole(k, u->master.buffer));
-        for (int s = 0; s < 4; s++) ZR_TRY(note_whole(k, u->slot[s].buffer));
+        for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) ZR_TRY(note_whole(k, u->slot[s].buffer));
         if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
     }
     for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)

@@ -201,7 +201,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->own = unit_part(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = u->trust = u->norms = ZR_NONE;
-        for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
+        for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
     }
     find_homes(plan, graph);
