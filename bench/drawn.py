@@ -362,10 +362,7 @@ class Way:
             words |= {"parallel.ranks_per_host": lot.randint(1, data_ranks) * training.tensor}
             words |= lot.maybe(0.5, {"collectives.hierarchical": lot.one(True, False)})
         if lot.random() < 0.2:
-            words |= lot.maybe(0.5, {"collectives.reduce": lot.one("owner", "all_reduce" if stage < 2 else "owner")})
-            words |= lot.maybe(0.4, {"collectives.buffer": "fused"} if "collectives.reduce" not in words else {})
-            if "parallel.ranks_per_host" not in words:  # planned bytes of broadcasts across hosts are not exact
-                words |= lot.maybe(0.4, {"collectives.gather": "broadcast"})
+            words |= lot.maybe(0.5, {"collectives.reduce": "all_reduce"} if stage < 2 else {})
         return words
 
 

@@ -33,7 +33,7 @@ static zr_status run(const char *dir, int n, char **tokens)
     zr_plan *plan = NULL;
     zr_comm *comm = NULL;
     zr_engine *engine = NULL;
-    zr_layout layout = ZR_LAYOUT_INIT; // one rank, fp32
+    zr_layout layout = zr_layout_default(); // one rank, fp32
     zr_status st = zr_hf_read(dir, &family, &config);
     if (st != ZR_OK) return st;
     const zr_model model = zr_family_model(family, &config);

@@ -80,7 +80,7 @@ static zr_status run_rank(zr_comm *comm, void *arg)
 {
     (void)arg;
     const zr_model model = {.name = "encoder", .build = build_encoder};
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.ranks = RANKS, layout.stage = 2, layout.batch = B, layout.seq = T, layout.eval = false;
     layout.optimizer = zr_adamw(0.9, 0.99, 1e-8, 0.01);
     zr_device *device = NULL;

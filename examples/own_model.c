@@ -79,7 +79,7 @@ static zr_status run_rank(zr_comm *comm, void *arg)
 {
     (void)arg;
     const zr_model model = {.name = "mlp", .build = build_mlp};
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.ranks = RANKS, layout.stage = 3, layout.batch = B, layout.seq = T, layout.eval = false;
     layout.optimizer = zr_adamw(0.9, 0.99, 1e-8, 0.1);
     zr_device *device = NULL;

@@ -171,7 +171,7 @@ static zr_status run_rank(zr_comm *comm, void *arg)
     result *r = arg;
     const zr_model model = {.name = "own", .build = build};
     const zr_device_config wanted = {.threads = 1, .kernels = kernels};
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.ranks = RANKS, layout.stage = r->stage, layout.batch = B, layout.seq = T;
     layout.eval = false, layout.decode_len = T;
     layout.optimizer = (zr_optimizer){.name = "lion",

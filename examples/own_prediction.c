@@ -83,7 +83,7 @@ static zr_status run_rank(zr_comm *comm, void *arg)
 {
     (void)arg;
     const zr_model model = {.name = "next", .build = build};
-    zr_layout layout = ZR_LAYOUT_INIT; // fp32; with an evaluation schedule
+    zr_layout layout = zr_layout_default(); // fp32; with an evaluation schedule
     layout.ranks = RANKS, layout.stage = 3, layout.batch = B, layout.seq = 1;
     layout.optimizer = zr_adamw(0.9, 0.99, 1e-8, 0.0);
     zr_device *device = NULL;

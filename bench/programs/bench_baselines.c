@@ -1,8 +1,7 @@
 /*
- * Step times of ZeRO's schedule and of its baselines: one fused buffer for the whole model (Megatron, Apex), reductions
- * to one owner after the other, broadcasts instead of an all-gather, and stage 1 as it was first built, with an
- * all-reduce. Also the cost of the two passes with which lean states find the norm, and of sums that do not depend on
- * the number of ranks. The steps of all layouts are timed in turn, in one process.
+ * Step times of ZeRO's stages, and of stage 1 as it was first built, with an all-reduce. Also the cost of the two
+ * passes with which lean states find the norm, and of sums that do not depend on the number of ranks. The steps of all
+ * layouts are timed in turn, in one process.
  *
  *   build/bench/bench_baselines [RANKS [TEXT]]
  *
@@ -26,15 +25,6 @@ static void add_all(timer *t)
     base.seq = 256;
     timer_add(t, "stage 2", base);
     l = base;
-    l.fused_buffer = true;
-    timer_add(t, "stage 2, fused buffer", l);
-    l = base;
-    l.reduce = ZR_REDUCE_TO_OWNER;
-    timer_add(t, "stage 2, to the owners", l);
-    l = base;
-    l.gather = ZR_GATHER_BROADCAST;
-    timer_add(t, "stage 2, broadcasts", l);
-    l = base;
     l.stage = 1;
     timer_add(t, "stage 1", l);
     l.reduce = ZR_REDUCE_ALL_REDUCE;
@@ -42,8 +32,6 @@ static void add_all(timer *t)
     l = base;
     l.stage = 3;
     timer_add(t, "stage 3", l);
-    l.fused_buffer = true;
-    timer_add(t, "stage 3, fused buffer", l);
     l = base;
     l.states = ZR_STATES_LEAN;
     timer_add(t, "stage 2, lean", l);

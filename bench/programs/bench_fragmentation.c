@@ -103,7 +103,7 @@ static zr_status compare(const char *preset, int stage, zr_recompute policy, con
 {
     zr_gpt2_config config;
     ZR_TRY(zr_gpt2_preset(preset, &config));
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.ranks = 4;
     layout.stage = stage;
     layout.dtype = layout.wire_dtype = ZR_BF16;

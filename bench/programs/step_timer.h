@@ -123,7 +123,7 @@ static inline double timer_median(const double *x)
 
 static inline zr_layout timer_layout(int ranks, int stage)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.ranks = ranks;
     l.stage = stage;
     l.eval = false;

@@ -249,11 +249,13 @@ typedef struct zr_device_facts {
     int threads;        /* compute threads per rank */
     bool own_memory;    /* whether the device has its own memory, which the processor cannot access */
     bool bf16_products; /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
-    bool tiles; /* whether zr's own kernels compute products on matrix tiles (AMX): bf16 operands directly, and fp32
-                   operands as sums of bf16 parts; otherwise a library multiplies bf16 operands, if bf16_products */
-    bool narrow_attention; /* whether attention multiplies 16-bit operands directly, without widening them to fp32; on a
-                              processor this is possible only for bf16 */
-    int64_t panel_bytes;   /* maximum bytes of a packed operand of a matrix product, or 0 if operands are not packed */
+    /* whether zr's own kernels compute products on matrix tiles (AMX): bf16 operands directly, and fp32 operands as
+     * sums of bf16 parts; otherwise a library multiplies bf16 operands, if bf16_products */
+    bool tiles;
+    /* whether attention multiplies 16-bit operands directly, without widening them to fp32; on a processor this is
+     * possible only for bf16 */
+    bool narrow_attention;
+    int64_t panel_bytes; /* maximum bytes of a packed operand of a matrix product, or 0 if operands are not packed */
     const struct zr_kernel *kernels; /* user-defined kernels (zr_device_config), or NULL */
     /** Return the scratch bytes that an op's kernel needs, or 0 if the op has no kernel. If an operand has too many
      * elements for the kernel, return more bytes than any plan can provide. The function pointer is NULL if no op
@@ -267,10 +269,10 @@ ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struc
 
 /** Levels of links between ranks, from near to distant ranks. */
 typedef enum zr_link_level {
-    ZR_LINK_PROCESS, /* between threads of one process, which read each other's memory; `zr info --bench` measures this
-                        level */
-    ZR_LINK_HOST,    /* between processes of a host through shared memory, or between accelerators of a host (NVLink) */
-    ZR_LINK_HOSTS,   /* between hosts over the network */
+    /* between threads of one process, which read each other's memory; `zr info --bench` measures this level */
+    ZR_LINK_PROCESS,
+    ZR_LINK_HOST,  /* between processes of a host through shared memory, or between accelerators of a host (NVLink) */
+    ZR_LINK_HOSTS, /* between hosts over the network */
     ZR_LINK_LEVELS
 } zr_link_level;
 
@@ -287,15 +289,17 @@ typedef struct zr_machine {
     double memory_bytes_sec;
     int64_t memory_bytes; /* memory capacity */
     zr_link link[ZR_LINK_LEVELS];
-    bool link_copies; /* whether ranks communicate by copying memory with their own processor cores, which then cannot
-                         compute */
+    /* whether ranks communicate by copying memory with their own processor cores, which then cannot compute */
+    bool link_copies;
     /** Rates of one rank's disk with offloaded states, in bytes per second; 0 if unknown. `both` is the total rate when
      * reads and writes run at the same time with equal numbers of bytes. */
     double disk_read_bytes_sec, disk_write_bytes_sec, disk_both_bytes_sec;
-    double host_bytes_sec; /* rate of copies between device memory and host memory, in each direction; 0 if it equals
-                              the rate of the device's memory */
-    double host_memory_bytes_sec; /* for a device with its own memory: rate at which one rank's share of the host's
-                                     processors reads and writes host memory */
+    /* rate of copies between device memory and host memory, in each direction; 0 if it equals the rate of the device's
+     * memory */
+    double host_bytes_sec;
+    /* for a device with its own memory: rate at which one rank's share of the host's processors reads and writes host
+     * memory */
+    double host_memory_bytes_sec;
     /** Measured rates of matrix products. A product of other sizes is assumed to run at the rate of the nearest
      * measured sizes. If the array is empty, every product is assumed to run at the peak rate. */
     zr_product_rate product[ZR_PRODUCT_RATES];

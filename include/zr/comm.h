@@ -57,8 +57,7 @@ typedef struct zr_comm_ops {
     zr_status (*room)(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
     zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
-    zr_status (*gather)(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
-                        int64_t piece_bytes);
+    zr_status (*gather)(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
     zr_status (*reduce_scatter)(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
     zr_status (*scalars)(zr_comm *comm, const double *mine, int n);
     zr_status (*barrier)(zr_comm *comm);
@@ -70,15 +69,16 @@ typedef struct zr_comm_ops {
 /** Board: state of a rank that other ranks of the same host can read at any time. */
 #define ZR_COMM_SHOWN 4
 typedef struct zr_comm_board {
-    uint64_t waits;  /* counter, incremented when a wait for other ranks begins and again when it ends, so it is
-                        odd during a wait. Among ranks with the same groups, the rank with the lowest value has made the
-                        least progress */
+    /* counter, incremented when a wait for other ranks begins and again when it ends, so it is odd during a wait. Among
+     * ranks with the same groups, the rank with the lowest value has made the least progress */
+    uint64_t waits;
     int64_t process; /* process ID on this host */
-    uint64_t told;   /* on the board of the host's first rank: nonzero after a rank of the host has claimed the right to
-                        report why the job ends; unused on other boards */
-    uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if the rank
-                         is unknown */
-    uint64_t failed;  /* nonzero after the rank has failed alone, so that it makes no further collective call */
+    /* on the board of the host's first rank: nonzero after a rank of the host has claimed the right to report why the
+     * job ends; unused on other boards */
+    uint64_t told;
+    /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if the rank is unknown */
+    uint64_t awaited;
+    uint64_t failed; /* nonzero after the rank has failed alone, so that it makes no further collective call */
     uint64_t shown[ZR_COMM_SHOWN]; /* numbers with which the engine and the train layer show the rank's progress */
 } zr_comm_board;
 
@@ -91,24 +91,26 @@ struct zr_comm {
     unsigned char *staging;     /* staging memory of this rank, of staging_bytes bytes */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* bytes that are actually allocated for `staging` */
-    bool concurrent; /* whether calls spend time waiting for a link, so that a separate thread for communication saves
-                        time */
+    /* whether calls spend time waiting for a link, so that a separate thread for communication saves time */
+    bool concurrent;
     bool second_thread;    /* whether two threads may share the calls of one rank, one call at a time */
     zr_traffic traffic;    /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
-    const double *table;   /* array of size * n numbers, n from each rank, of the last call that exchanged numbers
-                              (zr_comm_scalars, zr_comm_agree or zr_comm_split). Valid until the next such call.
-                              Shared by all ranks of a process */
+    /* array of size * n numbers, n from each rank, of the last call that exchanged numbers (zr_comm_scalars,
+     * zr_comm_agree or zr_comm_split). Valid until the next such call. Shared by all ranks of a process */
+    const double *table;
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
-    const void **pieces;  /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
-    zr_comm_board *board; /* status of this rank that other ranks of its host can read; the world's communicator and all
-                             groups split off it use the same board */
-    zr_comm_board **boards; /* boards of all n_boards ranks of the world; NULL for a rank whose board this process
-                               cannot read, for example on another host */
+    const void **pieces; /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
+    /* status of this rank that other ranks of its host can read; the world's communicator and all groups split off it
+     * use the same board */
+    zr_comm_board *board;
+    /* boards of all n_boards ranks of the world; NULL for a rank whose board this process cannot read, for example on
+     * another host */
+    zr_comm_board **boards;
     int n_boards;
-    bool processes_seen; /* whether processes of the host see each other by process ID; false if they run in separate
-                            containers */
+    /* whether processes of the host see each other by process ID; false if they run in separate containers */
+    bool processes_seen;
 };
 
 /** Allocate `bytes` of zeroed, 64-byte aligned staging memory for this rank. It is freed with the communicator or by
@@ -151,10 +153,6 @@ ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const vo
  * and one process per rank; otherwise fail with ZR_ERR_UNSUPPORTED. With one rank nothing is summed. Needs no staging
  * memory. Traffic: (size-1) * piece_elems * bytes per element, as in a ring, counted as reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
-
-/** Copy `bytes` bytes from the owner's `data` to every other rank's `data`. Needs staging memory. Traffic: `bytes` on
- * all ranks but the owner, counted as all_gather. */
-ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes);
 
 /** Gather the pieces of all ranks on every rank: out[r*stride_bytes, +piece_bytes) = rank r's `mine`. The call is in
  * place if mine == out + rank*stride_bytes; otherwise `mine` must not overlap `out`. Needs staging memory. Traffic:

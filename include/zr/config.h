@@ -11,6 +11,7 @@
 #ifndef ZR_CONFIG_H
 #define ZR_CONFIG_H
 
+#include "zr/choices.h"
 #include "zr/models.h"
 
 #ifdef __cplusplus
@@ -18,13 +19,6 @@ extern "C" {
 #endif
 
 typedef enum zr_config_order { ZR_ORDER_SHUFFLED, ZR_ORDER_SEQUENTIAL } zr_config_order;
-typedef enum zr_config_packing {
-    ZR_PACKING_AUTO,
-    ZR_PACKING_DOCUMENTS,
-    ZR_PACKING_ONE,
-    ZR_PACKING_WHOLE
-} zr_config_packing;
-typedef enum zr_config_loss_on { ZR_LOSS_ANSWERS, ZR_LOSS_LAST, ZR_LOSS_ALL } zr_config_loss_on;
 typedef enum zr_config_optimizer {
     ZR_OPTIMIZER_ADAMW,
     ZR_OPTIMIZER_ADAM,
@@ -48,33 +42,17 @@ typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr
 
 typedef enum zr_config_layout { ZR_LAYOUT_LEAN, ZR_LAYOUT_PAPER } zr_config_layout;
 typedef enum zr_config_norm { ZR_NORM_ONE_PASS, ZR_NORM_TWO_PASS } zr_config_norm;
-typedef enum zr_config_policy {
-    ZR_POLICY_NONE,
-    ZR_POLICY_UNIT,
-    ZR_POLICY_SELECTIVE,
-    ZR_POLICY_AUTO,
-    ZR_POLICY_PAPER,
-    ZR_POLICY_KEEP
-} zr_config_policy;
-typedef enum zr_config_sequence { ZR_TOKENS_OFF, ZR_TOKENS_KEEP, ZR_TOKENS_REGATHER } zr_config_sequence;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
 /** Where model states are stored between the steps that compute with them: on the device, in host memory, or on
  * disk. */
 typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_config_home;
-typedef enum zr_config_reduce {
-    ZR_COLLECTIVE_SCATTER,
-    ZR_COLLECTIVE_ALL_REDUCE,
-    ZR_COLLECTIVE_OWNER,
-    ZR_COLLECTIVE_NCCL
-} zr_config_reduce;
-typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
 /** Offload of one kind of model states: values of offload_optimizer or offload_param. */
 typedef struct zr_config_offloaded {
     zr_config_home device;
-    const char *folders; /* folder on disk, or a list of folders (a value of the form of data.train); NULL if not given
-                          */
-    double ratio;        /* share of the elements that are offloaded, from 0 to 1 */
+    /* folder on disk, or a list of folders (a value of the form of data.train); NULL if not given */
+    const char *folders;
+    double ratio;    /* share of the elements that are offloaded, from 0 to 1 */
     int64_t buffers; /* key buffer_count; ZR_CONFIG_BUFFERS leaves the choice to the planner. Not used for parameters */
 } zr_config_offloaded;
 
@@ -92,32 +70,35 @@ typedef struct zr_config {
     struct {
         const char *type;   /* name of the family, such as "gpt2" */
         const char *preset; /* name of a known model from which the sizes are taken, such as "gpt2-124m" */
-        const char *init;   /* directory whose config.json gives the sizes and whose model.safetensors gives the initial
-                               weights */
-        const char *frozen; /* name patterns of untrained parameters, one per line; or NULL */
-        zr_lora lora;       /* low-rank adapters; rank 0 for none */
+        /* directory whose config.json gives the sizes and whose model.safetensors gives the initial weights */
+        const char *init;
+        const char *frozen;      /* name patterns of untrained parameters, one per line; or NULL */
+        zr_lora lora;            /* low-rank adapters; rank 0 for none */
         const char *lora_init;   /* directory of an adapter from which training starts, or NULL */
         const zr_family *family; /* row of `type` in the table of families */
-        zr_model_config config;  /* the family's struct, with the values of its keys. After loading, a value that is
-                                    not given, or that comes from preset or init, is 0, or NAN for a real number */
+        /* the family's struct, with the values of its keys. After loading, a value that is not given, or that comes
+         * from preset or init, is 0, or NAN for a real number */
+        zr_model_config config;
     } model;
     struct {
-        const char *train; /* path of the training data (zr_data_args.path), or NULL; training needs data, but planning
-                              does not */
-        const char *val;   /* path of the evaluation data; unlike training data, its sources have no weights */
-        const char *tokenizer; /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no
-                                  tokenizer for token files */
-        int64_t seq_length;    /* sequence length T in tokens; 0 until resolved, by default n_positions */
-        bool as_text;          /* key data.format: whether every file is read as plain text */
-        int64_t token_bytes;   /* bytes of a token in token files without a header: 2 or 4; 0 for "auto" */
+        /* path of the training data (zr_data_args.path), or NULL; training needs data, but planning does not */
+        const char *train;
+        const char *val; /* path of the evaluation data; unlike training data, its sources have no weights */
+        /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no tokenizer for token files
+         */
+        const char *tokenizer;
+        int64_t seq_length;  /* sequence length T in tokens; 0 until resolved, by default n_positions */
+        bool as_text;        /* key data.format: whether every file is read as plain text */
+        int64_t token_bytes; /* bytes of a token in token files without a header: 2 or 4; 0 for "auto" */
         zr_config_order order;
-        zr_config_packing packing;
-        zr_config_loss_on loss_on; /* what counts of records with prompts or messages, as zr_data_loss_on */
-        const char *chat_template; /* name of the chat template's form, such as "llama3"; or "auto" to recognise the
-                                      template in the tokenizer's directory */
-        const char *text_key;      /* member that holds the text in each record */
-        bool skip_bad_lines;       /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
-        const char *cache_dir;     /* cache directory for tokenized texts; NULL for the user's cache */
+        zr_data_packing packing;
+        zr_data_loss_on loss_on; /* what counts of records with prompts or messages, as zr_data_loss_on */
+        /* name of the chat template's form, such as "llama3"; or "auto" to recognise the template in the tokenizer's
+         * directory */
+        const char *chat_template;
+        const char *text_key;  /* member that holds the text in each record */
+        bool skip_bad_lines;   /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
+        const char *cache_dir; /* cache directory for tokenized texts; NULL for the user's cache */
         /* only for encoders, as in zr_pairs_args and zr_labelled_args */
         int64_t max_predictions; /* maximum number of predicted tokens in a row */
         int64_t max_samples;     /* maximum number of samples in a row */
@@ -129,41 +110,44 @@ typedef struct zr_config {
     } data;
     struct {
         int64_t tensor;
-        zr_config_sequence sequence;
+        zr_sequence sequence;
         int64_t ranks_per_host; /* number of ranks per host; 0 to use the number that the transport finds */
     } parallel;
     struct {
         zr_config_layout layout;
         zr_config_norm norm; /* method for the gradient norm with layout lean and one micro-batch per step */
-        int64_t limit_bytes; /* key memory.limit: limit in bytes of the memory of a rank's process or, with a GPU, of
-                                its GPU memory; 0 for no limit */
-        int64_t tile_elems;  /* maximum number of elements of a tile of the embedding or the head; 0 for whole tables */
+        /* key memory.limit: limit in bytes of the memory of a rank's process or, with a GPU, of its GPU memory; 0 for
+         * no limit */
+        int64_t limit_bytes;
+        int64_t tile_elems; /* maximum number of elements of a tile of the embedding or the head; 0 for whole tables */
     } memory;
     struct {
         int64_t steps;
         int64_t seed;
         int64_t eval_interval; /* training steps between evaluations; 0 to never evaluate */
         int64_t eval_batches;  /* number of batches per evaluation; 0 for all evaluation data */
-        int64_t sample_tokens; /* number of tokens of the sample text that the model generates at each evaluation and at
-                                  the end of the run; 0 for none */
+        /* number of tokens of the sample text that the model generates at each evaluation and at the end of the run; 0
+         * for none */
+        int64_t sample_tokens;
         const char *sample_prompt; /* prompt of the sample text, or NULL */
         const char *output_dir;    /* directory of the run; NULL for runs/<model>-<time> */
-        const char *started_in;    /* directory that relative paths in a run's saved config.json refer to; NULL for the
-                                      current directory */
-        int64_t threads;           /* compute threads per rank; 0 for automatic choice */
-        int64_t hang_timeout;  /* seconds without progress after which a rank is reported as hanging; 0 for automatic
-                                  choice */
+        /* directory that relative paths in a run's saved config.json refer to; NULL for the current directory */
+        const char *started_in;
+        int64_t threads; /* compute threads per rank; 0 for automatic choice */
+        /* seconds without progress after which a rank is reported as hanging; 0 for automatic choice */
+        int64_t hang_timeout;
         int64_t save_interval; /* training steps between checkpoints; 0 for no periodic checkpoints */
         bool save_end;         /* whether to write a checkpoint after the last step, independently of the interval */
         bool save_model;       /* whether to write the final weights as model/ */
         int64_t keep_last;
-        bool keep_best;      /* whether to keep the weights with the lowest evaluation loss */
-        bool rank_free_sums; /* key "reproducible": whether results have the same bits for every number of ranks that is
-                                a power of two */
-        bool layer_major;    /* key "accumulation_order": whether all micro-batches of a training step pass through a
-                                part of the model before the next part runs */
-        bool noise_scale;    /* key "gradient_noise_scale": whether to measure the gradient noise scale */
-        bool tensorboard;    /* whether to write a TensorBoard event file beside metrics.jsonl */
+        bool keep_best; /* whether to keep the weights with the lowest evaluation loss */
+        /* key "reproducible": whether results have the same bits for every number of ranks that is a power of two */
+        bool rank_free_sums;
+        /* key "accumulation_order": whether all micro-batches of a training step pass through a part of the model
+         * before the next part runs */
+        bool layer_major;
+        bool noise_scale; /* key "gradient_noise_scale": whether to measure the gradient noise scale */
+        bool tensorboard; /* whether to write a TensorBoard event file beside metrics.jsonl */
     } train;
     struct {
         zr_config_optimizer type;
@@ -173,11 +157,12 @@ typedef struct zr_config {
         double weight_decay;
         double momentum;
         bool nesterov;
-        bool adam_w_mode;            /* whether Adam, or NVIDIA's LAMB, decouples weight decay, as AdamW does */
-        zr_lamb_variant variant;     /* variant of LAMB */
-        bool bias_correction;        /* for Adam, AdamW and LAMB */
-        double min_coeff, max_coeff; /* minimum trust ratio, and maximum trust ratio, of LAMB (zr_lamb_args); the
-                                        following fields down to use_nvlamb are also for LAMB */
+        bool adam_w_mode;        /* whether Adam, or NVIDIA's LAMB, decouples weight decay, as AdamW does */
+        zr_lamb_variant variant; /* variant of LAMB */
+        bool bias_correction;    /* for Adam, AdamW and LAMB */
+        /* minimum trust ratio, and maximum trust ratio, of LAMB (zr_lamb_args); the following fields down to use_nvlamb
+         * are also for LAMB */
+        double min_coeff, max_coeff;
         bool eps_inside_sqrt, grad_averaging, use_nvlamb;
         double trust_coefficient; /* for LARS */
     } optimizer;
@@ -186,23 +171,23 @@ typedef struct zr_config {
         double warmup_min_lr, warmup_max_lr;
         int64_t warmup_num_steps;
         zr_config_warmup warmup_type;
-        int64_t total_num_steps; /* step at which the learning rate is lowest; 0 until resolved, by default
-                                    train.steps */
+        /* step at which the learning rate is lowest; 0 until resolved, by default train.steps */
+        int64_t total_num_steps;
         double warmup_min_ratio, cos_min_ratio;
         double warmup_degree, decay_rate, decay_step, lr_offset; /* for WarmupExpDecayLR */
         double decay_degree;                                     /* for WarmupPolyDecayLR */
         /* lowest and highest learning rate of OneCycle; the following fields are also for OneCycle */
         double cycle_min_lr, cycle_max_lr;
-        int64_t first_step_size, second_step_size; /* number of steps in which the rate rises, and in which it falls; 0
-                                                      until resolved, then equal */
+        /* number of steps in which the rate rises, and in which it falls; 0 until resolved, then equal */
+        int64_t first_step_size, second_step_size;
         int64_t first_stair_count, second_stair_count; /* number of stairs of the rise and of the fall; 0 for none */
         int64_t decay_step_size; /* number of steps of one decay interval (decay_lr_rate); 0 for no decay */
         double decay_lr_rate;
     } scheduler;
     double gradient_clipping; /* maximum gradient norm; 0 for no clipping */
-    bool reduce_once; /* key "gradient_reduction": whether gradients are reduced over ranks once per step, not after
-                         every micro-batch */
-    bool bf16, fp16;  /* type of parameters and activations: at most one of the two is true; fp32 if both are false */
+    /* key "gradient_reduction": whether gradients are reduced over ranks once per step, not after every micro-batch */
+    bool reduce_once;
+    bool bf16, fp16; /* type of parameters and activations: at most one of the two is true; fp32 if both are false */
     struct {
         double loss_scale; /* static loss scale; 0 for a dynamic loss scale */
         int64_t initial_scale_power, loss_scale_window, hysteresis;
@@ -210,13 +195,13 @@ typedef struct zr_config {
         double min_loss_scale;
     } scale;                             /* values of the section "fp16" */
     zr_config_dtype communication_dtype; /* type of gradients in communication; AUTO until resolved */
-    zr_config_dtype grad_accum_dtype;    /* type of gradients accumulated over micro-batches; AUTO until resolved,
-                                            then FP32 */
+    /* type of gradients accumulated over micro-batches; AUTO until resolved, then FP32 */
+    zr_config_dtype grad_accum_dtype;
     struct {
         int64_t stage;
         int64_t reduce_bucket_elems, allgather_bucket_elems;
-        zr_config_switch overlap_comm; /* whether communication overlaps computation; AUTO until resolved, by
-                                          default ON */
+        /* whether communication overlaps computation; AUTO until resolved, by default ON */
+        zr_config_switch overlap_comm;
         int64_t prefetch_bucket_elems; /* elements to prefetch at stage 3; 0 for no prefetch */
         /* persistence thresholds at stage 3: a unit is not sharded if each of its parameters has fewer than
          * persistence_elems elements, as long as all unsharded units together have at most model_persistence_elems
@@ -226,39 +211,40 @@ typedef struct zr_config {
         int64_t max_reuse_elems;
         zr_config_offloaded optim, param; /* offload of optimizer states, and of parameters */
         bool offload_gradients;           /* whether gradients are offloaded to the place of the optimizer states */
-        int64_t sub_group_elems;          /* number of elements of an offloaded state that are updated at a time;
-                                             ZR_CONFIG_SUB_GROUP leaves the choice to the planner */
-        int64_t mics_shard_ranks;    /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
-        int64_t hpz_partition_ranks; /* number of ranks over which a second copy of the parameters is sharded (hpZ); 1
-                                        for no copy */
+        /* number of elements of an offloaded state that are updated at a time; ZR_CONFIG_SUB_GROUP leaves the choice to
+         * the planner */
+        int64_t sub_group_elems;
+        int64_t mics_shard_ranks; /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
+        /* number of ranks over which a second copy of the parameters is sharded (hpZ); 1 for no copy */
+        int64_t hpz_partition_ranks;
     } zero;
     struct {
-        zr_config_policy policy;
+        zr_recompute policy;
         int64_t every;
         bool partition; /* whether each tensor-parallel rank stores only its part of each activation checkpoint */
-        bool cpu; /* whether activation checkpoints are stored in host memory; has the same effect as the value HOST of
-                     `offload` */
+        /* whether activation checkpoints are stored in host memory; has the same effect as the value HOST of `offload`
+         */
+        bool cpu;
         zr_config_offload offload;
     } recompute; /* values of the section "activation_checkpointing" */
     struct {
-        zr_config_reduce reduce;
-        zr_config_gather gather;
-        bool fused; /* whether one buffer for the whole model replaces the buckets */
+        zr_reduce reduce;
         zr_config_switch hierarchical;
     } collectives;
     struct {
         zr_config_switch async; /* whether to write checkpoints asynchronously, during the next training steps */
-        int64_t every; /* interval in steps: checkpoints whose step is a multiple of this number are never removed; 0 if
-                          all may be removed */
+        /* interval in steps: checkpoints whose step is a multiple of this number are never removed; 0 if all may be
+         * removed */
+        int64_t every;
     } checkpoint;
     struct {
         int64_t block_bytes; /* maximum bytes of a single transfer from or to disk; 0: the planner chooses */
         int64_t depth;       /* maximum number of transfers in flight in each direction; 0: the planner chooses */
     } aio;
     int64_t steps_per_print;
-    int64_t train_batch_size, micro_batch_size, accumulation_steps; /* samples per step over all ranks, samples per
-                                                                       micro-batch on one rank, and micro-batches
-                                                                       per step; each 0 until resolved */
+    /* samples per step over all ranks, samples per micro-batch on one rank, and micro-batches per step; each 0 until
+     * resolved */
+    int64_t train_batch_size, micro_batch_size, accumulation_steps;
 
     struct zr_config_state *state; /* internal state: strings, notes and the set of given keys */
 } zr_config;
@@ -323,30 +309,30 @@ typedef enum zr_key_type {
 } zr_key_type;
 
 typedef enum zr_key_state {
-    ZR_KEY_BUILT,   /* supported key: all values in the allowed range work */
-    ZR_KEY_LIMITED, /* partly supported key: only the values in `built` work; other values fail with ZR_ERR_UNSUPPORTED
-                     */
+    ZR_KEY_BUILT, /* supported key: all values in the allowed range work */
+    /* partly supported key: only the values in `built` work; other values fail with ZR_ERR_UNSUPPORTED */
+    ZR_KEY_LIMITED,
     ZR_KEY_NO_MEANING /* key of DeepSpeed that has no effect in zr; a note tells the user */
 } zr_key_state;
 
 typedef struct zr_key {
-    const char *path; /* path of the key, such as "train.steps"; a final "*" stands for all other keys of the same
-                         object */
+    /* path of the key, such as "train.steps"; a final "*" stands for all other keys of the same object */
+    const char *path;
     zr_key_type type;
     zr_key_state state;
-    double min, max;       /* for the types INT, NUMBER and BYTES: allowed range */
-    const char *choices;   /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the
-                              enum */
+    double min, max; /* for the types INT, NUMBER and BYTES: allowed range */
+    /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the enum */
+    const char *choices;
     const char *built;     /* for a LIMITED key: supported values, such as "0" or "a|b" */
     const char *standard;  /* default value as JSON */
     const char *help;      /* one line of help */
     const char *instead;   /* for a LIMITED key: one line of advice for users of an unsupported value, or NULL */
     size_t offset;         /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
     const zr_field *field; /* for a key of the model: the field of its family, or NULL */
-    const char *families; /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if every family
-                             has it */
-    unsigned only;        /* bit set (1 << type) of the optimizers or schedulers that the key belongs to; 0 for all */
-    bool chosen;          /* whether zr can choose the value, so that the key also takes "auto" */
+    /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if every family has it */
+    const char *families;
+    unsigned only; /* bit set (1 << type) of the optimizers or schedulers that the key belongs to; 0 for all */
+    bool chosen;   /* whether zr can choose the value, so that the key also takes "auto" */
 } zr_key;
 
 /** Return the table of keys, of all families. A key that several families declare identically is listed once. A key

@@ -15,6 +15,7 @@
 #define ZR_DATA_H
 
 #include "zr/base.h"
+#include "zr/choices.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,11 +65,12 @@ ZR_API int64_t zr_tokenizer_room(const zr_tokenizer *tokenizer, int64_t bytes);
 
 /** Tokens at the ends of documents, and between documents. */
 typedef struct zr_tokenizer_ends {
-    const int32_t *begin, *end; /* n_begin tokens before a document and n_end tokens after it, by the tokenizer's
-                                   post_processor; owned by the tokenizer */
+    /* n_begin tokens before a document and n_end tokens after it, by the tokenizer's post_processor; owned by the
+     * tokenizer */
+    const int32_t *begin, *end;
     int64_t n_begin, n_end;
-    int32_t separator; /* token between documents: ZR_END_OF_TEXT if it is a token, else the eos_token of
-                          tokenizer_config.json, else -1 */
+    /* token between documents: ZR_END_OF_TEXT if it is a token, else the eos_token of tokenizer_config.json, else -1 */
+    int32_t separator;
 } zr_tokenizer_ends;
 ZR_API zr_tokenizer_ends zr_tokenizer_get_ends(const zr_tokenizer *tokenizer);
 
@@ -109,58 +111,35 @@ typedef struct zr_data zr_data;
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
-/** Contents of a sample.
- *
- * DOCUMENTS: a window of T tokens. Documents follow each other without padding, and a window may begin and end anywhere
- *            in a document. Attention does not stop at the border of two documents.
- * ONE:       one document, for files of lines (.jsonl). Sample and window numbers are then numbers of documents. A
- *            document of fewer than T tokens is padded, and padded targets are -1. From a document of more than T+1
- *            tokens, the sample takes the first T+1 tokens. In shuffled order there is no offset.
- * WHOLE:     consecutive whole documents, as long as they fit into T+1 tokens, then padding. Only for files of lines.
- *            Sample and window numbers are then numbers of such rows, which are the same in each epoch; epochs differ
- *            in their order. A document of more than T+1 tokens is cut as with ONE, and fills a row. The target of a
- *            document's last token is -1. This is for attention within documents (zr_data_documents); the losses of a
- *            document are then the same as if it were alone in the sample.
- * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
-typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE, ZR_PACK_WHOLE } zr_data_packing;
-
-/** Targets of records with prompts or messages.
- *
- * ANSWERS: completions and the assistant's messages, each with the token that ends it.
- * LAST:    completions, and of a conversation only the assistant's last message.
- * ALL:     every token, also of prompts, of other messages and of the template.
- *
- * A message's own switch decides for its text and the token that ends it, whatever its role: "weight" 0 or 1, or
- * "train" (or "training") false or true. */
-typedef enum zr_data_loss_on { ZR_LOSS_ON_ANSWERS, ZR_LOSS_ON_LAST, ZR_LOSS_ON_ALL } zr_data_loss_on;
-
 /** Description of open data. */
 typedef struct zr_data_info {
-    const char *path;       /* path as given to zr_data_open; owned by the data object */
-    const char *format;     /* format of the first file: "text", "jsonl", "jsonl with prompts", "jsonl with messages",
-                               "uint16" or "uint32" (without header), "llm.c uint16", "llm.c uint32", "Megatron uint16"
-                               or "Megatron int32". "jsonl" stands for JSON records of any shape */
-    const char *note;       /* one-line warning, or ""; given if a file may not be text, if its name does not say how it
-                               is read, or if bad lines were skipped */
-    const char *cut;        /* one-line message about documents that are longer than a sample (ZR_PACK_ONE,
-                               ZR_PACK_WHOLE), or "" */
+    const char *path; /* path as given to zr_data_open; owned by the data object */
+    /* format of the first file: "text", "jsonl", "jsonl with prompts", "jsonl with messages", "uint16" or "uint32"
+     * (without header), "llm.c uint16", "llm.c uint32", "Megatron uint16" or "Megatron int32". "jsonl" stands for JSON
+     * records of any shape */
+    const char *format;
+    /* one-line warning, or ""; given if a file may not be text, if its name does not say how it is read, or if bad
+     * lines were skipped */
+    const char *note;
+    /* one-line message about documents that are longer than a sample (ZR_PACK_ONE, ZR_PACK_WHOLE), or "" */
+    const char *cut;
     const char *made_again; /* one-line message, or ""; given if cached tokens were damaged and made again */
     int64_t files, sources;
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
     int64_t tokens;
-    int64_t windows;        /* number of windows W, summed over all sources */
-    int64_t epoch_samples;  /* number of samples in an epoch. With one source it is W in sequential order and W' in
-                               shuffled order. With several sources it is the number of samples until each source has
-                               been read completely */
-    bool answers_only;      /* whether any file has prompts or messages, of which zr_data_loss_on says what counts */
-    int64_t documents;      /* number of documents in files of records */
-    int64_t cut_documents;  /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE,
-                               ZR_PACK_WHOLE) */
+    int64_t windows; /* number of windows W, summed over all sources */
+    /* number of samples in an epoch. With one source it is W in sequential order and W' in shuffled order. With several
+     * sources it is the number of samples until each source has been read completely */
+    int64_t epoch_samples;
+    bool answers_only; /* whether any file has prompts or messages, of which zr_data_loss_on says what counts */
+    int64_t documents; /* number of documents in files of records */
+    /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE, ZR_PACK_WHOLE) */
+    int64_t cut_documents;
     int64_t lost_documents; /* number of cut documents whose targets are all cut off */
     int64_t skipped_lines;  /* number of bad lines in .jsonl files that were skipped */
     double bytes_per_token; /* mean number of text bytes per token; 0 if unknown (token file without a tokenizer) */
-    double filled;          /* share of the tokens of all windows that are not padding; 1 unless ZR_PACK_ONE or
-                               ZR_PACK_WHOLE pads them */
+    /* share of the tokens of all windows that are not padding; 1 unless ZR_PACK_ONE or ZR_PACK_WHOLE pads them */
+    double filled;
 } zr_data_info;
 
 /** Options of zr_data_open_with. A zero means the default, except for `path` and the sizes. */
@@ -173,25 +152,28 @@ typedef struct zr_data_args {
     const char *path;
     const char *tokenizer; /* tokenizer for texts (zr_tokenizer_open); NULL for "bytes" */
     int64_t vocab_size;    /* vocabulary size; every token id must be below this number */
-    int64_t seq_length;    /* sequence length T, at least 1; each source must have at least T+1 tokens, or one document
-                              (ZR_PACK_ONE, ZR_PACK_WHOLE) */
+    /* sequence length T, at least 1; each source must have at least T+1 tokens, or one document (ZR_PACK_ONE,
+     * ZR_PACK_WHOLE) */
+    int64_t seq_length;
     zr_data_order order;
-    uint64_t seed;             /* seed of the order of samples, from which the seeds of further sources are derived */
-    const char *text_key;      /* key that holds the text in each line of a .jsonl file; NULL for "text" */
-    zr_data_packing packing;   /* what a sample contains */
-    const char *chat_template; /* name of the chat template's form, such as "llama3"; NULL or "auto" to recognise the
-                                  template in the tokenizer's directory */
-    zr_data_loss_on loss_on;   /* targets of records with prompts or messages */
-    bool as_text;              /* whether every file is read as plain text, also one with JSON records or tokens */
-    int token_bytes;     /* bytes of a token in files without a header: 2 or 4; 0 for 2, but refusing files that seem to
-                            have 4 */
-    bool documents;      /* whether zr_data_documents is called */
-    bool skip_bad_lines; /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
-    const char *cache_dir;   /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
-    bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because this host has just opened and
-                                checked the same data */
-    zr_progress_fn progress; /* callback for the progress in bytes of text, or NULL. Called while a text is hashed, and
-                                then while any process tokenizes it or its cached tokens are read */
+    uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
+    const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
+    zr_data_packing packing; /* what a sample contains */
+    /* name of the chat template's form, such as "llama3"; NULL or "auto" to recognise the template in the tokenizer's
+     * directory */
+    const char *chat_template;
+    zr_data_loss_on loss_on; /* targets of records with prompts or messages */
+    bool as_text;            /* whether every file is read as plain text, also one with JSON records or tokens */
+    /* bytes of a token in files without a header: 2 or 4; 0 for 2, but refusing files that seem to have 4 */
+    int token_bytes;
+    bool documents;        /* whether zr_data_documents is called */
+    bool skip_bad_lines;   /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
+    const char *cache_dir; /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
+    /* whether to skip checking cached tokens for damage, because this host has just opened and checked the same data */
+    bool cache_is_whole;
+    /* callback for the progress in bytes of text, or NULL. Called while a text is hashed, and then while any process
+     * tokenizes it or its cached tokens are read */
+    zr_progress_fn progress;
     void *arg;
 } zr_data_args;
 
@@ -315,8 +297,8 @@ typedef struct zr_pairs_args {
     const char *tokenizer; /* tokenizer with the tokens [CLS], [SEP] and [MASK] (zr_tokenizer_open) */
     double masked_lm_prob; /* fraction of a sample's tokens that are predicted; 0 for 0.15 */
     double short_seq_prob; /* probability that a document's samples are shorter than a row; 0.1 in BERT's recipe */
-    bool whole_words;      /* whether the tokens of a word are predicted together; a token that begins with ## continues
-                              a word */
+    /* whether the tokens of a word are predicted together; a token that begins with ## continues a word */
+    bool whole_words;
     bool as_text;          /* as in zr_data_args */
     const char *cache_dir; /* as in zr_data_args */
     bool cache_is_whole;
@@ -343,10 +325,10 @@ typedef struct zr_pairs_info {
 /** Memory of one row. A row has at most S samples and P predicted tokens. Unused elements of an array have the value in
  * parentheses. */
 typedef struct zr_pairs_row {
-    int32_t *tokens;         /* (T) token ids (0) */
-    int32_t *segments;       /* (T) 0 for [CLS] A [SEP], 1 for B [SEP] (0) */
-    int32_t *documents;      /* (T) index in the row of the first token of the token's sample. The padding counts as one
-                                more sample */
+    int32_t *tokens;   /* (T) token ids (0) */
+    int32_t *segments; /* (T) 0 for [CLS] A [SEP], 1 for B [SEP] (0) */
+    /* (T) index in the row of the first token of the token's sample. The padding counts as one more sample */
+    int32_t *documents;
     int32_t *masked;         /* (P) indices in the row of the predicted tokens, ascending (0) */
     int32_t *masked_targets; /* (P) original token ids of the predicted tokens (-1) */
     int32_t *first;          /* (S) index in the row of each sample's first token, [CLS] (0) */
@@ -415,8 +397,8 @@ typedef enum zr_labelled_kind { ZR_LABELLED_CLASSES, ZR_LABELLED_ANSWERS } zr_la
 
 /** Options of zr_labelled_open. A zero means the default, except for `path`, the sizes and `labels`. */
 typedef struct zr_labelled_args {
-    const char *path; /* data files: a path, a pattern, or a JSON list of both, as in zr_data_args.path but without
-                         weights */
+    /* data files: a path, a pattern, or a JSON list of both, as in zr_data_args.path but without weights */
+    const char *path;
     zr_labelled_kind kind;
     int64_t vocab_size; /* vocabulary size; every token id must be below this number */
     int64_t seq_length; /* sequence length T, at least 5 */
@@ -431,8 +413,9 @@ typedef struct zr_labelled_args {
     /* Only for ZR_LABELLED_ANSWERS: */
     int64_t doc_stride;       /* distance in tokens between the beginnings of two windows of a text; 0 for 128 */
     int64_t max_query_length; /* maximum number of tokens of a question; the rest is cut off; 0 for 64 */
-    bool every_question;     /* whether questions are kept whose answer is not found at answer_start; otherwise they are
-                                left out, as in training with transformers */
+    /* whether questions are kept whose answer is not found at answer_start; otherwise they are left out, as in training
+     * with transformers */
+    bool every_question;
     zr_progress_fn progress; /* callback for the progress in bytes of the files, or NULL */
     void *arg;
 } zr_labelled_args;
@@ -459,11 +442,11 @@ typedef struct zr_labelled_info {
 typedef struct zr_labelled_row {
     int32_t *tokens;   /* (T) token ids (0) */
     int32_t *segments; /* (T) 0 for the first text with its [CLS] and [SEP], 1 for the second text with its [SEP] (0) */
-    int32_t *documents; /* (T) index in the row of the first token of the token's sample. The padding counts as one more
-                           sample */
-    int32_t *first;     /* (S) index in the row of each sample's first token, [CLS] (0) */
-    int32_t *label;     /* (S) label of each sample (-1) */
-    int32_t *answer;    /* (S, 2) indices in the row of the answer's first and last token (-1) */
+    /* (T) index in the row of the first token of the token's sample. The padding counts as one more sample */
+    int32_t *documents;
+    int32_t *first;  /* (S) index in the row of each sample's first token, [CLS] (0) */
+    int32_t *label;  /* (S) label of each sample (-1) */
+    int32_t *answer; /* (S, 2) indices in the row of the answer's first and last token (-1) */
 } zr_labelled_row;
 
 /**

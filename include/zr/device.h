@@ -19,8 +19,8 @@ typedef struct zr_device zr_device;
 /** Queue of tasks, which run in the order in which they are issued. zr_queue_runs determines the thread that runs
  * them. Only one thread may issue tasks to the queues of a device. */
 typedef struct zr_queue {
-    zr_device *device; /* device that the queue passes to its tasks; operations on it are executed in the queue's
-                          order */
+    /* device that the queue passes to its tasks; operations on it are executed in the queue's order */
+    zr_device *device;
 } zr_queue;
 
 /** Task of a queue. The queue calls `run` once. `run` calls operations on its argument `device`, which is the queue's
@@ -45,12 +45,14 @@ typedef struct zr_mark {
  * different streams may overlap. */
 typedef enum zr_queue_runs {
     ZR_QUEUE_AT_ONCE, /* immediately, on the thread that issues them, in the device's stream */
-    ZR_QUEUE_STREAM,  /* immediately, on the thread that issues them, in the queue's own stream; use this for tasks that
-                         only launch asynchronous work */
-    ZR_QUEUE_THREAD,  /* on a thread of the queue and in the queue's own stream; operations of a task use one processor
-                         thread */
-    ZR_QUEUE_HOST /* on a thread of the queue, for tasks that compute in host memory. Their operations run on the host's
-                     processors with zr_device_config.threads threads */
+    /* immediately, on the thread that issues them, in the queue's own stream; use this for tasks that only launch
+     * asynchronous work */
+    ZR_QUEUE_STREAM,
+    /* on a thread of the queue and in the queue's own stream; operations of a task use one processor thread */
+    ZR_QUEUE_THREAD,
+    /* on a thread of the queue, for tasks that compute in host memory. Their operations run on the host's processors
+     * with zr_device_config.threads threads */
+    ZR_QUEUE_HOST
 } zr_queue_runs;
 
 typedef struct zr_queue_config {
@@ -65,10 +67,10 @@ typedef struct zr_runtime {
     int64_t first_row; /* index of the first row of this micro-batch in the global batch */
     int64_t position;  /* number of tokens in the key-value cache, for decoding */
     int64_t place;     /* index of this rank among the tensor-parallel ranks of its group (zr_graph_spec.tensor) */
-    float loss_seed[ZR_LOSS_TERMS]; /* for each loss term: gradient of the objective with respect to one of its losses.
-                                       With one term: loss scale / number of losses in the global batch. With several
-                                       terms: loss scale / number of the term's losses in the global batch that count,
-                                       or 0 if that number is 0 */
+    /* for each loss term: gradient of the objective with respect to one of its losses. With one term: loss scale /
+     * number of losses in the global batch. With several terms: loss scale / number of the term's losses in the global
+     * batch that count, or 0 if that number is 0 */
+    float loss_seed[ZR_LOSS_TERMS];
 } zr_runtime;
 
 typedef struct zr_kernel_args {
@@ -99,9 +101,9 @@ typedef struct zr_kernel {
 
 typedef struct zr_device_config {
     int threads; /* number of compute threads; on a GPU, of threads of its queues of ZR_QUEUE_HOST; 0 for one thread */
-    const zr_kernel *kernels; /* user-defined kernels, which replace the device's own, or NULL. The last entry has
-                                 op NULL */
-    int gpu;                  /* index of the GPU, from 0, for zr_device_create_cuda */
+    /* user-defined kernels, which replace the device's own, or NULL. The last entry has op NULL */
+    const zr_kernel *kernels;
+    int gpu; /* index of the GPU, from 0, for zr_device_create_cuda */
 } zr_device_config;
 
 #define ZR_DEVICE_CONFIG_INIT                                                                                          \
@@ -133,13 +135,13 @@ typedef struct zr_rates {
     zr_peak peak;            /* peak rates of the processor level in use */
     zr_peak level[ZR_PEAKS]; /* peak rates of all levels that the processor supports, lowest level first */
     int n_levels;
-    double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products: rate of one thread times number of
-                                       threads */
+    /* FLOP/s of small square matrix products: rate of one thread times number of threads */
+    double matmul_f32, matmul_bf16;
     zr_rate triad; /* memory bandwidth in bytes/s, by the loop a = b + s * c with 12 bytes per element (STREAM triad) */
-    zr_rate link;  /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all
-                      threads */
-    /* Rates of matrix products with all threads, and the rate of the fastest product in each type.
-     * zr_device_ops.bench does not measure these rates. */
+    /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all threads */
+    zr_rate link;
+    /* Rates of matrix products with all threads, and the rate of the fastest product in each type. zr_device_ops.bench
+     * does not measure these rates. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
     double best_f32, best_bf16;

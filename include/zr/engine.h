@@ -26,12 +26,14 @@ typedef struct zr_engine zr_engine;
 
 /** Position of a micro-batch in the data. */
 typedef struct zr_batch {
-    int64_t step;      /* index of the training step, from 0 */
-    int64_t micro;     /* index of the micro-batch within the step, from 0 to accum-1 */
-    int64_t first_row; /* index of the micro-batch's first row among all rows of the step: (micro * N + place) * B,
-                          where place is this rank's place in the group DATA of its N data-parallel ranks */
-    int64_t *counted;  /* for each loss term: number of the micro-batch's losses on this rank that count. When the
-                          callback begins, it is the number of all losses */
+    int64_t step;  /* index of the training step, from 0 */
+    int64_t micro; /* index of the micro-batch within the step, from 0 to accum-1 */
+    /* index of the micro-batch's first row among all rows of the step: (micro * N + place) * B, where place is this
+     * rank's place in the group DATA of its N data-parallel ranks */
+    int64_t first_row;
+    /* for each loss term: number of the micro-batch's losses on this rank that count. When the callback begins, it is
+     * the number of all losses */
+    int64_t *counted;
 } zr_batch;
 
 /** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. With
@@ -62,15 +64,16 @@ typedef struct zr_step_args {
     int64_t step; /* index of the training step, from 0 */
     double lr;
     double clip; /* maximum norm of the whole gradient; 0 for no clipping. Clipping requires zr_layout.norm_first */
-    double loss_scale; /* loss scale: gradients are multiplied by this factor, and the update divides them by it again;
-                          0 means 1. A scale that may cause an overflow requires zr_layout.norm_first, because otherwise
-                          a step with an overflow cannot be skipped */
+    /* loss scale: gradients are multiplied by this factor, and the update divides them by it again; 0 means 1. A scale
+     * that may cause an overflow requires zr_layout.norm_first, because otherwise a step with an overflow cannot be
+     * skipped */
+    double loss_scale;
     zr_batch_fn batch;
-    void *arg;         /* argument of `batch` and `count` */
-    zr_count_fn count; /* callback that counts losses, for models with several loss terms (zr_graph_loss_term). It is
-                          called for each of this rank's micro-batches before the step reads the first. If `batch` later
-                          counts a different number, the step fails with ZR_ERR_ARG and updates nothing. NULL if all
-                          losses count. Not called for models with one term */
+    void *arg; /* argument of `batch` and `count` */
+    /* callback that counts losses, for models with several loss terms (zr_graph_loss_term). It is called for each of
+     * this rank's micro-batches before the step reads the first. If `batch` later counts a different number, the step
+     * fails with ZR_ERR_ARG and updates nothing. NULL if all losses count. Not called for models with one term */
+    zr_count_fn count;
 } zr_step_args;
 
 /** Result of one loss term. */
@@ -80,18 +83,20 @@ typedef struct zr_term_result {
 } zr_term_result;
 
 typedef struct zr_step_result {
-    double loss; /* sum of the terms before the update; with one term, the mean over the losses of the global batch that
-                    count; 0 if no loss counts */
+    /* sum of the terms before the update; with one term, the mean over the losses of the global batch that count; 0 if
+     * no loss counts */
+    double loss;
     double grad_norm; /* norm of this loss's gradient, before clipping */
-    bool skipped;     /* whether no rank updated anything, because a gradient or the loss was not finite, or because all
-                         losses were excluded */
-    int32_t bad_param;   /* index of the first parameter whose gradient is not finite, or -1 */
-    double micro_square; /* mean square norm of the gradients of the step's N * k micro-batches. A micro-batch's
-                            gradient is the gradient of the mean loss of its own rows, before clipping and without the
-                            loss scale. If some losses do not count, the sum of a micro-batch's losses is divided by
-                            the mean number of losses that count in a micro-batch, so that the mean of the gradients is
-                            the step's gradient. 0 without zr_layout.micro_squares */
-    int64_t counted;     /* number of losses of the global batch that count (zr_batch), of all terms */
+    /* whether no rank updated anything, because a gradient or the loss was not finite, or because all losses were
+     * excluded */
+    bool skipped;
+    int32_t bad_param; /* index of the first parameter whose gradient is not finite, or -1 */
+    /* mean square norm of the gradients of the step's N * k micro-batches. A micro-batch's gradient is the gradient of
+     * the mean loss of its own rows, before clipping and without the loss scale. If some losses do not count, the sum
+     * of a micro-batch's losses is divided by the mean number of losses that count in a micro-batch, so that the mean
+     * of the gradients is the step's gradient. 0 without zr_layout.micro_squares */
+    double micro_square;
+    int64_t counted;                    /* number of losses of the global batch that count (zr_batch), of all terms */
     zr_term_result term[ZR_LOSS_TERMS]; /* results of the terms, in the order of zr_graph_loss_term */
 } zr_step_result;
 
@@ -145,8 +150,8 @@ typedef struct zr_event {
     int32_t step;     /* index of the step in its schedule */
     zr_stream stream; /* stream of the step */
     int64_t micro;    /* index of the micro-batch within the training step, from 0 */
-    double wait_sec;  /* time at which the step's queue became free; from then until begin_sec the step waited for other
-                         steps */
+    /* time at which the step's queue became free; from then until begin_sec the step waited for other steps */
+    double wait_sec;
     double begin_sec, end_sec;
 } zr_event;
 

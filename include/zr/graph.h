@@ -55,19 +55,22 @@ typedef struct zr_graph_spec {
     zr_dtype dtype;      /* type of parameters and activations: F32, BF16 or F16 */
     zr_dtype grad_dtype; /* type of parameter gradients in communication: F32, BF16 or F16 */
     int64_t tensor;      /* M, number of tensor-parallel ranks; 0 or 1 for no tensor parallelism */
-    bool sequence; /* whether to use sequence parallelism (if M > 1): each rank then has only its own tokens between
-                      layers */
-    int64_t head_bytes; /* maximum bytes of the logits that zr_linear_cross_entropy computes at a time, but at least 16
-                           rows; 0 for 512 rows (zr_graph_head_bytes) */
-    bool documents; /* whether a row holds several documents. The graph then has a further input, after the inputs that
-                       the model declares: (B,T) I32, for each token the index in its row of its document's first token.
-                       zr_attend, zr_rotary and zr_position read it: a token sees only its own document, and positions
-                       start again at each document. Not for DECODE */
+    /* whether to use sequence parallelism (if M > 1): each rank then has only its own tokens between layers */
+    bool sequence;
+    /* maximum bytes of the logits that zr_linear_cross_entropy computes at a time, but at least 16 rows; 0 for 512 rows
+     * (zr_graph_head_bytes) */
+    int64_t head_bytes;
+    /* whether a row holds several documents. The graph then has a further input, after the inputs that the model
+     * declares: (B,T) I32, for each token the index in its row of its document's first token. zr_attend, zr_rotary and
+     * zr_position read it: a token sees only its own document, and positions start again at each document. Not for
+     * DECODE */
+    bool documents;
     /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
     int64_t samples;     /* S, maximum number of samples in a row */
-    int64_t tile_elems;  /* maximum number of elements of a tile; 0 for whole tables. A larger table (zr_param_table) is
-                            divided into at most ZR_TILES_MOST tiles of rows. Each tile is a parameter and a unit */
+    /* maximum number of elements of a tile; 0 for whole tables. A larger table (zr_param_table) is divided into at most
+     * ZR_TILES_MOST tiles of rows. Each tile is a parameter and a unit */
+    int64_t tile_elems;
 } zr_graph_spec;
 
 /** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->own_memory) reads the weights of
@@ -80,11 +83,12 @@ static inline int64_t zr_graph_head_bytes(const zr_device_facts *facts)
 /** Low-rank adapters (LoRA, Hu et al. 2021): each adapted layer computes y + (alpha / rank) * dropout(x) A^T B^T, and
  * only A (rank, inputs) and B (outputs, rank) are trained. */
 typedef struct zr_lora {
-    int64_t rank;        /* rows of A and columns of B; 0 for no adapters */
-    double alpha;        /* factor of A^T B^T, times the rank */
-    double dropout;      /* dropout probability of an adapter's input */
-    const char *targets; /* name patterns of the adapted linear layers, one per line, such as "q_proj"; NULL for all
-                            linear layers of numbered blocks, whose names have a number between two dots */
+    int64_t rank;   /* rows of A and columns of B; 0 for no adapters */
+    double alpha;   /* factor of A^T B^T, times the rank */
+    double dropout; /* dropout probability of an adapter's input */
+    /* name patterns of the adapted linear layers, one per line, such as "q_proj"; NULL for all linear layers of
+     * numbered blocks, whose names have a number between two dots */
+    const char *targets;
 } zr_lora;
 
 typedef enum zr_value_kind {
@@ -103,10 +107,10 @@ typedef struct zr_type {
 typedef struct zr_value_info {
     zr_value_kind kind;
     zr_type type;
-    int32_t unit;  /* unit of the op that writes the value; for a parameter, unit in which it was declared; -1 for
-                      inputs */
-    int32_t param; /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its
-                      gradient */
+    /* unit of the op that writes the value; for a parameter, unit in which it was declared; -1 for inputs */
+    int32_t unit;
+    /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its gradient */
+    int32_t param;
     int32_t producer; /* index of the op that writes the value; -1 for parameters, inputs and caches */
     int32_t cut; /* number of parts of the columns; each part is cut into M pieces. 0 if every rank has all columns */
     bool tokens; /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
@@ -115,16 +119,17 @@ typedef struct zr_value_info {
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL, ZR_INIT_UNIFORM } zr_init_kind;
 typedef struct zr_init {
     zr_init_kind kind;
-    double std; /* standard deviation for ZR_INIT_NORMAL and ZR_INIT_UNIFORM, with mean 0. A uniform value lies between
-                   -sqrt(3) std and sqrt(3) std */
+    /* standard deviation for ZR_INIT_NORMAL and ZR_INIT_UNIFORM, with mean 0. A uniform value lies between -sqrt(3) std
+     * and sqrt(3) std */
+    double std;
 } zr_init;
 
 /** Cut of a parameter over M tensor-parallel ranks. Dimension `dim` consists of `parts` equal parts, for example 3 for
  * queries, keys and values, but usually 1. Each part is divided into M equal pieces. Rank i has piece i of each part.
  */
 typedef struct zr_cut {
-    int32_t dim, parts; /* dimension that is cut, and its number of parts; parts is 0 if every rank has the whole
-                           parameter */
+    /* dimension that is cut, and its number of parts; parts is 0 if every rank has the whole parameter */
+    int32_t dim, parts;
 } zr_cut;
 
 /** Tile of a table: consecutive rows, which are a parameter of their own. All tiles have the name of the table. */
@@ -135,24 +140,28 @@ typedef struct zr_tile {
 
 typedef struct zr_param_info {
     char name[ZR_NAME_MAX];
-    zr_shape shape; /* shape on one rank, of the tile; if M does not divide a dimension, the last rank's piece ends with
-                       padding */
+    /* shape on one rank, of the tile; if M does not divide a dimension, the last rank's piece ends with padding */
+    zr_shape shape;
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
-    zr_tile tile; /* place in a table that is divided into tiles. `whole`, `name` and `first` are the same for all tiles
-                     of the table */
+    /* place in a table that is divided into tiles. `whole`, `name` and `first` are the same for all tiles of the table
+     */
+    zr_tile tile;
     zr_init init;
-    bool frozen;     /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
-    bool adapter;    /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
-    bool by_columns; /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in
-                        GPT-2, and not (outputs, inputs) */
-    int32_t unit;    /* index of the parameter's unit. Valid only after zr_graph_finish, which moves tiles and frozen
-                        parameters to other units */
+    bool frozen;  /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
+    bool adapter; /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
+    /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in GPT-2, and not
+     * (outputs, inputs) */
+    bool by_columns;
+    /* index of the parameter's unit. Valid only after zr_graph_finish, which moves tiles and frozen parameters to other
+     * units */
+    int32_t unit;
     int64_t unit_offset; /* offset in elements of the parameter in its unit's flat buffer, on one rank */
     int64_t first;       /* index of the parameter's first element in the whole model, used for random numbers */
     zr_value value;
-    zr_value grad; /* gradient, or ZR_NONE if updates never change the parameter, because it is frozen or no op
-                      contributes to its gradient */
+    /* gradient, or ZR_NONE if updates never change the parameter, because it is frozen or no op contributes to its
+     * gradient */
+    zr_value grad;
 } zr_param_info;
 
 /** Unit, for example a transformer block. ZeRO gathers the parameters of a unit together, and recomputation runs its
@@ -162,9 +171,10 @@ typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
     int64_t elems; /* number of parameter elements on one rank, without padding */
-    bool frozen;   /* whether this unit has only frozen parameters. Its name is such as "h.0, frozen", and it has no ops
-                      unless it is a tile */
-    bool tile;     /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
+    /* whether this unit has only frozen parameters. Its name is such as "h.0, frozen", and it has no ops unless it is a
+     * tile */
+    bool frozen;
+    bool tile; /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
 } zr_unit_info;
 
 /** Attributes of an op. Their meaning is given in the op's comment in zr/ops.h. */
@@ -177,11 +187,11 @@ typedef struct zr_op_attr {
  * such ops. */
 typedef enum zr_join {
     ZR_JOIN_NONE,
-    ZR_JOIN_SUM,     /* the output is the sum of all ranks' operands, added in a fixed binary tree over the ranks and
-                        rounded once */
-    ZR_JOIN_SCATTER, /* the output is this rank's piece of the sum, which is divided into M equal pieces, one for each
-                        rank */
-    ZR_JOIN_GATHER   /* the output is the operands of all ranks, one after the other */
+    /* the output is the sum of all ranks' operands, added in a fixed binary tree over the ranks and rounded once */
+    ZR_JOIN_SUM,
+    /* the output is this rank's piece of the sum, which is divided into M equal pieces, one for each rank */
+    ZR_JOIN_SCATTER,
+    ZR_JOIN_GATHER /* the output is the operands of all ranks, one after the other */
 } zr_join;
 
 struct zr_op {
@@ -195,13 +205,14 @@ struct zr_op {
 };
 
 typedef struct zr_cost {
-    double flops;             /* number of FLOPs; a multiplication and an addition count as two */
-    double again;             /* number of FLOPs in `flops` that repeat work of another op of the model */
-    double bytes;             /* bytes of memory that are read and written */
-    zr_product_sizes product; /* sizes of the matrix products that perform the FLOPs; zeros if there are no products, or
-                                 no measured rates for them */
-    double pairs;             /* for attention: number of query-key pairs in all heads; otherwise 0 */
-    int64_t head;             /* for attention: width of a head in elements */
+    double flops; /* number of FLOPs; a multiplication and an addition count as two */
+    double again; /* number of FLOPs in `flops` that repeat work of another op of the model */
+    double bytes; /* bytes of memory that are read and written */
+    /* sizes of the matrix products that perform the FLOPs; zeros if there are no products, or no measured rates for
+     * them */
+    zr_product_sizes product;
+    double pairs; /* for attention: number of query-key pairs in all heads; otherwise 0 */
+    int64_t head; /* for attention: width of a head in elements */
 } zr_cost;
 
 /** Definition of a kind of op. A user-defined op consists of a zr_op_def, anywhere in the user's code, and of a kernel
@@ -410,16 +421,19 @@ typedef struct zr_norms {
     double weight, direction;
 } zr_norms;
 
+/** Maximum number of states of an optimizer. */
+#define ZR_OPTIMIZER_SLOTS 4
+
 /** Arguments for the update of n elements of one parameter. All arrays have n elements. They are F32, except grad and
  * param16. */
 typedef struct zr_update_args {
     int64_t n;
-    float *weight;        /* master weights, read and written */
-    uint16_t *param16;    /* 16-bit copy of the weights, which is written; NULL if there is no copy */
-    zr_dtype param_dtype; /* type of param16: BF16 or F16 */
-    const void *grad;     /* gradient, in grad_dtype */
-    zr_dtype grad_dtype;  /* F32, BF16 or F16 */
-    float *slot[4];       /* optimizer states, read and written */
+    float *weight;                   /* master weights, read and written */
+    uint16_t *param16;               /* 16-bit copy of the weights, which is written; NULL if there is no copy */
+    zr_dtype param_dtype;            /* type of param16: BF16 or F16 */
+    const void *grad;                /* gradient, in grad_dtype */
+    zr_dtype grad_dtype;             /* F32, BF16 or F16 */
+    float *slot[ZR_OPTIMIZER_SLOTS]; /* optimizer states, read and written */
     float grad_scale; /* factor for the gradient, for clipping and the loss scale: the update uses grad * grad_scale */
     double lr;
     double weight_decay; /* weight decay; 0 for parameters of fewer than two dimensions */
@@ -437,27 +451,23 @@ typedef struct zr_update_args {
  * of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms, and computes the
  * direction again. The bits of the norms do not depend on the stage or on the homes of states. */
 typedef struct zr_optimizer {
-    const char *name; /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars") have a kernel of this name
-                         in the device */
-    int n_slots;      /* number of states, from 0 to 4; they are zero at start */
-    double hyper[8];  /* constants of the rule: beta1, beta2, eps, and 1 for no bias correction, for adamw and adam;
-                         momentum, nesterov for sgd;
-                         beta1, beta2, eps, lowest and highest trust ratio, zr_lamb_flags for lamb; momentum, trust
-                         coefficient, eps for lars */
+    /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars") have a kernel of this name in the device */
+    const char *name;
+    int n_slots; /* number of states, from 0 to ZR_OPTIMIZER_SLOTS; they are zero at start */
+    /* constants of the rule: beta1, beta2, eps, and 1 for no bias correction, for adamw and adam; momentum, nesterov
+     * for sgd; beta1, beta2, eps, lowest and highest trust ratio, zr_lamb_flags for lamb; momentum, trust coefficient,
+     * eps for lars */
+    double hyper[8];
     double weight_decay;
     /** Update rule, which must treat all elements equally. NULL to use the device's kernel. */
     void (*rule)(const zr_update_args *args);
-    const char *slot_name[4]; /* names of the states in checkpoints, such as "exp_avg", of letters, digits and '_' */
-    bool trust;               /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
+    const char *slot_name[ZR_OPTIMIZER_SLOTS]; /* names of the states in checkpoints, such as "exp_avg", of letters,
+                                                  digits and '_' */
+    bool trust; /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
     /** Write the direction whose norm the rule needs to `out` (n elements), and change nothing else. Needed if `trust`
      * is true and `rule` is not NULL. All elements must be treated equally. args->norms is not set. */
     void (*direction)(const zr_update_args *args, float *out);
 } zr_optimizer;
-
-#define ZR_OPTIMIZER_INIT                                                                                              \
-    {                                                                                                                  \
-        NULL, 0, {0}, 0, NULL, {0}, false, NULL                                                                        \
-    }
 
 /** Return AdamW, which has decoupled weight decay and two states (Loshchilov and Hutter 2019). */
 ZR_API zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay);

@@ -44,8 +44,9 @@ typedef struct zr_encoder_spec {
     double dropout;           /* dropout probability before residual additions [hidden_dropout_ratio] */
     double attention_dropout; /* dropout probability of attention weights [attn_dropout_ratio] */
     double std;               /* standard deviation of initial weights [initializer_range]; 0 for zeros */
-    double residual_std; /* standard deviation of the initial weights of projections that end in a residual addition,
-                            such as std / sqrt(2 layers) [adjust_init_range]; 0 for `std` */
+    /* standard deviation of the initial weights of projections that end in a residual addition, such as std / sqrt(2
+     * layers) [adjust_init_range]; 0 for `std` */
+    double residual_std;
     bool pre_layer_norm; /* whether norms come before attention and the MLP, and not after residual additions */
     const char *prefix;  /* text before the names of parameters, such as "encoder.3."; NULL for none */
     const char *name[ZR_ENCODER_PARTS]; /* names of the parts; NULL for BERT's, such as "attention.self.query" */

@@ -39,11 +39,12 @@ typedef enum zr_field_type {
     ZR_FIELD_BOOL,   /* bool */
     ZR_FIELD_CHOICE, /* int, the index of a word in `choices` */
     ZR_FIELD_IDS,    /* zr_ids: one token id, a list of ids, or null */
-    ZR_FIELD_LAYERS, /* int64_t, for a list with one word per layer: the first word of `choices` for the first layers,
-                        and the second word for all other layers. The value is 1 + the number of layers with the first
-                        word, or 0 for null. The field is read, but never written */
-    ZR_FIELD_FIXED   /* no member of the struct, because zr computes only one value; other values are refused with the
-                        key's name */
+    /* int64_t, for a list with one word per layer: the first word of `choices` for the first layers, and the second
+     * word for all other layers. The value is 1 + the number of layers with the first word, or 0 for null. The field is
+     * read, but never written */
+    ZR_FIELD_LAYERS,
+    /* no member of the struct, because zr computes only one value; other values are refused with the key's name */
+    ZR_FIELD_FIXED
 } zr_field_type;
 
 /** Effect of a field. The role decides what happens if a preset or the directory model.init gives the field, and
@@ -76,20 +77,22 @@ typedef struct zr_field {
     zr_field_type type;
     zr_field_role role;
     zr_field_place place;
-    size_t offset;        /* offset of the value in the family's struct */
-    const char *standard; /* default as JSON, or "\"auto\"" if zr_family.complete computes the value. For FIXED, the
-                             only allowed value */
-    const char *fallback; /* value as JSON if config.json lacks the key: the default of transformers; NULL if it equals
-                             `standard` */
-    double min, max;      /* range of INT and REAL; config.json takes integers only up to 2^31 - 1 */
-    const char *choices;  /* CHOICE: allowed words as "a|b|c". FIXED: if the value is a word, all words that other
-                             programs allow */
-    const char *same;     /* FIXED: a second value, as JSON, that config.json may have with the same meaning; or NULL. A
-                             list in config.json whose elements all have the value counts as the value */
-    const char *help;     /* one line of help; FIXED: a remedy for other values, or NULL */
-    const char *means; /* name of a setting that families share under different keys, or NULL. Each family has one field
-                          for each of "layers", "heads", "width", "positions" and "vocabulary", of type INT. Messages
-                          use other names to find the key of another family with the same meaning */
+    size_t offset; /* offset of the value in the family's struct */
+    /* default as JSON, or "\"auto\"" if zr_family.complete computes the value. For FIXED, the only allowed value */
+    const char *standard;
+    /* value as JSON if config.json lacks the key: the default of transformers; NULL if it equals `standard` */
+    const char *fallback;
+    double min, max; /* range of INT and REAL; config.json takes integers only up to 2^31 - 1 */
+    /* CHOICE: allowed words as "a|b|c". FIXED: if the value is a word, all words that other programs allow */
+    const char *choices;
+    /* FIXED: a second value, as JSON, that config.json may have with the same meaning; or NULL. A list in config.json
+     * whose elements all have the value counts as the value */
+    const char *same;
+    const char *help; /* one line of help; FIXED: a remedy for other values, or NULL */
+    /* name of a setting that families share under different keys, or NULL. Each family has one field for each of
+     * "layers", "heads", "width", "positions" and "vocabulary", of type INT. Messages use other names to find the key
+     * of another family with the same meaning */
+    const char *means;
     const char *divides; /* INT: key of the field whose value must be a multiple of this field's value, or NULL */
     const char *twin;    /* second key in config.json that is read and written with the same value, or NULL */
     const char *also;    /* keys in config.json that are only read, as "a|b", or NULL */
@@ -99,9 +102,10 @@ typedef struct zr_field {
 
 /** Names of the tensors in the files of one family of models. */
 typedef struct zr_hf_names {
-    const char *prefix;           /* prefix of all tensor names, which some files leave out; "" for no prefix */
-    const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL. An entry
-                                     that begins with a dot matches the end of a name. NULL if all tensors are needed */
+    const char *prefix; /* prefix of all tensor names, which some files leave out; "" for no prefix */
+    /* names of tensors in some files that zr does not need, ending with NULL. An entry that begins with a dot matches
+     * the end of a name. NULL if all tensors are needed */
+    const char *const *redundant;
     /* names of the tensors of a head that may be tied, and of the table to which it is tied. A tied model has no
      * parameter for the head. If a file has a tensor for the head nevertheless, its values must equal the table's. NULL
      * if the head is never or always tied */
@@ -133,19 +137,21 @@ typedef struct zr_preset {
 
 /** Samples on which a family is trained, which determine the inputs of its graphs. All inputs are I32. */
 typedef enum zr_samples {
-    ZR_SAMPLES_NEXT, /* next-token prediction, for decoders. Inputs: tokens (B,T) and targets (B,T); a target of -1 does
-                        not count */
-    ZR_SAMPLES_PAIRS,  /* masked tokens and pairs of sentences, for encoders. Inputs: tokens (B,T); segments (B,T);
-                         masked (B,P), the index in the row of each predicted token; masked_targets (B,P); first (B,S),
-                         the index in the row of each sample's first token; next (B,S), the sample's label of
-                         next-sentence prediction. P and S are zr_graph_spec.predictions and .samples. A target or label
-                         of -1 does not count. The graph has two loss terms: masked tokens, and next sentence. Rows
-                         always have documents (zr_graph_spec.documents): each sample and the padding is a document */
-    ZR_SAMPLES_LABELS, /* texts or pairs of texts with labels, for encoders. Inputs: tokens, segments, first, as above;
-                          label (B,S), where -1 does not count. One loss term. Rows always have documents */
-    ZR_SAMPLES_ANSWERS /* questions with contexts that hold the answers, for encoders. Inputs: tokens, segments, as
-                          above; answer (B,S,2), the indices in the row of the answer's first and last token, where -1
-                          does not count. One loss term, of two losses for each sample. Rows always have documents */
+    /* next-token prediction, for decoders. Inputs: tokens (B,T) and targets (B,T); a target of -1 does not count */
+    ZR_SAMPLES_NEXT,
+    /* masked tokens and pairs of sentences, for encoders. Inputs: tokens (B,T); segments (B,T); masked (B,P), the index
+     * in the row of each predicted token; masked_targets (B,P); first (B,S), the index in the row of each sample's
+     * first token; next (B,S), the sample's label of next-sentence prediction. P and S are zr_graph_spec.predictions
+     * and .samples. A target or label of -1 does not count. The graph has two loss terms: masked tokens, and next
+     * sentence. Rows always have documents (zr_graph_spec.documents): each sample and the padding is a document */
+    ZR_SAMPLES_PAIRS,
+    /* texts or pairs of texts with labels, for encoders. Inputs: tokens, segments, first, as above; label (B,S), where
+     * -1 does not count. One loss term. Rows always have documents */
+    ZR_SAMPLES_LABELS,
+    /* questions with contexts that hold the answers, for encoders. Inputs: tokens, segments, as above; answer (B,S,2),
+     * the indices in the row of the answer's first and last token, where -1 does not count. One loss term, of two
+     * losses for each sample. Rows always have documents */
+    ZR_SAMPLES_ANSWERS
 } zr_samples;
 
 /** A further task of a family: what its models predict instead. The models of all tasks have the same body, and each
@@ -242,8 +248,8 @@ typedef struct zr_gpt2_config {
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
     double embd_pdrop, resid_pdrop, attn_pdrop;
     double layer_norm_epsilon; /* usually 1e-5 */
-    double initializer_range;  /* standard deviation of initial values, usually 0.02; it is divided by sqrt(2 n_layer)
-                                  for residual projections */
+    /* standard deviation of initial values, usually 0.02; it is divided by sqrt(2 n_layer) for residual projections */
+    double initializer_range;
 } zr_gpt2_config;
 
 /**
@@ -311,13 +317,15 @@ typedef struct zr_bert_config {
     int64_t num_hidden_layers, num_attention_heads, hidden_size, intermediate_size, max_position_embeddings, vocab_size,
         type_vocab_size;
     double hidden_dropout_prob, attention_probs_dropout_prob;
-    double layer_norm_eps;    /* usually 1e-12 */
-    double initializer_range; /* standard deviation of initial values, usually 0.02; with pre_layer_norm it is divided
-                                 by sqrt(2 num_hidden_layers) for residual projections */
-    bool pre_layer_norm; /* whether the norm comes before each part of a layer and after the last layer, and not after
-                            each residual addition */
-    int task;            /* zr_bert_task */
-    int64_t num_labels;  /* number of labels of CLASSIFICATION, at least 2 */
+    double layer_norm_eps; /* usually 1e-12 */
+    /* standard deviation of initial values, usually 0.02; with pre_layer_norm it is divided by sqrt(2
+     * num_hidden_layers) for residual projections */
+    double initializer_range;
+    /* whether the norm comes before each part of a layer and after the last layer, and not after each residual addition
+     */
+    bool pre_layer_norm;
+    int task;                  /* zr_bert_task */
+    int64_t num_labels;        /* number of labels of CLASSIFICATION, at least 2 */
     double classifier_dropout; /* dropout probability before the classifier; NAN for hidden_dropout_prob */
 } zr_bert_config;
 

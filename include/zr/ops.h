@@ -110,11 +110,11 @@ ZR_API zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b);
 typedef enum zr_rotary_kind {
     ZR_ROTARY_DEFAULT, /* angle of pair j at position t is t * theta^(-2j/D) */
     ZR_ROTARY_LINEAR,  /* like DEFAULT, with positions divided by `factor` (Chen et al. 2023) */
-    ZR_ROTARY_DYNAMIC, /* like DEFAULT, with a larger theta for a sequence of more than `original` tokens (NTK-aware
-                          scaling) */
-    ZR_ROTARY_LLAMA3,  /* low frequencies divided by `factor`, as in Llama 3.1 */
-    ZR_ROTARY_YARN     /* low frequencies divided by `factor`, and cosines and sines multiplied by a factor (Peng et al.
-                          2023) */
+    /* like DEFAULT, with a larger theta for a sequence of more than `original` tokens (NTK-aware scaling) */
+    ZR_ROTARY_DYNAMIC,
+    ZR_ROTARY_LLAMA3, /* low frequencies divided by `factor`, as in Llama 3.1 */
+    /* low frequencies divided by `factor`, and cosines and sines multiplied by a factor (Peng et al. 2023) */
+    ZR_ROTARY_YARN
 } zr_rotary_kind;
 
 /** Kind and constants of a rotary embedding. Constants of other kinds are ignored. */
@@ -127,10 +127,11 @@ typedef struct zr_rotary_spec {
     /* for LLAMA3: a wavelength above original / low_freq_factor tokens is multiplied by `factor`; a wavelength below
      * original / high_freq_factor tokens does not change */
     double low_freq_factor, high_freq_factor;
-    double beta_fast, beta_slow; /* for YARN: frequencies with more than beta_fast turns in `original` tokens do not
-                                    change; frequencies with fewer than beta_slow turns are divided by `factor` */
-    double attention_factor;     /* for YARN: factor of cosines and sines in the table; 0 for 0.1 ln(factor) + 1 */
-    bool truncate;               /* for YARN: whether the two limits are rounded to whole pairs */
+    /* for YARN: frequencies with more than beta_fast turns in `original` tokens do not change; frequencies with fewer
+     * than beta_slow turns are divided by `factor` */
+    double beta_fast, beta_slow;
+    double attention_factor; /* for YARN: factor of cosines and sines in the table; 0 for 0.1 ln(factor) + 1 */
+    bool truncate;           /* for YARN: whether the two limits are rounded to whole pairs */
 } zr_rotary_spec;
 
 /** Compute the cosines and sines of a rotary embedding (Su et al. 2021). Row t of the table has the cosines of the D/2
@@ -198,12 +199,12 @@ ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 
 /** Kind and sizes of an attention. */
 typedef struct zr_attention_spec {
-    int64_t heads, kv_heads; /* number of query heads, and of key-value heads, of the whole model; kv_heads divides
-                                heads */
-    int64_t window;          /* number of keys that a query sees, including its own; 0 for all earlier keys */
-    bool bidirectional;      /* whether a query also sees later keys, as in encoders; window must then be 0 */
-    double scale;            /* factor of the scores; 0 for 1 / sqrt(width of a head) */
-    double dropout;          /* dropout probability of the attention weights */
+    /* number of query heads, and of key-value heads, of the whole model; kv_heads divides heads */
+    int64_t heads, kv_heads;
+    int64_t window;     /* number of keys that a query sees, including its own; 0 for all earlier keys */
+    bool bidirectional; /* whether a query also sees later keys, as in encoders; window must then be 0 */
+    double scale;       /* factor of the scores; 0 for 1 / sqrt(width of a head) */
+    double dropout;     /* dropout probability of the attention weights */
 } zr_attention_spec;
 
 /** Compute self-attention. If heads is a multiple of kv_heads, heads / kv_heads consecutive query heads share the keys

@@ -35,29 +35,31 @@ typedef struct zr_plan_unit {
     int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;  /* padded_elems / N */
     zr_range own;         /* range of the unit whose gradient sums this rank computes */
-    zr_range update; /* range of the unit that this rank updates: its shard, or the whole unit at stage 0. For a frozen
-                        unit, the range that the rank stores */
-    bool trains;     /* whether the unit is trained; a frozen unit has only parameters as its state */
-    bool gathered;   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
+    /* range of the unit that this rank updates: its shard, or the whole unit at stage 0. For a frozen unit, the range
+     * that the rank stores */
+    zr_range update;
+    bool trains;                     /* whether the unit is trained; a frozen unit has only parameters as its state */
+    bool gathered;                   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
     zr_space param_home, optim_home; /* spaces of `param` and of the fp32 states */
-    zr_recompute recompute;          /* policy of this unit: NONE, UNIT or SELECTIVE */
+    zr_recompute recompute;          /* policy of this unit, any but AUTO */
     zr_state param;                  /* parameters; ZR_NONE if they are cast from the master */
     zr_state hpz_shard; /* second copy of the parameters (hpZ), valid after the first gather of a training step */
-    zr_state grad;      /* gradient of a micro-batch in the communicated type; ZR_NONE if it is a transient buffer of a
-                           schedule */
+    /* gradient of a micro-batch in the communicated type; ZR_NONE if it is a transient buffer of a schedule */
+    zr_state grad;
     /* gradient of a training step, which the update reads: fp32 accumulators, or the same buffer as grad */
     zr_state sums;
-    zr_state master;   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
-    zr_state slot[4];  /* fp32 states of the optimizer */
-    int32_t open_sums; /* first of n_open_sums buffers, each with a further accumulator of this rank's shard
-                          (rank_free_sums) */
+    zr_state master;                   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
+    zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the optimizer */
+    /* first of n_open_sums buffers, each with a further accumulator of this rank's shard (rank_free_sums) */
+    int32_t open_sums;
     int32_t n_open_sums;
     int32_t saved;        /* first of the buffers with copies of this rank's parameters and states (ZR_SAVE_COPY) */
     int32_t square;       /* buffer of the gradient's zr_square, or ZR_NONE without training */
     int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t verdict;      /* buffer of the zr_verdict on which the unit's update depends */
-    int32_t trust, norms; /* buffers of a zr_trust and of the zr_norms for each of the unit's parameters; ZR_NONE
-                             without zr_optimizer.trust */
+    /* buffers of a zr_trust and of the zr_norms for each of the unit's parameters; ZR_NONE without zr_optimizer.trust
+     */
+    int32_t trust, norms;
 } zr_plan_unit;
 
 /** Result of NORM or AGREE that controls an update. Like a zr_square, it is stored in a buffer in host memory. */
@@ -81,9 +83,9 @@ typedef struct zr_space_memory {
 typedef struct zr_memory {
     zr_space_memory space[ZR_SPACES];
     int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category in device and staging memory together */
-    int64_t states_bytes; /* bytes of persistent parameters, gradients and optimizer states on the device, including
-                             padding */
-    int64_t total_bytes;  /* total of device and staging memory */
+    /* bytes of persistent parameters, gradients and optimizer states on the device, including padding */
+    int64_t states_bytes;
+    int64_t total_bytes; /* total of device and staging memory */
 } zr_memory;
 
 /** Return the bytes of one rank's memory that grow with model and batch, for a device that uses host memory. The
@@ -93,8 +95,9 @@ ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** Borders between ranks, such as the border of a host. Received bytes are counted for each border that they cross. */
 typedef enum zr_border {
-    ZR_BORDER_GROUP, /* border between groups of data-parallel ranks (mics_shard_size, zero_hpz_partition_size); ranks
-                        that share a layer are always in one group */
+    /* border between groups of data-parallel ranks (mics_shard_size, zero_hpz_partition_size); ranks that share a layer
+     * are always in one group */
+    ZR_BORDER_GROUP,
     ZR_BORDER_HOST,
     ZR_BORDER_TENSOR, /* border between tensor-parallel ranks; only traffic of tensor parallelism is counted */
     ZR_BORDERS
@@ -111,26 +114,26 @@ typedef struct zr_plan {
     int32_t n_axes;
     zr_group group[ZR_GROUPS_MAX];
     int32_t n_groups;
-    int32_t optim_group, grad_group, param_group; /* groups that define the ZeRO stage. The optimizer states, the
-                                                     gradients and the parameters are each sharded over the ranks
-                                                     of one group. SELF means that a state is not sharded */
-    int64_t recompute_every;                      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    bool partition_checkpoints;                   /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_space checkpoint_home;                     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_save save;                                 /* from the layout, or chosen by ZR_SAVE_AUTO */
-    int ranks;                                    /* N * M */
-    bool side_by_side;                            /* whether streams can run at the same time */
+    /* groups that define the ZeRO stage. The optimizer states, the gradients and the parameters are each sharded over
+     * the ranks of one group. SELF means that a state is not sharded */
+    int32_t optim_group, grad_group, param_group;
+    int64_t recompute_every;      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    bool partition_checkpoints;   /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    zr_space checkpoint_home;     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    zr_save save;                 /* from the layout, or chosen by ZR_SAVE_AUTO */
+    int ranks;                    /* N * M */
+    bool side_by_side;            /* whether streams can run at the same time */
     bool norm_first;              /* whether the whole gradient's norm is known before the first update */
     int terms;                    /* number of loss terms of the graphs for training and evaluation */
     double losses[ZR_LOSS_TERMS]; /* number of losses of each term in a training step, over all ranks */
     int64_t decode_len;           /* size of the key-value cache in tokens; 0 without the schedule "decode" */
     zr_optimizer optimizer;       /* optimizer; its name is NULL if the plan does not train */
-    bool consume_grad; /* whether a unit's gradient is freed in its update, at the end of the unit's backward pass
-                          (layout lean) */
-    bool two_levels;   /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
-    bool sum_f32;      /* whether gradients are summed in fp32 accumulators, which the update reads */
-    bool reduce_once;  /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
-    int64_t rounds;    /* rounds of a training step: its micro-batches, or 1 with ZR_ACCUM_LAYER */
+    /* whether a unit's gradient is freed in its update, at the end of the unit's backward pass (layout lean) */
+    bool consume_grad;
+    bool two_levels;  /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
+    bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
+    bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
+    int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 with ZR_ACCUM_LAYER */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
@@ -141,27 +144,27 @@ typedef struct zr_plan {
     zr_buffer *persistent; /* buffers of states, caches and results; the first buffers of every schedule */
     int32_t n_persistent;
     int64_t persistent_room;
-    bool moves;                                      /* whether units are communicated between ranks */
-    int32_t staging[ZR_GROUPS_MAX];                  /* staging buffer of each group, or ZR_NONE if a group has none */
-    int32_t loss, verdict, numbers, counted, output; /* buffers of results, or ZR_NONE if absent. loss: this rank's loss
-                                                        of each term (zr_exact). verdict: a zr_verdict. numbers: the
-                                                        values that ranks exchange. counted: with several loss terms,
-                                                        the number of losses of each term that count, of all ranks
-                                                        (double). output: the output of decoding */
-    bool has_stream[ZR_STREAMS];                     /* whether a stream has steps; always true for COMPUTE and COMM */
-    int32_t passing;      /* buffer in host memory through which states are filled and read */
-    int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
-    int32_t passing_disk; /* bounce buffer in host memory, for transfers from or to disk whose address or length does
-                             not allow direct I/O; it has room for up to two transfers in each direction. Or ZR_NONE */
-    int32_t windows; /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on
-                        disk */
-    int64_t window_bytes;     /* bytes of a window */
-    int64_t disk_block_bytes; /* maximum bytes of a single transfer from or to disk (zr_homes.block_bytes, or the
-                                 planner's choice) */
+    bool moves;                     /* whether units are communicated between ranks */
+    int32_t staging[ZR_GROUPS_MAX]; /* staging buffer of each group, or ZR_NONE if a group has none */
+    /* buffers of results, or ZR_NONE if absent. loss: this rank's loss of each term (zr_exact). verdict: a zr_verdict.
+     * numbers: the values that ranks exchange. counted: with several loss terms, the number of losses of each term that
+     * count, of all ranks (double). output: the output of decoding */
+    int32_t loss, verdict, numbers, counted, output;
+    bool has_stream[ZR_STREAMS]; /* whether a stream has steps; always true for COMPUTE and COMM */
+    int32_t passing;             /* buffer in host memory through which states are filled and read */
+    int32_t saving;              /* buffer in host memory through which states are saved in place, or ZR_NONE */
+    /* bounce buffer in host memory, for transfers from or to disk whose address or length does not allow direct I/O; it
+     * has room for up to two transfers in each direction. Or ZR_NONE */
+    int32_t passing_disk;
+    /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on disk */
+    int32_t windows;
+    int64_t window_bytes; /* bytes of a window */
+    /* maximum bytes of a single transfer from or to disk (zr_homes.block_bytes, or the planner's choice) */
+    int64_t disk_block_bytes;
     int disk_depth; /* number of transfers in flight in each direction (zr_homes.depth, or the planner's choice) */
     int64_t persistent_bytes[ZR_SPACES]; /* bytes of persistent buffers; transient buffers have higher offsets */
-    int64_t space_bytes[ZR_SPACES]; /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST
-                                       per rank */
+    /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST per rank */
+    int64_t space_bytes[ZR_SPACES];
     zr_memory memory;
     zr_traffic traffic;            /* traffic of one training step, including its flush */
     zr_traffic across[ZR_BORDERS]; /* traffic received across each border by the rank that receives the most */

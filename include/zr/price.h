@@ -22,8 +22,9 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
-    double calls; /* number of exchanges: for a step that moves data one per bucket, which share wire_bytes; for TRUST
-                     one or more; 1 for any other step */
+    /* number of exchanges: for a step that moves data one per bucket, which share wire_bytes; for TRUST one or more; 1
+     * for any other step */
+    double calls;
 } zr_step_cost;
 
 /** Estimated time of one training step, by the rates of a profile. A step of the schedule takes as long as its FLOPs

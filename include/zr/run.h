@@ -54,8 +54,8 @@ typedef struct zr_train_info {
     const char *output_dir;
     int threads;       /* compute threads of each rank */
     int64_t from_step; /* number of steps completed before this run; positive if the run resumes from a checkpoint */
-    int64_t train_tokens, val_tokens; /* number of tokens of the training data and of the evaluation data; val_tokens is
-                                         0 without evaluation data */
+    /* number of tokens of the training data and of the evaluation data; val_tokens is 0 without evaluation data */
+    int64_t train_tokens, val_tokens;
 } zr_train_info;
 
 /** Size in bytes above which training data are prefetched, by a thread that reads the samples of the next micro-batch.
@@ -99,8 +99,9 @@ typedef struct zr_train_eval {
 /** Report of a checkpoint that was written. */
 typedef struct zr_train_save {
     int64_t step, bytes;
-    double sec; /* time for which training waited for the save. An asynchronous save also slows down training steps;
-                   this is not included */
+    /* time for which training waited for the save. An asynchronous save also slows down training steps; this is not
+     * included */
+    double sec;
     const char *dir; /* directory of the run, in which zr_checkpoint_name gives the name of the checkpoint */
 } zr_train_save;
 
@@ -115,8 +116,8 @@ typedef struct zr_train_save {
 typedef struct zr_timing {
     char name[ZR_TIMING_NAME]; /* name of the kind, such as "gelu_dx", "linear 768x3072" or "gather" */
     zr_stream stream;
-    bool in_f32; /* whether the kind is attention that computes in fp32 even if the graph's dtype has 16 bits, as on
-                    processors */
+    /* whether the kind is attention that computes in fp32 even if the graph's dtype has 16 bits, as on processors */
+    bool in_f32;
     double calls;
     double replays;                         /* number of calls, out of `calls`, that recompute activations */
     double sec, slowest_sec;                /* mean time over the ranks, and time of the slowest rank */
@@ -134,9 +135,9 @@ typedef struct zr_timings {
     double exposed_sec;           /* exposed communication time, in which nothing is computed */
     /* time in which states are read from or written to disk while nothing is computed or communicated */
     double disk_sec;
-    double idle_sec;                   /* idle time: the rest of step_sec */
-    double peak_flops, peak_f32_flops; /* peak FLOP/s of one rank, in the type of its matrix products and in fp32;
-                                          0 if not measured */
+    double idle_sec; /* idle time: the rest of step_sec */
+    /* peak FLOP/s of one rank, in the type of its matrix products and in fp32; 0 if not measured */
+    double peak_flops, peak_f32_flops;
     double peak_memory_bytes_sec, peak_link_bytes_sec, peak_disk_read_bytes_sec, peak_disk_write_bytes_sec;
     zr_timing kind[ZR_TIMING_KINDS]; /* times of the kinds of steps, longest time first */
     int n_kinds;
@@ -153,11 +154,11 @@ typedef struct zr_trace {
 /** Events that are reported when ranks hang. "Limit" means train.hang_timeout. */
 typedef enum zr_hang_event {
     ZR_HANG_WARNING, /* warning: a rank has made no progress for half of its limit */
-    ZR_HANG_RANK,    /* information: the state of one rank, in one line; reported for every rank before ZR_HANG_OVER or
-                        ZR_HANG_GONE */
-    ZR_HANG_OVER, /* failure: a rank has made no progress for its whole limit; the callback must end the job with exit
-                     code 82 */
-    ZR_HANG_GONE  /* failure: the process of a rank has ended; the callback must end the job with exit code 83 */
+    /* information: the state of one rank, in one line; reported for every rank before ZR_HANG_OVER or ZR_HANG_GONE */
+    ZR_HANG_RANK,
+    /* failure: a rank has made no progress for its whole limit; the callback must end the job with exit code 82 */
+    ZR_HANG_OVER,
+    ZR_HANG_GONE /* failure: the process of a rank has ended; the callback must end the job with exit code 83 */
 } zr_hang_event;
 
 /** Callbacks of a training run. Each may be NULL. The same callbacks must be given on every rank, but most are called
@@ -169,19 +170,20 @@ typedef struct zr_observer {
     void (*eval)(void *arg, const zr_train_eval *eval);
     void (*saved)(void *arg, const zr_train_save *save);
     void (*note)(void *arg, const char *text); /* message for the user in one line */
-    void (*warn)(void *arg, const char *text); /* warning in one line about a file that cannot be written; if NULL,
-                                                  `note` receives the line */
-    /* Return true to end the run. A result of true on any rank is enough. Called on every rank after each training
-     * step and between the batches of an evaluation. Also called between the micro-batches of a step, unless ranks of
+    /* warning in one line about a file that cannot be written; if NULL, `note` receives the line */
+    void (*warn)(void *arg, const char *text);
+    /* Return true to end the run. A result of true on any rank is enough. Called on every rank after each training step
+     * and between the batches of an evaluation. Also called between the micro-batches of a step, unless ranks of
      * several hosts are communicating then. */
     bool (*stop)(void *arg);
-    /* Return true to write a checkpoint now and continue. A result of true on any rank is enough. Called on every
-     * rank after each training step. */
+    /* Return true to write a checkpoint now and continue. A result of true on any rank is enough. Called on every rank
+     * after each training step. */
     bool (*save)(void *arg);
-    double end_sec; /* deadline in seconds of the clock zr_clock_sec, or 0 for none. The run stops, as if `stop` had
-                       returned true, early enough to write its checkpoint before the deadline */
-    void (*timings)(void *arg, const zr_timings *timings); /* callback at the end of the run with times of the steps; if
-                                                              NULL, steps are not timed */
+    /* deadline in seconds of the clock zr_clock_sec, or 0 for none. The run stops, as if `stop` had returned true,
+     * early enough to write its checkpoint before the deadline */
+    double end_sec;
+    /* callback at the end of the run with times of the steps; if NULL, steps are not timed */
+    void (*timings)(void *arg, const zr_timings *timings);
     zr_trace trace;
     /* Report ranks that hang. Called on a separate thread, in one process per host, within the limits of
      * train.hang_timeout. The callback must end the job after ZR_HANG_OVER and after ZR_HANG_GONE: the library cannot
@@ -203,15 +205,17 @@ typedef struct zr_train_result {
     double val_loss;    /* loss of the last evaluation, or NaN if there was none */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;
-    int64_t peak_rss_bytes;     /* peak resident memory in bytes, maximum over the processes, or -1 if unknown */
-    int64_t promised_rss_bytes; /* limit in bytes of a process's resident memory: 1.03 x planned bytes of its ranks + 48
-                                   MiB */
+    int64_t peak_rss_bytes; /* peak resident memory in bytes, maximum over the processes, or -1 if unknown */
+    /* limit in bytes of a process's resident memory: 1.03 x planned bytes of its ranks + 48 MiB */
+    int64_t promised_rss_bytes;
     zr_report planned, measured;
-    bool saved;           /* whether this run has written model/, the directory with the final weights */
-    char model_dir[4096]; /* path of model/ on rank 0, or "" if it was not written; it may be outside output_dir,
-                             because the run's directory may have been renamed during the run */
-    bool agreed; /* whether all ranks return the same status. If false, this rank has failed alone: report the failure,
-                    and then call zr_comm_abort, because other ranks may wait until then */
+    bool saved; /* whether this run has written model/, the directory with the final weights */
+    /* path of model/ on rank 0, or "" if it was not written; it may be outside output_dir, because the run's directory
+     * may have been renamed during the run */
+    char model_dir[4096];
+    /* whether all ranks return the same status. If false, this rank has failed alone: report the failure, and then call
+     * zr_comm_abort, because other ranks may wait until then */
+    bool agreed;
 } zr_train_result;
 
 /**
@@ -298,9 +302,10 @@ typedef struct zr_eval_result {
         int64_t counted;
     } term[ZR_LOSS_TERMS];
     int64_t params;
-    char data[1024];     /* path of the evaluated file */
-    char note[512];      /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of
-                            windows that zr has chosen, or "" */
+    char data[1024]; /* path of the evaluated file */
+    /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of windows that zr has
+     * chosen, or "" */
+    char note[512];
     int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
     double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */
@@ -365,18 +370,21 @@ typedef struct zr_generate_args {
     /* probability for nucleus sampling: after top_k, the next token is drawn from the smallest set of most likely
      * tokens whose share of the remaining probability is at least top_p; 0 or 1 for all tokens */
     double top_p;
-    int64_t samples; /* number of texts to generate; 0 means one. Text i uses the seed `seed` + i, and does not depend
-                        on the other texts */
+    /* number of texts to generate; 0 means one. Text i uses the seed `seed` + i, and does not depend on the other texts
+     */
+    int64_t samples;
     /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text that may be the
      * beginning of a stop text is not emitted until it is clear whether it is one */
     const char *const *stop;
     int64_t n_stop;
     bool past_end; /* whether to go on after a token that ends a text */
-    bool chat; /* whether the prompt is the message of a user, which the chat template of the weights' tokenizer turns
-                  into a text; the generated text is the answer */
-    const char *system;        /* with `chat`: system prompt, or NULL */
-    const char *chat_template; /* with `chat`: name of the template's form; NULL for the run's data.chat_template, or
-                                  the template in the tokenizer's directory */
+    /* whether the prompt is the message of a user, which the chat template of the weights' tokenizer turns into a text;
+     * the generated text is the answer */
+    bool chat;
+    const char *system; /* with `chat`: system prompt, or NULL */
+    /* with `chat`: name of the template's form; NULL for the run's data.chat_template, or the template in the
+     * tokenizer's directory */
+    const char *chat_template;
     zr_status (*done)(void *arg, const zr_generated *text); /* callback after the end of each text; may be NULL */
 } zr_generate_args;
 

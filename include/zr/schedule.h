@@ -51,9 +51,9 @@ typedef struct zr_buffer {
     zr_category category;
     zr_space space;
     bool persistent;
-    int32_t unit;     /* index of the buffer's unit, or -1 */
-    const char *what; /* contents, such as "parameters", "gradient" or "h.0 attention"; a constant string, or a string
-                         of the graph */
+    int32_t unit; /* index of the buffer's unit, or -1 */
+    /* contents, such as "parameters", "gradient" or "h.0 attention"; a constant string, or a string of the graph */
+    const char *what;
     int64_t bytes;
     int64_t offset;                /* byte offset in its space */
     int32_t first_step, last_step; /* lifetime: first and last step that use the buffer */
@@ -106,13 +106,11 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(CAST, "cast")   /* cast this rank's range of the fp32 master. Uses: master (mine), unit (mine) */                \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
     X(GATHER, "gather")           /* all-gather parameters. Uses: own range (mine), all ranges (each), staging */      \
-    X(BROADCAST, "broadcast")     /* broadcast parameters from one owner. Uses: as in GATHER */                        \
     X(GATHER_GRAD, "gather_grad") /* all-gather sums of gradients. Uses: as in GATHER */                               \
     X(REDUCE_SCATTER, "reduce_scatter") /* sum the pieces of all ranks for this rank's range, in a binary tree.        \
                                            Uses: each, [staging], sums (mine), [further accumulators:                  \
                                            zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \
                                            `nccl`, NCCL first sums the pieces into this rank's piece of "each" */      \
-    X(REDUCE, "reduce")                 /* sum as in REDUCE_SCATTER, but only on one owner */                          \
     X(COUNT, "count") /* with several loss terms: add the ranks' numbers of losses that count, before the first        \
                          backward op. Uses: numbers of all ranks, the sums, which ops read that set gradients of       \
                          losses */                                                                                     \
@@ -153,19 +151,17 @@ ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 /** Collectives that a step performs between the ranks of its group. */
 typedef enum zr_move {
     ZR_MOVE_NONE,
-    ZR_MOVE_GATHER,    /* all-gather: each rank receives the pieces of all ranks */
-    ZR_MOVE_REDUCE,    /* reduce-scatter: each rank receives its part of the sum over all ranks */
-    ZR_MOVE_BROADCAST, /* broadcast: all ranks receive the piece of one rank, the step's owner */
-    ZR_MOVE_COLLECT,   /* reduce: the owner receives the sum of all ranks' pieces */
-    ZR_MOVE_SCALARS    /* all-gather of a few numbers from each rank */
+    ZR_MOVE_GATHER, /* all-gather: each rank receives the pieces of all ranks */
+    ZR_MOVE_REDUCE, /* reduce-scatter: each rank receives its part of the sum over all ranks */
+    ZR_MOVE_SCALARS /* all-gather of a few numbers from each rank */
 } zr_move;
 
 /** Properties of a kind of step. All code that treats kinds of steps differently reads these properties; only the proof
  * of a plan has its own list. */
 typedef struct zr_step_traits {
     zr_move move;
-    int pieces; /* for moves other than SCALARS: index, among the step's uses, of the use with the communicated range
-                   and type */
+    /* for moves other than SCALARS: index, among the step's uses, of the use with the communicated range and type */
+    int pieces;
     zr_traffic_kind traffic; /* kind of traffic that counts the moved bytes */
 } zr_step_traits;
 
@@ -198,8 +194,9 @@ typedef struct zr_use {
  * training step is one round of all micro-batches. */
 typedef enum zr_when {
     ZR_WHEN_ALWAYS,
-    ZR_WHEN_STALE, /* in the first round, if the parameters that the previous training step updated are not yet gathered
-                      (stages 1, 2). The gathered bytes count as traffic of the previous step */
+    /* in the first round, if the parameters that the previous training step updated are not yet gathered (stages 1, 2).
+     * The gathered bytes count as traffic of the previous step */
+    ZR_WHEN_STALE,
     ZR_WHEN_FIRST,
     ZR_WHEN_LATER, /* in all rounds except the first */
     ZR_WHEN_SAVE   /* in the first round of a training step that saves states */
@@ -230,29 +227,34 @@ typedef struct zr_step {
     zr_step_kind kind : 8;
     zr_stream stream : 8;
     zr_when when : 8;
-    bool replay; /* for RUN: whether the op runs again in the backward pass, because of the recompute policy or because
-                    the op is cheap */
-    bool adds;   /* for REDUCE_SCATTER, REDUCE and SQUARE_MICRO: whether later rounds add to the sums of the first
-                    round */
-    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM, SQUARE_UPDATE and TRUST: whether the bits of
-                            sums are independent of the number of ranks */
-    bool nccl;           /* for REDUCE_SCATTER: whether NCCL adds */
-    bool restores;       /* for GATHER: whether it restores an activation checkpoint that tensor-parallel ranks store in
-                            pieces */
-    int32_t group;       /* group of ranks that take part in the step */
+    /* for RUN: whether the op runs again in the backward pass, because of the recompute policy or because the op is
+     * cheap */
+    bool replay;
+    /* for REDUCE_SCATTER and SQUARE_MICRO: whether later rounds add to the sums of the first round */
+    bool adds;
+    /* for reductions, SQUARE, SQUARE_MICRO, NORM, SQUARE_UPDATE and TRUST: whether the bits of sums are independent of
+     * the number of ranks */
+    bool rank_free_sums;
+    bool nccl; /* for REDUCE_SCATTER: whether NCCL adds */
+    /* for GATHER: whether it restores an activation checkpoint that tensor-parallel ranks store in pieces */
+    bool restores;
+    int32_t group; /* group of ranks that take part in the step */
     int32_t unit;
-    int32_t op;     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a
-                       gathered checkpoint; otherwise -1 */
-    int32_t owner;  /* for REDUCE and BROADCAST: place of the owner in the group; otherwise -1 */
-    int32_t slot;   /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
-    int32_t term;   /* for LOSS: index of the loss term; otherwise 0 */
-    int32_t micro;  /* index of the step's micro-batch within the round; 0 except with ZR_ACCUM_LAYER */
-    int64_t rounds; /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM:
-                       number of micro-gradients, over all ranks, whose squares are passed, or 0 */
-    zr_range range; /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state:
-                       range of the unit. For BATCH: range of rows */
-    int64_t bucket_elems;   /* for moves of a unit: bucket size, the elements of the range that one exchange moves; 0 to
-                               move the whole range at once */
+    /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a gathered
+     * checkpoint; otherwise -1 */
+    int32_t op;
+    int32_t slot;  /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
+    int32_t micro; /* index of the step's micro-batch within the round; 0 except with ZR_ACCUM_LAYER */
+    /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM: number of
+     * micro-gradients, over all ranks, whose squares are passed, or 0 */
+    int64_t rounds;
+    /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state: range of the
+     * unit. For BATCH: range of rows */
+    zr_range range;
+    /* for moves of a unit: bucket size, the elements of the range that one exchange moves; 0 to move the whole range at
+     * once */
+    int64_t bucket_elems;
     int32_t uses, n_uses;   /* index of the first use in the schedule's list, and number of uses */
     int32_t waits, n_waits; /* index of the first wait in the schedule's list, and number of waits */
 } zr_step;
@@ -268,8 +270,9 @@ static inline int64_t zr_step_buckets(const zr_step *step)
 typedef struct zr_wait {
     int32_t step;
     bool before; /* whether to wait for the step in the previous round; the first round then does not wait */
-    bool pace;   /* whether the wait is a throttle (pace): no data dependency needs it, but it delays the step so that
-                    fewer buffers are in memory at the same time */
+    /* whether the wait is a throttle (pace): no data dependency needs it, but it delays the step so that fewer buffers
+     * are in memory at the same time */
+    bool pace;
 } zr_wait;
 
 /** List of steps with their uses and waits. Steps of one stream run in order. */
@@ -282,8 +285,9 @@ typedef struct zr_schedule {
     int32_t n_waits;
     zr_buffer *buffer; /* persistent buffers of the plan, followed by transient buffers of this schedule */
     int32_t n_buffers; /* number of buffers, persistent and transient */
-    zr_use *value; /* for each graph value, the last use that writes it. For a parameter, its buffer is ZR_NONE; see the
-                      uses of the steps that read it */
+    /* for each graph value, the last use that writes it. For a parameter, its buffer is ZR_NONE; see the uses of the
+     * steps that read it */
+    zr_use *value;
 } zr_schedule;
 
 typedef enum zr_schedule_kind {

@@ -21,14 +21,15 @@ extern "C" {
  * its links. */
 typedef struct zr_cluster_link {
     char name[32];
-    int32_t devices;  /* number of consecutive devices that the level connects, at least 2; a multiple of the number of
-                         the next lower level */
+    /* number of consecutive devices that the level connects, at least 2; a multiple of the number of the next lower
+     * level */
+    int32_t devices;
     double bytes_sec; /* bytes per second into one device, and at the same time the same rate out of it */
-    double shared_bytes_sec; /* limit for each unit of the next lower level, such as a host, in bytes per second: total
-                                rate into its devices, and at the same time the same total rate out of them; 0 for no
-                                limit */
-    double latency_sec;      /* latency of one message */
-    double share; /* fraction of this level's rates that exchanges reach; 0 to use the cluster's link_share */
+    /* limit for each unit of the next lower level, such as a host, in bytes per second: total rate into its devices,
+     * and at the same time the same total rate out of them; 0 for no limit */
+    double shared_bytes_sec;
+    double latency_sec; /* latency of one message */
+    double share;       /* fraction of this level's rates that exchanges reach; 0 to use the cluster's link_share */
 } zr_cluster_link;
 
 /** Algorithms of collectives. */
@@ -67,13 +68,14 @@ typedef struct zr_launch {
     double around_sec; /* time of a training step outside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside; /* whether exchanges overlap with computation in training. The samples were measured without overlap in
-                    any case */
-    double lost, late;       /* slow-down by overlap, below 1: while computation and an exchange overlap for t seconds,
-                                computation takes lost * t seconds longer, and the exchange late * t seconds */
-    double spread;           /* relative standard deviation of exchange times, with overlap */
-    double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
-                                one host */
+    /* whether exchanges overlap with computation in training. The samples were measured without overlap in any case */
+    bool beside;
+    /* slow-down by overlap, below 1: while computation and an exchange overlap for t seconds, computation takes lost *
+     * t seconds longer, and the exchange late * t seconds */
+    double lost, late;
+    double spread; /* relative standard deviation of exchange times, with overlap */
+    /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only one host */
+    double across_bytes_sec;
     /* waits measured without overlap; the samples of exchanges do not include them */
     zr_wait_sample wait[ZR_LAUNCH_WAITS];
     int32_t n_waits;
@@ -87,23 +89,24 @@ typedef struct zr_cluster {
      * device.link are ignored. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share; /* share of the peak FLOP/s that attention kernels reach if device.product has no rates;
-                               FLOPs of masked query-key pairs are counted too. 0 to estimate attention like matrix
-                               products with the width of a head */
-    double memory_share;    /* share of memory_bytes_sec that kernels reach */
-    double launch_sec;      /* launch time of a kernel */
-    double link_share;      /* share of a link's rate that exchanges reach */
-    double step_sec;        /* start-up time of a collective, in addition to the times of its messages */
-    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links: the first level connects the nearest devices, the last
-                                               level connects all devices */
-    int32_t n_links;                        /* number of levels; 0 if there is only one device */
-    int32_t devices;                        /* number of devices in the cluster */
+    /* share of the peak FLOP/s that attention kernels reach if device.product has no rates; FLOPs of masked query-key
+     * pairs are counted too. 0 to estimate attention like matrix products with the width of a head */
+    double attention_share;
+    double memory_share; /* share of memory_bytes_sec that kernels reach */
+    double launch_sec;   /* launch time of a kernel */
+    double link_share;   /* share of a link's rate that exchanges reach */
+    double step_sec;     /* start-up time of a collective, in addition to the times of its messages */
+    /* levels of links: the first level connects the nearest devices, the last level connects all devices */
+    zr_cluster_link link[ZR_CLUSTER_LINKS];
+    int32_t n_links;      /* number of levels; 0 if there is only one device */
+    int32_t devices;      /* number of devices in the cluster */
     bool any_hosts;       /* whether hosts are added to the cluster if a plan has more ranks than `devices` */
     int32_t host_devices; /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
-    double disk_bytes_sec; /* rate of a host's disk, for the sum of reads and writes; 0 if unknown, and offloaded states
-                              then move at the disk rates of `device` */
+    /* rate of a host's disk, for the sum of reads and writes; 0 if unknown, and offloaded states then move at the disk
+     * rates of `device` */
+    double disk_bytes_sec;
     zr_algorithm algorithm;
     /** Measurements on this cluster, borrowed, or NULL. With measurements, the time of a step is estimated from
      * measured steps of the same kind. Kinds that were not measured use the rates of this struct. An estimate of an
@@ -144,13 +147,14 @@ typedef struct zr_simulation {
     double exposed_sec[ZR_CAUSES];
     /** Busy time of the compute stream, by cause: matrix products, memory traffic, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* name of the largest part of the time: "products", "memory" or "launches" for the three
-                             times above, or a cause of exposed_sec */
+    /* name of the largest part of the time: "products", "memory" or "launches" for the three times above, or a cause of
+     * exposed_sec */
+    const char *bound_by;
     double samples_sec, tokens_sec;
     double flops_sec; /* FLOP/s of a device, including recomputation */
     double mfu;       /* model FLOPs utilization: share of the device's peak rate, without recomputation */
-    double slowest;   /* factor, at least 1, by which kernels take longer on the slowest rank than the cluster's rates
-                         predict */
+    /* factor, at least 1, by which kernels take longer on the slowest rank than the cluster's rates predict */
+    double slowest;
     /** Cost of a save during a training step, through the disk that the ranks of a host share. Zeros if the plan has
      * no save steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or
      * host_bytes_sec. */
@@ -160,16 +164,18 @@ typedef struct zr_simulation {
 typedef struct zr_simulate_options {
     int32_t ranks_per_host; /* ranks per host; 0 for one rank per device of the host */
     double straggler;       /* factor by which rank 0 computes more slowly, at least 1; 0 for no difference */
-    double jitter; /* random slow-down: computation on rank r takes 1 + jitter * |n| times as long, where n is the
-                      rank's standard normal number (ZR_RNG_JITTER, `seed`, element r) */
+    /* random slow-down: computation on rank r takes 1 + jitter * |n| times as long, where n is the rank's standard
+     * normal number (ZR_RNG_JITTER, `seed`, element r) */
+    double jitter;
     uint64_t seed;
-    bool copies_hold;    /* whether computation stops while activation checkpoints are copied to the host and back */
-    bool comm_beside;    /* whether exchanges overlap with computation even without zr_layout.overlap */
-    double scores_bytes; /* memory bytes per query-key pair that attention kernels read and write in the forward pass to
-                            store scores. The backward pass needs twice as many. 0 if scores stay on the chip */
-    int32_t product_multiple; /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this
-                                 number, the product runs at the rate of fp32. For attention the size is the width of a
-                                 head. 0 for no alignment */
+    bool copies_hold; /* whether computation stops while activation checkpoints are copied to the host and back */
+    bool comm_beside; /* whether exchanges overlap with computation even without zr_layout.overlap */
+    /* memory bytes per query-key pair that attention kernels read and write in the forward pass to store scores. The
+     * backward pass needs twice as many. 0 if scores stay on the chip */
+    double scores_bytes;
+    /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this number, the product runs at the
+     * rate of fp32. For attention the size is the width of a head. 0 for no alignment */
+    int32_t product_multiple;
 } zr_simulate_options;
 
 /** Simulate a training step. `options` may be NULL, which means zeros. `time` may be NULL; otherwise it receives the

@@ -221,17 +221,6 @@ static zr_status copies_status(zr_comm *comm)
     return st == ZR_OK ? ZR_OK : zr_error_frame(st, __func__, __FILE__, __LINE__);
 }
 
-zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
-{
-    ZR_CHECK(comm && (data || bytes == 0), ZR_ERR_ARG, "zr_comm_broadcast was given a NULL pointer");
-    ZR_TRY(check_owner(comm, owner));
-    ZR_TRY(check_piece(comm, bytes, bytes));
-    ZR_TRY(check_staging(comm));
-    if (comm->size == 1 || bytes == 0) return ZR_OK;
-    ZR_TRY(comm->ops->gather(comm, owner, data, data, 0, bytes));
-    return copies_status(comm);
-}
-
 /* Check that this rank's piece lies outside `out`, or at its own offset in `out`. Otherwise peers would overwrite the
  * piece while it is still being read. */
 static zr_status check_mine(const zr_comm *comm, const void *mine, const void *out, int64_t stride_bytes,
@@ -255,7 +244,7 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
         zr__comm_copy(comm, out, mine, piece_bytes, piece_bytes);
         zr__comm_copied(comm);
     } else {
-        ZR_TRY(comm->ops->gather(comm, ZR__ALL, mine, out, stride_bytes, piece_bytes));
+        ZR_TRY(comm->ops->gather(comm, mine, out, stride_bytes, piece_bytes));
     }
     return copies_status(comm);
 }

@@ -136,7 +136,7 @@ static zr_status meet_node(zr__comm_mpi *me)
  * bytes that ranks of this node copy; messages are received directly into `out`. No message is ever received into a
  * rank's own slot. Therefore the next call cannot overwrite the slot while peers still read it. */
 typedef struct move {
-    int from, to; /* sending rank, and receiving rank; each may be ZR__ALL */
+    int to; /* receiving rank, or ZR__ALL */
     const unsigned char *send;
     int64_t send_stride;
     unsigned char *out;
@@ -181,11 +181,11 @@ static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;
-    if (!zr__comm_is(sending ? m->from : m->to, me->comm.rank)) return ZR_OK;
+    if (!sending && !zr__comm_is(m->to, me->comm.rank)) return ZR_OK;
     for (int i = 1; i < me->comm.size; i++) {
         /* Begin with the next rank. Otherwise all ranks would send to the same rank at once. */
         int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes;
-        if (me->node_rank[r] >= 0 || !zr__comm_is(sending ? m->to : m->from, r)) continue;
+        if (me->node_rank[r] >= 0 || (sending && !zr__comm_is(m->to, r))) continue;
         const unsigned char *piece = m->send + r * m->send_stride + c->at;
         unsigned char *slot = me->staging + c->half + r * m->slot_stride,
                       *into = m->out ? m->out + r * m->out_stride + c->at : slot;
@@ -203,7 +203,7 @@ static void fill_staging(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
     unsigned char *half = me->staging + c->half;
-    if (me->node_size == 1 || !zr__comm_is(m->from, rank)) return;
+    if (me->node_size == 1) return;
     if (m->out) memcpy(half + rank * m->slot_stride, m->send + c->at, (size_t)c->bytes);
     for (int r = 0; r < me->comm.size && !m->out; r++)
         if (is_node_peer(me, r) && zr__comm_is(m->to, r))
@@ -213,15 +213,12 @@ static void fill_staging(zr__comm_mpi *me, const move *m, const chunk *c)
 static void take_gathered(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     for (int r = 0; r < me->comm.size; r++) {
-        if (is_node_peer(me, r) && zr__comm_is(m->from, r)) {
-            zr__comm_copy(&me->comm, m->out + r * m->out_stride + c->at, me->stagings[r] + c->half + r * m->slot_stride,
-                          c->bytes, m->piece_bytes);
-            count_received(me, m, c->bytes);
-        }
+        if (!is_node_peer(me, r)) continue;
+        zr__comm_copy(&me->comm, m->out + r * m->out_stride + c->at, me->stagings[r] + c->half + r * m->slot_stride,
+                      c->bytes, m->piece_bytes);
+        count_received(me, m, c->bytes);
     }
-    if (zr__comm_is(m->from, me->comm.rank))
-        zr__comm_copy(&me->comm, m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes,
-                      m->piece_bytes);
+    zr__comm_copy(&me->comm, m->out + me->comm.rank * m->out_stride + c->at, m->send + c->at, c->bytes, m->piece_bytes);
     zr__comm_copied(&me->comm);
 }
 
@@ -284,8 +281,7 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
     int64_t slot = zr__comm_slot(me->staging_bytes, comm->size), chunk_bytes;
     ZR_TRY(zr__comm_chunk(comm, zr__mpi_has_remote(me) ? at_most(slot, me->chunk_bytes) : slot, grain_bytes,
                           &chunk_bytes));
-    return move_pieces(me, &(move){.from = ZR__ALL,
-                                   .to = to,
+    return move_pieces(me, &(move){.to = to,
                                    .send = send,
                                    .send_stride = stride_bytes,
                                    .slot_stride = slot,
@@ -297,16 +293,14 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
 
 /* Gather pieces. Ranks of this node read a copy of `mine` in the staging, since `mine` may change after the call.
  * Without remote ranks the staging needs no slots, so a chunk of the copy may fill a whole half. */
-zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
-                         int64_t piece_bytes)
+zr_status zr__mpi_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     if (me->nccl && zr__nccl_takes(me->nccl, out))
-        return zr__nccl_gather(me->nccl, from, mine, out, stride_bytes, piece_bytes);
+        return zr__nccl_gather(me->nccl, mine, out, stride_bytes, piece_bytes);
     const int64_t slot = zr__comm_slot(me->staging_bytes, comm->size);
     return move_pieces(
-        me, &(move){.from = from,
-                    .to = ZR__ALL,
+        me, &(move){.to = ZR__ALL,
                     .send = mine,
                     .out = out,
                     .out_stride = stride_bytes,

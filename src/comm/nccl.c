@@ -37,7 +37,6 @@ static const double END_SEC = 5;
     X(ncclGroupEnd)                                                                                                    \
     X(ncclSend)                                                                                                        \
     X(ncclRecv)                                                                                                        \
-    X(ncclBroadcast)                                                                                                   \
     X(ncclAllGather)                                                                                                   \
     X(ncclReduceScatter)
 
@@ -414,23 +413,14 @@ static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *
     return swap_pieces(me, ZR__ALL, mine, 0, piece_bytes);
 }
 
-zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, int64_t stride_bytes,
-                          int64_t piece_bytes)
+zr_status zr__nccl_gather(zr__nccl *me, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
     zr_comm *comm = me->comm;
-    int64_t received = (comm->size - 1) * piece_bytes;
-    ncclResult_t result;
     ZR_TRY(check_usable(me));
-    if (from != ZR__ALL) {
-        received = from == comm->rank ? 0 : piece_bytes;
-        result = me->f.ncclBroadcast(mine, (unsigned char *)out + from * stride_bytes, (size_t)piece_bytes, ncclInt8,
-                                     from, me->ranks, stream_of(me));
-    } else if (stride_bytes == piece_bytes) {
-        result = me->f.ncclAllGather(mine, out, (size_t)piece_bytes, ncclInt8, me->ranks, stream_of(me));
-    } else {
-        result = gather_apart(me, mine, out, stride_bytes, piece_bytes);
-    }
-    zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, received);
+    const ncclResult_t result = stride_bytes == piece_bytes ? me->f.ncclAllGather(mine, out, (size_t)piece_bytes,
+                                                                                  ncclInt8, me->ranks, stream_of(me))
+                                                            : gather_apart(me, mine, out, stride_bytes, piece_bytes);
+    zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, (comm->size - 1) * piece_bytes);
     return await_call(me, result, "a gather by NCCL");
 }
 

@@ -42,10 +42,9 @@ zr_status zr__nccl_exchange(zr__nccl *nccl, int to, const void *send, int64_t st
     return ZR_OK;
 }
 
-zr_status zr__nccl_gather(zr__nccl *nccl, int from, const void *mine, void *out, int64_t stride_bytes,
-                          int64_t piece_bytes)
+zr_status zr__nccl_gather(zr__nccl *nccl, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
-    (void)nccl, (void)from, (void)mine, (void)out, (void)stride_bytes, (void)piece_bytes;
+    (void)nccl, (void)mine, (void)out, (void)stride_bytes, (void)piece_bytes;
     ZR_ASSERT(false);
     return ZR_OK;
 }

@@ -147,20 +147,12 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
     zr_traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
 }
 
-/* Gather between two barriers. The second barrier costs less than a second copy of the piece. If only one rank has a
- * piece (a broadcast), all peers fetch the piece at once. */
-static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
-                                int64_t piece_bytes)
+/* Gather between two barriers. The second barrier costs less than a second copy of the piece. */
+static zr_status gather_threads(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
     comm_threads *me = (comm_threads *)comm;
     ZR_TRY(lend(me, out));
-    if (from == ZR__ALL)
-        copy_to_all(me, mine, stride_bytes, piece_bytes);
-    else if (from != comm->rank) {
-        zr__comm_copy(comm, (unsigned char *)out + from * stride_bytes,
-                      zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes, piece_bytes);
-        zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, piece_bytes);
-    }
+    copy_to_all(me, mine, stride_bytes, piece_bytes);
     zr__comm_copied(comm);
     return take_back(me);
 }

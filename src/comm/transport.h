@@ -13,8 +13,8 @@
  *     exchange  Move a piece from every rank's `send` to rank `to`, or to every rank. First call zr__comm_chunk, which
  *               returns the chunk length and may fail. Then move the pieces in chunks of this length. For each chunk
  *               call fn on the receiver with comm->pieces, as zr_comm_arrived_fn describes. fn never fails.
- *     gather    Copy `mine` of rank `from`, or of all ranks, to every rank. Rank r's piece goes to out + r*stride. A
- *               rank's own piece may already lie there.
+ *     gather    Copy `mine` of all ranks to every rank. Rank r's piece goes to out + r*stride. A rank's own piece may
+ *               already lie there.
  *     reduce_scatter
  *               Do the work of zr_comm_reduce_scatter; NULL in transports that do not add.
  *     scalars   Set comm->table[r*n + i] to rank r's mine[i]. Copy the numbers as bytes, because zr_comm_agree sends
@@ -50,7 +50,7 @@ static inline int zr__comm_name(const zr_comm *comm)
     return comm->world_ranks[comm->rank];
 }
 
-/** Value of `to` or `from` that means all ranks. */
+/** Value of `to` that means all ranks. */
 #define ZR__ALL (-1)
 
 /** Alignment of slots in staging memory, in bytes. */

@@ -155,7 +155,7 @@ static zr_status check_loss_scale(const zr_config *config, const zr__source *sou
 /* Refuse settings that NCCL's own reduce-scatter does not support or does not guarantee. */
 static zr_status check_nccl_keys(const zr_config *config, const zr__source *source)
 {
-    if (config->collectives.reduce != ZR_COLLECTIVE_NCCL) return ZR_OK;
+    if (config->collectives.reduce != ZR_REDUCE_NCCL) return ZR_OK;
     if (config->device != ZR_DEVICE_CUDA)
         return fail_key(
             source, "collectives.reduce", ZR_ERR_CONFIG,
@@ -164,10 +164,6 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
         return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
                         "nccl cannot be used with train.reproducible world, because NCCL chooses the order of sums; "
                         "leave out one of the two");
-    if (config->collectives.fused)
-        return fail_key(
-            source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
-            "fused has no use with collectives.reduce nccl, which needs no staging buffer; leave out one of the two");
     return ZR_OK;
 }
 
@@ -178,29 +174,25 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
     if (config->memory.norm == ZR_NORM_TWO_PASS && config->memory.layout != ZR_LAYOUT_LEAN)
         return fail_key(source, "memory.norm", ZR_ERR_CONFIG,
                         "two_pass works only with memory.layout lean, but the layout is paper; leave it out");
-    if (config->recompute.every != 1 && config->recompute.policy != ZR_POLICY_UNIT)
+    if (config->recompute.every != 1 && config->recompute.policy != ZR_RECOMPUTE_UNIT)
         return fail_key(source, "activation_checkpointing.every", ZR_ERR_CONFIG,
                         "it works only with activation_checkpointing.policy unit; leave it out");
     if (config->recompute.cpu && config->recompute.offload == ZR_OFFLOAD_DISK)
         return fail_key(source, "activation_checkpointing.offload", ZR_ERR_CONFIG,
                         "disk cannot be used together with cpu_checkpointing true, which keeps checkpoints in the "
                         "host's memory; leave out one of the two");
-    const bool keeps = config->recompute.policy == ZR_POLICY_KEEP;
-    if (config->recompute.partition && (keeps || config->recompute.policy == ZR_POLICY_NONE) &&
+    const bool keeps = config->recompute.policy == ZR_RECOMPUTE_KEEP;
+    if (config->recompute.partition && (keeps || config->recompute.policy == ZR_RECOMPUTE_NONE) &&
         config->parallel.tensor > 1)
         return fail_key(
             source, "activation_checkpointing.partition_activations", ZR_ERR_CONFIG,
             "it needs checkpoints, but activation_checkpointing.policy is %s; use policy unit, selective or auto",
             keeps ? "keep" : "none");
-    if (config->collectives.reduce == ZR_COLLECTIVE_ALL_REDUCE && stage > 1)
+    if (config->collectives.reduce == ZR_REDUCE_ALL_REDUCE && stage > 1)
         return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
                         "all_reduce cannot be used with zero_optimization.stage %" PRId64
                         ", where a rank keeps only its own sums; use stage 0 or 1, or reduce_scatter",
                         stage);
-    if (config->collectives.reduce == ZR_COLLECTIVE_OWNER && config->collectives.fused)
-        return fail_key(source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
-                        "fused cannot be used with collectives.reduce owner, which reduces to one rank after the "
-                        "other; leave out one of the two");
     if (config->reduce_once && config->train.rank_free_sums)
         return fail_key(source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
                         "step cannot be used with train.reproducible world, which needs another order of sums; leave "

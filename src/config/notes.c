@@ -185,8 +185,8 @@ static zr_status note_checkpointing(zr_config *config)
     const bool disk = config->recompute.offload == ZR_OFFLOAD_DISK;
     const bool any = config->recompute.partition || host || disk ||
                      zr__config_given(config, "activation_checkpointing.number_checkpoints");
-    const bool keeps = config->recompute.policy == ZR_POLICY_KEEP;
-    if ((keeps || config->recompute.policy == ZR_POLICY_NONE) && any)
+    const bool keeps = config->recompute.policy == ZR_RECOMPUTE_KEEP;
+    if ((keeps || config->recompute.policy == ZR_RECOMPUTE_NONE) && any)
         return zr__config_note(config,
                                "%s: nothing is checkpointed%s, because policy is %s; --%s.policy=unit keeps the "
                                "input of each block and recomputes the rest",

@@ -150,7 +150,7 @@ static zr__config_open open_by_limit(const zr_config *config)
     const bool any = config->state->by_memory, samples = zr__config_given(config, "train_batch_size");
     if (config->memory.limit_bytes == 0 || !zr__config_given(config, "memory.limit")) return (zr__config_open){0};
     const bool words =
-        is_automatic(config, rows) && is_automatic(config, accum) && config->recompute.policy == ZR_POLICY_AUTO;
+        is_automatic(config, rows) && is_automatic(config, accum) && config->recompute.policy == ZR_RECOMPUTE_AUTO;
     const bool neither = !zr__config_given(config, rows) && !zr__config_given(config, accum);
     return (zr__config_open){.stage = any && !zr__config_given(config, ZERO "stage"),
                              .policy = any && !zr__config_given(config, "activation_checkpointing.policy"),
@@ -303,7 +303,7 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";
-    if (config->collectives.reduce != ZR_COLLECTIVE_NCCL)
+    if (config->collectives.reduce != ZR_REDUCE_NCCL)
         return note_bucket(config, name, config->zero.reduce_bucket_elems, ranks);
     if (config->zero.reduce_bucket_elems == strtoll(zr__key_find(zr__keys_of(config), name)->standard, NULL, 10))
         return ZR_OK;
@@ -511,7 +511,7 @@ static zr_status note_accumulation_order(zr_config *config)
 static zr_status check_all_reduce(const zr_config *config)
 {
     bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;
-    ZR_CHECK(config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE || config->zero.stage != 1 || !added,
+    ZR_CHECK(config->collectives.reduce != ZR_REDUCE_ALL_REDUCE || config->zero.stage != 1 || !added,
              ZR_ERR_UNSUPPORTED,
              "%s: collectives.reduce: all_reduce at zero_optimization.stage 1 needs one micro-batch per step and "
              "train.reproducible layout, but there are %" PRId64 " with %s; use reduce_scatter or stage 0",

@@ -440,8 +440,10 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, ZERO "save_muon_momentum_buffer_in_memory", "false", "used only with Muon"),
     IGNORED(ANY, ZERO "leaf_module.*", "null", "a unit is a transformer block"),
     IGNORED(BOOL, ZERO "contiguous_gradients", "true", "gradients are always contiguous"),
-    IGNORED(BOOL, ZERO "reduce_scatter", "true", "gradients are always reduced by their owner"),
-    IGNORED(BOOL, ZERO "allgather_partitions", "true", "parameters are always gathered"),
+    IGNORED(BOOL, ZERO "reduce_scatter", "true",
+            "gradients are always reduce-scattered, which gives the sums of an all-reduce"),
+    IGNORED(BOOL, ZERO "allgather_partitions", "true",
+            "parameters are always gathered from all ranks at once, which gives the values of broadcasts"),
     IGNORED(BOOL, ZERO "use_multi_rank_bucket_allreduce", "true", "every bucket holds a part of each rank's shard"),
     IGNORED(BOOL, ZERO "round_robin_gradients", "false", "every bucket holds a part of each rank's shard"),
     IGNORED(BOOL, ZERO "ignore_unused_parameters", "true", "unused parameters have gradient 0"),
@@ -540,25 +542,22 @@ const zr_key zr__common_keys[] = {
 
     KEY(CHOICE, "collectives.reduce", "\"reduce_scatter\"", collectives.reduce,
         "how gradients are summed over ranks. reduce_scatter is meant for training, the others for comparison. "
-        "all_reduce (stages 0 and 1): every rank receives every sum; owner: one reduction after the other, each to the "
-        "rank that owns the sum; nccl: reduce-scatter of NCCL, a whole unit at a time, between processes on GPUs with "
+        "all_reduce (stages 0 and 1): every rank receives every sum; nccl: reduce-scatter of NCCL, a whole unit at a "
+        "time, between processes on GPUs with "
         "device cuda. NCCL adds in the type in which gradients are sent and in an order of its choice, so results may "
         "differ in their last bits",
-        .choices = "reduce_scatter|all_reduce|owner|nccl"),
-    KEY(CHOICE, "collectives.gather", "\"all_gather\"", collectives.gather,
-        "how parameters are gathered. broadcast (for comparison): one broadcast after the other, each from the rank "
-        "that owns the shard",
-        .choices = "all_gather|broadcast"),
+        .choices = "reduce_scatter|all_reduce|nccl"),
+    BARE(CHOICE, "collectives.gather", "\"all_gather\"", "parameters are always gathered from all ranks at once",
+         .choices = "all_gather|broadcast", ONLY("all_gather"),
+         .instead = "an all-gather gives the same parameters, in less time"),
     KEY(SWITCH, "collectives.hierarchical", AUTO, collectives.hierarchical,
         "gather and reduce in two steps: within each host, and between hosts, where partial sums are sent in fp32. "
         "auto: true if there are several hosts, each has the same number of ranks, this number is a power of two (2 or "
-        "more), parallel.tensor is 1, collectives.reduce is reduce_scatter or all_reduce, collectives.gather and "
-        "collectives.buffer have their defaults, and mics_shard_size and zero_hpz_partition_size, if they are used, "
+        "more), parallel.tensor is 1, collectives.reduce is reduce_scatter or all_reduce, and "
+        " mics_shard_size and zero_hpz_partition_size, if they are used, "
         "are the number of ranks of a host"),
-    KEY(EITHER, "collectives.buffer", "\"constant\"", collectives.fused,
-        "buffers for communication. constant: of constant size; fused (for comparison): one buffer as large as the "
-        "model",
-        .choices = "constant|fused"),
+    BARE(CHOICE, "collectives.buffer", "\"constant\"", "buffers for communication are always of constant size",
+         .choices = "constant|fused", ONLY("constant"), .instead = "the sums are the same"),
 
     KEY(INT, "steps_per_print", "10", steps_per_print, "number of steps between progress lines", FROM(1)),
     IGNORED(ANY, "log_level", "null", "--quiet prints less"),

@@ -33,18 +33,6 @@ zr_status zr__gather(const zr__running *r)
                               bytes);
 }
 
-zr_status zr__broadcast(const zr__running *r)
-{
-    const zr_engine *e = r->engine;
-    zr_dtype dtype = r->use[1].dtype;
-    const char *mine = zr__at(r, 0);
-    char *place = zr__at(r, 1);
-    if (r->step->owner == e->place[r->step->group] && mine != place)
-        ZR_TRY(r->device->ops->cast(r->device, place, dtype, mine, dtype, r->count));
-    ZR_TRY(finish_pending(r));
-    return zr_comm_broadcast(comm_of(r), r->step->owner, place, zr_dtype_span(dtype, r->count));
-}
-
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 enum { SUMS = 2 }; /* index of the sums in `use`; further accumulators follow */
@@ -133,8 +121,6 @@ zr_status zr__reduce(const zr__running *r)
     }
     ZR_TRY(finish_pending(r));
     if (r->step->nccl) return reduce_nccl(r);
-    if (r->step->kind == ZR_STEP_REDUCE)
-        return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, grain, sum_arrived, &running);
     return zr_comm_exchange(comm_of(r), zr__at(r, 0), zr_dtype_span(wire, r->use->range.by.elems), bytes, grain,
                             sum_arrived, &running);
 }

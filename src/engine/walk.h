@@ -178,7 +178,6 @@ const zr_graph *zr__any_graph(const zr_plan *plan);
 /* Run the steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);
 zr_status zr__gather(const zr__running *r);
-zr_status zr__broadcast(const zr__running *r);
 zr_status zr__reduce(const zr__running *r);
 
 /* Run the steps at the end of a unit or of a training step (update.c). */

@@ -25,16 +25,35 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
 {
     static const zr_step_traits traits[ZR_STEP_KINDS] = {
         [ZR_STEP_GATHER] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
-        [ZR_STEP_BROADCAST] = {ZR_MOVE_BROADCAST, 1, ZR_TRAFFIC_ALL_GATHER},
         [ZR_STEP_GATHER_GRAD] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
         [ZR_STEP_REDUCE_SCATTER] = {ZR_MOVE_REDUCE, 0, ZR_TRAFFIC_REDUCE_SCATTER},
-        [ZR_STEP_REDUCE] = {ZR_MOVE_COLLECT, 0, ZR_TRAFFIC_REDUCE_SCATTER},
         [ZR_STEP_COUNT] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_TRUST] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
     };
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
+}
+
+zr_layout zr_layout_default(void)
+{
+    return (zr_layout){.size = sizeof(zr_layout),
+                       .ranks = 1,
+                       .tensor = 1,
+                       .dtype = ZR_F32,
+                       .wire_dtype = ZR_F32,
+                       .batch = 1,
+                       .seq = 1,
+                       .accum = 1,
+                       .reduce_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,
+                       .gather_bucket_elems = ZR_DEFAULT_BUCKET_ELEMS,
+                       .overlap = true,
+                       .recompute = ZR_RECOMPUTE_NONE,
+                       .recompute_every = 1,
+                       .prefetch_elems = 1,
+                       .train = true,
+                       .eval = true,
+                       .home = {.param_share = 1, .optim_share = 1}};
 }
 
 /* Reject combinations of options for storing and moving model states that exclude each other. Errors: ZR_ERR_CONFIG or
@@ -63,16 +82,10 @@ static zr_status check_choices(const zr_layout *l)
              "collectives.reduce all_reduce at stage 1 with %lld micro-batches a step%s: one is built "
              "(gradient_accumulation_steps 1), and not with sums for any number of ranks",
              (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
-    ZR_CHECK(l->reduce != ZR_REDUCE_TO_OWNER || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
-             "collectives.reduce owner, to one owner after the other, with collectives.buffer fused, which goes to all "
-             "at once: choose one");
     ZR_CHECK(
         l->reduce != ZR_REDUCE_NCCL || !l->rank_free_sums, ZR_ERR_CONFIG,
         "collectives.reduce nccl, which adds in an order of its own, with sums that are the same for any number of "
         "ranks (train.reproducible world): choose one");
-    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL || !l->fused_buffer, ZR_ERR_UNSUPPORTED,
-             "collectives.reduce nccl, which uses no staging memory, with collectives.buffer fused, which is there: "
-             "choose one");
     return ZR_OK;
 }
 
@@ -116,7 +129,6 @@ static zr_status check_groups(const zr_layout *l)
                  l->tensor > 1 ? "data-parallel " : "", group[i].name, l->ranks);
     }
     bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
-    bool summed_here = l->reduce == ZR_REDUCE_TO_SHARDS || l->reduce == ZR_REDUCE_ALL_REDUCE;
     const int all = l->ranks * l->tensor;
     ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || all % l->host_ranks == 0), ZR_ERR_CONFIG,
              "%d ranks a host (parallel.ranks_per_host), of %d: the same number on every host is wanted", l->host_ranks,
@@ -134,11 +146,9 @@ static zr_status check_groups(const zr_layout *l)
         "%s %d with collectives.hierarchical, on hosts of %d data-parallel ranks: these two numbers must be equal; "
         "leave out one of the two keys",
         l->shard_ranks > 0 ? "mics_shard_size" : "zero_hpz_partition_size", part, near);
-    ZR_CHECK(
-        !grouped || (!l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL), ZR_ERR_UNSUPPORTED,
-        "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, collectives.hierarchical) "
-        "go with collectives.buffer constant, collectives.reduce reduce_scatter or all_reduce, and "
-        "collectives.gather all_gather: leave the others out");
+    ZR_CHECK(!grouped || l->reduce != ZR_REDUCE_NCCL, ZR_ERR_UNSUPPORTED,
+             "groups within the data-parallel ranks (mics_shard_size, zero_hpz_partition_size, "
+             "collectives.hierarchical) go with collectives.reduce reduce_scatter or all_reduce: leave nccl out");
     return ZR_OK;
 }
 
@@ -159,8 +169,8 @@ static zr_status check_counts(const zr_layout *l)
 
 static zr_status check_layout(const zr_layout *l)
 {
-    ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with ZR_LAYOUT_INIT", l->size,
-             sizeof *l);
+    ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
+             l->size, sizeof *l);
     ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
     ZR_CHECK(l->tensor >= 1 && l->tensor <= INT32_MAX / l->ranks, ZR_ERR_CONFIG,
              "%d tensor-parallel ranks: at least one is needed", l->tensor);
@@ -179,8 +189,8 @@ static zr_status check_layout(const zr_layout *l)
              (long long)l->seq, (long long)l->accum);
     ZR_CHECK(!l->train || l->optimizer.name, ZR_ERR_CONFIG,
              "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
-    ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
-             "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
+    ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= ZR_OPTIMIZER_SLOTS, ZR_ERR_CONFIG,
+             "an optimizer with %d states: 0 to %d", l->optimizer.n_slots, ZR_OPTIMIZER_SLOTS);
     ZR_CHECK(!l->optimizer.trust || !l->optimizer.rule == !l->optimizer.direction, ZR_ERR_CONFIG,
              "the optimizer \"%s\" has trust ratios and %s: give it both a rule and a direction, or neither",
              l->optimizer.name, l->optimizer.rule ? "a rule, but no direction" : "a direction, but no rule");

@@ -123,14 +123,9 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t index, const zr_cluster *clust
 
 /* ---- their times -------------------------------------------------------------------------------- */
 
-static double ring_sec(const zr__spot *spot, double bytes)
-{
-    return bytes * spot->ring_sec + (spot->size - 1) * spot->latency_sec;
-}
-
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
 {
-    const double ring = ring_sec(spot, bytes), step = cluster->step_sec,
+    const double ring = bytes * spot->ring_sec + (spot->size - 1) * spot->latency_sec, step = cluster->step_sec,
                  tree = bytes * spot->direct_sec + ceil(log2(spot->size)) * spot->latency_sec;
     if (spot->size < 2) return 0;
     switch (cluster->algorithm) {
@@ -144,10 +139,4 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
         break;
     }
     return fmin(ring, tree) + step;
-}
-
-/* Return the seconds of a broadcast that is pipelined along the ring. */
-double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
-{
-    return spot->size < 2 ? 0 : ring_sec(spot, bytes) + cluster->step_sec;
 }

@@ -163,10 +163,6 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     case ZR_MOVE_REDUCE:
         if (spot->size > 1) return cost.calls * zr__exchange_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
         break; /* with one rank in the group, the step is a copy */
-    case ZR_MOVE_BROADCAST:
-    case ZR_MOVE_COLLECT:
-        if (spot->size > 1) return cost.calls * zr__broadcast_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
-        break;
     case ZR_MOVE_SCALARS:
         return cost.calls * zr__exchange_sec(me->cluster, spot, 0);
     }

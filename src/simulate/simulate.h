@@ -38,8 +38,6 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *clust
 /** Return the seconds of an all-gather or reduce-scatter in which each rank receives `bytes`, in equal parts from all
  * other ranks of the group. */
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
-/** Return the seconds of a broadcast from one rank, or of a reduction to one rank. */
-double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 
 /** Return how many times a step of a schedule runs in a training step without a save. Call this function for all steps
  * in order. *rounds must be 1 before the first call. The calls update *rounds at REPEAT and END. */

@@ -1,6 +1,6 @@
 #TEST timeout=60
 # Check that the public headers compile without warnings in every C++ standard from C++11 on, with every initialiser;
-# and that an initialiser, which names no fields, gives each field the value that C gives it by name.
+# and the values of a layout with which every other layout begins.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
@@ -40,12 +40,12 @@ END
     done
     cat <<'END'
     const zr_init weight = {ZR_INIT_NORMAL, 0.02};
-    const zr_layout *l = &layout_;
+    const zr_layout layout = zr_layout_default(), *l = &layout;
 #define SAME(field, want) same(#field, (double)l->field, (double)(want))
     SAME(size, sizeof(zr_layout)); SAME(ranks, 1); SAME(stage, 0); SAME(dtype, ZR_F32); SAME(wire_dtype, ZR_F32);
     SAME(batch, 1); SAME(seq, 1); SAME(accum, 1); SAME(reduce_bucket_elems, 16 << 20);
-    SAME(gather_bucket_elems, 16 << 20); SAME(fused_buffer, false); SAME(overlap, true);
-    SAME(reduce, ZR_REDUCE_TO_SHARDS); SAME(gather, ZR_GATHER_ALL); SAME(states, ZR_STATES_PAPER);
+    SAME(gather_bucket_elems, 16 << 20); SAME(overlap, true);
+    SAME(reduce, ZR_REDUCE_TO_SHARDS); SAME(states, ZR_STATES_PAPER);
     SAME(norm_first, false); SAME(two_pass, false); SAME(rank_free_sums, false); SAME(reduce_once, false); SAME(recompute, ZR_RECOMPUTE_NONE);
     SAME(recompute_every, 1); SAME(limit_bytes, 0); SAME(prefetch_elems, 1); SAME(live_elems, 0);
     SAME(reuse_elems, 0); SAME(persist_elems, 0); SAME(persist_model_elems, 0); SAME(train, true);
@@ -62,19 +62,13 @@ END
 END
 } >"$tmp/all.c"
 cp "$tmp/all.c" "$tmp/all.cc"
-# It uses only the headers; the one function that a macro for failures calls is defined here.
-cat >"$tmp/rest.c" <<'END'
-#include <zr/base.h>
-zr_status zr_error_frame(zr_status status, const char *function, const char *file, int line)
-{
-    return (void)function, (void)file, (void)line, status;
-}
-END
 warn='-Wall -Wextra -Wpedantic -Werror -Iinclude'
-${CC:-gcc} -std=c11 $warn -c "$tmp/rest.c" -o "$tmp/rest.o"
-${CC:-gcc} -std=c11 $warn "$tmp/all.c" "$tmp/rest.o" -o "$tmp/c11" && "$tmp/c11"
-result $? 'as C11, each field is what its name says'
+zr="$ZR_BUILD/libzr.so"
+export LD_LIBRARY_PATH="$tmp${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+ln -s "$zr" "$tmp/$(readelf -d "$zr" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')" || exit 1
+${CC:-gcc} -std=c11 $warn "$tmp/all.c" "$zr" -o "$tmp/c11" && "$tmp/c11"
+result $? 'as C11'
 for std in c++11 c++14 c++17 c++20; do
-    $cxx -std=$std $warn "$tmp/all.cc" "$tmp/rest.o" -o "$tmp/$std" && "$tmp/$std"
+    $cxx -std=$std $warn "$tmp/all.cc" "$zr" -o "$tmp/$std" && "$tmp/$std"
     result $? "as $std"
 done

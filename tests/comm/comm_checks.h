@@ -169,23 +169,6 @@ static zr_status check_collect(checker *c, check_call call)
     return ZR_OK;
 }
 
-static zr_status check_broadcast(checker *c, check_call call)
-{
-    bool gives = c->comm->rank == call.owner;
-    int owner = check_name(c->comm, call.owner);
-    memset(c->out, 0xee, (size_t)call.piece);
-    if (gives) check_fill(c->out, owner, -1, call.round, call.piece);
-    ZR_TRY(zr_comm_broadcast(c->comm, call.owner, c->out, call.piece));
-    if (gives && call.round % 2) {
-        memset(c->out, 0xee, (size_t)call.piece); /* seen by a peer still reading */
-        return ZR_OK;
-    }
-    check_dawdle(c->comm, call.round);
-    ZR_TRY(check_bytes(c->out, owner, -1, call.round, call.piece, "broadcast"));
-    if (!gives) c->expected.bytes[ZR_TRAFFIC_ALL_GATHER] += call.piece;
-    return ZR_OK;
-}
-
 static zr_status check_all_gather(checker *c, check_call call)
 {
     int rank = c->comm->rank, size = c->comm->size;
@@ -246,15 +229,14 @@ static zr_status check_consent(checker *c, check_call call)
 static zr_status check_in_turn(checker *c, check_call call)
 {
     for (call.owner = 0; call.owner < c->comm->size; call.owner++) ZR_TRY(check_collect(c, call));
-    for (call.owner = 0; call.owner < c->comm->size; call.owner++) ZR_TRY(check_broadcast(c, call));
     return ZR_OK;
 }
 
 static zr_status check_round(checker *c, int round)
 {
     static zr_status (*const checks[])(checker *, check_call) = {
-        check_exchange,   check_exchange,   check_collect, check_collect, check_broadcast, check_broadcast,
-        check_all_gather, check_all_gather, check_scalars, check_barrier, check_consent,   check_in_turn,
+        check_exchange,   check_exchange, check_collect, check_collect, check_all_gather,
+        check_all_gather, check_scalars,  check_barrier, check_consent, check_in_turn,
     };
     check_call call = check_draw(c->comm, round);
     return checks[call.kind % (int)(sizeof checks / sizeof checks[0])](c, call);
@@ -361,17 +343,13 @@ static zr_status check_refusals(checker *c)
 
     ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, 1, check_take, NULL), owner));
     ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, 1, check_take, NULL), "the owner is rank -1 of"));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, comm->size, c->send, 8), owner));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, -1, c->send, 8), "the owner is rank -1 of"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, -1, 1, check_take, NULL), "the piece size is -1 bytes"));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, 1, check_take, NULL), "the piece size is -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, -1), "the piece size is -1 bytes"));
     ZR_TRY(check_refused(zr_comm_all_gather(comm, c->send, c->out, 64, -1), "the piece size is -1 bytes"));
     ZR_TRY(check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, 1, NULL, NULL),
                          "zr_comm_collect was given a NULL"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 1, NULL, NULL), "zr_comm_exchange was given a NULL"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, NULL, 8, 8, 1, check_take, NULL), "zr_comm_exchange was given a NULL"));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, NULL, 8), "zr_comm_broadcast was given a NULL"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all),
                          "49 scalars were given in one call; it must be 1 to 48"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, 0, all), "0 scalars were given in one call"));
@@ -429,7 +407,6 @@ static zr_status check_least_stage(checker *c)
     const char *wanted = "call zr_comm_staging with at least 128 for each";
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 64, 64, 1, check_take, NULL), wanted));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 64, 1, check_take, NULL), wanted));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, 64), wanted));
     return check_refused(zr_comm_all_gather(comm, c->mine, c->out, 64, 64), wanted);
 }
 
@@ -462,16 +439,13 @@ static zr_status check_failing_take(checker *c, check_call call)
 /* Check pieces large enough for non-temporal stores, at addresses that are not aligned to a cache line. */
 static zr_status check_streamed(zr_comm *comm)
 {
-    check_call call = {.owner = comm->size - 1, .piece = (1 << 20) + 4097, .stride = (1 << 20) + 4099};
+    check_call call = {.piece = (1 << 20) + 4097, .stride = (1 << 20) + 4099};
     int64_t bytes = comm->size * call.stride + 64;
     checker c = {.comm = comm, .mine = zr_alloc((size_t)bytes), .out = zr_alloc((size_t)bytes)};
     zr_status st = c.mine && c.out ? ZR_OK : ZR_ERR_MEMORY;
     c.mine += 5;
     c.out += 27;
-    for (call.round = 0; call.round < 2 && st == ZR_OK; call.round++) {
-        st = check_all_gather(&c, call);
-        if (st == ZR_OK) st = check_broadcast(&c, call);
-    }
+    for (call.round = 0; call.round < 2 && st == ZR_OK; call.round++) st = check_all_gather(&c, call);
     zr_free(c.mine - 5);
     zr_free(c.out - 27);
     return st;
@@ -601,7 +575,7 @@ static inline zr_status check_comm_beside(zr_comm *comm, void *unused)
     return check_beside_join(&beside);
 }
 
-/* Wait for peers that never come, in the call numbered 1 to 6; NULL: in an exchange. */
+/* Wait for peers that never come, in the call numbered 1 to 5; NULL: in an exchange. */
 static zr_status check_wait(zr_comm *comm, void *number)
 {
     enum { BYTES = 1000 };
@@ -613,8 +587,7 @@ static zr_status check_wait(zr_comm *comm, void *number)
     if (call == 2) return zr_comm_all_gather(comm, mine, bytes, BYTES, BYTES);
     if (call == 3) return zr_comm_barrier(comm);
     if (call == 4) return zr_comm_collect(comm, 0, mine, BYTES, 8, check_take, &none);
-    if (call == 5) return zr_comm_broadcast(comm, 0, mine, BYTES);
-    if (call == 6) return zr_comm_agree(comm, ZR_OK);
+    if (call == 5) return zr_comm_agree(comm, ZR_OK);
     return zr_comm_exchange(comm, bytes, BYTES, BYTES, 8, check_take, &none);
 }
 

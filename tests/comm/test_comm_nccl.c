@@ -70,19 +70,6 @@ static void a_wrong_count_is_noticed(void **state)
 
 /* ---- memory that the processor cannot touch ---------------------------------------------------- */
 
-static void broadcast_once(zr_comm *comm, int owner, int round)
-{
-    arrays a = take_arrays(comm);
-    memset(a.host, 0xee, a.bytes);
-    if (comm->rank == owner) check_fill(a.host, owner, -1, round, PIECE);
-    transfer(a.gpu, a.host, a.bytes);
-    expect_ok(zr_comm_broadcast(comm, owner, a.gpu, PIECE));
-    transfer(a.host, a.gpu, a.bytes);
-    expect_ok(check_bytes(a.host, owner, -1, round, PIECE, "a broadcast"));
-    EXPECT(a.bytes == PIECE || a.host[PIECE] == 0xee);
-    drop_arrays(&a);
-}
-
 /* Exchange once, for one rank or for all (owner < 0); return the number of calls of the receiving function. */
 static int exchange_once(zr_comm *comm, int owner, int64_t stride, int round)
 {
@@ -107,7 +94,6 @@ static void move_all(zr_comm *comm, int chunks)
     for (int round = 0; round < 4; round++) {
         const int64_t stride = round % 2 ? APART : PIECE;
         gather_once(comm, stride, round < 2, round);
-        broadcast_once(comm, round % comm->size, round);
         EXPECT(exchange_once(comm, -1, stride, round) == chunks);
         const int owner = (round + 1) % comm->size;
         EXPECT(exchange_once(comm, owner, stride, round) == (owner == comm->rank ? chunks : 0));

@@ -94,11 +94,10 @@ static void defaults(void **state)
     assert_null(c->train.output_dir);
     assert_int_equal(c->memory.layout, ZR_LAYOUT_LEAN);
     assert_int_equal(c->memory.norm, ZR_NORM_ONE_PASS);
-    assert_false(c->train.rank_free_sums || c->fp16 || c->bf16 || c->collectives.fused);
-    assert_int_equal(c->recompute.policy, ZR_POLICY_NONE);
+    assert_false(c->train.rank_free_sums || c->fp16 || c->bf16);
+    assert_int_equal(c->recompute.policy, ZR_RECOMPUTE_NONE);
     assert_int_equal(c->recompute.every, 1);
-    assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_SCATTER);
-    assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_GATHER);
+    assert_int_equal(c->collectives.reduce, ZR_REDUCE_TO_SHARDS);
     assert_int_equal(c->zero.prefetch_bucket_elems, 50000000);
     assert_int_equal(c->zero.persistence_elems, 0);
     assert_int_equal(c->zero.model_persistence_elems, 0);
@@ -157,8 +156,7 @@ static const char schedule[] = "{\"zero_optimization\": {\"stage\": 3, \"stage3_
                                "  \"stage3_model_persistence_threshold\": 2e6, \"stage3_max_live_parameters\": 1e9,"
                                "  \"stage3_max_reuse_distance\": 3e8},"
                                " \"memory\": {\"layout\": \"paper\"}, \"train\": {\"reproducible\": \"world\"},"
-                               " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 5},"
-                               " \"collectives\": {\"reduce\": \"owner\", \"gather\": \"broadcast\"}}";
+                               " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 5}}";
 
 static void keys_of_the_schedule(void **state)
 {
@@ -172,18 +170,13 @@ static void keys_of_the_schedule(void **state)
     assert_int_equal(c->zero.max_reuse_elems, 300000000);
     assert_int_equal(c->memory.layout, ZR_LAYOUT_PAPER);
     assert_true(c->train.rank_free_sums);
-    assert_int_equal(c->recompute.policy, ZR_POLICY_UNIT);
+    assert_int_equal(c->recompute.policy, ZR_RECOMPUTE_UNIT);
     assert_int_equal(c->recompute.every, 5);
-    assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_OWNER);
-    assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_BROADCAST);
     assert_int_equal(zr_config_notes(c), 1); /* the note about the micro-batch */
-    zr_config_destroy(&c);
-    c = load("{\"collectives\": {\"buffer\": \"fused\"}}", NULL);
-    assert_true(c->collectives.fused);
     zr_config_destroy(&c);
     /* For this key "auto" is a policy, not the default. */
     c = load("{\"activation_checkpointing\": {\"policy\": \"auto\"}}", NULL);
-    assert_int_equal(c->recompute.policy, ZR_POLICY_AUTO);
+    assert_int_equal(c->recompute.policy, ZR_RECOMPUTE_AUTO);
     assert_true(zr__config_given(c, "activation_checkpointing.policy"));
     zr_config_destroy(&c);
 }
@@ -687,7 +680,7 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
              " \"zero_optimization\": {\"reduce_bucket_size\": 1001}}",
              NULL);
     assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
-    assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_NCCL);
+    assert_int_equal(c->collectives.reduce, ZR_REDUCE_NCCL);
     assert_true(has_note(c, "zero_optimization.reduce_bucket_size: it has no effect with collectives.reduce nccl, "
                             "which reduces a whole unit at once"));
     assert_int_equal(zr_config_notes(c), 2); /* one more about the micro-batch */

@@ -397,18 +397,6 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm
     return close_group();
 }
 
-ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t, int root, ncclComm_t comm,
-                           cudaStream_t stream)
-{
-    const ncclResult_t result = open_for(comm, stream);
-    if (result != ncclSuccess) return result;
-    for (int r = 0; r < comm->size && comm->rank == root; r++)
-        if (r != root) put(true, r, from, nullptr, count);
-    if (comm->rank != root) put(false, root, nullptr, to, count);
-    if (comm->rank == root && from != to) cudaMemcpyAsync(to, from, count, cudaMemcpyDefault, stream);
-    return close_group();
-}
-
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t, ncclComm_t comm,
                            cudaStream_t stream)
 {
@@ -465,7 +453,6 @@ struct loaded {
         KNOWN(ncclGroupEnd);
         KNOWN(ncclSend);
         KNOWN(ncclRecv);
-        KNOWN(ncclBroadcast);
         KNOWN(ncclAllGather);
         KNOWN(ncclReduceScatter);
     }

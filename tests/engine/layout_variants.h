@@ -15,7 +15,6 @@
 #define UNIT(every) .recompute = ZR_RECOMPUTE_UNIT, .recompute_every = every
 #define SELECTIVE .recompute = ZR_RECOMPUTE_SELECTIVE, .recompute_every = 1
 #define KEEP .recompute_every = 1
-#define IN_TURN .reduce = ZR_REDUCE_TO_OWNER, .gather = ZR_GATHER_BROADCAST
 
 typedef struct layout_variant {
     const char *name;
@@ -39,13 +38,9 @@ static const layout_variant layout_variants[] = {
      {SMALL, .prefetch_elems = 300, .live_elems = 300, .reuse_elems = 300, .persist_elems = 50, UNIT(9)}},
     {"all units whole", {WIDE, .persist_elems = 1 << 30, KEEP}},
     {"lean, two passes, all units whole, unit", {SMALL, .persist_elems = 1 << 30, LEAN, .two_pass = true, UNIT(1)}},
-    {"fused buffer", {SMALL, AHEAD, .fused_buffer = true, KEEP}},
-    {"lean, fused, selective", {WIDE, LEAN, .fused_buffer = true, SELECTIVE}},
-    {"lean, two passes, fused", {WIDE, AHEAD, LEAN, .two_pass = true, .fused_buffer = true, KEEP}},
-    {"to the owners, by broadcasts", {SMALL, IN_TURN, KEEP}},
-    {"lean, to the owners, by broadcasts, unit", {SMALL, AHEAD, LEAN, IN_TURN, UNIT(1)}},
+    {"lean, selective", {WIDE, LEAN, SELECTIVE}},
     {"all-reduce", {SMALL, .reduce = ZR_REDUCE_ALL_REDUCE, KEEP}},
-    {"lean, all-reduce, fused, unit", {WIDE, LEAN, .reduce = ZR_REDUCE_ALL_REDUCE, .fused_buffer = true, UNIT(1)}},
+    {"lean, all-reduce, unit", {WIDE, LEAN, .reduce = ZR_REDUCE_ALL_REDUCE, UNIT(1)}},
 };
 #define LAYOUT_VARIANTS ((int)(sizeof layout_variants / sizeof *layout_variants))
 

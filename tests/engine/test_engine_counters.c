@@ -184,10 +184,10 @@ static void test_more_memory_is_measured(void **state)
 
 /* A transport that moves all pieces twice: each move is counted where it is made, not where it is requested. */
 static const zr_comm_ops *threads_ops;
-static zr_status gather_twice(zr_comm *comm, int from, const void *mine, void *out, int64_t stride, int64_t bytes)
+static zr_status gather_twice(zr_comm *comm, const void *mine, void *out, int64_t stride, int64_t bytes)
 {
-    ZR_TRY(threads_ops->gather(comm, from, mine, out, stride, bytes));
-    return threads_ops->gather(comm, from, mine, out, stride, bytes);
+    ZR_TRY(threads_ops->gather(comm, mine, out, stride, bytes));
+    return threads_ops->gather(comm, mine, out, stride, bytes);
 }
 
 static zr_status take_nothing(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)

@@ -154,8 +154,6 @@ static void test_groups(void **state)
         trainer other = flat;
         other.layout.stage = way == 4 ? 3 : way;
         if (way == 0) other.layout.reduce = ZR_REDUCE_ALL_REDUCE;
-        if (way == 1) other.layout.reduce = ZR_REDUCE_TO_OWNER;
-        if (way == 2) other.layout.fused_buffer = true;
         if (way == 3) other.layout.shard_ranks = 2;
         if (way == 4) {
             other.layout.host_ranks = 2;

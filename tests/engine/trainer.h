@@ -288,7 +288,7 @@ done:
 /* Return a trainer of one step of a small model in buckets that hold almost nothing. */
 static inline trainer trainer_small(const zr_model *model, int64_t batch, int64_t seq)
 {
-    trainer run = {.model = model, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
+    trainer run = {.model = model, .layout = zr_layout_default(), .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
     run.layout.batch = batch;
     run.layout.seq = seq;
     run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
@@ -315,7 +315,7 @@ static inline trainer trainer_odd(void)
                               .vocab_size = 131,
                               .layer_norm_epsilon = 1e-5,
                               .initializer_range = 0.02},
-                   .layout = ZR_LAYOUT_INIT,
+                   .layout = zr_layout_default(),
                    .steps = 4,
                    .lr = 1e-2,
                    .clip = 1.0,

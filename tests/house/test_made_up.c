@@ -16,7 +16,7 @@ enum { ACCUM = 2 };
 
 static zr_layout layout_of(int stage, int ranks)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.stage = stage;
     l.ranks = ranks;
     l.batch = 1;

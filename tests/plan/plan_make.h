@@ -33,7 +33,7 @@ static const zr_gpt2_config plan_small = {.n_layer = 3,
 
 static inline zr_layout plan_layout(int stage, int ranks, zr_dtype dtype, int64_t accum)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.stage = stage;
     l.ranks = ranks;
     l.dtype = l.wire_dtype = dtype;

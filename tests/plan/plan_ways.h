@@ -58,12 +58,9 @@ static inline bool choose(zr_layout *l, int way)
         l->recompute_every = 2;
         return true;
     case 3:
-        l->fused_buffer = true;
         l->recompute = ZR_RECOMPUTE_SELECTIVE;
         return true;
     case 4:
-        l->reduce = ZR_REDUCE_TO_OWNER;
-        l->gather = ZR_GATHER_BROADCAST;
         l->recompute = ZR_RECOMPUTE_UNIT;
         return true;
     case 5: /* sums are wider than parameters, and gathered in larger buckets than they are reduced in */
@@ -83,8 +80,7 @@ static inline bool choose(zr_layout *l, int way)
         l->persist_elems = 1000;
         return true;
     case 8:
-        l->two_pass = l->fused_buffer = true;
-        l->gather = ZR_GATHER_BROADCAST;
+        l->two_pass = true;
         return true;
     case 9: /* buckets are whole units whatever is requested */
         l->reduce = ZR_REDUCE_NCCL;
@@ -95,7 +91,6 @@ static inline bool choose(zr_layout *l, int way)
         l->reduce_once = true;
         l->accum = way == 10 ? 2 : 3;
         l->reduce_bucket_elems = 5000;
-        l->reduce = way == 10 ? ZR_REDUCE_TO_SHARDS : ZR_REDUCE_TO_OWNER;
         return l->ranks > 1;
     default:
         return true;
@@ -142,10 +137,6 @@ static inline zr_layout mixed_layout(int i)
     case 5: /* secondary partition */
         l.host_ranks = l.hpz_ranks = 2;
         break;
-    case 6:
-        l.reduce = ZR_REDUCE_TO_OWNER;
-        l.gather = ZR_GATHER_BROADCAST;
-        break;
     case 7: /* small units stay whole */
         l.persist_elems = 1000;
         l.recompute = ZR_RECOMPUTE_SELECTIVE;
@@ -160,14 +151,12 @@ static inline zr_layout mixed_layout(int i)
         l.norm_first = true;
         l.home = (zr_homes){ZR_SPACE_DISK, ZR_SPACE_DISK, ZR_SPACE_DISK, 1, 1, 4096, 2, 0, 0};
         break;
-    case 10: /* gradients reduced once a step: in two levels; to one owner after the other; with a secondary partition
-              */
+    case 10: /* gradients reduced once a step: in two levels; in one; with a secondary partition */
         l.reduce_once = l.hierarchical = true;
         l.host_ranks = 2;
         break;
     case 11:
         l.reduce_once = true;
-        l.reduce = ZR_REDUCE_TO_OWNER;
         break;
     case 12:
         l.reduce_once = true;

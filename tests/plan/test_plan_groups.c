@@ -216,8 +216,8 @@ static void test_refused(void **state)
     l.shard_ranks = 2;
     refused(l, ZR_ERR_CONFIG, "gathers stay within a group already");
     l.hpz_ranks = 0;
-    l.fused_buffer = true;
-    refused(l, ZR_ERR_UNSUPPORTED, "leave the others out");
+    l.reduce = ZR_REDUCE_NCCL;
+    refused(l, ZR_ERR_UNSUPPORTED, "leave nccl out");
     l = plan_layout(3, 4, ZR_F32, 1);
     l.hierarchical = true; /* on one host, since host_ranks is 0 */
     l.shard_ranks = 2;
@@ -236,8 +236,8 @@ static void test_refused(void **state)
     refused(l, ZR_ERR_CONFIG, "3 ranks a host (parallel.ranks_per_host), of 4");
     l.host_ranks = -2;
     refused(l, ZR_ERR_CONFIG, "-2 ranks a host");
-    l.host_ranks = 2; /* hosts of two ranks without hierarchical collectives are compatible with a fused buffer */
-    l.fused_buffer = true;
+    l.host_ranks = 2; /* hosts of two ranks without hierarchical collectives are compatible with NCCL */
+    l.reduce = ZR_REDUCE_NCCL;
     plan = plan_of(&l);
     zr_plan_destroy(&plan);
 }

@@ -9,7 +9,7 @@ static const zr_profile profile = {.facts = {.name = "test", .threads = 1, .scra
 
 static zr_layout layout_of(int stage, int ranks)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.stage = stage;
     l.ranks = ranks;
     l.dtype = l.wire_dtype = ZR_BF16;

@@ -12,8 +12,6 @@
 
 enum { B = 2, T = 24, H = 32, V = 61 };
 
-static const zr_layout usual = ZR_LAYOUT_INIT;
-
 /* Plan the layout `l`, which contains the recompute policy and the way to keep checkpoints. */
 static zr_status plan_as(zr_layout l, int64_t layers, int tensor, int ranks, zr_plan **plan)
 {
@@ -38,7 +36,7 @@ static zr_status plan_as(zr_layout l, int64_t layers, int tensor, int ranks, zr_
 
 static zr_status plan_of(int64_t layers, int tensor, int ranks, zr_recompute recompute, zr_plan **plan)
 {
-    zr_layout l = usual;
+    zr_layout l = zr_layout_default();
     l.recompute = recompute;
     return plan_as(l, layers, tensor, ranks, plan);
 }
@@ -76,7 +74,7 @@ static void traffic_is_the_formula(void **state)
         for (int ranks = 1; ranks <= 3; ranks++)
             for (int p = 0; p < 5; p++)
                 for (int64_t layers = 1; layers <= 3; layers++) {
-                    zr_layout l = usual;
+                    zr_layout l = zr_layout_default();
                     l.recompute = policy[p].recompute;
                     l.recompute_every = policy[p].every;
                     const int64_t value = (int64_t)B * T * H * 4 / tensor * (tensor - 1);
@@ -113,7 +111,7 @@ static void traffic_of_tokens(void **state)
             for (int p = 0; p < 6; p++)
                 for (int64_t layers = 1; layers <= 3; layers++)
                     for (int pieces = 0; pieces < 2; pieces++) {
-                        zr_layout l = usual;
+                        zr_layout l = zr_layout_default();
                         l.recompute = policy[p].recompute;
                         l.sequence = policy[p].sequence;
                         l.partition_checkpoints = pieces;
@@ -136,7 +134,7 @@ static void checkpoints_are_kept_in_pieces(void **state)
         for (int64_t layers = 2; layers <= 6; layers += 4)
             for (int way = 0; way < 4; way++) {
                 zr_plan *plan = NULL;
-                zr_layout l = usual;
+                zr_layout l = zr_layout_default();
                 l.dtype = l.wire_dtype = ZR_BF16;
                 l.recompute = ZR_RECOMPUTE_UNIT;
                 l.partition_checkpoints = true;
@@ -180,7 +178,7 @@ static void checkpoints_astray_are_seen(void **state)
     (void)state;
     for (int fault = 0; fault < 9; fault++) {
         zr_plan *plan = NULL;
-        zr_layout l = usual;
+        zr_layout l = zr_layout_default();
         l.recompute = ZR_RECOMPUTE_UNIT;
         l.partition_checkpoints = true;
         l.checkpoint_home = fault >= 3 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
@@ -264,7 +262,7 @@ static void gathers_of_something_else_are_seen(void **state)
 {
     (void)state;
     zr_plan *plan = NULL;
-    zr_layout l = usual;
+    zr_layout l = zr_layout_default();
     l.recompute = ZR_RECOMPUTE_UNIT;
     l.partition_checkpoints = true;
     assert_int_equal(plan_as(l, 2, 2, 1, &plan), ZR_OK);
@@ -317,7 +315,7 @@ static void unfinished_gradients_are_seen(void **state)
     int n = 1, fault = 0;
     for (; fault < n; fault++) {
         zr_plan *plan = NULL;
-        zr_layout l = usual;
+        zr_layout l = zr_layout_default();
         l.sequence = ZR_SEQUENCE_KEEP;
         assert_int_equal(plan_as(l, 2, 2, 2, &plan), ZR_OK);
         assert_int_equal(zr_plan_check(plan), ZR_OK);
@@ -334,7 +332,7 @@ static void unfinished_gradients_are_seen(void **state)
 static void wide_traffic(int64_t layers, int tensor, int ranks, double bytes[2])
 {
     zr_gpt2_config config;
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     zr_plan *plan = NULL;
     zr_profile profile = {0};
     assert_int_equal(zr_gpt2_preset("zero-c1", &config), ZR_OK);

@@ -264,8 +264,8 @@ static zr_status find_max_on_disk(planning *p)
 {
     const bool stage3 = p->config->zero.stage == 3 || (p->max.what == CLI_MAX_MODEL && !p->max.keep_stage);
     const zr__offload states = stage3 ? ZR__OFFLOAD_PARAM : ZR__OFFLOAD_GRAD;
-    const bool checkpoints = zr_recomputes((zr_recompute)p->config->recompute.policy) &&
-                             zr__train_offload_degrees(p->config) == ZR__OFFLOADS;
+    const bool checkpoints =
+        zr_recomputes(p->config->recompute.policy) && zr__train_offload_degrees(p->config) == ZR__OFFLOADS;
     zr_config away = *p->config;
     cli_max max = p->max;
     zr__train_set_offload(p->config, states, ZR_HOME_NVME);

@@ -60,10 +60,8 @@ static work step_work(const cli_picture *p, int32_t index)
     case ZR_MOVE_NONE:
         break;
     case ZR_MOVE_GATHER:
-    case ZR_MOVE_BROADCAST:
         return WORK_GATHER;
     case ZR_MOVE_REDUCE:
-    case ZR_MOVE_COLLECT:
         return WORK_REDUCE;
     case ZR_MOVE_SCALARS:
         return WORK_UPDATE;

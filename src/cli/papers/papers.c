@@ -11,7 +11,7 @@
 static zr_status states_bytes(const zr_chain_config *chain, int stage, int tensor, int ranks, int64_t *bytes)
 {
     zr_model model = zr_chain(chain);
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     /* The profile has no scratch memory, because only model states are counted. */
     zr_profile profile = {.facts = {.name = "none", .threads = 1}};
     zr_plan *plan = NULL;

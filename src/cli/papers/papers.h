@@ -13,9 +13,10 @@
 
 /** System that trained a run. */
 typedef enum cli_papers_system {
-    CLI_PAPERS_MEGATRON, /* stage 0: plain data parallelism (DDP) and, with M above 1, tensor parallelism */
-    CLI_PAPERS_ZERO_OS,  /* first version of stage 1: with all-reduce and one fused buffer */
-    CLI_PAPERS_ZERO_1,   /* stage 1 of the SC20 paper: with constant-size buffers (C_B) and defragmentation (M_D) */
+    CLI_PAPERS_MEGATRON,     /* stage 0: plain data parallelism (DDP) and, with M above 1, tensor parallelism */
+    CLI_PAPERS_ZERO_OS,      /* first version of stage 1: with all-reduce and one fused buffer */
+    CLI_PAPERS_ZERO_OS_LATE, /* stage 1 with two micro-batches, whose gradients are reduced once (simulate_fused) */
+    CLI_PAPERS_ZERO_1,       /* stage 1 of the SC20 paper: with constant-size buffers (C_B) and defragmentation (M_D) */
     CLI_PAPERS_ZERO_2,
     CLI_PAPERS_ZERO_3
 } cli_papers_system;

@@ -6,7 +6,7 @@
 
 static zr_layout papers_layout(const cli_papers_run *r)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.ranks = r->gpus / r->tensor;
     l.tensor = r->tensor;
     l.stage = cli_papers_stage(r);
@@ -18,8 +18,9 @@ static zr_layout papers_layout(const cli_papers_run *r)
     l.norm_first = true;
     l.recompute = ZR_RECOMPUTE_PAPER;
     l.reduce_bucket_elems = l.gather_bucket_elems = CLI_PAPERS_BUCKET_ELEMS;
-    l.fused_buffer = r->system == CLI_PAPERS_ZERO_OS;
     if (r->system == CLI_PAPERS_ZERO_OS) l.reduce = ZR_REDUCE_ALL_REDUCE;
+    l.reduce_once = r->system == CLI_PAPERS_ZERO_OS_LATE;
+    if (l.reduce_once) l.accum = 2;
     l.partition_checkpoints = r->kept != CLI_PAPERS_WHOLE;
     l.checkpoint_home = r->kept == CLI_PAPERS_HOST ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
@@ -56,8 +57,7 @@ zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *
     const int bytes = snprintf(
         text, sizeof(text),
         "{\"model\": {\"preset\": \"%s\"}, \"memory\": {\"layout\": \"paper\"}, \"fp16\": {\"enabled\": true}, "
-        "\"optimizer\": {\"type\": \"AdamW\"}, \"collectives\": {\"buffer\": \"constant\"}, "
-        "\"parallel\": {\"tensor\": %d}, \"zero_optimization\": {\"stage\": %d}, "
+        "\"optimizer\": {\"type\": \"AdamW\"}, \"parallel\": {\"tensor\": %d}, \"zero_optimization\": {\"stage\": %d}, "
         "\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": 1, "
         "\"data\": {\"seq_length\": %d}, \"activation_checkpointing\": {\"policy\": \"unit\", "
         "\"partition_activations\": %s, \"cpu_checkpointing\": %s}}",

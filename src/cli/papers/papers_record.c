@@ -86,7 +86,7 @@ static zr_status plan_phase(const recipe *r, const phase *p, int gpus, const cli
                                   .pre_layer_norm = r->pre_layer_norm};
     const zr_model model = zr_bert(&sizes);
     const zr_profile profile = cli_papers_profile(&cluster->device);
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.ranks = gpus;
     l.dtype = l.wire_dtype = ZR_F16;
     l.batch = made->micro;

@@ -142,6 +142,7 @@ double cli_papers_rounded(double percent)
 
 int cli_papers_stage(const cli_papers_run *run)
 {
-    static const int stage[] = {[MEGATRON] = 0, [ZERO_OS] = 1, [ZERO_1] = 1, [ZERO_2] = 2, [ZERO_3] = 3};
+    static const int stage[] = {
+        [MEGATRON] = 0, [ZERO_OS] = 1, [CLI_PAPERS_ZERO_OS_LATE] = 1, [ZERO_1] = 1, [ZERO_2] = 2, [ZERO_3] = 3};
     return stage[run->system];
 }

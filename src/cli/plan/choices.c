@@ -86,7 +86,7 @@ static bool may_mix(const cli_choices *choices, int first)
 static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
 {
     zr_config mixed = *config;
-    mixed.recompute.policy = ZR_POLICY_AUTO;
+    mixed.recompute.policy = ZR_RECOMPUTE_AUTO;
     mixed.recompute.every = 1;
     mixed.memory.limit_bytes = choices->target->limit_bytes;
     zr_layout layout = zr__train_layout(&mixed, choices->target->ranks);

@@ -59,7 +59,7 @@ static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, i
     zr_config unit = *max->config;
     cli_max cheap = *max;
     cheap.config = &unit;
-    unit.recompute.policy = ZR_POLICY_UNIT;
+    unit.recompute.policy = ZR_RECOMPUTE_UNIT;
     ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
     if (fits.needs <= limit) ZR_TRY(cli_largest(cli_max_needs, &cheap, limit, 0, &fits, &fails));
     *guess = fits.n;
@@ -91,7 +91,7 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
     *fits = (cli_point){.n = max->fewest};
     *fails = (cli_point){.n = most + 1};
     ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
-    const zr_config_policy policy = max->config->recompute.policy;
+    const zr_recompute policy = max->config->recompute.policy;
     ZR_CHECK(fits->needs <= max->target->limit_bytes, ZR_ERR_MEMORY,
              "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use %smore ranks, %sor a smaller "
              "%s%s",
@@ -100,10 +100,10 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
              max->config->zero.stage < 3 && max->target->ranks > max->config->parallel.tensor
                  ? "a higher zero_optimization.stage, "
                  : "",
-             policy == ZR_POLICY_UNIT || policy == ZR_POLICY_AUTO ? "" : "activation_checkpointing.policy unit, ",
+             policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_AUTO ? "" : "activation_checkpointing.policy unit, ",
              max->what != CLI_MAX_BATCH ? zr__config_key_of(max->config, "width") : "",
              max->what != CLI_MAX_BATCH ? ", vocabulary or batch" : "model or data.seq_length");
-    if (max->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
+    if (max->config->recompute.policy == ZR_RECOMPUTE_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
     return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
 
@@ -128,7 +128,7 @@ static zr_status lowest_stage(cli_max *max, cli_point *fits, cli_point *fails)
 
 static zr_status largest_model(cli_max *max, cli_point *fits, cli_point *fails)
 {
-    bool any_stage = !max->keep_stage && max->config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE;
+    bool any_stage = !max->keep_stage && max->config->collectives.reduce != ZR_REDUCE_ALL_REDUCE;
     if (any_stage) max->config->zero.stage = 3;
     ZR_TRY(cli_family_find(max, fits, fails));
     if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(max, fits, fails));

@@ -209,7 +209,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/** Print the group, owner, number of rounds and condition of a step. Skip properties that the step does not have. */
+/** Print the group, number of rounds and condition of a step. Skip properties that the step does not have. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",
@@ -217,10 +217,8 @@ static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step
                                        [ZR_WHEN_LATER] = "  later rounds",
                                        [ZR_WHEN_SAVE] = "  where saved"};
     if (step->group > ZR_GROUP_DATA) fprintf(out, "  group %s", plan->group[step->group].name);
-    if (step->owner >= 0) fprintf(out, "  owner %" PRId32, step->owner);
     if (step->kind == ZR_STEP_REPEAT) fprintf(out, " %" PRId64 " rounds", step->rounds);
-    const zr_move move = zr_step_traits_of(step->kind).move;
-    const bool reduces = move == ZR_MOVE_REDUCE || move == ZR_MOVE_COLLECT;
+    const bool reduces = zr_step_traits_of(step->kind).move == ZR_MOVE_REDUCE;
     const bool of_micro = step->kind == ZR_STEP_BATCH || step->op >= 0 || step->micro > 0 || reduces;
     if (plan->rounds < plan->layout.accum && of_micro) fprintf(out, "  micro-batch %" PRId32, step->micro + 1);
     if (step->replay) fprintf(out, "  again");

@@ -305,10 +305,10 @@ static zr_status add_kept_ways(search *s, cli_way way)
 static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = zr_config_sizes(s->config).layers;
-    const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
+    const bool free = way.policy == ZR_RECOMPUTE_SELECTIVE || way.policy == ZR_RECOMPUTE_UNIT;
     if (!free) return add_way(s, &way); /* the policy has no checkpoints, or chooses their place */
     way.pieces = way.host = false;
-    if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept_ways(s, way);
+    if (way.policy != ZR_RECOMPUTE_UNIT || s->given.every) return add_kept_ways(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
         ZR_TRY(add_kept_ways(s, way));
     return ZR_OK;
@@ -316,10 +316,10 @@ static zr_status add_policy_ways(search *s, cli_way way)
 
 static zr_status add_policies_ways(search *s, cli_way way)
 {
-    static const zr_config_policy all[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT};
+    static const zr_recompute all[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_UNIT};
     if (s->given.policy) return add_policy_ways(s, way);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        if (all[i] == ZR_POLICY_NONE) way.pieces = way.host = false;
+        if (all[i] == ZR_RECOMPUTE_NONE) way.pieces = way.host = false;
         if (!s->given.every) way.every = 1;
         way.policy = all[i];
         ZR_TRY(add_policy_ways(s, way));
@@ -648,8 +648,8 @@ static space space_of(const search *s)
         .overlap = is_typed(s, "zero_optimization.overlap_comm", NULL),
         .levels = is_typed(s, "collectives.hierarchical", NULL),
         .once = is_typed(s, "gradient_reduction", NULL)};
-    given.every_batch =
-        s->base.target.cluster.device.n_products > 0 || (given.policy && s->config->recompute.policy == ZR_POLICY_AUTO);
+    given.every_batch = s->base.target.cluster.device.n_products > 0 ||
+                        (given.policy && s->config->recompute.policy == ZR_RECOMPUTE_AUTO);
     return given;
 }
 

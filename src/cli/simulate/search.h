@@ -17,8 +17,8 @@ typedef struct cli_variant {
 /** A candidate: a training configuration, with the micro-batch at which it is fastest. */
 typedef struct cli_way {
     int64_t stage, tensor;
-    zr_config_policy policy;
-    int64_t every; /* checkpoint spacing in units, with ZR_POLICY_UNIT */
+    zr_recompute policy;
+    int64_t every; /* checkpoint spacing in units, with ZR_RECOMPUTE_UNIT */
     /* `pieces`: whether checkpoints are partitioned (P_a); `host`: whether they are on the host (P_a+cpu) */
     bool pieces, host;
     /* `mics`: ranks of a MiCS group, or -1 for no groups; `hpz`: ranks of an hpZ group, or 1 for no groups */

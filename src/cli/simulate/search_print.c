@@ -83,7 +83,7 @@ static const char *why_slower(const cli_way *best, const cli_way *way, char text
 
 static const char *policy_name(const cli_way *w)
 {
-    return zr__recompute_name((zr_recompute)w->policy);
+    return zr__recompute_name(w->policy);
 }
 
 /** Write a recompute policy and a place of checkpoints, such as "unit/4 Pa+cpu", into `text`. Return `text`. */

@@ -92,7 +92,7 @@ static zr_status check_updates(const zr__proof *p)
         const zr_plan_unit *u = &p->plan->unit[unit];
         ZR_TRY(check_last_use(p, i, &u->param));
         ZR_TRY(check_last_use(p, i, &u->master));
-        for (int k = 0; k < 4; k++) ZR_TRY(check_last_use(p, i, &u->slot[k]));
+        for (int k = 0; k < ZR_OPTIMIZER_SLOTS; k++) ZR_TRY(check_last_use(p, i, &u->slot[k]));
     }
     return ZR_OK;
 }
@@ -245,7 +245,7 @@ static zr_status check_once(const zr__proof *p)
             ZR_CHECK(zr__gathers(step) && step->n_waits == 0 && !unit->gathered &&
                          p->s->use[step->uses + 1].buffer == unit->param.buffer,
                      ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
-            gathered += step->owner <= 0 ? step->range.count : 0;
+            gathered += step->range.count;
             if (gathered < known) continue;
             /* after the gather, every member of the group has the parts of all members */
             known *= p->plan->group[step->group].size;

@@ -51,15 +51,15 @@ bool zr__names(const zr_plan *plan, const zr_use *use, const zr_range *kept, con
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* number of states of a unit: the master (0) and the optimizer states (1 to 4) */
-enum { STATES = 5 };
+/* number of states of a unit: the master (0) and the optimizer states (from 1) */
+enum { STATES = 1 + ZR_OPTIMIZER_SLOTS };
 static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
 /* Return the fp32 state that is saved under a number. Number 0 is the master parameters, or the model's parameters if
- * the unit has no master. Numbers 1 to 4 are the optimizer states. */
+ * the unit has no master. Numbers from 1 are the optimizer states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
@@ -365,9 +365,6 @@ static zr_status check_reduced(const homes *h, int32_t index)
         ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(h, &h->held[from].range, &u->sums.range) &&
                      use[2].writes,
                  ZR_ERR_INTERNAL, "step %d reduces something else than the sums of unit %d", index, step->unit);
-    /* until all owners have had their turn, the buffer holds whole sums; afterwards it holds this rank's part of the
-     * result */
-    if (in_place && step->owner >= 0 && step->owner + 1 < h->p->plan->group[step->group].size) return ZR_OK;
     for (int i = 2; i < step->n_uses; i++) {
         const int32_t home = i == 2 ? u->sums.buffer : u->open_sums + i - 3, b = use[i].buffer;
         const copied *its = &h->held[b];

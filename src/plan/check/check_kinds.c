@@ -4,12 +4,12 @@
 
 bool zr__gathers(const zr_step *step)
 {
-    return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST || step->kind == ZR_STEP_GATHER_GRAD;
+    return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_GATHER_GRAD;
 }
 
 bool zr__reduces(const zr_step *step)
 {
-    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
+    return step->kind == ZR_STEP_REDUCE_SCATTER;
 }
 
 bool zr__asks_all(const zr_step *step)

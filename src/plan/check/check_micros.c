@@ -33,7 +33,7 @@ static zr_status check_turns(const zr__proof *p, zr_step_kind kind, int32_t unit
 }
 
 /* Check that the gradient of each micro-batch is added to a unit's sums once, in order, over each group of ranks that
- * reduces it. A micro-batch may have one step for each owner of a shard and for each bucket. */
+ * reduces it. A micro-batch may have one step for each bucket. */
 static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micros)
 {
     const zr_plan_unit *u = &p->plan->unit[unit];
@@ -44,9 +44,7 @@ static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micr
                  "step %d squares the sums of %d of %d micro-batches", i, added, micros);
         if (!zr__reduces(step) || step->op >= 0 || step->unit != unit) continue;
         int32_t *mine = &next[step->group];
-        const bool begins =
-            step->owner <= 0 &&
-            step->range.first == 0; /* other steps of the micro-batch are for another owner, or for a later bucket */
+        const bool begins = step->range.first == 0; /* other steps of the micro-batch are for a later bucket */
         if (begins) ZR_TRY(take_turn(p, i, mine));
         ZR_CHECK((begins || step->micro == *mine - 1) && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
                  "step %d takes micro-batch %d of the round, but it is the turn of %d", i, step->micro, *mine - 1);

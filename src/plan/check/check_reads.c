@@ -39,8 +39,6 @@ typedef struct written {
     stretch *stretch;
     int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn;   /* byte range that the owners reduce one after the other, each its own part */
-    int32_t owners; /* number of owners that have already reduced the byte range `turn` */
 } written;
 
 typedef struct state {
@@ -148,18 +146,6 @@ static zr_status note_spot(state *k, spot at)
     return ZR_OK;
 }
 
-/* Record a reduction to one owner. When the range has been reduced to every owner, each rank has its own sums, and the
- * bytes count as written. */
-static zr_status note_owner(state *k, const zr_step *step, spot at)
-{
-    written *w;
-    ZR_TRY(written_entry(k, &at, &w));
-    bool next = w->turn.begin == at.begin && w->turn.end == at.end && w->owners == step->owner;
-    w->turn = (stretch){at.begin, at.end};
-    w->owners = next || step->owner == 0 ? step->owner + 1 : 0;
-    return w->owners == k->p->plan->group[step->group].size ? note_spot(k, at) : ZR_OK;
-}
-
 /* Return whether all bytes of a spot are written. First search the record with the spot's strides. Then search the
  * missing bytes in the records that cover the ranges of all members of a group. */
 static bool is_written(const state *k, const spot *at)
@@ -227,7 +213,7 @@ static zr_status note_beginning(state *k, bool stale)
         const zr_plan_unit *u = &plan->unit[i];
         ZR_TRY(note_params(k, u, stale));
         ZR_TRY(note_whole(k, u->master.buffer));
-        for (int s = 0; s < 4; s++) ZR_TRY(note_whole(k, u->slot[s].buffer));
+        for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) ZR_TRY(note_whole(k, u->slot[s].buffer));
         if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
     }
     for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)
@@ -283,9 +269,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     }
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !use[i].writes) continue;
-        const spot at = spot_of(k->p, &use[i], sums_copied || is_summed(k->p->plan, step, i));
-        bool in_turn = step->kind == ZR_STEP_REDUCE && i > 0 && use[i].range.count > 0;
-        ZR_TRY(in_turn ? note_owner(k, step, at) : note_spot(k, at));
+        ZR_TRY(note_spot(k, spot_of(k->p, &use[i], sums_copied || is_summed(k->p->plan, step, i))));
     }
     return ZR_OK;
 }
@@ -309,10 +293,8 @@ static zr_status check_results(const state *k)
 
 static void forget_written(state *k, int32_t first_buffer)
 {
-    for (int32_t i = 0; i < k->n; i++) {
-        if (k->list[i].at.buffer < first_buffer) continue;
-        k->list[i].n = k->list[i].owners = 0;
-    }
+    for (int32_t i = 0; i < k->n; i++)
+        if (k->list[i].at.buffer >= first_buffer) k->list[i].n = 0;
 }
 
 /* Check a training step, with two rounds if it has several. Further rounds need no check, because they find the same

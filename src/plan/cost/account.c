@@ -116,10 +116,7 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
         break;
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
-    case ZR_MOVE_COLLECT:
         return others * zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
-    case ZR_MOVE_BROADCAST:
-        return zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
     case ZR_MOVE_SCALARS:
         return others * (int64_t)sizeof(double) * scalars_of(plan, step);
     }
@@ -141,10 +138,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const int64_t runs = zr_when_rounds(step->when, times, false, false);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
-        /* Count a step with an owner only if rank 0 receives bytes in it. A collective consists of one such step for
-         * each owner, and each rank is the owner once. Therefore all ranks receive equally many bytes. */
-        const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
-        if (bytes == 0 || !receives) continue;
+        if (bytes == 0) continue;
         ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));
         for (int b = 0; b < ZR_BORDERS; b++) {
             const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);

@@ -124,8 +124,7 @@ ZR_NODISCARD zr_status zr__plan_price_save(const zr_plan *plan, const zr_profile
 ZR_NODISCARD zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, zr_save_price *price);
 ZR_NODISCARD zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *pricer, zr_step_time *time);
 
-/* Return the bytes that a rank receives in a step, if it receives any. In REDUCE only the owner receives bytes. In
- * BROADCAST every rank but the owner receives bytes. */
+/* Return the bytes that a rank receives in a step. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
 /* Return the number of exchanges of a step: one for each bucket of a step that moves data, several for TRUST if it has
  * many parameters, and 1 for any other step. */

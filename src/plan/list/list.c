@@ -88,11 +88,8 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
     if (l->status == ZR_OK && l->n == ZR__STEPS_MAX)
         l->status = ZR_FAIL(ZR_ERR_CONFIG,
                             "a schedule of more than %d steps: use fewer layers; with train.accumulation_order layer, "
-                            "fewer micro-batches a step; with offloaded states, larger buckets (sub_group_size); with "
-                            "collectives.reduce owner or collectives.gather "
-                            "broadcast, which take a step for each of the %d data-parallel ranks, use reduce_scatter "
-                            "and all_gather",
-                            ZR__STEPS_MAX, l->plan->layout.ranks);
+                            "fewer micro-batches a step; with offloaded states, larger buckets (sub_group_size)",
+                            ZR__STEPS_MAX);
     if (!GROW(l, l->step, l->n, step_room) || !GROW(l, l->link, l->n, link_room)) return ZR_NONE;
     const zr__id id = l->n++, before = l->before, prev = before == ZR_NONE ? l->end : l->link[before].prev;
     l->step[id] = (zr_step){.kind = kind,
@@ -100,7 +97,6 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
                             .when = l->when,
                             .unit = unit,
                             .op = -1,
-                            .owner = -1,
                             .slot = -1,
                             .micro = l->micro,
                             .uses = l->n_uses};

@@ -201,7 +201,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->own = unit_part(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = u->trust = u->norms = ZR_NONE;
-        for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
+        for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
     }
     find_homes(plan, graph);
@@ -241,24 +241,22 @@ static zr_dtype gathered_dtype(const zr_plan *plan)
     return sums && (!params || larger) ? sum : param;
 }
 
-/* Compute the bytes of the largest bucket of any step (*largest), and the bytes of all gradients of the model (*all).
- */
-static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
+/* Return the bytes of the largest bucket of any step. */
+static int64_t largest_bucket(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     const zr_dtype wire = plan->reduce_once ? ZR_F32 : l->wire_dtype, gathered = gathered_dtype(plan);
     int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
     int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
-    *largest = *all = 0;
+    int64_t largest = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
-        int64_t elems = u->padded_elems;
-        const int64_t reduced = zr_dtype_span(wire, smaller(reduce, elems)),
+        const int64_t elems = u->padded_elems, reduced = zr_dtype_span(wire, smaller(reduce, elems)),
                       whole = zr_dtype_span(gathered, smaller(gather, elems));
-        if (u->trains) *all += zr_dtype_span(wire, elems);
-        if (u->trains && reduced > *largest) *largest = reduced;
-        if ((u->trains || u->gathered) && whole > *largest) *largest = whole;
+        if (u->trains && reduced > largest) largest = reduced;
+        if ((u->trains || u->gathered) && whole > largest) largest = whole;
     }
+    return largest;
 }
 
 /* Return the size in bytes of the largest value that tensor-parallel ranks exchange or may store in pieces. */
@@ -291,14 +289,12 @@ static int64_t largest_joined(const zr_plan *plan)
 #define STAGING_OWN_MEMORY_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* minimum bytes per rank, for both halves together */
 
-/* Plan the staging memory of each group. With zr_layout.fused_buffer, the staging memory of the group DATA has room
- * for the whole model's gradients, as in the ZeRO paper's baseline. */
+/* Plan the staging memory of each group. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    int64_t largest, all;
+    int64_t largest = largest_bucket(plan);
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
-    find_moved(plan, &largest, &all);
     const int64_t joined = largest_joined(plan);
     /* otherwise data-parallel ranks exchange no parameters or gradients */
     plan->moves = l->ranks > 1 && largest > 0;
@@ -315,7 +311,6 @@ zr_status zr__plan_staging(zr_plan *plan)
         int64_t wanted = ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
         wanted = smaller(wanted, 2 * largest);
         if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
-        if (g == ZR_GROUP_DATA && l->train && l->fused_buffer && all > wanted) wanted = all;
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,
                                    &plan->staging[g]));
     }

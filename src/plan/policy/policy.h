@@ -1,6 +1,7 @@
 /** plan/policy: choices of a layout other than the ZeRO stage. Each policy has its own file and an entry in policies.c.
  * Its hooks check a layout, choose among plans, add buffers, or write and rewrite steps. A new policy is a file in this
- * folder and needs no change in other folders. */
+ * folder and a row of policies.c. Its switch is a field of zr_layout, which src/train/setup/layout.c sets from a key.
+ */
 #ifndef ZR_PLAN_POLICY_H
 #define ZR_PLAN_POLICY_H
 

@@ -336,22 +336,19 @@ static bool gathers(const zr_step *step)
 
 static bool reduces(const zr_step *step)
 {
-    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
+    return step->kind == ZR_STEP_REDUCE_SCATTER;
 }
 
 /* Return the elements that are copied for a step's u-th use, and set *range to their range in the unit. They belong to
- * this rank or, if the use is of all ranks' elements (zr_use.each), to all ranks of the group. A reduction to owners
- * uses the elements of one owner after the other. */
+ * this rank or, if the use is of all ranks' elements (zr_use.each), to all ranks of the group. */
 static zr_use copied_use(const zr__list *l, const zr_step *step, int32_t u, zr_range *range)
 {
     const zr_use use = l->use[step->uses + u];
     const zr_state *sums = &l->plan->unit[step->unit].sums;
     const zr_stride by = step->range.by;
-    const bool in_turn = step->kind == ZR_STEP_REDUCE && u == 0;
     *range = step->range;
-    if (!use.each && !in_turn) return use;
-    *range =
-        in_turn ? sums->range : (zr_range){.count = by.elems * l->plan->group[by.group].size, .by = step->range.outer};
+    if (!use.each) return use;
+    *range = (zr_range){.count = by.elems * l->plan->group[by.group].size, .by = step->range.outer};
     return zr__use_state(sums, *range, false, false);
 }
 

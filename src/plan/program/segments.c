@@ -89,7 +89,7 @@ static void add_unit(zr__segment *segment, int32_t unit)
 
 /* Find the segment at whose end each unit's gradient is reduced. Usually it is the last segment that contributes to the
  * gradient. If the unit's update consumes the gradient, the last segment that reads the unit's parameters counts as
- * well. With a fused buffer, all gradients are reduced at the end of the last segment. */
+ * well. */
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;
@@ -114,7 +114,7 @@ static void find_due(const zr__decided *d, int pass)
     for (int32_t u = 0; u < plan->n_units; u++) {
         if (!plan->unit[u].trains)
             due[u] = -1;
-        else if (due[u] < 0 || plan->layout.fused_buffer)
+        else if (due[u] < 0)
             due[u] = last;
         /* With overlap, consume the gradient one segment after its reduction, so that this segment computes during the
          * reduction. */

@@ -1,8 +1,5 @@
 /* Writes the steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the
- * same sub-range of all N shards of a unit, so that each reduced bucket completes a part of every shard.
- *
- * The baselines of the ZeRO papers can also be planned: reductions or broadcasts for one owner at a time, all-reduce,
- * and one fused buffer for the whole model. NCCL's own reduce-scatter is another option. */
+ * same sub-range of all N shards of a unit, so that each reduced bucket completes a part of every shard. */
 #include "plan/write/write.h"
 
 /* One level of a hierarchical collective. Each rank of the level's group has `elems` consecutive elements, in rank
@@ -35,7 +32,6 @@ static const zr_range whole = {0};
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
-    if (plan->layout.fused_buffer) return v->elems;
     int64_t range = zr_plan_bucket_elems(bucket_elems, ranks) / ranks;
     return range < v->elems ? range : v->elems;
 }
@@ -52,37 +48,32 @@ static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
 }
 
-/* Add a step that moves a unit between ranks in buckets. `owner` is the only rank whose part moves, or -1 if the parts
- * of all ranks move. */
-static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
-                        int64_t bucket_elems)
+/* Add a step that moves a unit between ranks in buckets. */
+static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t unit, const level *v, int64_t bucket_elems)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
     zr_step *made = zr__list_newest(l);
-    made->owner = owner;
     made->group = v->by.group;
     made->range = level_range(v);
     made->bucket_elems = bucket_elems;
     return step;
 }
 
-/* Return a use of the owner's part, or of all ranks' parts if `owner` is -1. */
-static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
+/* Return a use of all ranks' parts. */
+static zr_use parts_use(const level *v, const zr_state *state, bool reads, bool writes)
 {
-    zr_range range = level_range(v);
-    if (owner >= 0) range = (zr_range){.first = owner * v->elems, .count = v->elems, .outer = v->outer};
-    zr_use use = zr__use_state(state, range, reads, writes);
-    use.each = owner < 0;
+    zr_use use = zr__use_state(state, level_range(v), reads, writes);
+    use.each = true;
     return use;
 }
 
-static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
-                          const zr_state *source, const zr_state *target)
+static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t unit, const level *v, const zr_state *source,
+                          const zr_state *target)
 {
     const bool in_place = source->buffer == target->buffer;
-    zr__id step = move_step(l, kind, owner, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
+    zr__id step = move_step(l, kind, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
     zr__list_use(l, step, zr__use_state(source, level_range(v), true, in_place));
-    zr__list_use(l, step, parts_use(v, target, owner, in_place, true));
+    zr__list_use(l, step, parts_use(v, target, in_place, true));
     zr__list_use(l, step, zr__use_all(l->plan->staging[v->by.group], true, true));
     return step;
 }
@@ -112,12 +103,8 @@ static void write_own_part(zr__list *l, int32_t unit, const level *v, const zr_s
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          zr__id pace)
 {
-    const zr_plan *plan = l->plan;
-    const bool all = plan->layout.gather == ZR_GATHER_ALL;
-    if (v->elems == 0 || !plan->moves) return;
-    if (all) zr__list_pace(l, gather_step(l, ZR_STEP_GATHER, -1, unit, v, source, target), pace);
-    for (int32_t r = 0; !all && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
-        zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
+    if (v->elems == 0 || !l->plan->moves) return;
+    zr__list_pace(l, gather_step(l, ZR_STEP_GATHER, unit, v, source, target), pace);
 }
 
 /* Return whether this rank's part of a unit must be cast or copied into the gathered unit, because it is not on the
@@ -216,47 +203,34 @@ static bool is_alone(const zr_plan *plan, const level *v)
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Add a step that sums a unit's gradients over the ranks of one level into `sums`. Each owner receives its part. With
- * `owner` other than -1, only this owner does. If the level has only one rank, the sum is the gradient of that rank.
- * `kept`: whether `sums` may accumulate over micro-batches. It is false for the partial sums between two levels, and
- * for the single reduction after the last micro-batch (zr_plan.reduce_once). */
-static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
-                        const zr_state *sums, bool kept)
+/* Reduce over one group of ranks: each rank receives its part of the sums. If the level has only one rank, the sum is
+ * the gradient of that rank. `kept`: whether `sums` may accumulate over micro-batches. It is false for the partial sums
+ * between two levels, and for the single reduction after the last micro-batch (zr_plan.reduce_once). */
+static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
+                         bool kept)
 {
     const zr_plan *plan = l->plan;
+    if (v->elems == 0) return;
     const zr_plan_unit *u = &plan->unit[unit];
     const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
     const bool alone = is_alone(plan, v);
     /* NCCL needs contiguous pieces, one per rank. It divides the pieces into chunks itself. */
     const bool by_nccl = plan->layout.reduce == ZR_REDUCE_NCCL, nccl = by_nccl && !alone;
     const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, plan->layout.reduce_bucket_elems, v);
-    zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, bucket);
+    zr__id step = move_step(l, ZR_STEP_REDUCE_SCATTER, unit, v, bucket);
     zr_step *made = zr__list_newest(l);
     if (alone) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
     made->rank_free_sums = kept && plan->layout.rank_free_sums;
     made->nccl = nccl;
     made->rounds = plan->layout.accum;
-    zr__list_use(l, step, parts_use(v, from, owner, true, in_place || nccl));
+    zr__list_use(l, step, parts_use(v, from, true, in_place || nccl));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
     zr__list_use(l, step, zr__use_state(sums, level_range(v), adds || in_place, true));
     for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
         const zr_state open = {u->open_sums + i, ZR_F32, u->own};
         zr__list_use(l, step, zr__use_state(&open, level_range(v), true, true));
     }
-}
-
-/* Reduce over one group of ranks. The owners receive their sums all at once, or one after another (ZR_REDUCE_TO_OWNER).
- */
-static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
-                         bool kept)
-{
-    const zr_plan *plan = l->plan;
-    const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && !is_alone(plan, v);
-    if (v->elems == 0) return;
-    if (!in_turn) reduce_step(l, unit, -1, v, from, sums, kept);
-    for (int32_t r = 0; in_turn && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
-        reduce_step(l, unit, r, v, from, sums, kept);
     l->reduced[0] = l->newest;
 }
 
@@ -268,10 +242,10 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     const zr_state sums = zr__sums_of(plan, unit, grad);
     level v[2];
     const int n = levels_of(&u->own, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &u->update, v);
-    for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], &sums, &sums);
+    for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, unit, &v[i], &sums, &sums);
 }
 
-/* Reduce `from` over all ranks into the sums, in one or two levels. `kept`: see reduce_step. */
+/* Reduce `from` over all ranks into the sums, in one or two levels. `kept`: see reduce_level. */
 static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];

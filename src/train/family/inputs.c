@@ -117,24 +117,14 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
     return check_weights(config, &model, inputs);
 }
 
-#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
-SAME(ZR_PACKING_AUTO, ZR_PACK_AUTO);
-SAME(ZR_PACKING_DOCUMENTS, ZR_PACK_DOCUMENTS);
-SAME(ZR_PACKING_ONE, ZR_PACK_ONE);
-SAME(ZR_PACKING_WHOLE, ZR_PACK_WHOLE);
-
-SAME(ZR_LOSS_ANSWERS, ZR_LOSS_ON_ANSWERS);
-SAME(ZR_LOSS_LAST, ZR_LOSS_ON_LAST);
-SAME(ZR_LOSS_ALL, ZR_LOSS_ON_ALL);
-
 void zr__data_keys(const zr_config *config, zr_data_args *args)
 {
     args->as_text = config->data.as_text;
     args->token_bytes = (int)config->data.token_bytes;
-    args->loss_on = (zr_data_loss_on)config->data.loss_on;
+    args->loss_on = config->data.loss_on;
     args->tokenizer = config->data.tokenizer;
-    args->packing = (zr_data_packing)config->data.packing;
-    args->documents = config->data.packing == ZR_PACKING_WHOLE;
+    args->packing = config->data.packing;
+    args->documents = config->data.packing == ZR_PACK_WHOLE;
     args->chat_template = config->data.chat_template;
     args->text_key = config->data.text_key;
     args->skip_bad_lines = config->data.skip_bad_lines;

@@ -13,7 +13,7 @@ void zr__samples_layout(zr_samples kind, const zr_config *config, zr_layout *lay
     zr_pairs_args args = {.seq_length = layout->seq};
     const bool encoder = kind != ZR_SAMPLES_NEXT;
     zr__pairs_keys(config, &args);
-    layout->documents = encoder || (config && config->data.packing == ZR_PACKING_WHOLE);
+    layout->documents = encoder || (config && config->data.packing == ZR_PACK_WHOLE);
     layout->predictions = kind == ZR_SAMPLES_PAIRS ? args.predictions : 0;
     layout->samples = encoder ? args.samples : 0;
 }

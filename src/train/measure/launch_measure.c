@@ -341,7 +341,7 @@ done:
 static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype, zr_layout *l)
 {
     const int ranks = comm->size;
-    *l = (zr_layout)ZR_LAYOUT_INIT;
+    *l = zr_layout_default();
     l->ranks = ranks;
     l->host_ranks = comm->local_size < ranks ? comm->local_size : 0;
     l->dtype = l->wire_dtype = dtype;

@@ -30,7 +30,7 @@ static void note_limit(const zr__run *r)
 static void note_choices(const zr__run *r)
 {
     if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
-    if (r->config->recompute.policy != ZR_POLICY_AUTO || !r->plan->partition_checkpoints ||
+    if (r->config->recompute.policy != ZR_RECOMPUTE_AUTO || !r->plan->partition_checkpoints ||
         r->config->recompute.partition)
         return;
     zr__run_note(r,
@@ -86,7 +86,7 @@ static void note_keys(const zr__run *r)
         tokens = tokens || strstr(info.format, "int16") || strstr(info.format, "int32");
         records = records || info.documents > 0 || all[i]->labelled;
     }
-    if (c->data.loss_on != ZR_LOSS_ANSWERS && !answers)
+    if (c->data.loss_on != ZR_LOSS_ON_ANSWERS && !answers)
         zr__run_note(r,
                      "data.loss_on has no effect: the data have neither prompts nor messages, so every token counts");
     if (c->data.token_bytes != 0 && !tokens)
@@ -106,7 +106,7 @@ static void note_padding(const zr__run *r)
 {
     const zr_data_info info = zr__samples_info(&r->inputs.train);
     const bool pairs = !r->inputs.train.tokens, packs = pairs && strcmp(info.format, "safetensors") != 0;
-    const bool packed = pairs ? r->config->data.max_samples > 1 : r->config->data.packing == ZR_PACKING_WHOLE;
+    const bool packed = pairs ? r->config->data.max_samples > 1 : r->config->data.packing == ZR_PACK_WHOLE;
     if (packed || 1 - info.filled < 0.25 || (pairs && !packs)) return;
     zr__run_note(r,
                  "%.0f %% of the tokens of data.train are padding; %s puts several %s into a "

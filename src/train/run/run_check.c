@@ -177,7 +177,7 @@ static void settle_ahead(zr__run *r)
 static zr_status check_reduce(const zr__run *r)
 {
     const int ranks = zr__comm_process_ranks(r->comm);
-    ZR_CHECK(r->config->collectives.reduce != ZR_COLLECTIVE_NCCL || ranks == 1, ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(r->config->collectives.reduce != ZR_REDUCE_NCCL || ranks == 1, ZR_ERR_UNSUPPORTED,
              "collectives.reduce: nccl sums between processes, and %d ranks are threads of this one; start a process "
              "for each (mpirun, srun), or write reduce_scatter",
              ranks);
@@ -192,7 +192,7 @@ static zr_status settle_rates(zr__run *r)
     bool alike;
     zr_profile mine = r->device->profile;
     const bool narrow = r->config->bf16 && mine.facts.bf16_products;
-    const bool mixes = r->config->recompute.policy == ZR_POLICY_AUTO && r->config->parallel.tensor > 1;
+    const bool mixes = r->config->recompute.policy == ZR_RECOMPUTE_AUTO && r->config->parallel.tensor > 1;
     if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* the plan does not depend on rates */
     if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
@@ -330,7 +330,7 @@ static zr_status same_choices(zr__run *r)
     uint64_t work;
     const zr_plan *plan = r->plan;
     memcpy(&work, &plan->flops_hardware, sizeof(work));
-    if (r->config->recompute.policy == ZR_POLICY_AUTO) {
+    if (r->config->recompute.policy == ZR_RECOMPUTE_AUTO) {
         ZR_TRY(zr__run_same(
             r,
             "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors are not "

@@ -29,7 +29,7 @@
 
 typedef struct way {
     int stage;
-    zr_config_policy policy;
+    zr_recompute policy;
     int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
 } way;
 
@@ -141,7 +141,7 @@ static void note_bound(search *s, const way *w, double bound)
 {
     if (s->n_mixed == TRIED_MOST) return;
     s->mixed[s->n_mixed] = *w;
-    s->mixed[s->n_mixed].policy = ZR_POLICY_AUTO;
+    s->mixed[s->n_mixed].policy = ZR_RECOMPUTE_AUTO;
     s->bound[s->n_mixed++] = bound;
 }
 
@@ -161,7 +161,7 @@ typedef struct reached {
     double sec; /* seconds per token with the first policy, which is "none" unless the user gives another */
 } reached;
 
-static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
+static zr_status try_policy(search *s, way *w, zr_recompute policy, tried *t, reached *r)
 {
     w->policy = policy;
     ZR_TRY(plan_way(s, w, t, &r->planned));
@@ -178,7 +178,7 @@ static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t
 static zr_status try_keep(search *s, way w, const tried *none, reached *r)
 {
     tried keep;
-    ZR_TRY(try_policy(s, &w, ZR_POLICY_KEEP, &keep, r));
+    ZR_TRY(try_policy(s, &w, ZR_RECOMPUTE_KEEP, &keep, r));
     const double mixed = mixed_sec(s, none, &keep);
     if (r->planned && !keep.fits && mixed * ALIKE < none->sec) note_bound(s, &w, mixed);
     return ZR_OK;
@@ -188,15 +188,15 @@ static zr_status try_keep(search *s, way w, const tried *none, reached *r)
  * ranks, try policy auto second, since it also chooses how these ranks store activation checkpoints. */
 static zr_status try_policies(search *s, way w, reached *r)
 {
-    const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
+    const bool any = s->config->recompute.policy == ZR_RECOMPUTE_AUTO || s->open.policy;
     tried none, selective, unit;
     *r = (reached){.planned = false};
-    ZR_TRY(try_policy(s, &w, any ? ZR_POLICY_NONE : s->config->recompute.policy, &none, r));
+    ZR_TRY(try_policy(s, &w, any ? ZR_RECOMPUTE_NONE : s->config->recompute.policy, &none, r));
     if (!any || !r->planned) return ZR_OK;
     if (r->fits) return s->timed && s->profile.facts.own_memory ? try_keep(s, w, &none, r) : ZR_OK;
-    if (s->config->parallel.tensor > 1) return try_policy(s, &w, ZR_POLICY_AUTO, &unit, r);
-    ZR_TRY(try_policy(s, &w, ZR_POLICY_SELECTIVE, &selective, r));
-    if (r->planned) ZR_TRY(try_policy(s, &w, ZR_POLICY_UNIT, &unit, r));
+    if (s->config->parallel.tensor > 1) return try_policy(s, &w, ZR_RECOMPUTE_AUTO, &unit, r);
+    ZR_TRY(try_policy(s, &w, ZR_RECOMPUTE_SELECTIVE, &selective, r));
+    if (r->planned) ZR_TRY(try_policy(s, &w, ZR_RECOMPUTE_UNIT, &unit, r));
     if (r->planned && (double)unit.needs <= (1 + SLACK) * (double)s->config->memory.limit_bytes)
         note_mixed(s, &w, &none, &selective, &unit);
     return ZR_OK;
@@ -210,7 +210,7 @@ static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
     for (int64_t accum = 1; accum <= rows && accum <= SPLITS_MOST && !r.all; accum++)
-        if (rows % accum == 0) ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, rows / accum, accum}, &r));
+        if (rows % accum == 0) ZR_TRY(try_policies(s, (way){stage, ZR_RECOMPUTE_NONE, rows / accum, accum}, &r));
     return ZR_OK;
 }
 
@@ -228,7 +228,7 @@ static zr_status try_batches(search *s, int stage)
     reached r = {.fits = true};
     double sec = 0;
     for (int64_t before = 0, rows = 1; rows <= BATCH_MOST && r.fits; before = rows, rows = next_batch(rows)) {
-        ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, rows, s->config->accumulation_steps}, &r));
+        ZR_TRY(try_policies(s, (way){stage, ZR_RECOMPUTE_NONE, rows, s->config->accumulation_steps}, &r));
         const double left = (sec - r.sec) * (double)before / (double)(rows - before);
         if (before > 0 && left < LEAST_GAIN * sec) return ZR_OK;
         sec = r.sec;
@@ -257,7 +257,7 @@ static zr_status try_mixed(search *s)
             if (s->bound[i] > 0 && (first < 0 || s->bound[i] < s->bound[first])) first = i;
         if (first < 0 || as_fast(s, s->bound[first] / (1 + SLACK))) return ZR_OK;
         s->bound[first] = 0;
-        ZR_TRY(try_policy(s, &s->mixed[first], ZR_POLICY_AUTO, &t, &r));
+        ZR_TRY(try_policy(s, &s->mixed[first], ZR_RECOMPUTE_AUTO, &t, &r));
     }
     return ZR_OK;
 }
@@ -266,13 +266,13 @@ static zr_status try_mixed(search *s)
  * several units share a checkpoint. */
 static zr_status try_least(search *s)
 {
-    const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
+    const bool any = s->config->recompute.policy == ZR_RECOMPUTE_AUTO || s->open.policy;
     for (int stage = s->stages[0]; stage <= s->stages[1] && any && s->n == 0 && s->least.needs > 0; stage++) {
         way w = s->least.way;
         tried t;
         reached r = {.planned = false};
         w.stage = stage;
-        ZR_TRY(try_policy(s, &w, ZR_POLICY_AUTO, &t, &r));
+        ZR_TRY(try_policy(s, &w, ZR_RECOMPUTE_AUTO, &t, &r));
     }
     return ZR_OK;
 }
@@ -284,7 +284,7 @@ static zr_status try_kept(search *s)
     reached r;
     if (!s->open.split || s->kept.rows * s->kept.accum != rows) return ZR_OK;
     for (int stage = s->stages[0]; stage <= s->stages[1]; stage++)
-        ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, s->kept.rows, s->kept.accum}, &r));
+        ZR_TRY(try_policies(s, (way){stage, ZR_RECOMPUTE_NONE, s->kept.rows, s->kept.accum}, &r));
     ZR_TRY(try_mixed(s));
     ZR_TRY(try_least(s));
     s->keeps = s->n > 0;
@@ -337,8 +337,7 @@ static void note_choice(const search *s, const tried *best, zr__text *text)
     if (s->open.stage || s->open.policy || s->open.batch || s->open.offload) {
         zr__text_add(text, "chosen for memory.limit %s:", ZR_SIZE((double)s->config->memory.limit_bytes));
         if (s->open.stage) zr__text_add(text, " zero_optimization.stage %d,", w->stage);
-        if (s->open.policy)
-            zr__text_add(text, " activation_checkpointing.policy %s,", zr__recompute_name((zr_recompute)w->policy));
+        if (s->open.policy) zr__text_add(text, " activation_checkpointing.policy %s,", zr__recompute_name(w->policy));
         if (s->open.split || s->open.batch)
             zr__text_add(text, " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
                          w->rows, w->accum);
@@ -379,7 +378,7 @@ static zr_status try_all(search *s)
     for (int stage = s->stages[0]; stage <= s->stages[1] && !s->keeps; stage++)
         ZR_TRY(s->open.split   ? try_splits(s, stage, rows * accum)
                : s->open.batch ? try_batches(s, stage)
-                               : try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r));
+                               : try_policies(s, (way){stage, ZR_RECOMPUTE_NONE, rows, accum}, &r));
     ZR_TRY(try_mixed(s));
     return try_least(s);
 }
@@ -387,8 +386,8 @@ static zr_status try_all(search *s)
 /** Try all candidates with each degree of offload that the configuration leaves open, until a candidate fits. */
 static zr_status try_degrees(search *s)
 {
-    const bool recomputes = s->open.policy || (s->config->recompute.policy != ZR_POLICY_NONE &&
-                                               s->config->recompute.policy != ZR_POLICY_KEEP);
+    const bool recomputes = s->open.policy || (s->config->recompute.policy != ZR_RECOMPUTE_NONE &&
+                                               s->config->recompute.policy != ZR_RECOMPUTE_KEEP);
     const int all = !s->open.offload ? 1 : recomputes ? zr__train_offload_degrees(s->config) : ZR__OFFLOAD_CHECKPOINTS;
     for (int offload = ZR__OFFLOAD_NONE; offload < all && s->n == 0; offload++) {
         if (zr__train_offload_states(offload) == ZR__OFFLOAD_PARAM && s->stages[1] < 3) continue;

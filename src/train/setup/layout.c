@@ -7,20 +7,6 @@
 
 #include <string.h>
 
-/* Check that enums of the configuration have the same values as the corresponding enums of a layout. */
-#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
-SAME(ZR_POLICY_UNIT, ZR_RECOMPUTE_UNIT);
-SAME(ZR_POLICY_SELECTIVE, ZR_RECOMPUTE_SELECTIVE);
-SAME(ZR_POLICY_AUTO, ZR_RECOMPUTE_AUTO);
-SAME(ZR_POLICY_PAPER, ZR_RECOMPUTE_PAPER);
-SAME(ZR_POLICY_KEEP, ZR_RECOMPUTE_KEEP);
-SAME(ZR_TOKENS_KEEP, ZR_SEQUENCE_KEEP);
-SAME(ZR_TOKENS_REGATHER, ZR_SEQUENCE_REGATHER);
-SAME(ZR_COLLECTIVE_ALL_REDUCE, ZR_REDUCE_ALL_REDUCE);
-SAME(ZR_COLLECTIVE_OWNER, ZR_REDUCE_TO_OWNER);
-SAME(ZR_COLLECTIVE_NCCL, ZR_REDUCE_NCCL);
-SAME(ZR_COLLECTIVE_BROADCAST, ZR_GATHER_BROADCAST);
-
 const char *zr__recompute_name(zr_recompute recompute)
 {
     static const char *const name[] = {
@@ -38,7 +24,7 @@ void zr__train_set_batch(zr_config *config, int ranks, int64_t rows, int64_t acc
 
 bool zr__train_lacks_limit(const zr_config *config)
 {
-    return config->recompute.policy == ZR_POLICY_AUTO && config->memory.limit_bytes == 0;
+    return config->recompute.policy == ZR_RECOMPUTE_AUTO && config->memory.limit_bytes == 0;
 }
 
 bool zr__train_saves_async(const zr_config *config)
@@ -94,7 +80,7 @@ static void set_states(const zr_config *config, zr_layout *layout)
     /* whether sums of gradients persist between micro-batches */
     bool summed = config->accumulation_steps > 1 || layout->rank_free_sums;
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
-    layout->recompute = (zr_recompute)config->recompute.policy;
+    layout->recompute = config->recompute.policy;
     layout->recompute_every = config->recompute.every;
     layout->partition_checkpoints = config->recompute.partition;
     const bool disk = config->recompute.offload == ZR_OFFLOAD_DISK,
@@ -122,11 +108,9 @@ static int group_ranks(int64_t ranks, int least)
 static bool has_levels(const zr_layout *l, int64_t host_ranks)
 {
     bool cut = l->tensor == 1 && host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
-    bool summed_here = l->reduce == ZR_REDUCE_TO_SHARDS || l->reduce == ZR_REDUCE_ALL_REDUCE;
-    bool plain = !l->fused_buffer && summed_here && l->gather == ZR_GATHER_ALL;
     bool alike =
         (l->shard_ranks == 0 || l->shard_ranks == host_ranks) && (l->hpz_ranks == 0 || l->hpz_ranks == host_ranks);
-    return cut && (host_ranks & (host_ranks - 1)) == 0 && plain && alike;
+    return cut && (host_ranks & (host_ranks - 1)) == 0 && l->reduce != ZR_REDUCE_NCCL && alike;
 }
 
 /** Set the layout's groups of data-parallel ranks. */
@@ -149,9 +133,7 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->wire_dtype = wire == ZR_CONFIG_BF16 ? ZR_BF16 : wire == ZR_CONFIG_FP16 ? ZR_F16 : ZR_F32;
     layout->reduce_bucket_elems = config->zero.reduce_bucket_elems;
     layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
-    layout->fused_buffer = config->collectives.fused;
-    layout->reduce = (zr_reduce)config->collectives.reduce;
-    layout->gather = (zr_gather)config->collectives.gather;
+    layout->reduce = config->collectives.reduce;
     layout->overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
     set_groups(config, layout);
     layout->prefetch_elems = layout->overlap ? config->zero.prefetch_bucket_elems : 0;
@@ -200,10 +182,10 @@ static int64_t sample_room(const zr_config *config)
 
 zr_layout zr__train_layout(const zr_config *config, int ranks)
 {
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.tensor = config->parallel.tensor < ranks ? (int)config->parallel.tensor : ranks;
     layout.ranks = ranks / layout.tensor;
-    layout.sequence = (zr_sequence)config->parallel.sequence;
+    layout.sequence = config->parallel.sequence;
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
     layout.batch = config->micro_batch_size;

@@ -36,10 +36,8 @@ static const char *event_phase(const zr_plan *plan, const zr_event *event)
     const zr_step_traits traits = zr_step_traits_of(step->kind);
     if (op) return op->backward || step->restores ? "backward" : "forward";
     if (step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE) return "update";
-    if (traits.move == ZR_MOVE_REDUCE || traits.move == ZR_MOVE_COLLECT) return "exchange";
-    return (traits.move == ZR_MOVE_GATHER || traits.move == ZR_MOVE_BROADCAST) && step->kind != ZR_STEP_GATHER_GRAD
-               ? "gather"
-               : NULL;
+    if (traits.move == ZR_MOVE_REDUCE) return "exchange";
+    return traits.move == ZR_MOVE_GATHER && step->kind != ZR_STEP_GATHER_GRAD ? "gather" : NULL;
 }
 
 static void on_watched_event(void *arg, const zr_event *event)

@@ -35,7 +35,7 @@ done:
 
 static zr_status describe_run(const zr__convert *c, char **json)
 {
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     zr__checkpoint_run run = {
         .loss = NAN, .scaler = {.scale = 1}, .train = {.bytes = -1}, .val = {.bytes = -1}, .base = {.bytes = -1}};
     ZR_TRY(model_keys(c, &run.config));

@@ -56,7 +56,7 @@ static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, i
 static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows, const zr_eval_args *args,
                                   zr_eval_result *result)
 {
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     int64_t seq = windows->seq;
     layout.train = false;
     layout.documents = windows->documents;

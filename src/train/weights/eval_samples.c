@@ -210,7 +210,7 @@ static zr_status evaluate(judge *j, const char *path, zr_eval_result *result)
 zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
                                zr_eval_result *result)
 {
-    judge j = {.loaded = loaded, .args = args, .layout = ZR_LAYOUT_INIT, .seq = seq};
+    judge j = {.loaded = loaded, .args = args, .layout = zr_layout_default(), .seq = seq};
     ZR_CHECK(args->stride == 0, ZR_ERR_UNSUPPORTED, "a stride is for windows of a decoder; %s is an encoder",
              loaded->model.family->title);
     j.layout.train = false;

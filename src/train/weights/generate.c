@@ -80,7 +80,7 @@ static zr_status decode_token(void *arg, int32_t token, int64_t position, zr_ten
 
 static zr_status generate_text(generating *g, zr_emit_fn emit, void *arg)
 {
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     zr__writer *w = &g->writer;
     int64_t room = 0;
     ZR_TRY(zr__load_open(g->dir, &g->loaded));

@@ -115,8 +115,6 @@ expect "micro-batch beyond counting" 78 "train_micro_batch_size_per_gpu 90071992
     "$ZR" plan c.json --train_micro_batch_size_per_gpu=9007199254740991
 expect "... and its arena"        78 "train_micro_batch_size_per_gpu" \
     "$ZR" plan c.json --train_micro_batch_size_per_gpu=1125899906842624
-expect "owners in turn"           78 "reduce_scatter and all_gather" "$ZR" plan --preset gpt2-124m --ranks 262144 \
-    --collectives.reduce=owner --zero_optimization.stage=2 --quiet
 expect "longer than the model"    78 "seq_length"     "$ZR" train c.json --data.seq_length=17
 expect "unknown preset"           2 "gpt2-124m"      "$ZR" plan --preset gpt3
 expect "tensor parallel"          78 "parallel.tensor" "$ZR" train c.json --parallel.tensor=2

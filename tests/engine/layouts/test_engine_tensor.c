@@ -105,22 +105,19 @@ static void losses_are_those_of_one_rank(void **state)
 static void every_layout_trains(void **state)
 {
     (void)state;
-    for (int i = 0; i < 14; i++) {
-        const int way = i % 7;
+    for (int i = 0; i < 10; i++) {
+        const int way = i % 5;
         trainer run[2];
         for (int k = 0; k < 2; k++) {
             zr_layout *l = &run[k].layout;
             run[k] = small(k ? 2 : 1, 2, 3);
-            if (i > 6) l->sequence = i % 2 ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_REGATHER;
+            if (i > 4) l->sequence = i % 2 ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_REGATHER;
             l->states = way < 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
             l->norm_first = l->two_pass = way == 1;
             l->rank_free_sums = way == 2;
             if (way == 3) l->dtype = l->wire_dtype = ZR_BF16;
             if (way == 4) l->recompute = ZR_RECOMPUTE_UNIT;
             l->checkpoint_home = way == 4 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
-            l->fused_buffer = way == 5;
-            if (way == 6) l->reduce = ZR_REDUCE_TO_OWNER;
-            if (way == 6) l->gather = ZR_GATHER_BROADCAST;
             l->accum = way == 2 ? 2 : 1;
             l->batch = way == 2 ? 1 : 2;
             run[k].clip = way == 0 ? 0 : 1;

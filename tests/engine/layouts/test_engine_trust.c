@@ -298,7 +298,7 @@ static void test_refused(void **state)
     run.layout.tile_elems = 64;
     assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &plan), ZR_ERR_UNSUPPORTED);
     assert_non_null(strstr(zr_error_message(), "(memory.tile_elems 64) with the trust ratios of lamb"));
-    run.layout = (zr_layout)ZR_LAYOUT_INIT;
+    run.layout = zr_layout_default();
     run.layout.seq = 17;
     run.layout.optimizer = zr_sgd(0, false, 0);
     run.layout.optimizer.trust = true;

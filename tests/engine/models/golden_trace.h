@@ -176,7 +176,7 @@ static inline void golden_check_weight(const zr_param_info *param)
 static inline trainer golden_trainer(int stage, int ranks, int64_t accum)
 {
     trainer run = {.model = &golden.model,
-                   .layout = ZR_LAYOUT_INIT,
+                   .layout = zr_layout_default(),
                    .steps = GOLDEN_STEPS,
                    .lr = 1e-3,
                    .clip = 1.0,

@@ -180,7 +180,7 @@ static zr_status fill_place(void *arg, const zr_batch *batch, void *const *input
 static void evaluate_places(const zr_model *model, float *out)
 {
     const int64_t V = zr_family_sizes(family, &config).vocabulary;
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     zr_device *device = NULL;
     zr_plan *plan = NULL;
     zr_comm *comm = NULL;

@@ -121,7 +121,7 @@ typedef struct way {
 static trainer start(const zr_model *model, zr_dtype dtype, const way *w)
 {
     trainer run = {.model = model,
-                   .layout = ZR_LAYOUT_INIT,
+                   .layout = zr_layout_default(),
                    .steps = is_long_run() ? 6 : 2,
                    .lr = 1e-2,
                    .clip = 0.5,

@@ -66,7 +66,7 @@ static rig make(void)
 {
     rig r = {NULL, NULL, NULL, NULL};
     const zr_model model = {.name = "layers", .build = build};
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.batch = B, layout.seq = T;
     layout.optimizer = zr_adamw(0.9, 0.99, 1e-8, 0.0);
     assert_int_equal(zr_device_create_cpu(&(zr_device_config)ZR_DEVICE_CONFIG_INIT, &r.device), ZR_OK);

@@ -19,7 +19,6 @@ static zr_layout layer_layout(int i)
     l.recompute = i % 3 == 0 ? ZR_RECOMPUTE_UNIT : i % 3 == 1 ? ZR_RECOMPUTE_SELECTIVE : ZR_RECOMPUTE_NONE;
     l.reduce_once = i == 1;
     l.rank_free_sums = i == 4;
-    l.reduce = i == 2 ? ZR_REDUCE_TO_OWNER : ZR_REDUCE_TO_SHARDS;
     if (i == 5) l.home.grad = ZR_SPACE_HOST; /* squares are computed when the sums are complete */
     if (i == 3) {                            /* reductions in two levels, with partial sums */
         l.host_ranks = 2;
@@ -32,7 +31,7 @@ static zr_layout layer_layout(int i)
 /* Return whether two steps are equal apart from their micro-batch. */
 static bool alike(const zr_step *a, const zr_step *b)
 {
-    return a->kind == b->kind && a->op == b->op && a->unit == b->unit && a->group == b->group && a->owner == b->owner &&
+    return a->kind == b->kind && a->op == b->op && a->unit == b->unit && a->group == b->group &&
            a->replay == b->replay && a->range.first == b->range.first && a->range.count == b->range.count &&
            a->n_uses == b->n_uses;
 }
@@ -52,7 +51,7 @@ static bool belongs(const zr_schedule *s, int32_t i)
 {
     const zr_step_kind kind = s->step[i].kind;
     return s->step[i].op >= 0 || kind == ZR_STEP_BATCH || kind == ZR_STEP_LOSS || kind == ZR_STEP_REDUCE_SCATTER ||
-           kind == ZR_STEP_REDUCE || kind == ZR_STEP_SQUARE_MICRO || kind == ZR_STEP_SQUARE;
+           kind == ZR_STEP_SQUARE_MICRO || kind == ZR_STEP_SQUARE;
 }
 
 static void test_holds_and_every_turn_is_needed(void **state)
@@ -83,7 +82,7 @@ static void test_holds_and_every_turn_is_needed(void **state)
         zr_plan_destroy(&plan);
     }
     assert_true(tried[ZR_STEP_BATCH] && tried[ZR_STEP_RUN] && tried[ZR_STEP_LOSS] && tried[ZR_STEP_SQUARE_MICRO] &&
-                tried[ZR_STEP_REDUCE_SCATTER] && tried[ZR_STEP_REDUCE]);
+                tried[ZR_STEP_REDUCE_SCATTER]);
 }
 
 /* Check that a step that uses the buffer of another micro-batch is noticed, whatever the operand is. */
@@ -129,7 +128,7 @@ static void test_sums(void **state)
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         for (int32_t j = 0; s->step[j].kind != ZR_STEP_END; j++) {
             zr_step *step = &s->step[j], had = *step;
-            if ((step->kind != ZR_STEP_REDUCE_SCATTER && step->kind != ZR_STEP_REDUCE) || !step->adds) continue;
+            if (step->kind != ZR_STEP_REDUCE_SCATTER || !step->adds) continue;
             step->adds = false;
             if (l.home.grad == ZR_SPACE_DEVICE)
                 expect_broken(plan, "does not add to them");

@@ -13,7 +13,7 @@ enum { B = 2, T = 64, C = 96, HEADS = 4, V = 50 };
 
 static zr_layout layout_of(zr_dtype dtype)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.batch = B;
     l.seq = T;
     l.dtype = l.wire_dtype = dtype;

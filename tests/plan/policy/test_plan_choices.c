@@ -9,7 +9,7 @@
 
 static zr_layout layout_of(int ranks, int stage, zr_dtype dtype)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.ranks = ranks;
     l.stage = stage;
     l.seq = 64;
@@ -176,7 +176,7 @@ static zr_memory memory_of(const char *preset, const zr_layout *l)
     return memory;
 }
 
-/* Check that staging memory does not grow with the model, unless the buffer is fused. */
+/* Check that staging memory does not grow with the model. */
 static void test_constant_buffers(void **state)
 {
     (void)state;
@@ -185,9 +185,6 @@ static void test_constant_buffers(void **state)
         int64_t small = memory_of("gpt2-124m", &l).category_bytes[ZR_CATEGORY_BUFFER];
         assert_int_equal(small, 4 << 20);
         assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_CATEGORY_BUFFER], small);
-        l.fused_buffer = true;
-        assert_int_equal(memory_of("gpt2-124m", &l).category_bytes[ZR_CATEGORY_BUFFER], 2 * padded_of("gpt2-124m", 2));
-        assert_int_equal(memory_of("gpt2-1.5b", &l).category_bytes[ZR_CATEGORY_BUFFER], 2 * padded_of("gpt2-1.5b", 2));
     }
 }
 
@@ -226,20 +223,11 @@ static void test_baselines(void **state)
         zr_traffic usual = traffic_of(&l);
         check_nccl(&l, &usual);
         int64_t psi = padded_of("gpt2-124m", 4) * 3 / 4 * 2; /* bytes of (N-1)/N of the model */
-        l.reduce = ZR_REDUCE_TO_OWNER;
-        l.gather = ZR_GATHER_BROADCAST;
-        zr_traffic rooted = traffic_of(&l);
-        assert_memory_equal(&rooted, &usual, sizeof usual);
-        l.gather = ZR_GATHER_ALL;
         l.reduce = ZR_REDUCE_ALL_REDUCE;
         if (stage > 1) continue;
         zr_traffic first = traffic_of(&l);
         assert_int_equal(first.bytes[ZR_TRAFFIC_REDUCE_SCATTER] + first.bytes[ZR_TRAFFIC_ALL_GATHER],
                          (2 + stage) * psi);
-        l.reduce = ZR_REDUCE_TO_SHARDS;
-        l.fused_buffer = true;
-        zr_traffic fused = traffic_of(&l);
-        assert_memory_equal(&fused, &usual, sizeof usual);
     }
 }
 
@@ -281,11 +269,9 @@ static void test_excluded(void **state)
         {{.reduce = ZR_REDUCE_ALL_REDUCE, .stage = 1, .accum = 1, .ranks = 2, .rank_free_sums = true},
          ZR_ERR_UNSUPPORTED,
          "step, train.reproducible world"},
-        {{.reduce = ZR_REDUCE_TO_OWNER, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
         {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .rank_free_sums = true},
          ZR_ERR_CONFIG,
          "an order of its own"},
-        {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 2, .fused_buffer = true}, ZR_ERR_UNSUPPORTED, "fused"},
         {{.reduce = ZR_REDUCE_NCCL, .accum = 1, .ranks = 4, .shard_ranks = 2}, ZR_ERR_UNSUPPORTED, "groups within"},
         {{.rank_free_sums = true, .accum = INT64_MAX, .ranks = 2}, ZR_ERR_CONFIG, "micro-batches a step move"},
         {{.accum = 1, .ranks = 2, .recompute_every = -1}, ZR_ERR_CONFIG, "zr_layout.recompute_every is 0"},
@@ -300,7 +286,6 @@ static void test_excluded(void **state)
         l.accum = cases[c].set.accum;
         l.rank_free_sums = cases[c].set.rank_free_sums;
         l.reduce = cases[c].set.reduce;
-        l.fused_buffer = cases[c].set.fused_buffer;
         l.shard_ranks = cases[c].set.shard_ranks;
         l.recompute_every += cases[c].set.recompute_every;
         l.live_elems = cases[c].set.live_elems;

@@ -51,7 +51,7 @@ static void test_fullest(void **state)
     for (int stage = 0; stage <= 3; stage++)
         for (int r = 0; r < 3; r++)
             for (int ranks = 1; ranks <= 3; ranks += 2) {
-                zr_layout l = ZR_LAYOUT_INIT;
+                zr_layout l = zr_layout_default();
                 l.stage = stage;
                 l.ranks = ranks;
                 l.recompute = recompute[r];
@@ -67,7 +67,7 @@ static void test_without_training(void **state)
 {
     (void)state;
     zr__fullest fullest;
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.train = false;
     zr_plan *plan = plan_of(&l);
     assert_int_equal(zr__plan_fullest(plan, &fullest), ZR_ERR_STATE);

@@ -23,7 +23,7 @@ static zr_gpt2_config small(int64_t layers)
 
 static zr_layout layout_of(zr_recompute policy, int64_t every)
 {
-    zr_layout l = ZR_LAYOUT_INIT;
+    zr_layout l = zr_layout_default();
     l.batch = B;
     l.seq = T;
     l.recompute = policy;

@@ -50,11 +50,8 @@ static zr_layout draw_layout(zr_profile *profile)
     if (l.tensor == 1 && draw(2)) l.decode_len = 16;
     l.rank_free_sums = l.ranks != 3 && !l.two_pass && draw(6) == 0;
     l.reduce_once = draw(4) == 0;
-    if (draw(4) == 0) l.reduce = ZR_REDUCE_TO_OWNER;
-    if (draw(4) == 0) l.gather = ZR_GATHER_BROADCAST;
     if (draw(4) == 0) l.persist_elems = 1000;
     if (draw(4) == 0) l.reuse_elems = 50000;
-    l.fused_buffer = draw(6) == 0;
     l.micro_squares = l.ranks * l.accum > 1 && draw(4) == 0;
     if (l.ranks == 4 && draw(3) == 0) {
         l.host_ranks = 2 * l.tensor;
@@ -76,15 +73,14 @@ static void print_layout(const zr_layout *l, const zr_profile *profile)
 {
     print_error(
         "stage %d, %d x %d ranks, %s, accum %lld by %s, %s%s%s, homes %s %s %s, shares %g %g, bucket %lld x %d, apart "
-        "%d, free %d, once %d, owner %d, broadcast %d, fused %d, shard %d, hpz %d, levels %d, save %d, persist %lld, "
+        "%d, free %d, once %d, shard %d, hpz %d, levels %d, save %d, persist %lld, "
         "recompute %d every %lld, checkpoints %s in pieces %d\n",
         l->stage, l->ranks, l->tensor, zr_dtype_name(l->dtype), (long long)l->accum,
         l->accum_order == ZR_ACCUM_LAYER ? "layer" : "micro", l->states == ZR_STATES_LEAN ? "lean" : "paper",
         l->norm_first ? ", norm" : "", l->two_pass ? ", two passes" : "", zr_space_name(l->home.param),
         zr_space_name(l->home.grad), zr_space_name(l->home.optim), l->home.param_share, l->home.optim_share,
         (long long)l->home.bucket_elems, l->home.buckets, profile->facts.own_memory, l->rank_free_sums, l->reduce_once,
-        l->reduce == ZR_REDUCE_TO_OWNER, l->gather == ZR_GATHER_BROADCAST, l->fused_buffer, l->shard_ranks,
-        l->hpz_ranks, l->hierarchical, (int)l->save, (long long)l->persist_elems, (int)l->recompute,
+        l->shard_ranks, l->hpz_ranks, l->hierarchical, (int)l->save, (long long)l->persist_elems, (int)l->recompute,
         (long long)l->recompute_every, zr_space_name(l->checkpoint_home), l->partition_checkpoints);
 }
 

@@ -46,7 +46,7 @@ zr_status __wrap_zr__train_plan(const zr_config *config, int ranks, int stage, c
                                 zr_plan **plan)
 {
     zr_config other = *config;
-    if (atomic_fetch_sub(&unlike, 1) == 1) other.recompute.policy = ZR_POLICY_UNIT;
+    if (atomic_fetch_sub(&unlike, 1) == 1) other.recompute.policy = ZR_RECOMPUTE_UNIT;
     return __real_zr__train_plan(&other, ranks, stage, profile, plan);
 }
 

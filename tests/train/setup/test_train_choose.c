@@ -10,7 +10,7 @@
 
 /* Return the bytes that a process takes with `accum` micro-batches and recompute policy `again`; one byte more is for
  * rounding. */
-static int64_t needs(int64_t accum, zr_config_policy again)
+static int64_t needs(int64_t accum, zr_recompute again)
 {
     zr_config *config = config_of(OPEN, (int64_t)1 << 40);
     zr_plan *plan = NULL;
@@ -58,7 +58,7 @@ static void the_fewest_that_fit(void **state)
 {
     (void)state;
     for (int64_t accum = 1; accum <= 4; accum *= 2) {
-        const int64_t limit = needs(accum, ZR_POLICY_NONE);
+        const int64_t limit = needs(accum, ZR_RECOMPUTE_NONE);
         assert_int_equal(taken(limit, &unknown, all), accum);
         assert_int_equal(taken(limit - 64, &unknown, all), 2 * accum);
     }
@@ -70,8 +70,8 @@ static void the_fewest_that_fit(void **state)
 static void rates_decide(void **state)
 {
     (void)state;
-    const int64_t limit = needs(2, ZR_POLICY_NONE);
-    assert_true(needs(1, ZR_POLICY_SELECTIVE) <= limit);
+    const int64_t limit = needs(2, ZR_RECOMPUTE_NONE);
+    assert_true(needs(1, ZR_RECOMPUTE_SELECTIVE) <= limit);
     assert_int_equal(taken(limit, &unknown, all), 2);
     assert_int_equal(taken(limit, &slow_link, best), 1);
 }
@@ -81,13 +81,13 @@ static void rates_decide(void **state)
 static void what_a_run_has_stays(void **state)
 {
     (void)state;
-    const int64_t limit = needs(2, ZR_POLICY_NONE);
+    const int64_t limit = needs(2, ZR_RECOMPUTE_NONE);
     assert_int_equal(taken_of(4, limit, &unknown, kept), 4);
     assert_int_equal(taken_of(1, limit, &unknown, kept), 1); /* with recompute */
     assert_int_equal(taken_of(2, limit, &slow_link, kept), 2);
     assert_int_equal(taken_of(3, limit, &unknown, all), 2); /* no divisor of the rows */
-    const int64_t least = needs(8, ZR_POLICY_UNIT);
-    assert_true(needs(1, ZR_POLICY_UNIT) > least);
+    const int64_t least = needs(8, ZR_RECOMPUTE_UNIT);
+    assert_true(needs(1, ZR_RECOMPUTE_UNIT) > least);
     assert_int_not_equal(taken_of(1, least, &unknown, all), 1);
     zr_config *config = config_of(OPEN, limit);
     char note[ZR_TRAIN_NOTE_BYTES];
@@ -176,7 +176,8 @@ static made make(const zr_config *config, const zr_profile *profile)
 /* Find the fastest step of all stages, policies and micro-batches that fit, and the least memory of all plans. */
 static void list_all(int64_t limit_bytes, const zr_profile *profile, double *fastest, int64_t *least)
 {
-    static const zr_config_policy policy[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT, ZR_POLICY_AUTO};
+    static const zr_recompute policy[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_UNIT,
+                                          ZR_RECOMPUTE_AUTO};
     *fastest = 0;
     *least = INT64_MAX;
     for (int stage = 0; stage < 4; stage++)
@@ -247,7 +248,7 @@ static void given_keys_stay(void **state)
         assert_true(open.split == (samples && !batch && !accum) && open.batch == (!samples && !batch));
         choose(config, &balanced, note);
         if (stage) assert_int_equal(config->zero.stage, 1);
-        if (policy) assert_int_equal(config->recompute.policy, ZR_POLICY_UNIT);
+        if (policy) assert_int_equal(config->recompute.policy, ZR_RECOMPUTE_UNIT);
         if (batch) assert_int_equal(config->micro_batch_size, 3);
         if (accum) assert_int_equal(config->accumulation_steps, 2);
         if (samples) assert_int_equal(config->train_batch_size, 24);

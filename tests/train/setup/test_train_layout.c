@@ -37,7 +37,7 @@ static void defaults(void **state)
     assert_int_equal(l.dtype, ZR_F32);
     assert_int_equal(l.wire_dtype, ZR_F32);
     assert_int_equal(l.states, ZR_STATES_LEAN);
-    assert_false(l.norm_first || l.two_pass || l.rank_free_sums || l.fused_buffer);
+    assert_false(l.norm_first || l.two_pass || l.rank_free_sums);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_NONE);
     assert_int_equal(l.recompute_every, 1);
     assert_int_equal(l.limit_bytes, 0);
@@ -48,7 +48,6 @@ static void defaults(void **state)
     assert_int_equal(l.persist_elems, 0);
     assert_int_equal(l.persist_model_elems, 0);
     assert_int_equal(l.reduce, ZR_REDUCE_TO_SHARDS);
-    assert_int_equal(l.gather, ZR_GATHER_ALL);
 }
 
 /* Check that each key reaches its member of the layout. */
@@ -192,8 +191,7 @@ static void the_schedule(void **state)
                             "  \"stage3_param_persistence_threshold\": 11, \"stage3_model_persistence_threshold\": 13,"
                             "  \"stage3_max_live_parameters\": 17, \"stage3_max_reuse_distance\": 19},"
                             " \"memory\": {\"norm\": \"two_pass\", \"limit\": \"1GiB\"}, \"gradient_clipping\": 1,"
-                            " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 3},"
-                            " \"collectives\": {\"reduce\": \"owner\", \"gather\": \"broadcast\"}}",
+                            " \"activation_checkpointing\": {\"policy\": \"unit\", \"every\": 3}}",
                             4);
     assert_int_equal(l.stage, 3);
     assert_int_equal(l.prefetch_elems, 7);
@@ -201,12 +199,10 @@ static void the_schedule(void **state)
     assert_int_equal(l.persist_model_elems, 13);
     assert_int_equal(l.live_elems, 17);
     assert_int_equal(l.reuse_elems, 19);
-    assert_true(l.two_pass && l.norm_first && !l.fused_buffer && !l.rank_free_sums);
+    assert_true(l.two_pass && l.norm_first && !l.rank_free_sums);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_UNIT);
     assert_int_equal(l.recompute_every, 3);
     assert_int_equal(l.limit_bytes, 0); /* the limit is for the check; only policy auto plans by it */
-    assert_int_equal(l.reduce, ZR_REDUCE_TO_OWNER);
-    assert_int_equal(l.gather, ZR_GATHER_BROADCAST);
     l = layout_of(
         "{\"zero_optimization\": {\"stage\": 3, \"overlap_comm\": false}, \"memory\": {\"layout\": \"paper\"},"
         " \"activation_checkpointing\": {\"policy\": \"selective\"}}",
@@ -214,11 +210,8 @@ static void the_schedule(void **state)
     assert_int_equal(l.prefetch_elems, 0);
     assert_int_equal(l.states, ZR_STATES_PAPER);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_SELECTIVE);
-    l = layout_of("{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\", \"buffer\": "
-                  "\"fused\"}}",
-                  2);
+    l = layout_of("{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\"}}", 2);
     assert_int_equal(l.reduce, ZR_REDUCE_ALL_REDUCE);
-    assert_true(l.fused_buffer);
     l = layout_of(
         "{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"}, \"parallel\": {\"ranks_per_host\": 2}}", 4);
     assert_true(l.reduce == ZR_REDUCE_NCCL && !l.hierarchical && l.host_ranks == 2);
@@ -268,8 +261,7 @@ static void what_is_let_through_is_planned(void **state)
         {"train.reproducible", {"layout", "world"}},
         {"gradient_accumulation_steps", {"1", "2"}},
         {"gradient_clipping", {"0", "1"}},
-        {"collectives.reduce", {"reduce_scatter", "all_reduce", "owner"}},
-        {"collectives.buffer", {"constant", "fused"}},
+        {"collectives.reduce", {"reduce_scatter", "all_reduce"}},
         {"zero_optimization.stage", {"0", "1", "2", "3"}},
         {"activation_checkpointing.policy", {"none", "auto"}},
     };
@@ -291,8 +283,8 @@ static void what_is_let_through_is_planned(void **state)
             at[turned] = 0;
         }
     }
-    assert_int_equal(planned + refused, 2 * 2 * 2 * 2 * 2 * 3 * 2 * 4 * 2);
-    assert_true(planned > 600 && refused > 600);
+    assert_int_equal(planned + refused, 2 * 2 * 2 * 2 * 2 * 2 * 4 * 2);
+    assert_true(planned > 200 && refused > 200);
 }
 
 /* Check keys that change the numbers of a run as well as its bytes. */

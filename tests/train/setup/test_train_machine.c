@@ -333,7 +333,7 @@ static zr_plan *make_plan(const zr_profile *profile, int64_t limit_bytes)
 {
     zr_plan *plan = NULL;
     zr_model model = zr_gpt2(&small);
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     layout.ranks = 2;
     layout.stage = 3;
     layout.batch = 4;

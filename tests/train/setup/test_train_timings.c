@@ -315,7 +315,7 @@ static zr_plan *widths_plan(int64_t accum, zr_save save, bool apart)
     const zr_model model = {.name = "widths", .build = build_widths};
     const zr_profile profile = {
         .facts = {.name = "test", .threads = 1, .own_memory = apart, .scratch_bytes = zr_device_cpu_scratch}};
-    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_layout layout = zr_layout_default();
     zr_plan *plan = NULL;
     layout.save = save;
     layout.ranks = 2;
