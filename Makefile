@@ -4,7 +4,7 @@
 #   src/<layer>/**.c                 the library, compiled once
 #   src/device/cpu/kernels/*.c       kernel families, compiled once per processor level
 #   src/cli/*/*.c                    the command
-#   tests/**/test_*.c, bench/bench_*.c  one program each
+#   tests/**/test_*.c                one program each; also bench/programs/bench_*.c
 
 VERSION  := 0.1.0
 SONAME   := libzr.so.$(firstword $(subst ., ,$(VERSION)))
@@ -138,7 +138,7 @@ STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=
 CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*/*.c)))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c' 2>/dev/null))
 TESTS    := $(patsubst %.c,$(B)/tests/%,$(notdir $(TEST_SRC)))
-BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c))) \
+BENCHES  := $(patsubst bench/programs/%.c,$(B)/bench/%,$(sort $(wildcard bench/programs/bench_*.c))) \
             $(if $(MPI_SHOW),$(B)/bench/mpi_collectives)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
 
@@ -330,9 +330,9 @@ FUZZED  := $(wildcard $(foreach layer,base tensor graph models config data check
 FUZZ_CC := clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"$(VERSION)"' -Iinclude -Isrc -Itests
 tests: fuzz-files
 fuzz-files: $(FUZZ:%=$(B)/tests/fuzz_%)
-$(B)/tests/fuzz_%: tests/fuzz/%.c tests/fuzz/fuzz_files.c $(B)/libzr.a
+$(B)/tests/fuzz_%: tests/fuzz/%.c tests/support/fuzz_files.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	$(Q)$(CC) $(CFLAGS_ALL) -Itests $(DEPENDS) $< tests/fuzz/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -Itests $(DEPENDS) $< tests/support/fuzz_files.c -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
 $(B)/fuzz/obj/%.o: src/%.c
 	@mkdir -p $(@D)
@@ -353,10 +353,10 @@ $(B)/tests/zr_stand_in: $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LINKED)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -o $@ $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
 # The benchmark of kernels likewise, for bench/gpu's own test.
-$(B)/tests/bench_gpu_stand_in: bench/bench_gpu.c $(STAND_IN_OBJ) $(B)/libzr.a
+$(B)/tests/bench_gpu_stand_in: bench/programs/bench_gpu.c $(STAND_IN_OBJ) $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	$(Q)$(CC) $(CFLAGS_ALL) $(DEPENDS) $< -o $@ $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
-$(B)/bench/%: bench/%.c $(B)/libzr.a
+$(B)/bench/%: bench/programs/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/bench
 	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 $(B)/examples/%: examples/%.c $(B)/libzr.a

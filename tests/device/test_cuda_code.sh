@@ -5,7 +5,7 @@
 objects=$(dirname "$ZR")/obj/device/cuda/kernels
 
 tool=$(command -v cuobjdump || ls /usr/local/cuda/bin/cuobjdump 2>/dev/null ||
-    python3 "${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}/bench/parts/gpu_tools.py" cuobjdump 2>/dev/null)
+    python3 "${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}/bench/gpu_parts/gpu_tools.py" cuobjdump 2>/dev/null)
 if [ ! -f "$objects/elementwise.o" ] || [ -z "$tool" ]; then
     skip "instructions of kernels" "$([ -f "$objects/elementwise.o" ] && echo 'no cuobjdump' || echo 'built without CUDA')"
     echo "1..$n"

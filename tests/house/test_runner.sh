@@ -217,6 +217,7 @@ int main(void) { const char *level = getenv("ZR_KERNELS"); puts("kernels   v2 (s
 END
 script level 'echo "ok 1 - ${ZR_KERNELS:-best}"; [ "${ZR_KERNELS:-v3}" = v3 ] || echo not ok 2'
 run 'each level, those that are not there aloud' "2 passed, 0 failed, $(($(levels | wc -w) - 2)) skipped" 0 --levels
+mkdir -p tests/room
 echo 'int main(void) { return undeclared; }' >tests/room/test_broken.c
 run 'what does not compile' '0 passed, 1 failed' 1
 

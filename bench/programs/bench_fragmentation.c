@@ -8,7 +8,7 @@
  */
 #include <zr.h>
 
-#include "../tests/plan_bound.h"
+#include "../../tests/plan/policy/plan_bound.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "parts"))
 import measure
 
 KIT = pathlib.Path(__file__).resolve().parents[2] / "tools"  # tools that an unpacked kit brought

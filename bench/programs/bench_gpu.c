@@ -57,7 +57,7 @@ static const sizes tiny = {.elems = 5000,
                            .cube = 32,
                            .tokens = 32,
                            .fp32_tokens = 32,
-                           .product_width = {16, 32}}; /* the same sizes as in bench/parts/gpu_measure.py */
+                           .product_width = {16, 32}}; /* the same sizes as in bench/gpu_parts/gpu_measure.py */
 
 typedef struct row {
     char what[64];

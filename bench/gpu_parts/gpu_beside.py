@@ -36,7 +36,7 @@ def find_python(bench):
 
 def torch(bench, words, limit=200):
     python = bench.once("python", lambda: find_python(bench))
-    program = ROOT / "bench/parts/gpu_torch.py"
+    program = ROOT / "bench/gpu_parts/gpu_torch.py"
     # deterministic algorithms require CUBLAS_WORKSPACE_CONFIG
     env = {"LD_LIBRARY_PATH": OUTSIDE, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     told = bench.command([python, "-B", program, *words, "--device", DEVICE], limit, env).stdout

@@ -107,7 +107,8 @@ def pack(target, own, preset, losses):
         for name, path in brought.items():
             (stage / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, stage / name)
-        shutil.copytree(ROOT / "bench/parts", stage / "bench/parts", ignore=shutil.ignore_patterns("__pycache__"))
+        for parts in "bench/parts", "bench/gpu_parts":
+            shutil.copytree(ROOT / parts, stage / parts, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy2(ROOT / "bench/gpu", stage / "bench/gpu")
         (stage / DESCRIPTION.name).write_text(json.dumps(
             {"glibc": glibc_of([*own.values(), *lasting]), "losses": losses}, indent=1) + "\n")
