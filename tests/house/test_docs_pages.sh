@@ -58,9 +58,12 @@ check "the pages with commands are followed" sh -c '
 
 # Files that pages name exist: sources, and for built files their sources.
 there() { # FOLDER NAME, which may be a pattern; a built test comes from any folder of tests
-    case $2 in build/tests/*) there "$1" "tests/*/${2##*/}" || there "$1" "tests/*/*/${2##*/}"; return ;; esac
+    case $2 in
+    build/tests/*) there "$1" "tests/*/${2##*/}" || there "$1" "tests/*/*/${2##*/}"; return ;;
+    build/bench/*) there "$1" "bench/programs/${2##*/}"; return ;;
+    esac
     for end in '' .c .h .cc; do
-        for found in "$1"/${2#build/}$end; do [ ! -e "$found" ] || return 0; done
+        for found in "$1"/$2$end; do [ ! -e "$found" ] || return 0; done
     done
     return 1
 }
