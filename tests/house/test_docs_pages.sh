@@ -57,11 +57,8 @@ check "the pages with commands are followed" sh -c '
     cat missed; [ -s with ] && [ ! -s missed ]' "$ZR_SOURCE"
 
 # Files that pages name exist: sources, and for built files their sources.
-there() { # FOLDER NAME, which may be a pattern; a built test comes from any folder of tests
-    case $2 in
-    build/tests/*) there "$1" "tests/*/${2##*/}" || there "$1" "tests/*/*/${2##*/}"; return ;;
-    build/bench/*) there "$1" "bench/programs/${2##*/}"; return ;;
-    esac
+there() { # FOLDER NAME, which may be a pattern; a built program comes from any folder of tests or bench
+    case $2 in build/*/*) of=${2#build/} && of=${of%%/*} && { there "$1" "$of/*/${2##*/}" || there "$1" "$of/*/*/${2##*/}"; }; return ;; esac
     for end in '' .c .h .cc; do
         for found in "$1"/$2$end; do [ ! -e "$found" ] || return 0; done
     done
