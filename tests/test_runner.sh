@@ -160,6 +160,20 @@ run '... with CUDA' '2 passed, 0 failed' 0 --share "$(word_of 2 1)"
 CUDA=none
 [ "$(tr -d '\n' <cudas)" = '<auto><none>' ]
 result $? '... in the first run alone'
+# What a drawn test needs is installed before it runs, and only then.
+printf '#!/bin/sh\necho "$@" >>deps.calls\n[ "$1" != --nothing ]\n' >scripts/deps
+chmod +x scripts/deps
+script page '#TEST long=1 deps=browser
+grep -qx -e --browser deps.calls && echo ok 1'
+script bare '#TEST long=1 deps=nothing
+echo "ok 1 # SKIP nothing"'
+scripts/test --share "$(word_of 2 1)" >out 2>&1
+result "$(grep -c browser deps.calls)" 'nothing is installed for a test that a share leaves out'
+scripts/test --share "$(word_of 0 1)" >out 2>&1
+[ $? = 0 ] && grep -q '^test_page.sh .* 1 passed, 0 failed' out
+result $? 'what a test of a share needs is installed before'
+says '... and it goes on if that fails' '^# going on without what scripts/deps --nothing installs'
+rm -f scripts/deps deps.calls tests/*
 sed -i 's/^share_seconds=180/share_seconds=-1/' scripts/test
 script long "$long"
 script more "$more"
