@@ -174,10 +174,10 @@ value = dict(product_share=0.8, product_half_size=32, memory_share=0.8, nvlink_s
 if name in value:
     value[name] *= float(factor)
 links = [dict(name="NVSwitch", devices=16, bytes_per_sec=150e9, share=value.pop("nvlink_share")),
-         dict(name="InfiniBand", devices=400, bytes_per_sec=12.5e9, shared_bytes_per_sec=100e9,
+         dict(name="InfiniBand", devices=1472, bytes_per_sec=12.5e9, shared_bytes_per_sec=100e9,
               latency_sec=value.pop("latency_sec"))]
 link_share = value.pop("link_share")
-print(json.dumps(dict(include="dgx2x25", name="moved", device=value, links=links, link_share=link_share)))
+print(json.dumps(dict(include="dgx2x25", name="moved", devices=1472, device=value, links=links, link_share=link_share)))
 END
     papers "$1.out" --json --cluster "./$1.json" $some
 }
