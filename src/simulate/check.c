@@ -17,6 +17,7 @@ static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
                    {"device.product_half_size", c->product_half, true},
                    {"device.attention_share", c->attention_share, true},
                    {"device.memory_share", c->memory_share, false},
+                   {"software.scores_bytes", c->scores_bytes, true},
                    {"device.launch_sec", c->launch_sec, true},
                    {"devices", c->devices, false},
                    {"host.devices", c->host_devices, false},

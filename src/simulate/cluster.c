@@ -23,7 +23,8 @@ typedef enum kind {
     SHARE,
     SIZE,
     COUNT,
-    BYTES
+    BYTES,
+    FLAG
 } kind;
 
 /* A key of a JSON object, and the struct member that receives its value. */
@@ -45,7 +46,8 @@ static const struct {
              [SHARE] = {1e-6, 1, "a share from 1e-6 to 1"},
              [SIZE] = {0, 1e9, "a size from 0 to 1e9"},
              [COUNT] = {1, 1 << 24, "a whole number from 1 to 16777216"},
-             [BYTES] = {1, 0x1p53, "a size above 0, as 32000000000 or \"32GB\","}};
+             [BYTES] = {1, 0x1p53, "a size above 0, as 32000000000 or \"32GB\","},
+             [FLAG] = {0, 1, "true or false"}};
 
 #define COUNT_OF(list) ((int)(sizeof(list) / sizeof(*(list))))
 #define NAME(type) .key = "name", .kind = TEXT, .at = offsetof(type, name), .bytes = sizeof(((type *)0)->name)
@@ -58,6 +60,7 @@ static const field top_fields[] = {{.key = "include"},
                                    {.key = "device"},
                                    {.key = "host"},
                                    {.key = "links"},
+                                   {.key = "software"},
                                    {FIELD("link_share", SHARE, link_share)},
                                    {FIELD("collective_sec", SECONDS, step_sec)},
                                    {.key = "collectives"}};
@@ -75,6 +78,10 @@ static const field host_fields[] = {{FIELD("devices", COUNT, host_devices)},
                                     {FIELD("device_bytes_per_sec", RATE, host_bytes_sec)},
                                     {FIELD("memory_bytes_per_sec", RATE, device.host_memory_bytes_sec)},
                                     {FIELD("disk_bytes_per_sec", RATE, disk_bytes_sec)}};
+static const field software_fields[] = {{FIELD("scores_bytes", SIZE, scores_bytes)},
+                                        {FIELD("product_multiple", COUNT, product_multiple)},
+                                        {FIELD("copies_hold", FLAG, copies_hold)},
+                                        {FIELD("exchanges_beside", FLAG, exchanges_beside)}};
 static const field link_fields[] = {{NAME(zr_cluster_link)},
                                     {LINK_FIELD("devices", COUNT, devices), .must = true},
                                     {LINK_FIELD("bytes_per_sec", RATE, bytes_sec), .must = true},
@@ -146,6 +153,8 @@ static bool take_field_number(kind of, const json_t *json, void *out)
 {
     double number = json_number_value(json);
     if (of == BYTES) return zr__json_bytes(json, out) && *(int64_t *)out >= 1;
+    if (of == FLAG) *(bool *)out = json_is_true(json);
+    if (of == FLAG) return json_is_boolean(json);
     if (!json_is_number(json) || !(number >= kinds[of].min && number <= kinds[of].max)) return false;
     if (of == COUNT)
         *(int32_t *)out = (int32_t)number;
@@ -267,13 +276,16 @@ static void name_by_path(const source *s, zr_cluster *cluster)
 
 static zr_status take_source(chain *c, const source *s, zr_cluster *cluster)
 {
-    const zr__json_place host_place = {&top, "host", 0};
+    const zr__json_place host_place = {&top, "host", 0}, software_place = {&top, "software", 0};
     json_t *device = json_object_get(s->root, "device"), *host = json_object_get(s->root, "host"),
-           *links = json_object_get(s->root, "links"), *algorithm = json_object_get(s->root, "collectives");
+           *links = json_object_get(s->root, "links"), *algorithm = json_object_get(s->root, "collectives"),
+           *software = json_object_get(s->root, "software");
     name_by_path(s, cluster);
     ZR_TRY(take_fields(s, &top, s->root, top_fields, COUNT_OF(top_fields), cluster));
     if (device) ZR_TRY(take_device(c, s, device, cluster));
     if (host) ZR_TRY(take_fields(s, &host_place, host, host_fields, COUNT_OF(host_fields), cluster));
+    if (software)
+        ZR_TRY(take_fields(s, &software_place, software, software_fields, COUNT_OF(software_fields), cluster));
     if (links) ZR_TRY(take_links(s, links, cluster));
     if (algorithm) ZR_TRY(take_algorithm(s, algorithm, cluster));
     return ZR_OK;
@@ -402,8 +414,9 @@ static zr_status settle_links(const chain *c, zr_cluster *cluster)
     const int32_t all = cluster->devices;
     zr_cluster_link *link = cluster->link;
     int n = cluster->n_links;
-    if (cluster->any_hosts && n && !is_in_chain(c, &links) && link[n - 1].devices < all)
-        link[n - 1].devices = all; /* the included cluster may have fewer hosts: connect all devices */
+    const bool named = n > 0 && !is_in_chain(c, &links); /* whether the links are those of a named cluster */
+    if (named && link[n - 1].devices > cluster->host_devices && link[n - 1].devices < all)
+        link[n - 1].devices = all; /* `devices` adds hosts */
     if (all > 1 && n == 0) return refuse_at(source_of(c, &links), &links, "is missing; %d devices need links", all);
     if (n && link[n - 1].devices < all)
         return refuse_at(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",

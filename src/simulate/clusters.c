@@ -12,7 +12,7 @@
  *
  * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7. Each row is a different kind of run: 8B by ZeRO-OS
  *            within nodes, 8B by Megatron within nodes, 40B by Megatron across nodes, and 1.5B by ZeRO-OS on Azure
- *            (marked in src/cli/papers/papers_runs.c). In this least-squares fit of the logarithms, the shares of
+ *            (marked in bench/papers/data.py). In this least-squares fit of the logarithms, the shares of
  *            kernels and NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share.
  *            Attention has the share of products.
  * ampere, hopper

@@ -46,7 +46,7 @@ double zr__peak_of(const zr_plan *plan, const zr_machine *device)
  * product_multiple. */
 static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
 {
-    const int64_t multiple = me->options.product_multiple > 0 ? me->options.product_multiple : 1;
+    const int64_t multiple = me->cluster->product_multiple > 0 ? me->cluster->product_multiple : 1;
     if (cost->pairs > 0) return cost->head % multiple == 0;
     for (int i = 0; i < 3; i++)
         if (cost->product.size[i] % multiple != 0) return false;
@@ -85,7 +85,7 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
         /* Add the time to move attention scores to and from memory, between the two products of attention. A forward op
          * writes the scores once. The backward op reads the scores and writes their gradient, which is twice the
          * bytes. */
-        scores = me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2) / rate;
+        scores = me->cluster->scores_bytes * cost->pairs * (def->adjoint ? 1 : 2) / rate;
     }
     p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
     p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores) * me->slowest;
@@ -326,12 +326,12 @@ static zr_status price_measured(pricer *me, const zr_plan *plan)
     return ZR_OK;
 }
 
-static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options)
+static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster)
 {
     const zr_launch *measured = cluster->measured;
     zr_queues queues = zr__plan_queues(plan, measured ? measured->beside : !cluster->device.link_copies);
-    if (options->comm_beside) queues.of[ZR_STREAM_COMM] = ZR_STREAM_COMM;
-    if (options->copies_hold) queues.of[ZR_STREAM_COPY] = ZR_STREAM_COMPUTE;
+    if (cluster->exchanges_beside) queues.of[ZR_STREAM_COMM] = ZR_STREAM_COMM;
+    if (cluster->copies_hold) queues.of[ZR_STREAM_COPY] = ZR_STREAM_COMPUTE;
     return queues;
 }
 
@@ -340,8 +340,6 @@ static zr_status check_options(const zr_simulate_options *o)
     ZR_CHECK(o->straggler == 0 || (o->straggler >= 1 && isfinite(o->straggler)), ZR_ERR_ARG,
              "straggler is %g; it must be 0, or 1 or more", o->straggler);
     ZR_CHECK(o->jitter >= 0 && isfinite(o->jitter), ZR_ERR_ARG, "jitter is %g; it must be 0 or more", o->jitter);
-    ZR_CHECK(o->scores_bytes >= 0 && isfinite(o->scores_bytes), ZR_ERR_ARG,
-             "scores_bytes is %g; a number from 0 on was wanted", o->scores_bytes);
     return ZR_OK;
 }
 
@@ -389,7 +387,7 @@ zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_s
     ZR_TRY(check_options(&options));
     ZR_TRY(zr__simulate_check(plan, cluster, ranks_per_host));
     *made = (zr_simulation){.bound_by = "", .slowest = slowest_of(&options, plan->ranks)};
-    pricer me = {{.step_sec = step_sec, .queues = queues_of(plan, cluster, &options)},
+    pricer me = {{.step_sec = step_sec, .queues = queues_of(plan, cluster)},
                  .cluster = cluster,
                  .options = options,
                  .ranks_per_host = ranks_per_host,

@@ -46,19 +46,20 @@ says() { # NAME PATTERN: of the last run
 }
 
 script good 'echo ok 1 - a; echo ok 2 - b'
-run 'counts' '2 passed, 0 failed' 0
-script good 'echo ok 1 - a; echo "ok 2 # SKIP b"; echo "not ok 3 # SKIP c"'
-run 'skipped is neither' '1 passed, 0 failed, 2 skipped' 0
+script skips 'echo ok 1 - a; echo "ok 2 # SKIP b"; echo "not ok 3 # SKIP c"'
+run 'counts' '3 passed, 0 failed, 2 skipped' 0
+says '... what is skipped as neither' '^test_skips.sh .* 1 passed, 0 failed, 2 skipped '
 script bad 'echo ok 1 - a; echo not ok 2 - b'
 run 'a failed line' '1 passed, 1 failed' 1
 says '... is shown' '^not ok 2 - b'
 says '... and its test is named at the end' '^failed: test_bad.sh$'
 script crash 'echo ok 1 - a; kill -SEGV $$'
-run 'a crash' '1 passed, 1 failed' 1
 script status 'echo ok 1 - a; exit 3'
-run 'a bad exit' '1 passed, 1 failed' 1
 script silent 'true'
-run 'silence' '0 passed, 1 failed' 1
+run 'three more kinds of failure' '2 passed, 3 failed' 1
+says '... a crash' '^test_crash.sh .* 1 passed, 1 failed '
+says '... a bad exit' '^test_status.sh .* 1 passed, 1 failed '
+says '... and silence' '^test_silent.sh .* 0 passed, 1 failed '
 script hang '#TEST timeout=1
 echo ok 1; sleep 60'
 sed -i 's/^usual=10/usual=5/' scripts/test
@@ -103,17 +104,16 @@ result $? 'one that is interrupted says so'
 rm -rf tests/*
 run 'no number of tests' "test: -j takes a number of tests, 1 or more, not '0'" 2 -j 0
 script cache 'mkdir -p "$XDG_CACHE_HOME" && [ -z "$(ls -A "$XDG_CACHE_HOME")" ] && touch "$XDG_CACHE_HOME/x" && echo ok 1'
+script env '#TEST env=A=b threads=3
+[ "$A$OMP_NUM_THREADS" = b3 ] && echo ok 1'
 script cold 'mkdir -p "$XDG_CACHE_HOME" && [ -z "$(ls -A "$XDG_CACHE_HOME")" ] && touch "$XDG_CACHE_HOME/x" && echo ok 1'
-run 'each has a cache of its own' '2 passed, 0 failed' 0 -j 2
+run 'each has a cache of its own, and the variables of its run line' '3 passed, 0 failed' 0 -j 2
 script busy 'i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; echo ok 1'
 sed -i 's/^budget=20/budget=0/' scripts/test
 run 'processor time is counted' '1 passed, 0 failed' 0
 says '... the longest are named' '^  test_busy.sh  *[0-9.]*$'
 says '... and who is over the budget' '^over the budget of 0 s of processor time: test_busy.sh'
 sed -i 's/^budget=0/budget=20/' scripts/test
-script env '#TEST env=A=b threads=3
-[ "$A$OMP_NUM_THREADS" = b3 ] && echo ok 1'
-run 'variables of the run line' '1 passed, 0 failed' 0
 script one 'echo ok 1'
 script two 'echo not ok 1'
 run 'a filter' '1 passed, 0 failed' 0 one
@@ -170,6 +170,20 @@ run '... with CUDA' '2 passed, 0 failed' 0 --share "$(word_of 2 1)"
 CUDA=none
 [ "$(tr -d '\n' <cudas)" = '<auto><none>' ]
 result $? '... in the first run alone'
+# What a drawn test needs is installed before it runs, and only then.
+printf '#!/bin/sh\necho "$@" >>deps.calls\n[ "$1" != --nothing ]\n' >scripts/deps
+chmod +x scripts/deps
+script page '#TEST long=1 deps=browser
+grep -qx -e --browser deps.calls && echo ok 1'
+script bare '#TEST long=1 deps=nothing
+echo "ok 1 # SKIP nothing"'
+scripts/test --share "$(word_of 2 1)" >out 2>&1
+result "$(grep -c browser deps.calls)" 'nothing is installed for a test that a share leaves out'
+scripts/test --share "$(word_of 0 1)" >out 2>&1
+[ $? = 0 ] && grep -q '^test_page.sh .* 1 passed, 0 failed' out
+result $? 'what a test of a share needs is installed before'
+says '... and it goes on if that fails' '^# going on without what scripts/deps --nothing installs'
+rm -f scripts/deps deps.calls tests/*
 sed -i 's/^share_seconds=180/share_seconds=-1/' scripts/test
 script long "$long"
 script more "$more"
@@ -198,8 +212,12 @@ for i in 1 2 3; do
     script $i "#TEST long=1
 echo ok 1"
 done
-for i in 1 2 3 4 5 6 7 8 9 10 11 12; do scripts/test --no-deps --share "$(word_of 0 $i)"; done >shares 2>&1
-[ "$(sed -n 's/^\(test_[123].sh\) .* 1 passed.*/\1/p' shares | sort -u | wc -l)" = 3 ]
+: >shares
+drawn() { sed -n 's/^\(test_[123].sh\) .* 1 passed.*/\1/p' shares | sort -u | wc -l; }
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    [ "$(drawn)" = 3 ] || scripts/test --no-deps --share "$(word_of 0 $i)" >>shares 2>&1
+done
+[ "$(drawn)" = 3 ]
 result $? '... and in time each has its turn'
 rm -rf tests/*
 sed -i 's/^share_tests=1/share_tests=12/' scripts/test

@@ -241,6 +241,8 @@ static const char every_key[] =
     "   \"share\": 0.95},\n"
     "   {\"name\": \"rack\", \"devices\": 32, \"bytes_per_sec\": 25e9},\n"
     "   {\"name\": \"spine\", \"devices\": 64, \"bytes_per_sec\": 12.5e9, \"shared_bytes_per_sec\": 50e9}],\n"
+    " \"software\": {\"scores_bytes\": 25, \"product_multiple\": 8, \"copies_hold\": true, "
+    "\"exchanges_beside\": true},\n"
     " \"link_share\": 0.9, \"collective_sec\": 1e-5, \"collectives\": \"tree\"}\n";
 
 static void every_key_is_read(void **state)
@@ -253,7 +255,8 @@ static void every_key_is_read(void **state)
     assert_int_equal(c.device.memory_bytes, 32000000000);
     assert_true(c.device.flops_f32 == 1.5e13 && c.device.flops_bf16 == 1.2e14 && c.device.memory_bytes_sec == 9e11);
     assert_true(c.launch_sec == 4e-6 && c.product_share == 0.5 && c.product_half == 128 && c.memory_share == 0.75);
-    assert_true(c.attention_share == 0.25);
+    assert_true(c.attention_share == 0.25 && c.scores_bytes == 25 && c.product_multiple == 8);
+    assert_true(c.copies_hold && c.exchanges_beside);
     assert_int_equal(c.host_devices, 8); /* instead of the default, 32 */
     assert_int_equal(c.host_memory_bytes, 1500000000000);
     assert_true(c.host_bytes_sec == 12e9 && c.disk_bytes_sec == 3e9);
@@ -358,10 +361,13 @@ static void fewer_devices(void **state)
     c = read_text("{\"include\": \"dgx2x25\", \"devices\": 1}");
     check_whole(&c);
     assert_int_equal(c.n_links, 0);
-    c = read_text("{\"include\": \"dgx-h100x8\", \"devices\": 512}"); /* a cluster with any number of hosts can grow
-                                                                       * instead */
+    /* A cluster of several hosts can grow instead. */
+    c = read_text("{\"include\": \"dgx-h100x8\", \"devices\": 512}");
     check_whole(&c);
     assert_true(c.n_links == 2 && c.host_devices == 8 && c.link[1].devices == 512 && !c.any_hosts);
+    c = read_text("{\"include\": \"dgx2x25\", \"devices\": 1024}");
+    check_whole(&c);
+    assert_true(c.n_links == 2 && c.host_devices == 16 && c.link[1].devices == 1024 && c.link[0].devices == 16);
 }
 
 /* ---- refusals --------------------------------------------------------------------------------- */
@@ -447,7 +453,12 @@ static void refused(void **state)
         {"{\"include\": \"\"}", "include: is \"\"; a file or"},
         {"{\"include\": \"dgx2x26\"}", "bad.json:1:2: include: there is no cluster \"dgx2x26\"; did you mean dgx2x25?"},
         {"{\"include\": \"dgx2x25\", \"devices\": 401}",
-         "bad.json:1:24: devices: the last level, InfiniBand, connects 400"},
+         "bad.json:1:24: devices: 401 devices are no multiple of the 16 that NVSwitch connects"},
+        {"{\"include\": \"dgx1v\", \"devices\": 16}",
+         "bad.json:1:22: devices: the last level, NVLink, connects 8 of the 16 devices"},
+        {"{\"software\": {\"copies_hold\": 1}}", "bad.json:1:15: software.copies_hold: is 1; true or false was wanted"},
+        {"{\"software\": {\"scores_bytes\": -1}}", "software.scores_bytes: is -1; a size from 0"},
+        {"{\"software\": {\"product\": 8}}", "software.product: unknown key; did you mean product_multiple?"},
         {"{\"include\": \"dgx2x25\",\n \"links\": [" LINK("8") "]}",
          "bad.json:2:2: links: the last level, links[0], connects 8"},
     };

@@ -43,23 +43,35 @@ static inline void corpus_damage(const uint8_t *bytes, size_t n, uint32_t stream
     }
 }
 
-/* Replay tests/fuzz/corpus/`name`, which must have at least `wanted` files. */
-static inline void corpus_replay(const char *name, int wanted, uint32_t stream)
+typedef struct corpus_path {
+    char path[2048];
+} corpus_path;
+
+/* Return the path of tests/fuzz/corpus/`name`. */
+static inline corpus_path corpus_folder(const char *name)
 {
     const char *source = getenv("ZR_SOURCE");
-    char dir[2048];
+    corpus_path folder;
+    snprintf(folder.path, sizeof(folder.path), "%s/tests/fuzz/corpus/%s", source ? source : ".", name);
+    return folder;
+}
+
+/* Replay tests/fuzz/corpus/`name`, which must have at least `wanted` files. Return the number of files. */
+static inline int corpus_replay(const char *name, int wanted, uint32_t stream)
+{
+    const corpus_path dir = corpus_folder(name);
     uint8_t bytes[CORPUS_ROOM];
     int files = 0;
-    snprintf(dir, sizeof(dir), "%s/tests/fuzz/corpus/%s", source ? source : ".", name);
-    DIR *folder = opendir(dir);
-    if (!folder) fail_msg("no folder %s: set ZR_SOURCE to the source tree", dir);
+    DIR *folder = opendir(dir.path);
+    if (!folder) fail_msg("no folder %s: set ZR_SOURCE to the source tree", dir.path);
     for (struct dirent *entry; (entry = readdir(folder));) {
         if (entry->d_name[0] == '.') continue;
-        corpus_damage(bytes, corpus_read(dir, entry->d_name, bytes), stream);
+        corpus_damage(bytes, corpus_read(dir.path, entry->d_name, bytes), stream);
         files++;
     }
     closedir(folder);
     assert_true(files >= wanted);
+    return files;
 }
 
 #endif

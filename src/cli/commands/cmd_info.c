@@ -4,7 +4,6 @@
 #include "cli/shell/message.h"
 #include "cli/shell/process.h"
 #include "cli/measure/bench.h"
-#include "cli/measure/launches.h"
 #include "comm/comm.h"
 #include "device/device.h"
 #include "train/host/device.h"
@@ -183,7 +182,8 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
 {
     char processor[160];
     zr_device *device = NULL;
-    b->how.quiet = args->quiet;
+    b->quiet = args->quiet;
+    b->how.begin = args->quiet ? NULL : cli_launches_begin;
     b->json = args->json;
     ZR_TRY(zr__host_room(BENCH_BYTES, zr__host_cores() - 1));
     ZR_TRY(zr__train_device(kind, zr__host_cores(), 0, &device));
@@ -199,12 +199,13 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
  * ranks would occupy the measured cores. */
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
-    cli_launches launches;
+    zr__launches launches;
     machine_info i;
     cli_leave_binding();
-    b->how.quiet = args->quiet;
+    b->quiet = args->quiet;
+    b->how.begin = args->quiet ? NULL : cli_launches_begin;
     ZR_TRY(collect_info(&i));
-    ZR_TRY(cli_launches_world(&b->how, comm, &launches));
+    ZR_TRY(zr__launches_measure(&b->how, comm, &launches));
     if (comm->rank != 0) return ZR_OK;
     cli_launches_remember(&launches, &i.facts);
     zr__json_out json = {0};
@@ -212,7 +213,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
         cli_launches_json(&json, NULL, &launches);
     else
         cli_launches_print(&launches);
-    cli_launches_clear(&launches);
+    zr__launches_clear(&launches);
     return args->json ? zr__json_write(&json, stdout) : ZR_OK;
 }
 

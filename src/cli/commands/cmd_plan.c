@@ -1,6 +1,5 @@
 /** The command `zr plan`. */
 #include "cli/draw/picture.h"
-#include "cli/papers/papers.h"
 #include "cli/plan/profile.h"
 #include "cli/shell/config.h"
 #include "cli/shell/help.h"
@@ -32,7 +31,7 @@ typedef struct plan_options {
     const char *max, *svg, *profile, *cluster;
     int64_t ranks;
     double tokens, efficiency; /* values of --tokens and --efficiency; 0 if not given */
-    bool schedule, shapes, table1, table2, configs, every, advice;
+    bool schedule, shapes, every, advice;
 } plan_options;
 
 /** State of one call of `zr plan`. */
@@ -371,15 +370,10 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
     return ZR_OK;
 }
 
-/** Print the list of --shapes, --table1, --table2 or --configs if one was requested. Otherwise print the plan. */
+/** Print the list of --shapes if it was requested. Otherwise print the plan. */
 static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
-    ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
-             "only one of --shapes, --table1, --table2 and --configs can be given");
     if (o->shapes) return cli_shapes_print(stdout, args->json);
-    if (o->table1) return cli_papers_table1(stdout, args->json);
-    if (o->table2) return cli_papers_table2(stdout, args->json);
-    if (o->configs) return cli_papers_configs(stdout, args->json);
     ZR_TRY(check_plan_options(args, o, comm));
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
     planning p = {.args = args,
@@ -418,10 +412,6 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
          "with --json: include the times, choices and advice that the text output has"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw memory and streams over one training step into this SVG file"},
         {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print only the schedule: every operation of one training step"},
-        {"table1", CLI_FLAG, &o.table1, 0, NULL, "compare table 1 of the ZeRO paper with zr's plans"},
-        {"table2", CLI_FLAG, &o.table2, 0, NULL, "compare table 2 of the ZeRO paper with zr's plans"},
-        {"configs", CLI_FLAG, &o.configs, 0, NULL,
-         "compare the 48 runs of the ZeRO paper (SC20), and its configurations C1 to C5, with zr's plans"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));

@@ -177,6 +177,14 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
     }
     zr_status st = add_report(root, &made->report);
     cli_simulated_of(root);
+    cli_json_set(root, "params", json_integer(made->params));
+    const zr_cluster *on = &c->target.cluster;
+    cli_json_set(root, "cluster",
+                 json_pack("{s:s, s:i, s:i, s:I, s:I, s:f, s:f}", "name", on->name, "devices", on->devices,
+                           "host_devices", on->host_devices, "device_bytes", (json_int_t)on->device.memory_bytes,
+                           "host_bytes", (json_int_t)on->host_memory_bytes, "kernel_bytes_per_sec",
+                           on->device.memory_bytes_sec * on->memory_share, "latency_sec",
+                           on->n_links > 0 ? on->link[on->n_links - 1].latency_sec : 0.0));
     if (st == ZR_OK) return cli_json_put(stdout, root);
     json_decref(root);
     return st;
@@ -264,48 +272,6 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
     return ZR_OK;
 }
 
-/** Return whether an option was given. If it was not given, its variable has the initial value: an integer is below the
- * option's minimum, and a real number is 0. */
-static bool option_is_given(const cli_option *option)
-{
-    switch (option->kind) {
-    case CLI_FLAG:
-        return *(const bool *)option->out;
-    case CLI_TEXT:
-        return *(const char *const *)option->out != NULL;
-    case CLI_INT:
-        return (double)*(const int64_t *)option->out >= option->least;
-    case CLI_REAL:
-        return *(const double *)option->out != 0;
-    case CLI_LIST:
-        return ((const cli_list *)option->out)->n > 0;
-    }
-    return false;
-}
-
-/** Refuse options that do not apply to --paper. The papers' runs have configurations of their own, so only --cluster,
- * --svg and --plot apply. */
-static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
-{
-    static const char *const taken[] = {"paper", "cluster", "svg", "plot"};
-    for (const cli_option *option = args->options; option->name; option++) {
-        bool known = false;
-        for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) known |= strcmp(option->name, taken[i]) == 0;
-        ZR_CHECK(known || !option_is_given(option), ZR_ERR_ARG,
-                 "--%s cannot be given with --paper: the papers' runs have their own", option->name);
-    }
-    ZR_CHECK(args->n_operands == 0, ZR_ERR_ARG,
-             "%s cannot be given with --paper: the papers' runs have their own configurations", args->operand[0]);
-    ZR_CHECK(args->n_overrides == 0, ZR_ERR_ARG,
-             "--%s cannot be given with --paper: the papers' runs have their own configurations", args->override[0]);
-    ZR_CHECK(!o->cluster || strcmp(o->cluster, CLI_CLUSTER_THIS) != 0, ZR_ERR_ARG,
-             "--cluster this cannot be given with --paper: the papers' runs need GPUs; name a cluster of GPUs");
-    ZR_CHECK(
-        !o->svg == !o->plot, ZR_ERR_ARG,
-        "--paper draws only with both --svg FILE and --plot NAME, where NAME is models, 60b-total, 60b-each or bert");
-    return ZR_OK;
-}
-
 static zr_status run_simulate(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     cli_simulate_options o = {.brief = CLI_BRIEF_INIT, .seed = -1};
@@ -317,8 +283,6 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
         CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_LIMITS),
         {"tokens", CLI_REAL, &o.tokens, 1, "N",
          "number of training tokens, e.g. 300e9: also print how many days they take"},
-        {"paper", CLI_FLAG, &o.paper, 0, NULL,
-         "compare the numbers of the ZeRO papers with zr's; with --cluster: simulate their runs on that cluster"},
         {"transport", CLI_TEXT, &o.transport, 0, "KIND",
          "with --cluster this: how the ranks of a host are connected: threads or mpi [threads]"},
         {"straggler", CLI_REAL, &o.straggler, 1, "F", "make rank 0 compute F times slower"},
@@ -330,8 +294,7 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
         {"sweep", CLI_LIST, &o.sweep, 0, "KEY=a,b,c",
          "simulate each of these values of a key, or of ranks, batch, stage, tensor or seq, and print CSV; if "
          "repeated, all combinations"},
-        {"plot", CLI_TEXT, &o.plot, 0, "NAME",
-         "what --svg draws: with --sweep a column [tflops]; with --paper models, 60b-total, 60b-each or bert"},
+        {"plot", CLI_TEXT, &o.plot, 0, "NAME", "with --sweep: the column that --svg draws [tflops]"},
         {"search", CLI_FLAG, &o.search, 0, NULL,
          "find the fastest configuration that fits in memory, varying the options that are not given"},
         {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "with --search: most tokens per step [16777216]"},
@@ -339,10 +302,6 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
     if (args.help) return ZR_OK;
-    if (o.paper) {
-        ZR_TRY(check_paper(&args, &o));
-        return cli_simulate_papers(&o, args.json);
-    }
     ZR_TRY(check_simulate_options(&args, &o, comm));
     return simulate_as_asked(&args, &o);
 }
@@ -356,7 +315,6 @@ const cli_command cli_simulate = {
                 "  zr simulate --preset zero-8b --cluster dgx2x25 --sweep ranks=16,64,400 --sweep stage=1,2,3 \\\n"
                 "      --batch 8 --svg lines.svg >lines.csv\n"
                 "  zr simulate --preset zero-100b-125x8192x64 --cluster dgx2x25 --ranks 400 --search\n"
-                "  zr simulate config.json --cluster this --ranks 2\n"
-                "  zr simulate --paper\n",
+                "  zr simulate config.json --cluster this --ranks 2\n",
     .run = run_simulate,
 };

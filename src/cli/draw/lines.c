@@ -64,8 +64,7 @@ static void set_y(lines_page *g)
     for (int i = 0; i < g->lines->n * g->lines->n_x; i++)
         if (isfinite(g->lines->y[i])) cli_axes_widen(g->lines->y[i], &low, &high);
     /* Prefer a y axis that begins at 0, because readers can then compare heights as lengths. */
-    const bool from_zero = g->lines->from_zero || high / low <= 12;
-    cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
+    cli_axes_range(&g->axes, low > 0 && high / low <= 12 ? 0 : low, high, true);
 }
 
 /* ---- drawing ------------------------------------------------------------------------------------ */

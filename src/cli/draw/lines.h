@@ -11,7 +11,6 @@ typedef struct cli_lines {
     const char *const *x; /* `n_x` words below the x axis */
     int n_x;
     bool log_x;              /* whether the x axis is logarithmic even for a narrow range */
-    bool from_zero;          /* whether the y axis begins at 0 even for a wide range */
     const char *const *name; /* `n` names of the lines; not shown for a single line */
     int n;
     const double *y;    /* n * n_x values, line by line; NAN for a missing value */

@@ -10,6 +10,71 @@
 
 enum { DEFAULT_SEQ = 1024 };
 
+/* ---- training steps ----------------------------------------------------------------------------- */
+
+void cli_launches_begin(int ranks, bool processes)
+{
+    if (processes)
+        cli_say("measuring training steps on the %d ranks of this launch ...", ranks);
+    else
+        cli_say("measuring training steps on %d rank%s ...", ranks, ranks == 1 ? "" : "s");
+}
+
+void cli_launches_remember(const zr__launches *launches, const zr_device_facts *facts)
+{
+    for (int i = 0; i < launches->n; i++)
+        if (zr__launch_remember(facts, &launches->launch[i]) != ZR_OK) {
+            cli_say("note: the measurements could not be stored: %s", zr_error_message());
+            return;
+        }
+}
+
+/** Return the sustained bandwidth between hosts, in bytes/s into a rank. Return NAN if there is only one host. */
+static double across_bytes_sec(const zr_launch *launch)
+{
+    return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
+}
+
+static const char *giga_text(double bytes_sec, char text[32])
+{
+    snprintf(text, 32, isnan(bytes_sec) ? "-" : "%.3g", bytes_sec / 1e9);
+    return text;
+}
+
+void cli_launches_print(const zr__launches *launches)
+{
+    printf("\ntraining steps of small models, by which `zr simulate --cluster this` prices others\n"
+           "  ranks           threads  kinds and sizes  GB/s into a rank  across hosts\n");
+    for (int i = 0; i < launches->n; i++) {
+        const zr_launch *l = &launches->launch[i];
+        char ranks[48], within[32], across[32];
+        if (l->hosts > 1)
+            snprintf(ranks, sizeof(ranks), "%d on %d hosts", l->ranks, l->hosts);
+        else if (l->ranks > 1)
+            snprintf(ranks, sizeof(ranks), "%d, %s", l->ranks, l->transport);
+        else
+            snprintf(ranks, sizeof(ranks), "1");
+        printf("  %-16s%7d%17d%18s%14s\n", ranks, l->threads, l->n_samples,
+               giga_text(zr__launch_gather_bytes_sec(l), within), giga_text(across_bytes_sec(l), across));
+    }
+}
+
+void cli_launches_json(zr__json_out *json, const char *key, const zr__launches *launches)
+{
+    zr__json_open(json, key, '[');
+    for (int i = 0; i < launches->n; i++) {
+        const zr_launch *l = &launches->launch[i];
+        zr__json_break(json, "\n  ");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "transport", l->transport, "ranks", l->ranks, "hosts", l->hosts, "threads", l->threads);
+        zr__json_add_bool(json, "beside", l->beside);
+        zr__json_add(json, "samples", l->n_samples, "around_sec", l->around_sec, "gather_bytes_sec",
+                     zr__launch_gather_bytes_sec(l), "gather_across_bytes_sec", across_bytes_sec(l));
+        zr__json_close(json, '}');
+    }
+    zr__json_close(json, ']');
+}
+
 /* ---- measure --------------------------------------------------------------------------------- */
 
 static zr_status measure_device(cli_bench *b, zr_device *device)
@@ -18,17 +83,16 @@ static zr_status measure_device(cli_bench *b, zr_device *device)
     ZR_TRY(zr__family_find_preset(b->preset, &shape));
     if (b->seq == 0) b->seq = shape.sizes.positions < DEFAULT_SEQ ? shape.sizes.positions : DEFAULT_SEQ;
     const zr_model model = zr__family_builder(&shape);
-    if (!b->how.quiet) cli_say("measuring arithmetic, memory, and copies between ranks ...");
+    if (!b->quiet) cli_say("measuring arithmetic, memory, and copies between ranks ...");
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.facts.bf16_products;
     /* Set the profile before timing products. Its rates determine how many rows of a large product are timed. */
     zr__rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
-    if (!b->how.quiet) cli_say("measuring the products of %s in fp32 ...", b->preset);
+    if (!b->quiet) cli_say("measuring the products of %s in fp32 ...", b->preset);
     ZR_TRY(zr__products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
     zr__rates_add_products(&b->rates, &b->f32);
     if (!native && !b->bf16) return ZR_OK;
-    if (!b->how.quiet)
-        cli_say("measuring the products of %s in bf16%s ...", b->preset, native ? "" : ", widened to fp32");
+    if (!b->quiet) cli_say("measuring the products of %s in bf16%s ...", b->preset, native ? "" : ", widened to fp32");
     ZR_TRY(zr__products_measure(&model, b->batch, b->seq, ZR_BF16, device, &b->narrow));
     if (native) zr__rates_add_products(&b->rates, &b->narrow);
     return ZR_OK;
@@ -237,7 +301,7 @@ static void remember_rates(cli_bench *b, const zr_device *device)
     const zr_status st = zr__rates_remember(facts, &b->rates);
     if (st != ZR_OK) cli_say("note: the measurements could not be stored: %s", zr_error_message());
     if (facts->own_memory) return; /* training steps are not measured on GPUs yet */
-    if (cli_launches_threads(&b->how, &b->launches) != ZR_OK)
+    if (zr__launches_measure(&b->how, NULL, &b->launches) != ZR_OK)
         cli_say("note: training steps were not measured: %s", zr_error_message());
     if (st == ZR_OK) cli_launches_remember(&b->launches, facts);
 }
@@ -254,6 +318,6 @@ zr_status cli_bench_run(cli_bench *b, zr_device *device)
     }
     zr__products_clear(&b->f32);
     zr__products_clear(&b->narrow);
-    cli_launches_clear(&b->launches);
+    zr__launches_clear(&b->launches);
     return st;
 }

@@ -1,10 +1,10 @@
 /** The cluster of a target: a known cluster, a cluster from a file, or this machine with measured rates. */
 #include "cli/plan/target.h"
 
-#include "cli/measure/launches.h"
 #include "simulate/simulate.h"
 #include "train/host/device.h"
 #include "train/host/limits.h"
+#include "train/launch/launch.h"
 #include "train/measure/measure.h"
 
 #include <stdio.h>
@@ -55,6 +55,13 @@ static void cluster_of(const zr_profile *profile, const zr_launch *launch, int r
     if (hosts > 1) add_link(cluster, "network", hosts * local, launch->across_bytes_sec);
 }
 
+/** Return the command that measures training steps on a transport, for a message. */
+static const char *command_of(const char *transport)
+{
+    if (strcmp(transport, "threads") != 0) return "`zr info --bench` under the launcher that starts them";
+    return zr_device_cuda_count(NULL) > 0 ? "`zr info --bench --device cpu`" : "`zr info --bench`";
+}
+
 static zr_status this_cluster(const char *wanted, const zr_config *config, cli_target *target)
 {
     zr_profile *profile = &target->profile;
@@ -68,17 +75,27 @@ static zr_status this_cluster(const char *wanted, const zr_config *config, cli_t
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__train_threads(config, local), 0, &device));
     *profile = device->profile;
     zr_device_destroy(&device);
-    ZR_TRY(cli_rates_recall(&profile->facts, &rates));
+    zr_status st = zr__rates_recall(&profile->facts, &rates);
+    if (st == ZR_ERR_NOT_FOUND)
+        return ZR_FAIL(st, "--cluster this: this machine's processor has not been measured; run %s",
+                       command_of("threads"));
+    ZR_TRY(st);
     zr__rates_profile(&rates, profile->facts.bf16_products ? ZR_BF16 : ZR_F32, local, local, profile);
     zr__disk_profile(local, profile);
     zr_launch *launch = zr_alloc(sizeof(*launch));
     ZR_CHECK(launch, ZR_ERR_MEMORY, "no memory for measured steps");
     const char *transport = hosts ? "mpi" : wanted ? wanted : "threads";
-    zr_status st = cli_launch_recall(&profile->facts, transport, ranks, (ranks + local - 1) / local, launch);
+    const int n_hosts = (ranks + local - 1) / local;
+    st = zr__launch_recall(&profile->facts, transport, ranks, n_hosts, launch);
     if (st == ZR_OK)
         cluster_of(profile, launch, ranks, local, &target->cluster);
     else
         zr_free(launch);
+    if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_DATA)
+        return ZR_FAIL(
+            st, "--cluster this: %s of %d rank%s of %s on %d host%s; run %s",
+            st == ZR_ERR_DATA ? "the file is damaged that holds the measured steps" : "no training steps were measured",
+            ranks, ranks == 1 ? "" : "s", transport, n_hosts, n_hosts == 1 ? "" : "s", command_of(transport));
     return st;
 }
 

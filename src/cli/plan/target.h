@@ -45,7 +45,7 @@ typedef struct cli_trial {
 /** Set the target to --cluster NAME|FILE, for target->ranks ranks. For the cluster "this", `config` gives the number of
  * ranks on a host. If `config` is NULL, only the name of the cluster "this" is set. `transport` is "threads", "mpi" or
  * NULL, and is used only for "this". Clear the target with cli_target_clear, even after a failure. Return the errors of
- * zr_cluster_read and cli_launch_recall. */
+ * zr_cluster_read and zr__launch_recall. */
 ZR_NODISCARD zr_status cli_target_cluster(const char *name, const char *transport, const zr_config *config,
                                           cli_target *target);
 void cli_target_clear(cli_target *target);

@@ -72,8 +72,20 @@ static bool key_called(const char *name, char path[128])
     return found != NULL;
 }
 
+/** Options that are now commands of bench/papers. */
+static const struct {
+    const char *command, *name, *instead;
+} moved[] = {{"simulate", "paper", "runs"},
+             {"plan", "table1", "table1"},
+             {"plan", "table2", "table2"},
+             {"plan", "configs", "configs"}};
+
 static zr_status fail_unknown(const cli_args *args, const char *name, const char *next)
 {
+    for (size_t i = 0; i < sizeof(moved) / sizeof(*moved); i++)
+        if (strcmp(args->command, moved[i].command) == 0 && strcmp(name, moved[i].name) == 0)
+            return ZR_FAIL(ZR_ERR_ARG, "--%s is no option of zr any more; in zr's source run: bench/papers/papers %s",
+                           name, moved[i].instead);
     const char *names[64] = {"help", "json", "quiet", "color"};
     int n = 4;
     for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;

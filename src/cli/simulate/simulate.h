@@ -1,6 +1,6 @@
 /** cli/simulate: the command `zr simulate`, for the targets of cli/plan. cmd_simulate.c simulates a single
  * configuration. sweep.c simulates the combinations of --sweep. search.h declares the search for the fastest
- * configuration (--search). simulated.c names the numbers of a simulation, which cli/papers prints too. */
+ * configuration (--search). simulated.c names the numbers of a simulation. */
 #ifndef ZR_CLI_SIMULATE_H
 #define ZR_CLI_SIMULATE_H
 
@@ -13,7 +13,6 @@ typedef struct cli_simulate_options {
     int64_t ranks;
     int64_t seed; /* -1 if not given */
     double straggler, jitter, tokens;
-    bool paper;
     cli_list sweep;
     bool search;
     int64_t step_tokens; /* for --search: maximum number of tokens in a step, over all ranks, or 0 if not given */
@@ -22,9 +21,6 @@ typedef struct cli_simulate_options {
 /** Create the target of the option --cluster, for `ranks` ranks. `config` may be NULL, as for cli_target_cluster. */
 ZR_NODISCARD zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *config, int ranks,
                                            cli_target *target);
-/** Print the numbers of the ZeRO papers beside zr's numbers, as aligned text or as one JSON list. If `o` asks for one
- * of the papers' pictures, draw it. If `o` names a cluster, simulate all runs on that cluster. */
-ZR_NODISCARD zr_status cli_simulate_papers(const cli_simulate_options *o, bool json);
 /** Return the number of days that training on `tokens` tokens takes. */
 double cli_simulated_days(const cli_trial *made, double tokens);
 

@@ -1,4 +1,4 @@
-/** Files in the user's cache with measurements of this machine. machine.c stores its rates, launch_file.c measured
+/** Files in the user's cache with measurements of this machine. machine.c stores its rates, train/launch measured
  * training steps. */
 #ifndef ZR_TRAIN_MACHINE_H
 #define ZR_TRAIN_MACHINE_H

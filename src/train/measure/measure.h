@@ -1,8 +1,7 @@
 /** train/measure: measurements of this machine. machine.c stores the rates of kernels, memory and links in the user's
- * cache, and disk.c the rates of a disk. products.c times the matrix products of a model. launch_measure.c times the
- * steps of small models, and launch_file.c stores these times. timings.c reports the time of a run by kinds of steps.
- * Estimated times of plans and the reported mfu use the measurements. Plans depend on the measurements only if the
- * configuration leaves keys open, or if policy auto plans for tensor-parallel ranks. */
+ * cache, and disk.c the rates of a disk. products.c times the matrix products of a model. timings.c reports the time of
+ * a run by kinds of steps. Estimated times of plans and the reported mfu use the measurements. Plans depend on the
+ * measurements only if the configuration leaves keys open, or if policy auto plans for tensor-parallel ranks. */
 #ifndef ZR_TRAIN_MEASURE_MEASURE_H
 #define ZR_TRAIN_MEASURE_MEASURE_H
 
@@ -57,25 +56,6 @@ ZR_NODISCARD zr_status zr__disk_remember(const zr__folder_rates *rates);
 ZR_NODISCARD zr_status zr__disk_recall(zr__folder_rates *rates);
 /** Set the disk rates of a profile for one of local_ranks ranks that share the disk, if the rates are known. */
 void zr__disk_profile(int local_ranks, zr_profile *profile);
-
-/* Measured schedule steps, from which times of plans are estimated (zr_cluster.measured). Files steps-<hash>.json
- * beside the rates store these steps. Each combination of machine, transport, number of ranks and number of hosts has
- * its own file. */
-
-/** Train small models on the ranks of `comm` and record the durations of their steps. Durations are means over the
- * ranks and over the typical training steps, without the fastest quarter and the slowest quarter. All models are
- * measured three times, and the medians are recorded. The measurement takes 5 to 20 seconds, or one to two minutes with
- * more ranks than cores or with slow links. With `quick`, measure only once and only the smallest models. A quick
- * measurement takes a tenth of the time, but estimates for large models become less accurate than without `quick`. Each
- * rank passes its own device, and all ranks get the same result. Clear `launch` after success. Errors: ZR_ERR_MEMORY.
- * Collective. */
-ZR_NODISCARD zr_status zr__launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch);
-void zr__launch_clear(zr_launch *launch);
-
-/** Save and load measured steps. Errors are the same as in zr__rates_remember and zr__rates_recall. */
-ZR_NODISCARD zr_status zr__launch_remember(const zr_device_facts *facts, const zr_launch *launch);
-ZR_NODISCARD zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
-                                         zr_launch *launch);
 
 /** A matrix product C (m,n) = A (m,k) B (k,n) of a model's step. */
 typedef struct zr__product_timing {

@@ -1,4 +1,4 @@
-#TEST timeout=300 long=1
+#TEST timeout=300 long=1 deps=browser
 # Check the page of `zr report` in a browser, from the width of a telephone to that of a desktop: nothing is wider than
 # the page, and no texts overlap.
 . tests/support/command.inc
@@ -8,7 +8,7 @@ for b in chromium chromium-browser google-chrome; do
     if [ -z "$browser" ] && command -v $b >/dev/null; then browser=$b; fi
 done
 if [ -z "$browser" ]; then
-    skip "the page in a browser" "no chromium"
+    skip "the page in a browser" "no chromium; scripts/deps --browser installs it"
     echo "1..$n"
     exit 0
 fi

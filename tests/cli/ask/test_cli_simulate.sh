@@ -28,8 +28,11 @@ one = json.load(open("one.json"))
 for key in ("step_sec", "samples_per_sec", "tokens_per_sec", "tflops", "mfu", "exposed_sec", "memory", "traffic",
             "bound_by", "fits", "days"):
     assert key in one, key
+assert one["cluster"] == dict(name="small", devices=8, host_devices=4, device_bytes=1133741824, host_bytes=400000000,
+                              kernel_bytes_per_sec=1e11, latency_sec=1e-5), one["cluster"]
+assert one["params"] == 2 * (12 * 256**2 + 13 * 256) + (512 + 128 + 2) * 256, one["params"]
 numbers = {key for key, value in one.items() if isinstance(value, (int, float, dict)) and not isinstance(value, bool)}
-assert set(one["of"]) == numbers - {"of"}, one["of"]
+assert set(one["of"]) == numbers - {"of", "params", "cluster"}, one["of"]
 whole = {key for key, of in one["of"].items() if of == "all"}
 assert whole == {"step_sec", "samples_per_sec", "tokens_per_sec", "pflops_all", "days"}, whole
 assert {key for key, of in one["of"].items() if of != "rank"} == whole | {"host_bytes"}, one["of"]

@@ -57,18 +57,18 @@ check "... in a picture" plan --ranks 2 $kept --svg kept.svg
 check "... which shows the tier" grep -q '>on disk<' kept.svg
 
 # --disk: the least offload that fits.
-big="--preset gpt2-1.5b --stage 3 --quiet"
+big="--preset gpt2-355m --stage 3 --quiet"
 needs() { "$ZR" plan $big --json --advice "$@" | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
-check "without a disk nothing fits" prints 'nothing fits 8.00 GB' "$ZR" plan $big --memory 8GB
+check "without a disk nothing fits" prints 'nothing fits 2.00 GB' "$ZR" plan $big --memory 2GB
 check "... and the advice names one" grep -q 'With zero_optimization.offload_' printed
-check "with a disk it does" "$ZR" plan --preset gpt2-1.5b --stage 3 --memory 8GB --disk 200GB
+check "with a disk it does" "$ZR" plan --preset gpt2-355m --stage 3 --memory 2GB --disk 200GB
 check "... which is said" has 'zero_optimization.offload_optimizer.device'
-check "with much memory nothing is offloaded" "$ZR" plan --preset gpt2-1.5b --stage 3 --memory 80GB --disk 200GB
+check "with much memory nothing is offloaded" "$ZR" plan --preset gpt2-355m --stage 3 --memory 80GB --disk 200GB
 check "... which is said too" has 'no offload,'
-check "a disk that is too small" prints 'nothing fits' "$ZR" plan $big --memory 8GB --disk 1GB
+check "a disk that is too small" prints 'nothing fits' "$ZR" plan $big --memory 2GB --disk 1GB
 check "the largest model is larger with a disk" sh -c '
-    "$0" plan --preset gpt2-124m --quiet --json --memory 4GB --max model >a.json
-    "$0" plan --preset gpt2-124m --quiet --json --memory 4GB --max model --disk 1TB >b.json
+    "$0" plan --preset gpt2-124m --quiet --json --memory 1GB --max model >a.json
+    "$0" plan --preset gpt2-124m --quiet --json --memory 1GB --max model --disk 1TB >b.json
     a=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" a.json) b=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" b.json)
     test $b -gt $((2 * a)) || { echo $a $b >&2; exit 1; }' "$ZR"
 largest() { "$ZR" plan --preset gpt2-124m --quiet --max layers "$@" >largest; }

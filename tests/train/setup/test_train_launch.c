@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "train/measure/measure.h"
+#include "train/launch/launch.h"
 #include "zr/simulate.h"
 
 static const zr_device_facts here = {.name = "this machine"};

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "train/measure/measure.h"
+#include "train/launch/launch.h"
 #include "zr/comm.h"
 #include "zr/device.h"
 #include "zr/simulate.h"

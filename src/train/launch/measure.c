@@ -6,7 +6,7 @@
 #include "plan/list/place.h"
 #include "simulate/simulate.h"
 #include "train/host/host.h"
-#include "train/measure/measure.h"
+#include "train/launch/launch.h"
 #include "train/measure/timings.h"
 
 #include <math.h>
@@ -483,11 +483,7 @@ static void combine_number(zr_launch *pass, int passes, size_t offset)
 static void combine(zr_launch *pass, int passes, zr_launch *launch)
 {
     double x[PASSES];
-    combine_number(pass, passes, offsetof(zr_launch, around_sec));
-    combine_number(pass, passes, offsetof(zr_launch, lost));
-    combine_number(pass, passes, offsetof(zr_launch, late));
-    combine_number(pass, passes, offsetof(zr_launch, spread));
-    combine_number(pass, passes, offsetof(zr_launch, across_bytes_sec));
+    for (int i = 0; i < ZR__LAUNCH_NUMBERS; i++) combine_number(pass, passes, zr__launch_numbers[i].at);
     for (int32_t i = 0; i < pass->n_waits; i++) {
         combine_number(pass, passes, offsetof(zr_launch, wait[i].computed_sec));
         combine_number(pass, passes, offsetof(zr_launch, wait[i].share));

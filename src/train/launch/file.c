@@ -1,7 +1,7 @@
 /* Storage of measured schedule steps (zr_launch) in the user's cache. Each combination of machine, transport, number of
  * ranks and number of hosts has its own file. */
+#include "train/launch/launch.h"
 #include "train/measure/machine.h"
-#include "train/measure/measure.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -79,25 +79,20 @@ static bool sample_from_json(const json_t *json, zr_step_sample *s)
     return good && counts && isfinite(s->sec) && s->sec > 0;
 }
 
-/* Numeric fields of a zr_launch. In a valid file, the value of a field is at least 0 and less than `below`. */
-static const struct {
-    const char *key;
-    size_t at;
-    double below;
-} numbers[] = {{"around_sec", offsetof(zr_launch, around_sec), INFINITY},
-               {"lost", offsetof(zr_launch, lost), 1},
-               {"late", offsetof(zr_launch, late), 1},
-               {"spread", offsetof(zr_launch, spread), INFINITY},
-               {"across_bytes_sec", offsetof(zr_launch, across_bytes_sec), INFINITY}};
-enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+const zr__launch_number zr__launch_numbers[ZR__LAUNCH_NUMBERS] = {
+    {"around_sec", offsetof(zr_launch, around_sec), INFINITY},
+    {"lost", offsetof(zr_launch, lost), 1},
+    {"late", offsetof(zr_launch, late), 1},
+    {"spread", offsetof(zr_launch, spread), INFINITY},
+    {"across_bytes_sec", offsetof(zr_launch, across_bytes_sec), INFINITY}};
 
 static bool numbers_from_json(const json_t *root, zr_launch *launch)
 {
-    for (int i = 0; i < NUMBERS; i++) {
-        const json_t *number = json_object_get(root, numbers[i].key);
+    for (int i = 0; i < ZR__LAUNCH_NUMBERS; i++) {
+        const json_t *number = json_object_get(root, zr__launch_numbers[i].key);
         const double x = json_number_value(number);
-        if (!json_is_number(number) || !(x >= 0 && x < numbers[i].below)) return false;
-        memcpy((char *)launch + numbers[i].at, &x, sizeof(x));
+        if (!json_is_number(number) || !(x >= 0 && x < zr__launch_numbers[i].below)) return false;
+        memcpy((char *)launch + zr__launch_numbers[i].at, &x, sizeof(x));
     }
     return true;
 }
@@ -134,24 +129,35 @@ zr_status zr__launch_remember(const zr_device_facts *facts, const zr_launch *lau
         json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:o, s:o}", "machine", key, "transport", launch->transport,
                   "ranks", launch->ranks, "hosts", launch->hosts, "threads", launch->threads, "cores", launch->cores,
                   "beside", launch->beside, "waits", waits_to_json(launch), "samples", samples_to_json(launch));
-    for (int i = 0; i < NUMBERS && root; i++) {
+    for (int i = 0; i < ZR__LAUNCH_NUMBERS && root; i++) {
         double x;
-        memcpy(&x, (const char *)launch + numbers[i].at, sizeof(x));
-        if (json_object_set_new(root, numbers[i].key, json_real(x)) == 0) continue;
+        memcpy(&x, (const char *)launch + zr__launch_numbers[i].at, sizeof(x));
+        if (json_object_set_new(root, zr__launch_numbers[i].key, json_real(x)) == 0) continue;
         json_decref(root);
         root = NULL;
     }
     return zr__machine_remember("steps", key, root);
 }
 
-zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
-                            zr_launch *launch)
+static zr_status recall_exactly(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
+                                zr_launch *launch)
 {
     char key[ZR__MACHINE_KEY_BYTES];
     *launch = (zr_launch){.ranks = 0};
     launch_key(facts, transport, ranks, hosts, key);
     zr_status st = zr__machine_recall("steps", key, launch_from_json, launch);
     if (st != ZR_OK) zr__launch_clear(launch);
+    return st;
+}
+
+zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
+                            zr_launch *launch)
+{
+    zr_status st = recall_exactly(facts, transport, ranks, hosts, launch);
+    int fewer = 1;
+    while (2 * fewer < ranks) fewer *= 2;
+    for (; st == ZR_ERR_NOT_FOUND && strcmp(transport, "threads") == 0 && fewer >= 1; fewer /= 2)
+        st = recall_exactly(facts, transport, fewer, 1, launch);
     return st;
 }
 
