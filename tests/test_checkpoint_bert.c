@@ -88,9 +88,9 @@ static void write_form(const form *f)
     }
     (void)mkdir(in_tempdir("d"), 0700);
     (void)remove(in_tempdir("d/model.safetensors"));
-    assert_int_equal(zr_safetensors_create(in_tempdir("d/model.safetensors"), spec, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("d/model.safetensors"), spec, n), ZR_OK);
     zr_safetensors *to = NULL;
-    assert_int_equal(zr_safetensors_attach(in_tempdir("d/model.safetensors"), &to), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("d/model.safetensors"), &to), ZR_OK);
     for (int64_t i = 0; i < n; i++) {
         static float value[4096];
         const zr_safetensors_tensor *at = zr_safetensors_find(to, spec[i].name);
@@ -99,7 +99,7 @@ static void write_form(const form *f)
         assert_int_equal(
             zr_safetensors_read_f32(own.from, zr_safetensors_find(own.from, source[i]), 0, at->elems, value), ZR_OK);
         if (f->again[1] && strcmp(spec[i].name, f->again[1]) == 0) value[0] += f->off;
-        assert_int_equal(zr_safetensors_write(to, at, 0, at->elems, value), ZR_OK);
+        assert_int_equal(zr__safetensors_write(to, at, 0, at->elems, value), ZR_OK);
     }
     zr_safetensors_close(&to);
 }

@@ -169,12 +169,12 @@ static const char *new_folder(const char *name)
 static void put_tensors(const char *path, const zr_tensor_spec *spec, int64_t n)
 {
     zr_safetensors *st;
-    assert_int_equal(zr_safetensors_create(path, spec, n), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &st), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, spec, n), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &st), ZR_OK);
     for (int64_t t = 0; t < n; t++)
         for (int64_t i = 0; i < zr_shape_elems(&spec[t].shape); i++) {
             float value = (float)(i + 1000 * t);
-            assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, spec[t].name), i, 1, &value), ZR_OK);
+            assert_int_equal(zr__safetensors_write(st, zr_safetensors_find(st, spec[t].name), i, 1, &value), ZR_OK);
         }
     zr_safetensors_close(&st);
 }

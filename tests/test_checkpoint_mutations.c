@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "checkpoint/checkpoint.h"
 #include "hf_gpt2.h"
 #include "golden.h"
 #include "mutate_bytes.h"
@@ -80,8 +81,8 @@ static void damaged_indices(void **state)
     mutator m = mutator_make(2);
     int read = 0;
     mkdir(in_tempdir("set"), 0777);
-    assert_int_equal(zr_safetensors_create(in_tempdir("set/1.safetensors"), &a, 1), ZR_OK);
-    assert_int_equal(zr_safetensors_create(in_tempdir("set/2.safetensors"), &b, 1), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("set/1.safetensors"), &a, 1), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("set/2.safetensors"), &b, 1), ZR_OK);
     for (int round = 0; round < ROUNDS; round++) {
         zr_weights *weights = NULL;
         size_t n = sizeof index - 1;

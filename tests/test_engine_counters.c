@@ -1,7 +1,8 @@
 //TEST timeout=60 tsan=1
-//LINK -Wl,--wrap=zr_alloc,--wrap=zr_ledger_take,--wrap=zr_traffic_count,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr__ledger_take,--wrap=zr__traffic_count,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
 /* Checks of the counters: the allocator is interposed and compared with planned and measured memory; the arena is
  * poisoned to find the highest byte written; and each count is broken on purpose, so that the comparison must fail. */
+#include "base/core/core.h"
 #include "trainer.h"
 
 /* ---- interposed functions ---- */

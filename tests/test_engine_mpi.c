@@ -1,8 +1,9 @@
 //TEST np=2,3 timeout=60
-//LINK -Wl,--wrap=zr_traffic_count
+//LINK -Wl,--wrap=zr__traffic_count
 /* The bytes that training passes to MPI, seen by interposing MPI's own functions, equal the counted bytes and the
  * papers' formulas: every rank sends and receives the same number a step. And with all bytes in messages, every way to
  * keep and move gives the same bits. */
+#include "base/core/core.h"
 #include "gpt2_sizes.h"
 #include "layout_variants.h"
 

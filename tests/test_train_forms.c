@@ -97,11 +97,11 @@ static void put_part(const form *f, const zr_safetensors *from, int i, zr__text 
         zr__text_add(map, "%s\"%s\": \"%s\"", map->length ? ", " : "", tensor->name, name);
     }
     assert_int_equal(zr__safetensors_create_as(path, type, spec, n), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &to), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &to), ZR_OK);
     for (int k = 0; k < n; k++) {
         const zr_safetensors_tensor *tensor = zr_safetensors_find(from, spec[k].name);
         assert_int_equal(zr_safetensors_read_f32(from, tensor, 0, tensor->elems, value), ZR_OK);
-        assert_int_equal(zr_safetensors_write(to, zr_safetensors_find(to, spec[k].name), 0, tensor->elems, value),
+        assert_int_equal(zr__safetensors_write(to, zr_safetensors_find(to, spec[k].name), 0, tensor->elems, value),
                          ZR_OK);
     }
     zr_safetensors_close(&to);

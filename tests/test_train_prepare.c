@@ -36,7 +36,7 @@ static void write_adapter(const char *name, const char *base, const zr_tensor_sp
             base ? ", \"base_model_name_or_path\": \"" : "", base ? base : "", base ? "\"" : "");
     fclose(f);
     snprintf(path, sizeof(path), "%s/%s/adapter_model.safetensors", tempdir, name);
-    assert_int_equal(zr_safetensors_create(path, tensor, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, tensor, n), ZR_OK);
 }
 
 #define LAYER "base_model.model.transformer.h.0.attn.c_attn.lora_"
@@ -377,7 +377,7 @@ static void another_task_has_a_new_head(void **state)
     assert_int_equal(zr__param_graph(&model, &graph), ZR_OK);
     assert_int_equal(zr__param_specs(graph, ZR_PARAMS_ALL, &specs, &n), ZR_OK);
     snprintf(path, sizeof(path), "%s/bert/model.safetensors", tempdir);
-    assert_int_equal(zr_safetensors_create(path, specs, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, specs, n), ZR_OK);
     zr_free(specs);
     zr_graph_destroy(&graph);
     static const char tuned[] =

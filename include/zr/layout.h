@@ -225,9 +225,6 @@ typedef struct zr_layout {
             {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT                   \
     }
 
-/** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * ZR_SHARD_ALIGN. */
-ZR_API int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks);
-
 #ifdef __cplusplus
 }
 #endif

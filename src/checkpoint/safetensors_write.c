@@ -100,7 +100,7 @@ zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, con
     return st;
 }
 
-zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
+zr_status zr__safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
 {
     return zr__safetensors_create_as(path, NULL, spec, n);
 }
@@ -126,10 +126,10 @@ static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_t
     return ZR_OK;
 }
 
-zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
-                               const float *in)
+zr_status zr__safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
+                                const float *in)
 {
-    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr_safetensors_attach opens for writing",
+    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr__safetensors_attach opens for writing",
              st->file.name);
     ZR_CHECK(tensor->loadable, ZR_ERR_DTYPE, "%s: the tensor is %s; only F32, BF16 and F16 can be written",
              st->file.name, tensor->dtype);
@@ -138,7 +138,7 @@ zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_te
     return zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4);
 }
 
-zr_status zr_safetensors_sync(const zr_safetensors *st)
+zr_status zr__safetensors_sync(const zr_safetensors *st)
 {
     return zr__file_sync(&st->file);
 }

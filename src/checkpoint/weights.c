@@ -34,7 +34,7 @@ static zr_status open_weights_file(zr_weights *weights, const char *dir, const c
     ZR_GROW(weights->file, weights->room, weights->files + 1, "files of weights");
     ZR_TRY(zr__path_of_input(path, dir, name));
     zr_safetensors **file = &weights->file[weights->files];
-    ZR_TRY(weights->writable ? zr_safetensors_attach(path, file) : zr_safetensors_open(path, file));
+    ZR_TRY(weights->writable ? zr__safetensors_attach(path, file) : zr_safetensors_open(path, file));
     weights->files++;
     return ZR_OK;
 }
@@ -100,22 +100,19 @@ static zr_status open_index(zr_weights *weights, const char *dir, const json_t *
 
 static zr_status read_index(const char *dir, const char *name, json_t **root)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
+    *root = NULL;
     ZR_TRY(zr__path_of_input(path, dir, name));
-    zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, root);
-    zr_free(text);
-    return st;
+    return zr__json_load_data(path, root);
 }
 
 static zr_status open_sharded(zr_weights *weights, const char *dir, const char *index)
 {
-    json_t *root = NULL;
+    json_t *root;
     zr_status st = read_index(dir, index, &root);
     if (st == ZR_OK) st = open_index(weights, dir, root);
     json_decref(root);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return st;
 }
 
 /* Append a suffix to the name of a file. Return `out`. */
@@ -185,7 +182,7 @@ void zr__weights_remove(const char *dir, const char *suffix)
 {
     char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES];
     const char *tensor;
-    json_t *root = NULL, *file;
+    json_t *root, *file;
     remove_in(dir, with_suffix(single_name, suffix, single));
     remove_in(dir, with_suffix(ZR_ADAPTER_SINGLE, suffix, single));
     with_suffix(index_name, suffix, index);
@@ -327,12 +324,12 @@ zr_status zr__weights_write(const zr_weights *weights, const char *name, int64_t
 {
     place at = find_tensor(weights, name);
     ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
-    return zr_safetensors_write(at.file, at.tensor, first, n, in);
+    return zr__safetensors_write(at.file, at.tensor, first, n, in);
 }
 
 zr_status zr__weights_sync(const zr_weights *weights)
 {
-    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr_safetensors_sync(weights->file[i]));
+    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr__safetensors_sync(weights->file[i]));
     return ZR_OK;
 }
 

@@ -1,3 +1,4 @@
+/* `zr tokenize`: convert texts to token files, and train tokenizers. */
 #include "cli/shell/line.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"

@@ -36,7 +36,7 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
 {
     int ranks = plan->group[v->by.group].size;
     if (plan->layout.fused_buffer) return v->elems;
-    int64_t range = zr_plan_bucket_elems(bucket_elems, ranks) / ranks;
+    int64_t range = zr__plan_bucket_elems(bucket_elems, ranks) / ranks;
     return range < v->elems ? range : v->elems;
 }
 

@@ -6,7 +6,6 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "train/dir/run_files.h"
-#include "train/dir/trained.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>
@@ -252,17 +251,14 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
  * trained.json. */
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
     json_t *root = NULL;
     *steps = ZR_STEP_UNKNOWN;
     ZR_TRY(zr__path_join(path, dir->path, ZR_RUN_REPORT));
-    zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    zr_status st = zr__json_load_data(path, &root);
     if (st == ZR_OK && json_is_integer(json_object_get(root, "steps")))
         *steps = json_integer_value(json_object_get(root, "steps"));
     json_decref(root);
-    zr_free(text);
     return st == ZR_ERR_IO || st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 

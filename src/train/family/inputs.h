@@ -3,6 +3,7 @@
 #ifndef ZR_TRAIN_INPUTS_H
 #define ZR_TRAIN_INPUTS_H
 
+#include "checkpoint/checkpoint.h"
 #include "train/family/samples.h"
 #include "zr/checkpoint.h"
 #include "zr/config.h"

@@ -8,9 +8,8 @@
 #include "base/text/text.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokens/texts.h"
-#include "train/dir/new_dir.h"
+#include "train/dir/run_files.h"
 #include "train/host/host.h"
-#include "train/tokenizer/tokenizer_files.h"
 #include "zr/data.h"
 
 #include <dirent.h>

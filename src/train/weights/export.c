@@ -9,7 +9,7 @@
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 #include "train/family/inputs.h"
-#include "train/tokenizer/tokenizer_files.h"
+#include "train/tokenizer/tokenize.h"
 
 #include <errno.h>
 #include <math.h>
@@ -102,7 +102,7 @@ static zr_status make_adapter(paths *p, const zr__exported *what)
     int64_t n = 0;
     ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
     ZR_TRY(zr__adapter_specs(graph_of(what->plan), &specs, &n));
-    zr_status st = zr_safetensors_create(p->unfinished[2], specs, n);
+    zr_status st = zr__safetensors_create(p->unfinished[2], specs, n);
     zr_free(specs);
     ZR_TRY(st);
     ZR_TRY(zr__adapter_describe(graph_of(what->plan), what->model, what->init, &adapter));

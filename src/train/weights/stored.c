@@ -1,3 +1,5 @@
+/* Where the weights of a path are: in a run's model/ or newest checkpoint, in a checkpoint, or in the directory itself.
+ */
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
@@ -62,12 +64,12 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     int64_t *step = NULL, n = 0;
-    zr_manifest *manifest = NULL;
+    zr__manifest *manifest = NULL;
     zr_status st = zr_checkpoint_list(stored->run, &step, &n);
     for (int64_t i = 0; st == ZR_OK && i < n && !manifest; i++) {
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
-        if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
+        if (st == ZR_OK) st = zr__manifest_read(stored->path, &manifest);
         /* After ZR_ERR_MEMORY the search ends, since it is unknown whether this checkpoint is complete. */
         if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
@@ -77,7 +79,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
                      zr_error_message());
     }
     *found = manifest != NULL;
-    zr_manifest_free(&manifest);
+    zr__manifest_free(&manifest);
     zr_free(step);
     return st;
 }
