@@ -12,7 +12,7 @@
 
 enum { MADE_TENSORS = 3, MADE_WRITERS = 2, MADE_FILES = 3, MADE_ROWS = 40, MADE_COLUMNS = 5, MADE_SLICES = 64 };
 static bool made_in_columns;
-static const zr_tensor_spec made_specs[MADE_TENSORS] = {
+static const zr__tensor_spec made_specs[MADE_TENSORS] = {
     {"wte", {2, {MADE_ROWS, MADE_COLUMNS}}}, {"bias", {1, {7}}}, {"last", {0, {0}}}};
 static const char *const made_files[MADE_FILES] = {"config.json", "model.safetensors", "exp_avg.safetensors"};
 static const char made_config[] = "{\"model_type\": \"gpt2\"}\n";
@@ -63,7 +63,7 @@ static inline zr_status made_write_part(zr__chunk_writer *w, const zr_safetensor
     float value[256];
     int64_t middle = t->elems * 3 / 4, first = rank ? middle : 0, end = rank ? t->elems : middle;
     for (int64_t i = first; i < end; i++) value[i - first] = made_value(step, file, (t->offset - data) / 4 + i);
-    return zr__chunk_writer_put(w, t->offset + first * 4, value, (end - first) * 4);
+    return zr__chunk_writer_put(w, NULL, t->offset + first * 4, value, (end - first) * 4);
 }
 
 /* Write a column of the first tensor as two shards that meet inside a row. The first writer also writes the other
@@ -77,10 +77,10 @@ static inline zr_status made_write_column(zr__chunk_writer *w, const zr_safetens
     const zr__slices before = {at, at + SHARED_ROW * ROW, ROW, 4},
                      behind = {at + (SHARED_ROW + 1) * ROW, at + MADE_ROWS * ROW, ROW, 4};
     for (int64_t i = 0; i < MADE_ROWS; i++) value[i] = made_value(step, file, i * MADE_COLUMNS + column);
-    ZR_TRY(zr__chunk_writer_put_sliced(w, &before, mine, value, 4 * SHARED_ROW));
-    ZR_TRY(zr__chunk_writer_put(w, mine + SHARED_ROW * ROW, value + SHARED_ROW, 4));
-    ZR_TRY(zr__chunk_writer_put_sliced(w, &behind, mine + (SHARED_ROW + 1) * ROW, value + SHARED_ROW + 1,
-                                       4 * (MADE_ROWS - SHARED_ROW - 1)));
+    ZR_TRY(zr__chunk_writer_put(w, &before, mine, value, 4 * SHARED_ROW));
+    ZR_TRY(zr__chunk_writer_put(w, NULL, mine + SHARED_ROW * ROW, value + SHARED_ROW, 4));
+    ZR_TRY(zr__chunk_writer_put(w, &behind, mine + (SHARED_ROW + 1) * ROW, value + SHARED_ROW + 1,
+                                4 * (MADE_ROWS - SHARED_ROW - 1)));
     for (int64_t t = 1; column == 0 && t < zr_safetensors_count(st); t++)
         for (int rank = 0; rank < MADE_WRITERS; rank++)
             ZR_TRY(made_write_part(w, zr_safetensors_get(st, t), at, step, file, rank));
@@ -110,7 +110,7 @@ static inline zr_status made_write(const char *path, const zr_safetensors *st, i
 static inline zr_status made_safetensors(const char *path, int64_t step, int file, made_chunks *all, int64_t *bytes)
 {
     zr_safetensors *st = NULL;
-    ZR_TRY(zr__safetensors_create(path, made_specs, MADE_TENSORS));
+    ZR_TRY(zr__safetensors_create(path, NULL, made_specs, MADE_TENSORS));
     ZR_TRY(zr_safetensors_open(path, &st));
     const zr_safetensors_tensor *last = zr_safetensors_get(st, MADE_TENSORS - 1);
     *bytes = last->offset + last->bytes;

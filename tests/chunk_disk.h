@@ -164,7 +164,7 @@ static zr_status put_range(zr__chunk_writer *w, int64_t first, int64_t end, int6
 {
     for (int64_t n; first < end; first += n) {
         n = end - first < piece ? end - first : piece;
-        ZR_TRY(zr__chunk_writer_put(w, first, content + first, n));
+        ZR_TRY(zr__chunk_writer_put(w, NULL, first, content + first, n));
     }
     return ZR_OK;
 }

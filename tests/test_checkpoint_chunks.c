@@ -105,17 +105,17 @@ static void bad_puts_are_refused(void **state)
     int64_t n = 1;
     const char *path = empty_file("bad", 100);
     assert_int_equal(zr__chunk_writer_open(path, 1, &w), ZR_OK);
-    assert_int_equal(zr__chunk_writer_put(w, 10, content + 10, 10), ZR_OK);
-    assert_int_equal(zr__chunk_writer_put(w, 19, content + 19, 1), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put(w, 20, content + 20, 81), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put(w, 20, content + 20, -1), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put(w, INT64_MAX, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put(w, 20, content + 20, INT64_MAX), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put(w, 20, content + 20, 80), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 10, content + 10, 10), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 19, content + 19, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, 81), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, -1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, INT64_MAX, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, INT64_MAX), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, 80), ZR_OK);
     assert_null(zr__chunk_writer_chunks(w, &n));
     assert_int_equal(n, 0);
     assert_int_equal(zr__chunk_writer_end(w), ZR_OK);
-    assert_int_equal(zr__chunk_writer_put(w, 100, content, 0), ZR_ERR_STATE);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 100, content, 0), ZR_ERR_STATE);
     assert_int_equal(zr__chunk_writer_end(w), ZR_ERR_STATE);
     assert_non_null(zr__chunk_writer_chunks(w, &n));
     assert_int_equal(n, 1); /* one range, though put in two calls */
@@ -151,7 +151,7 @@ static void failed_writes_stay_failed(void **state)
             if (failures) {
                 assert_non_null(strstr(zr_error_message(), "failing: cannot write at byte"));
                 assert_int_equal(zr__chunk_writer_end(w), ZR_ERR_IO);
-                assert_int_equal(zr__chunk_writer_put(w, BYTES, content, 0), ZR_ERR_IO);
+                assert_int_equal(zr__chunk_writer_put(w, NULL, BYTES, content, 0), ZR_ERR_IO);
                 assert_null(zr__chunk_writer_chunks(w, &n));
             }
             zr__chunk_writer_close(&w);
@@ -164,7 +164,7 @@ static void failed_syncs_stay_failed(void **state)
     zr__chunk_writer *w = NULL;
     int64_t n = 1;
     assert_int_equal(zr__chunk_writer_open(empty_file("unsynced", 5000), 1, &w), ZR_OK);
-    assert_int_equal(zr__chunk_writer_put(w, 0, content, 5000), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 0, content, 5000), ZR_OK);
     sync_error = EIO;
     assert_int_equal(zr__chunk_writer_end(w), ZR_ERR_IO);
     assert_non_null(strstr(zr_error_message(), "unsynced: cannot sync"));

@@ -35,7 +35,7 @@ static zr_status put_slice(zr__chunk_writer *w, const zr__slices *s, int64_t k, 
     const int64_t all = take_slice(s, k, bytes);
     for (int64_t at = 0, n; at < all; at += n) {
         n = all - at < piece ? all - at : piece;
-        ZR_TRY(zr__chunk_writer_put_sliced(w, s, place_of(s, k, at), bytes + at, n));
+        ZR_TRY(zr__chunk_writer_put(w, s, place_of(s, k, at), bytes + at, n));
     }
     return ZR_OK;
 }
@@ -119,13 +119,13 @@ static void bad_slices_are_refused(void **state)
     int64_t n = 0;
     assert_int_equal(zr__chunk_writer_open(empty_file("bad", 1000), 1, &w), ZR_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(zr__chunk_writer_put_sliced(w, &bad[i], 100, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 99, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 200, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 110, content, 51), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 110, content, 50), ZR_OK);
-    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 190, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr__chunk_writer_put(w, 200, content, 1), ZR_OK); /* directly after the last row */
+        assert_int_equal(zr__chunk_writer_put(w, &bad[i], 100, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, &good, 99, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, &good, 200, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, &good, 110, content, 51), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, &good, 110, content, 50), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, &good, 190, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 200, content, 1), ZR_OK); /* directly after the last row */
     assert_int_equal(zr__chunk_writer_end(w), ZR_OK);
     const zr__chunk *chunk = zr__chunk_writer_chunks(w, &n);
     assert_int_equal(n, 2);

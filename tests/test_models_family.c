@@ -620,7 +620,7 @@ static void write_weights(bool tied, bool head, float value)
                          .tie_word_embeddings = tied};
     zr_model_config config = {0};
     const zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
-    zr_tensor_spec tensor[MOST];
+    zr__tensor_spec tensor[MOST];
     zr_graph *graph = NULL;
     zr_safetensors *file = NULL;
     int32_t n = 0;
@@ -633,12 +633,12 @@ static void write_weights(bool tied, bool head, float value)
     for (int32_t p = 0; p < zr_graph_params(graph); p++) {
         const zr_param_info *info = zr_graph_param(graph, p);
         const bool is_head = strcmp(info->name, "embed_out.weight") == 0;
-        if (!is_head || head) tensor[n++] = (zr_tensor_spec){info->name, info->shape};
+        if (!is_head || head) tensor[n++] = (zr__tensor_spec){info->name, info->shape};
         has |= is_head;
     }
-    if (head && !has) tensor[n++] = (zr_tensor_spec){"embed_out.weight", {2, {256, 4}}};
+    if (head && !has) tensor[n++] = (zr__tensor_spec){"embed_out.weight", {2, {256, 4}}};
     (void)remove(in_tempdir("model.safetensors"));
-    assert_int_equal(zr__safetensors_create(in_tempdir("model.safetensors"), tensor, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("model.safetensors"), NULL, tensor, n), ZR_OK);
     zr_graph_destroy(&graph);
     if (!head) return;
     assert_int_equal(zr__safetensors_attach(in_tempdir("model.safetensors"), &file), ZR_OK);

@@ -1,6 +1,6 @@
 /**
- * checkpoint: weights on disk. This layer reads and writes safetensors files, checkpoints with a checksum over every
- * byte, and Hugging Face directories. Files are created atomically.
+ * checkpoint: weights on disk. This header has the functions that read safetensors files and Hugging Face directories,
+ * and that check checkpoints, which have a checksum over every byte. Runs and `zr convert` write weights.
  *
  * All input is untrusted: every size is checked against the file's size before it is used. Paths are strings of bytes
  * in any encoding. Files are read with pread, so several threads may use one reader at once.

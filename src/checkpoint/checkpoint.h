@@ -1,9 +1,8 @@
 /**
  * checkpoint: safetensors files (safetensors.h), checkpoints in chunks with checksums (chunks.h, manifest.h), the
  * directories of a run's checkpoints (run_steps.c), Hugging Face directories (hf.h, weights.c) and adapter directories
- * of peft (adapter.c). This header
- * declares functions that the layers train and cli need besides zr/checkpoint.h. They write safetensors files and
- * Hugging Face directories, and check single files.
+ * of peft (adapter.c). This header declares functions that the layers train and cli need besides zr/checkpoint.h. They
+ * write these files and directories, and read checkpoints with their checksums.
  */
 #ifndef ZR_CHECKPOINT_CHECKPOINT_H
 #define ZR_CHECKPOINT_CHECKPOINT_H
@@ -11,22 +10,29 @@
 #include "base/file/commit.h"
 #include "zr/checkpoint.h"
 
+/* ---- safetensors ------------------------------------------------------------------------------ */
+
 /** Return whether a tensor in a file has this shape. */
 bool zr__safetensors_has_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape);
 /** Print a tensor's dimensions into `text`, as "(2, 3)" or, if they are more than ZR_MAX_DIMS, their number. Return
  * `text`. */
 const char *zr__safetensors_print_dims(const zr_safetensors_tensor *tensor, char text[ZR_QUOTE_BYTES]);
+/** Return the path by which the file was opened. */
+const char *zr__safetensors_path(const zr_safetensors *st);
+
 /** Name and shape of a tensor to be written. */
-typedef struct zr_tensor_spec {
+typedef struct zr__tensor_spec {
     const char *name;
     zr_shape shape;
-} zr_tensor_spec;
+} zr__tensor_spec;
 
-/** Create a safetensors file at its full size, with fp32 tensors that are all zero. The tensors have the given order,
- * and the metadata are {"format":"pt"}. The header is padded with spaces, so that the data begin at a multiple of
- * 4096 bytes for direct I/O. Errors: ZR_ERR_CREATE if the path exists; ZR_ERR_IO if the disk is full; ZR_ERR_ARG if a
- * name is empty or used twice, or a size overflows. */
-ZR_NODISCARD zr_status zr__safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n);
+/** Create a safetensors file at its full size, with tensors that are all zero. Tensor i has the type dtype[i]: F32,
+ * BF16 or F16; if `dtype` is NULL, all are F32. The tensors have the given order, and the metadata are
+ * {"format":"pt"}. The header is padded with spaces, so that the data begin at a multiple of 4096 bytes for direct I/O.
+ * Errors: ZR_ERR_CREATE if the path exists; ZR_ERR_IO if the disk is full; ZR_ERR_ARG if a name is empty or used twice,
+ * or a size overflows. */
+ZR_NODISCARD zr_status zr__safetensors_create(const char *path, const zr_dtype *dtype, const zr__tensor_spec *spec,
+                                              int64_t n);
 
 /** Open a file made by zr__safetensors_create for writing and reading. Any number of threads and processes may do so at
  * once if they write different ranges. Close the file with zr_safetensors_close. */
@@ -42,17 +48,11 @@ ZR_NODISCARD zr_status zr__safetensors_write(const zr_safetensors *st, const zr_
  * name. */
 ZR_NODISCARD zr_status zr__safetensors_sync(const zr_safetensors *st);
 
-/** Return the path by which the file was opened. */
-const char *zr__safetensors_path(const zr_safetensors *st);
+/* ---- checkpoints ------------------------------------------------------------------------------ */
 
-/** Create a file like zr__safetensors_create, but give tensor i the type dtype[i]: F32, BF16 or F16. If `dtype` is
- * NULL, all are F32. */
-ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec,
-                                                 int64_t n);
-
-/* Each file is divided into chunks, and each chunk has its own XXH3-64 hash. A reader of a part of the file therefore
- * checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a contiguous range of one
- * writer begins or ends.
+/* Each file of a checkpoint is divided into chunks, and each chunk has its own XXH3-64 hash. A reader of a part of the
+ * file therefore checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a contiguous
+ * range of one writer begins or ends.
  *
  * With tensor parallelism, the columns of a matrix are divided among the ranks. Each rank then writes a slice of
  * every row, between the slices of other ranks (zr__slices). If each slice were a chunk, the manifest would grow with
@@ -60,9 +60,9 @@ ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, const zr_dtyp
  * ZR_CHUNK_BYTES. Chunks whose bytes interleave are read together.
  *
  * A save has five steps. First call zr__checkpoint_begin, and create each file with zr__safetensors_create. Second,
- * each writer writes its ranges (zr__chunk_writer). Third, zr__chunks_of_file hashes the headers and small files.
- * Fourth, zr__manifest_write writes the manifest. Last, zr__checkpoint_commit gives the directory its final name. One
- * process takes all steps except the second. No function in this section is collective. */
+ * each writer writes its ranges (zr__chunk_writer). Third, zr__manifest_describe hashes the headers and small
+ * files. Fourth, zr__manifest_write writes the manifest. Last, zr__checkpoint_commit gives the directory its final
+ * name. One process takes all steps except the second. No function in this section is collective. */
 
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
@@ -94,11 +94,18 @@ typedef struct zr__chunk_writer zr__chunk_writer;
  * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__chunk_writer_open(const char *path, int writers, zr__chunk_writer **writer);
 /** Copy n bytes, to be written at `offset` in the file. Offsets must ascend. A put that begins at the end of the last
- * put continues the same range; any other put begins a new range. All bytes must lie inside the file. Errors:
- * ZR_ERR_ARG for the offset or n; ZR_ERR_STATE after zr__chunk_writer_end; ZR_ERR_IO naming the file and the byte, if
- * the bytes of this put or of an earlier put could not be written. After a failure, every later call returns the same
- * status, because the system may report a later fsync as successful although it has dropped bytes. */
-ZR_NODISCARD zr_status zr__chunk_writer_put(zr__chunk_writer *writer, int64_t offset, const void *bytes, int64_t n);
+ * put continues the same range; any other put begins a new range. All bytes must lie inside the file.
+ *
+ * If `slices` is not NULL, the bytes belong to one slice, a range of columns: after its last column in one row it
+ * continues at its first column in the next row. One writer must write a whole slice, in ascending order, without other
+ * puts in between. Writers of neighbouring slices must pass the same `slices`.
+ *
+ * Errors: ZR_ERR_ARG for the offset or n, or if the bytes are outside the slices; ZR_ERR_STATE after
+ * zr__chunk_writer_end; ZR_ERR_IO naming the file and the byte, if the bytes of this put or of an earlier put could not
+ * be written. After a failure, every later call returns the same status, because the system may report a later fsync as
+ * successful although it has dropped bytes. */
+ZR_NODISCARD zr_status zr__chunk_writer_put(zr__chunk_writer *writer, const zr__slices *slices, int64_t offset,
+                                            const void *bytes, int64_t n);
 /** Finish after the last put. Return ZR_OK only if all bytes are on the disk (fsync). Call this exactly once. Error:
  * ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__chunk_writer_end(zr__chunk_writer *writer);
@@ -203,13 +210,6 @@ ZR_NODISCARD zr_status zr__checkpoint_commit(const char *run_dir, int64_t step);
  * file, which stays in step-N.tmp. */
 ZR_NODISCARD zr_status zr__checkpoint_remove(const char *run_dir, int64_t step);
 
-/** Write n bytes of one slice, beginning at `offset`. A slice is a range of columns: after its last column in one row
- * it continues at its first column in the next row. One writer must write a whole slice, in ascending order, without
- * other puts in between. Writers of neighbouring slices must pass the same `slices`. If `slices` is NULL, do the same
- * as zr__chunk_writer_put. Errors: as zr__chunk_writer_put, and ZR_ERR_ARG if the bytes are outside the slices. */
-ZR_NODISCARD zr_status zr__chunk_writer_put_sliced(zr__chunk_writer *writer, const zr__slices *slices, int64_t offset,
-                                                   const void *bytes, int64_t n);
-
 /** Return the slices that were written, in ascending order, and their number in *n; the writer owns them. Until
  * zr__chunk_writer_end has succeeded, return NULL and set *n to 0. */
 const zr__slices *zr__chunk_writer_slices(const zr__chunk_writer *writer, int64_t *n);
@@ -227,12 +227,14 @@ const zr__manifest_file *zr__manifest_find(const zr__manifest *manifest, const c
  * reads come from the page cache. Errors: ZR_ERR_DATA naming the file and the first damage; ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr__manifest *manifest, const char *name);
 
+/* ---- Hugging Face directories ------------------------------------------------------------------- */
+
 /** Check that the weights fit a model: each of the n wanted tensors must be present, loadable and of the wanted shape.
  * Otherwise fail with ZR_ERR_DATA and a list of the missing or wrong tensors. Names match with and without the family's
  * prefix. `note` (`size` bytes, may be NULL) receives the names of tensors that the model does not want, except
  * redundant tensors (zr_hf_names). Without unwanted tensors, `note` becomes "". */
-ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
-                                         size_t size);
+ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n,
+                                         char *note, size_t size);
 
 /** Return whether a tensor belongs to the head of a task (zr_hf_names.heads). */
 bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor);
@@ -326,7 +328,7 @@ typedef struct zr__weights_form {
 typedef struct zr__weights_out zr__weights_out;
 
 /** Assign n tensors to files; no file is written yet. `spec` and the source are borrowed. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr_tensor_spec *spec,
+ZR_NODISCARD zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr__tensor_spec *spec,
                                           int64_t n, zr__weights_out **out);
 void zr__weights_out_close(zr__weights_out **out);
 /** Return the number of files (_files), or the type of most elements (_dtype). */

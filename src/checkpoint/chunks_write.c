@@ -145,8 +145,8 @@ static zr_status check_slices(const zr__chunk_writer *w, const zr__slices *s, in
     return ZR_OK;
 }
 
-zr_status zr__chunk_writer_put_sliced(zr__chunk_writer *w, const zr__slices *slices, int64_t offset, const void *bytes,
-                                      int64_t n)
+zr_status zr__chunk_writer_put(zr__chunk_writer *w, const zr__slices *slices, int64_t offset, const void *bytes,
+                               int64_t n)
 {
     const unsigned char *from = bytes;
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: bytes were put after the end", w->file.name);
@@ -159,11 +159,6 @@ zr_status zr__chunk_writer_put_sliced(zr__chunk_writer *w, const zr__slices *sli
     w->at = offset;
     for (int64_t now; n > 0; from += now, n -= now) now = put_some(w, w->at, from, n);
     return zr__failure_tell(&w->failed);
-}
-
-zr_status zr__chunk_writer_put(zr__chunk_writer *w, int64_t offset, const void *bytes, int64_t n)
-{
-    return zr__chunk_writer_put_sliced(w, NULL, offset, bytes, n);
 }
 
 zr_status zr__chunk_writer_end(zr__chunk_writer *w)

@@ -18,7 +18,7 @@ static bool plain_name(const char *name)
     return name[0] != '\0';
 }
 
-static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t *bytes)
+static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr__tensor_spec *spec, int64_t *bytes)
 {
     char shape[96];
     ZR_CHECK(plain_name(spec->name), ZR_ERR_ARG, "%s: tensor name \"%s\" is not plain ASCII", path,
@@ -38,7 +38,7 @@ static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_
 
 /* Print the beginning of the file: the header's length, the header, and spaces as padding up to the offset of the
  * data. If `dtype` is NULL, all tensors are F32. */
-static zr_status print_header(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec, int64_t n,
+static zr_status print_header(const char *path, const zr_dtype *dtype, const zr__tensor_spec *spec, int64_t n,
                               zr__json_out *out, int64_t *data_bytes)
 {
     *data_bytes = 0;
@@ -79,7 +79,7 @@ static zr_status create_file(const char *path, const char *text, int64_t header_
     return st;
 }
 
-zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec, int64_t n)
+zr_status zr__safetensors_create(const char *path, const zr_dtype *dtype, const zr__tensor_spec *spec, int64_t n)
 {
     const char *shown = ZR_SHOWN(path);
     zr__json_out out = {.tight = true};
@@ -98,11 +98,6 @@ zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, con
     zr__safetensors_header_free(&header);
     zr__text_clear(&out.text);
     return st;
-}
-
-zr_status zr__safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
-{
-    return zr__safetensors_create_as(path, NULL, spec, n);
 }
 
 /* Round F32 elements to 16 bits in a stack buffer, and write them. */

@@ -85,44 +85,43 @@ static void note_offload(const zr__run *r)
 }
 
 /** Report how checkpoints are saved, if they are saved asynchronously. */
-static void note_saving(const zr__run *r)
+static void note_saving(const zr__ranks *r, const zr_plan *plan)
 {
     zr_save_price price;
-    if (r->plan->save == ZR_SAVE_NONE) return;
-    if (zr__plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
-    if (r->plan->save == ZR_SAVE_COPY)
-        zr__run_note(&r->ranks,
+    if (plan->save == ZR_SAVE_NONE) return;
+    if (zr__plan_price_save(plan, &plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
+    if (plan->save == ZR_SAVE_COPY)
+        zr__run_note(r,
                      "checkpoints are written asynchronously, during the next steps, from a copy of %s a rank in the "
                      "host's memory",
                      ZR_SIZE((double)price.bytes));
     else
-        zr__run_note(&r->ranks,
+        zr__run_note(r,
                      "checkpoints are written asynchronously, during the next step, %s a rank from where the states "
                      "are: updates wait for the disk%s",
                      ZR_SIZE((double)price.bytes),
-                     r->plan->layout.home.optim == ZR_SPACE_DISK
+                     plan->layout.home.optim == ZR_SPACE_DISK
                          ? ""
                          : " (a memory.limit with room for as much again gives a copy, and no wait)");
 }
 
 /** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
  * configuration was completed (train/setup/prepare.c). */
-static void note_lines(const zr__run *r, const zr__samples *samples)
+static void note_lines(const zr__ranks *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
     /* a note on skipped lines or on lost answers */
     const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]);
-    if (wrong) zr__run_note(&r->ranks, "%s", info.note);
-    if (info.cut_documents > 0) zr__run_note(&r->ranks, "%s", info.cut);
+    if (wrong) zr__run_note(r, "%s", info.note);
+    if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
 
 /** Report keys that say how data are read and have no effect on them. */
-static void note_keys(const zr__run *r)
+static void note_keys(const zr__ranks *r, const zr_config *c, const zr__inputs *inputs)
 {
-    const zr_config *c = r->config;
     bool answers = false, tokens = false, records = false;
-    const zr__samples *all[] = {&r->data.inputs.train, &r->data.inputs.val};
+    const zr__samples *all[] = {&inputs->train, &inputs->val};
     for (int i = 0; i < 2; i++) {
         if (!zr__samples_are_open(all[i])) continue;
         const zr_data_info info = zr__samples_info(all[i]);
@@ -131,28 +130,28 @@ static void note_keys(const zr__run *r)
         records = records || info.documents > 0 || all[i]->labelled;
     }
     if (c->data.loss_on != ZR_LOSS_ANSWERS && !answers)
-        zr__run_note(&r->ranks,
+        zr__run_note(r,
                      "data.loss_on has no effect: the data have neither prompts nor messages, so every token counts");
     if (c->data.token_bytes != 0 && !tokens)
-        zr__run_note(&r->ranks, "data.token_bytes has no effect: the data are not tokens, but %s",
-                     zr__samples_info(&r->data.inputs.train).format);
+        zr__run_note(r, "data.token_bytes has no effect: the data are not tokens, but %s",
+                     zr__samples_info(&inputs->train).format);
     const bool key = strcmp(c->data.text_key, "text") != 0;
     if ((key || c->data.skip_bad_lines) && !records)
-        zr__run_note(&r->ranks, "data.%s no effect: the data are not records, but %s",
+        zr__run_note(r, "data.%s no effect: the data are not records, but %s",
                      !key                     ? "bad_lines has"
                      : c->data.skip_bad_lines ? "text_key and bad_lines have"
                                               : "text_key has",
-                     zr__samples_info(&r->data.inputs.train).format);
+                     zr__samples_info(&inputs->train).format);
 }
 
 /** Report that the training data consist largely of padding. Rows of several documents would avoid it. */
-static void note_padding(const zr__run *r)
+static void note_padding(const zr__ranks *r, const zr_config *c, const zr__samples *train)
 {
-    const zr_data_info info = zr__samples_info(&r->data.inputs.train);
-    const bool pairs = !r->data.inputs.train.tokens, packs = pairs && strcmp(info.format, "safetensors") != 0;
-    const bool packed = pairs ? r->config->data.max_samples > 1 : r->config->data.packing == ZR_PACKING_WHOLE;
+    const zr_data_info info = zr__samples_info(train);
+    const bool pairs = !train->tokens, packs = pairs && strcmp(info.format, "safetensors") != 0;
+    const bool packed = pairs ? c->data.max_samples > 1 : c->data.packing == ZR_PACKING_WHOLE;
     if (packed || 1 - info.filled < 0.25 || (pairs && !packs)) return;
-    zr__run_note(&r->ranks,
+    zr__run_note(r,
                  "%.0f %% of the tokens of data.train are padding; %s puts several %s into a "
                  "%s, each with the losses that it has alone",
                  100 * (1 - info.filled), pairs ? "data.max_samples above 1" : "data.packing whole",
@@ -170,17 +169,17 @@ void zr__run_announce(const zr__run *r)
     note_limit(r);
     note_choices(r);
     note_offload(r);
-    note_saving(r);
+    note_saving(&r->ranks, r->plan);
     char limits[ZR__LIMITS_BYTES];
     if (zr__hang_limits(r->watching.hang, limits)[0]) zr__run_note(&r->ranks, "%s", limits);
     int cores = zr__host_cores(), wanted = r->info.threads * r->ranks.comm->local_size;
     if (wanted > cores)
         zr__run_note(&r->ranks, "%d ranks x %d threads are more than %d cores, so training will be slow",
                      r->ranks.comm->local_size, r->info.threads, cores);
-    note_lines(r, &r->data.inputs.train);
-    note_keys(r);
-    note_padding(r);
-    note_lines(r, &r->data.inputs.val);
+    note_lines(&r->ranks, &r->data.inputs.train);
+    note_keys(&r->ranks, r->config, &r->data.inputs);
+    note_padding(&r->ranks, r->config, &r->data.inputs.train);
+    note_lines(&r->ranks, &r->data.inputs.val);
     if (r->data.inputs.note[0]) zr__run_note(&r->ranks, "%s", r->data.inputs.note);
     if (r->data.inputs.fresh[0])
         zr__run_note(&r->ranks, "%s has another task; new tensors, which begin with random values: %s",

@@ -20,15 +20,14 @@
 
 /** Set the measured and the promised peak memory of a process. The measured peak is the maximum of anonymous memory
  * over all processes. If ranks are separate processes, the shared windows of a process count too. */
-static zr_status measure_peak(zr__run *r)
+static zr_status measure_peak(const zr__ranks *r, const zr_plan *plan, int64_t ahead_bytes)
 {
-    const int in_process = zr__comm_process_ranks(r->ranks.comm);
+    const int in_process = zr__comm_process_ranks(r->comm);
     int64_t mine = zr__host_peak_bytes();
-    if (mine >= 0 && in_process < r->ranks.comm->size) mine += zr__plan_staging_bytes(r->plan, in_process);
-    ZR_TRY(zr__run_most(&r->ranks, &mine, 1));
-    r->ranks.result->peak_rss_bytes = mine;
-    r->ranks.result->promised_rss_bytes =
-        zr__plan_process_bytes(r->plan, in_process) + in_process * r->data.ahead_bytes;
+    if (mine >= 0 && in_process < r->comm->size) mine += zr__plan_staging_bytes(plan, in_process);
+    ZR_TRY(zr__run_most(r, &mine, 1));
+    r->result->peak_rss_bytes = mine;
+    r->result->promised_rss_bytes = zr__plan_process_bytes(plan, in_process) + in_process * ahead_bytes;
     return ZR_OK;
 }
 
@@ -46,37 +45,35 @@ zr_status zr__run_highest_report(const zr__ranks *r, zr_report *report)
 
 /** Add a note if the measured memory or traffic differs from the plan. Also add a note if the peak memory exceeds the
  * promised peak, unless the process had already reached this peak before the run began. */
-static void note_broken_promises(zr__run *r)
+static void note_broken_promises(const zr__ranks *r, int64_t from_step, int64_t before_bytes)
 {
-    const zr_train_result *result = r->ranks.result;
+    const zr_train_result *result = r->result;
     const zr_report *planned = &result->planned, *measured = &result->measured;
-    const bool stepped = result->steps > r->resume.from_step; /* without new steps nothing was measured */
+    const bool stepped = result->steps > from_step; /* without new steps nothing was measured */
     if (stepped && (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
                     memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
                     memcmp(planned->across, measured->across, sizeof(planned->across)) != 0 ||
                     memcmp(planned->copied, measured->copied, sizeof(planned->copied)) != 0))
-        zr__run_note(&r->ranks,
-                     "measured memory or traffic is not what was planned (run.json has both): please report this");
-    if (result->peak_rss_bytes > result->promised_rss_bytes && result->peak_rss_bytes > r->watching.peak_before_bytes)
-        zr__run_note(&r->ranks,
+        zr__run_note(r, "measured memory or traffic is not what was planned (run.json has both): please report this");
+    if (result->peak_rss_bytes > result->promised_rss_bytes && result->peak_rss_bytes > before_bytes)
+        zr__run_note(r,
                      "a process took %s of memory at its peak, more than the %s that the plan promises (1.03 x the "
                      "ranks' total + 50.33 MB, and 0.39 MB for each rank after the first; run.json has both)",
                      ZR_SIZE((double)result->peak_rss_bytes), ZR_SIZE((double)result->promised_rss_bytes));
 }
 
-static zr_status collect_timings(zr__run *r)
+static zr_status collect_timings(const zr__ranks *r, const zr_device *device, zr_dtype dtype, zr__watching *watching)
 {
-    const zr_machine *machine = &r->device->profile.machine;
-    if (!r->watching.watch.timings) return ZR_OK;
-    ZR_TRY(
-        zr__run_agreed(&r->ranks, zr__timings_collect(r->watching.watch.timings, r->ranks.comm, &r->watching.timings)));
-    r->watching.timings.peak_flops = zr__run_peak_flops(r->device, r->plan->layout.dtype);
-    r->watching.timings.peak_f32_flops = machine->flops_f32;
-    r->watching.timings.peak_memory_bytes_sec = machine->memory_bytes_sec;
-    r->watching.timings.peak_disk_read_bytes_sec = machine->disk_read_bytes_sec;
-    r->watching.timings.peak_disk_write_bytes_sec = machine->disk_write_bytes_sec;
-    r->watching.timings.peak_link_bytes_sec = zr__machine_link(machine).bytes_sec;
-    if (r->ranks.comm->rank == 0) r->ranks.observer->timings(r->ranks.observer->arg, &r->watching.timings);
+    const zr_machine *machine = &device->profile.machine;
+    if (!watching->watch.timings) return ZR_OK;
+    ZR_TRY(zr__run_agreed(r, zr__timings_collect(watching->watch.timings, r->comm, &watching->timings)));
+    watching->timings.peak_flops = zr__run_peak_flops(device, dtype);
+    watching->timings.peak_f32_flops = machine->flops_f32;
+    watching->timings.peak_memory_bytes_sec = machine->memory_bytes_sec;
+    watching->timings.peak_disk_read_bytes_sec = machine->disk_read_bytes_sec;
+    watching->timings.peak_disk_write_bytes_sec = machine->disk_write_bytes_sec;
+    watching->timings.peak_link_bytes_sec = zr__machine_link(machine).bytes_sec;
+    if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &watching->timings);
     return ZR_OK;
 }
 
@@ -98,8 +95,8 @@ static zr_status report_run(zr__run *r, double begin)
     zr_engine_measured(r->engine, &measured);
     ZR_TRY(zr__run_agree(&r->ranks, zr__report_measured(r->plan, &measured, &r->ranks.result->measured)));
     ZR_TRY(zr__run_highest_report(&r->ranks, &r->ranks.result->measured));
-    ZR_TRY(collect_timings(r));
-    ZR_TRY(measure_peak(r));
+    ZR_TRY(collect_timings(&r->ranks, r->device, r->plan->layout.dtype, &r->watching));
+    ZR_TRY(measure_peak(&r->ranks, r->plan, r->data.ahead_bytes));
     r->ranks.result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(&r->ranks, write_run_json(r)));
     if (r->config->train.noise_scale) {
@@ -108,18 +105,18 @@ static zr_status report_run(zr__run *r, double begin)
     }
     if (r->ranks.result->steps > r->resume.from_step && r->training.highest_lr == 0)
         zr__run_note(&r->ranks, "the learning rate was 0 in every step of this run, so the weights have not changed");
-    note_broken_promises(r);
+    note_broken_promises(&r->ranks, r->resume.from_step, r->watching.peak_before_bytes);
     return ZR_OK;
 }
 
 /* ---- the weights ------------------------------------------------------------------------------ */
 
 /** On rank 0, write the path of `name` in the run's directory to `path`. Do nothing on other ranks. */
-static zr_status find_path(zr__run *r, const char *name, char path[PATH_MAX])
+static zr_status find_path(const zr__ranks *r, zr__run_dir *dir, const char *name, char path[PATH_MAX])
 {
-    if (r->ranks.comm->rank != 0) return ZR_OK;
-    ZR_TRY(zr__run_dir_find(&r->dir));
-    return zr__path_join(path, r->dir.path, name);
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(zr__run_dir_find(dir));
+    return zr__path_join(path, dir->path, name);
 }
 
 static zr__exported exported_of(const zr__run *r, double val_loss)
@@ -136,7 +133,7 @@ zr_status zr__run_reserve(zr__run *r)
 {
     char path[PATH_MAX];
     if (!r->config->train.save_model) return ZR_OK;
-    ZR_TRY(find_path(r, ZR_RUN_MODEL, path));
+    ZR_TRY(find_path(&r->ranks, &r->dir, ZR_RUN_MODEL, path));
     const zr__exported weights = exported_of(r, INFINITY);
     ZR_TRY(zr__export_reserve(path, &weights));
     r->saving.reserved = true;
@@ -146,7 +143,7 @@ zr_status zr__run_reserve(zr__run *r)
 void zr__run_release(zr__run *r)
 {
     char path[PATH_MAX];
-    if (r->saving.reserved && find_path(r, ZR_RUN_MODEL, path) == ZR_OK) zr__export_release(path);
+    if (r->saving.reserved && find_path(&r->ranks, &r->dir, ZR_RUN_MODEL, path) == ZR_OK) zr__export_release(path);
     r->saving.reserved = false;
 }
 
@@ -190,7 +187,7 @@ static zr_status export_as(zr__run *r, const char *name, bool replace, double va
                            char place[PATH_MAX])
 {
     char rest[PATH_MAX] = "";
-    ZR_TRY(zr__run_agree(&r->ranks, find_path(r, name, path)));
+    ZR_TRY(zr__run_agree(&r->ranks, find_path(&r->ranks, &r->dir, name, path)));
     ZR_TRY(zr__run_share_text(&r->ranks, path));
     const zr__exported weights = exported_of(r, val_loss);
     zr_status st =
@@ -255,7 +252,7 @@ zr_status zr__run_complete_weights(const zr__ranks *r, const zr__run_dir *dir)
     return ZR_OK;
 }
 
-zr_status zr__run_know_best(zr__run *r)
+zr_status zr__run_set_best(zr__run *r)
 {
     zr__trained best;
     char path[PATH_MAX];
@@ -283,7 +280,7 @@ static zr_status find_saved(zr__run *r, char place[PATH_MAX])
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     zr_checkpoint_name(r->saving.step, name);
-    ZR_TRY(zr__run_agree(&r->ranks, find_path(r, name, place)));
+    ZR_TRY(zr__run_agree(&r->ranks, find_path(&r->ranks, &r->dir, name, place)));
     return zr__run_share_text(&r->ranks, place);
 }
 

@@ -10,14 +10,14 @@ static bool too_late(const zr__run *r, double sec)
     return r->ranks.observer->end_sec > 0.0 && zr_clock_sec() + sec + save_sec > r->ranks.observer->end_sec;
 }
 
-static bool asks_to_stop(const zr__run *r)
+static bool asks_to_stop(const zr_observer *observer)
 {
-    return r->ranks.observer->stop && r->ranks.observer->stop(r->ranks.observer->arg);
+    return observer->stop && observer->stop(observer->arg);
 }
 
 zr_status zr__run_stop_asked(zr__run *r)
 {
-    bool asked = asks_to_stop(r);
+    bool asked = asks_to_stop(r->ranks.observer);
     r->training.out_of_time = !asked && too_late(r, 0.0);
     return zr__run_agree(&r->ranks,
                          asked || r->training.out_of_time ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
@@ -27,7 +27,7 @@ zr_status zr__run_asked(zr__run *r)
 {
     enum { STOP, TIME, SAVE, WRITING, QUESTIONS };
     const zr_observer *observer = r->ranks.observer;
-    int64_t asked[QUESTIONS] = {[STOP] = asks_to_stop(r),
+    int64_t asked[QUESTIONS] = {[STOP] = asks_to_stop(r->ranks.observer),
                                 [TIME] = too_late(r, r->training.step_sec),
                                 [SAVE] = observer->save && observer->save(observer->arg),
                                 [WRITING] = !zr_engine_saved(r->engine)};

@@ -28,27 +28,25 @@ static bool sees_key(const char *path, uint64_t key)
     return false;
 }
 
-zr_status zr__run_same_dir(zr__run *r)
+zr_status zr__run_same_dir(const zr__ranks *r, const zr__run_dir *dir, const char *path)
 {
     struct {
         uint64_t key;
         char host[80];
     } first = {0}; /* key of the lock that rank 0 holds, and name of rank 0's host */
     char host[sizeof(first.host)];
-    const char *path = r->config->train.output_dir;
-    if (r->ranks.comm->size == 1) return ZR_OK;
-    if (r->ranks.comm->rank == 0) first.key = zr__run_dir_key(r->dir.path);
+    if (r->comm->size == 1) return ZR_OK;
+    if (r->comm->rank == 0) first.key = zr__run_dir_key(dir->path);
     zr__host_name(host, sizeof(host));
     memcpy(first.host, host, sizeof(host));
-    ZR_TRY(zr__run_share(&r->ranks, &first, sizeof(first)));
-    bool same = r->ranks.comm->rank == 0 || sees_key(path, first.key);
-    return zr__run_agree(&r->ranks,
-                         same ? ZR_OK
-                              : ZR_FAIL(ZR_ERR_CREATE,
-                                        "train.output_dir %s on host %s is not the directory of that name on host "
-                                        "%s, where rank 0 is; all ranks write into one, on a file system that all "
-                                        "hosts share",
-                                        ZR_SHOWN(path), host, first.host));
+    ZR_TRY(zr__run_share(r, &first, sizeof(first)));
+    bool same = r->comm->rank == 0 || sees_key(path, first.key);
+    return zr__run_agree(r, same ? ZR_OK
+                                 : ZR_FAIL(ZR_ERR_CREATE,
+                                           "train.output_dir %s on host %s is not the directory of that name on host "
+                                           "%s, where rank 0 is; all ranks write into one, on a file system that all "
+                                           "hosts share",
+                                           ZR_SHOWN(path), host, first.host));
 }
 
 /* ---- is the checkpoint compatible? ------------------------------------------------------------ */
@@ -113,26 +111,27 @@ static bool same_tokenizer(const char *was, const char *is)
     return !names || strcmp(was, is) == 0;
 }
 
-static zr_status check_run(const zr__run *r, const char *name, int64_t step, const zr__checkpoint_run *from)
+static zr_status check_run(const zr_config *config, const zr__input_prints *prints, const char *name, int64_t step,
+                           const zr__checkpoint_run *from)
 {
     static const char read_with[] = ", or the tokenizer, the names of labels or the keys of data with which it is read";
     char *now = NULL;
-    const char *tokenizer = r->config->data.tokenizer ? r->config->data.tokenizer : "";
-    compared with = {name, r->config->model.family, from->ranks > 0};
-    ZR_TRY(zr_config_to_json(r->config, &now));
+    const char *tokenizer = config->data.tokenizer ? config->data.tokenizer : "";
+    compared with = {name, config->model.family, from->ranks > 0};
+    ZR_TRY(zr_config_to_json(config, &now));
     zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, &with);
     zr_free(now);
     ZR_TRY(st);
-    ZR_TRY(same_files("data.train", "data", read_with, name, &from->prints.train, &r->data.prints.train));
-    ZR_TRY(same_files("data.val", "data", read_with, name, &from->prints.val, &r->data.prints.val));
-    ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->prints.base, &r->data.prints.base));
+    ZR_TRY(same_files("data.train", "data", read_with, name, &from->prints.train, &prints->train));
+    ZR_TRY(same_files("data.val", "data", read_with, name, &from->prints.val, &prints->val));
+    ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->prints.base, &prints->base));
     ZR_CHECK(from->ranks == 0 || same_tokenizer(from->tokenizer, tokenizer), ZR_ERR_DATA,
              "data.tokenizer is \"%s\", but was \"%s\" when %s was written; a resumed run needs the same tokens",
              tokenizer, from->tokenizer, name);
     ZR_CHECK(
-        step <= r->config->train.steps, ZR_ERR_CONFIG,
+        step <= config->train.steps, ZR_ERR_CONFIG,
         "train.steps is %lld, but %s has done %lld steps already; raise train.steps, or give another train.output_dir",
-        (long long)r->config->train.steps, name, (long long)step);
+        (long long)config->train.steps, name, (long long)step);
     return ZR_OK;
 }
 
@@ -166,22 +165,22 @@ static zr_status read_run_record(zr__run *r, int64_t step)
 }
 
 /** Skip the current checkpoint, and add a note with the last error message. Rank 0 only. */
-static void pass_over_checkpoint(zr__run *r)
+static void pass_over_checkpoint(zr__resume *resume, const zr__ranks *ranks)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    zr_checkpoint_name(r->resume.step, name);
-    zr__run_note(&r->ranks, "%s is skipped: %.1000s", name, zr_error_message());
-    r->resume.next++;
+    zr_checkpoint_name(resume->step, name);
+    zr__run_note(ranks, "%s is skipped: %.1000s", name, zr_error_message());
+    resume->next++;
 }
 
 /** Refuse to resume from a checkpoint if the run has weights of a later step. The resumed run would replace these
  * weights and remove the metrics of the steps after the checkpoint. */
-static zr_status check_later(const zr__run *r, const char *name, int64_t step)
+static zr_status check_later(const zr__run_dir *dir, const char *path, const char *name, int64_t step)
 {
     char after[64];
     const char *weights = NULL;
     int64_t steps = -1;
-    ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
+    ZR_TRY(zr__run_dir_weights(dir, &weights, &steps));
     if (steps == ZR_STEP_UNKNOWN)
         snprintf(after, sizeof(after), "of an unknown step");
     else
@@ -190,7 +189,7 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
              "train.output_dir %s holds weights %s (%s), and its newest checkpoint that can be used is %s: going on "
              "from that would replace them. Move %s elsewhere to do so; or go on from the weights themselves "
              "(model.init) in another train.output_dir",
-             ZR_SHOWN(r->config->train.output_dir), after, weights, name, weights);
+             ZR_SHOWN(path), after, weights, name, weights);
     return ZR_OK;
 }
 
@@ -204,13 +203,13 @@ static zr_status choose_checkpoint(zr__run *r)
         const int64_t step = r->resume.steps[r->resume.next];
         zr_status st = read_run_record(r, step);
         if (is_damage(st)) {
-            pass_over_checkpoint(r);
+            pass_over_checkpoint(&r->resume, &r->ranks);
             continue;
         }
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
-        ZR_TRY(check_run(r, name, step, &r->resume.from));
-        return check_later(r, name, step);
+        ZR_TRY(check_run(r->config, &r->data.prints, name, step, &r->resume.from));
+        return check_later(&r->dir, r->config->train.output_dir, name, step);
     }
     r->resume.step = -1;
     ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: none of its %lld checkpoints is complete", shown,
@@ -251,7 +250,7 @@ zr_status zr__resume_open(zr__run *r)
     ZR_TRY(zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? open_dir(r) : ZR_OK));
     ZR_TRY(zr__run_share(&r->ranks, &r->resume.there, sizeof(r->resume.there)));
     if (!r->resume.there) return ZR_OK;
-    ZR_TRY(zr__run_same_dir(r));
+    ZR_TRY(zr__run_same_dir(&r->ranks, &r->dir, r->config->train.output_dir));
     return choose_together(r);
 }
 
@@ -370,7 +369,7 @@ zr_status zr__resume_fill(zr__run *r)
         zr_status st = fill_all(r);
         if (st == ZR_OK) break;
         if (!r->ranks.result->agreed || !is_damage(st)) return st;
-        if (r->ranks.comm->rank == 0) pass_over_checkpoint(r);
+        if (r->ranks.comm->rank == 0) pass_over_checkpoint(&r->resume, &r->ranks);
         ZR_TRY(choose_together(r));
     }
     ZR_TRY(zr_engine_resume(r->engine, r->resume.anew ? 0 : r->resume.from.updates));

@@ -162,7 +162,7 @@ ZR_NODISCARD zr_status zr__run_complete_weights(const zr__ranks *ranks, const zr
 /** Set made.best_loss to the recorded loss of the weights in best/. If best/ has no weights, set made.best_loss to
  * infinity. If trained.json in best/ has no values, leave made.best_loss at the lowest loss in metrics.jsonl. Rank 0
  * only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__run_know_best(zr__run *r);
+ZR_NODISCARD zr_status zr__run_set_best(zr__run *r);
 
 /** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);
@@ -263,7 +263,7 @@ void zr__resume_close(zr__resume *resume);
 
 /** Check that train.output_dir is the same directory on all ranks. Every rank looks in it for the lock that rank 0
  * holds. If the directories differ, fail with ZR_ERR_CREATE, naming the hosts. Collective. */
-ZR_NODISCARD zr_status zr__run_same_dir(zr__run *r);
+ZR_NODISCARD zr_status zr__run_same_dir(const zr__ranks *ranks, const zr__run_dir *dir, const char *path);
 
 /* ---- texts that the model generates during training (sample.c) ------------------------------------------------ */
 

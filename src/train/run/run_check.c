@@ -90,10 +90,10 @@ static void settle_ahead(zr__run *r)
 }
 
 /** Refuse collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
-static zr_status check_reduce(const zr__run *r)
+static zr_status check_reduce(const zr_config *config, const zr_comm *comm)
 {
-    const int ranks = zr__comm_process_ranks(r->ranks.comm);
-    ZR_CHECK(r->config->collectives.reduce != ZR_COLLECTIVE_NCCL || ranks == 1, ZR_ERR_UNSUPPORTED,
+    const int ranks = zr__comm_process_ranks(comm);
+    ZR_CHECK(config->collectives.reduce != ZR_COLLECTIVE_NCCL || ranks == 1, ZR_ERR_UNSUPPORTED,
              "collectives.reduce: nccl sums between processes, and %d ranks are threads of this one; start a process "
              "for each (mpirun, srun), or write reduce_scatter",
              ranks);
@@ -157,24 +157,23 @@ static zr_status check_plan(zr__run *r)
 /** Check that recompute policy auto made the same choice on all ranks. The choice depends on the scratch memory of
  * kernels, which depends on the processor. Ranks that recompute different activations would gather at different times
  * and deadlock. Also check that all ranks save checkpoints in the same mode. */
-static zr_status same_choices(zr__run *r)
+static zr_status same_choices(const zr__ranks *r, const zr_config *config, const zr_plan *plan)
 {
     uint64_t work;
-    const zr_plan *plan = r->plan;
     memcpy(&work, &plan->flops_hardware, sizeof(work));
-    if (r->config->recompute.policy == ZR_POLICY_AUTO) {
+    if (config->recompute.policy == ZR_POLICY_AUTO) {
         ZR_TRY(zr__run_same(
-            &r->ranks,
+            r,
             "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors are not "
             "alike: name a policy)",
             (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
         ZR_TRY(zr__run_same(
-            &r->ranks,
+            r,
             "the recomputation that activation_checkpointing.policy auto chooses (these processors are not alike: "
             "name a policy)",
             work));
     }
-    return zr__run_same(&r->ranks,
+    return zr__run_same(r,
                         "how checkpoints are saved asynchronously (these processors are not alike: give another "
                         "memory.limit, or write checkpoint.async false)",
                         (uint64_t)plan->save);
@@ -195,23 +194,23 @@ static bool copies_drift(const zr_plan *plan, const char *one, const char *other
 /** Check the processor levels of the ranks. Levels round differently. Refuse them if several ranks update copies of the
  * same weights, and the copies would not stay equal. Otherwise add a note, since the losses are not those of any single
  * level. Errors: ZR_ERR_CONFIG. */
-static zr_status check_levels(zr__run *r)
+static zr_status check_levels(const zr__ranks *r, const zr_device *device, const zr_plan *plan)
 {
     enum { NAME_BYTES = sizeof(uint64_t) };
     char first[NAME_BYTES] = "", its[NAME_BYTES], noted[NAME_BYTES];
     uint64_t packed;
     int other = 0;
-    if (r->device->profile.facts.own_memory) return ZR_OK;
+    if (device->profile.facts.own_memory) return ZR_OK;
     snprintf(first, sizeof(first), "%s", zr_device_cpu_level());
     memcpy(&packed, first, sizeof(packed));
-    ZR_TRY(zr__run_gather(&r->ranks, packed));
-    packed = zr__run_gathered(&r->ranks, 0);
+    ZR_TRY(zr__run_gather(r, packed));
+    packed = zr__run_gathered(r, 0);
     memcpy(first, &packed, sizeof(first));
-    for (int q = 1; q < r->ranks.comm->size; q++) {
-        packed = zr__run_gathered(&r->ranks, q);
+    for (int q = 1; q < r->comm->size; q++) {
+        packed = zr__run_gathered(r, q);
         memcpy(its, &packed, sizeof(its));
         if (strcmp(its, first) == 0) continue;
-        ZR_CHECK(!copies_drift(r->plan, first, its), ZR_ERR_CONFIG,
+        ZR_CHECK(!copies_drift(plan, first, its), ZR_ERR_CONFIG,
                  "rank 0 uses the kernels %s and rank %d uses %s, which round differently: with parallel.tensor above "
                  "1, at stage 0 and with mics_shard_size, ranks have copies of the same weights, which would not stay "
                  "equal; set ZR_KERNELS to a level that all processors have (`zr info`)",
@@ -221,7 +220,7 @@ static zr_status check_levels(zr__run *r)
         memcpy(noted, its, sizeof(noted));
     }
     if (other > 0)
-        zr__run_note(&r->ranks,
+        zr__run_note(r,
                      "rank 0 uses the kernels %s and rank %d uses %s, so the last digits of the losses are those of "
                      "neither; set ZR_KERNELS to a level that all processors have (`zr info`)",
                      first, other, noted);
@@ -239,7 +238,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_same(&r->ranks, "--disk", (uint64_t)zr__config_disk_bytes(r->config)));
     ZR_TRY(zr__run_same_inputs(&r->ranks, r->config, &r->data.inputs, &r->data.prints));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
-    ZR_TRY(check_reduce(r));
+    ZR_TRY(check_reduce(r->config, r->ranks.comm));
     const int threads = zr__train_threads(r->config, r->ranks.comm->local_size);
     ZR_TRY(
         zr__run_agree(&r->ranks, zr__train_device(r->config->device, threads, r->ranks.comm->local_rank, &r->device)));
@@ -250,8 +249,8 @@ zr_status zr__run_check(zr__run *r)
                         r->device->profile.facts.own_memory));
     ZR_TRY(zr__run_settle(r));
     ZR_TRY(zr__run_agree(&r->ranks, check_plan(r)));
-    ZR_TRY(check_levels(r));
+    ZR_TRY(check_levels(&r->ranks, r->device, r->plan));
     ZR_TRY(zr__sample_open(r));
-    ZR_TRY(same_choices(r));
+    ZR_TRY(same_choices(&r->ranks, r->config, r->plan));
     return zr__run_highest_report(&r->ranks, &r->ranks.result->planned);
 }

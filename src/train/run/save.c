@@ -70,11 +70,11 @@ static zr_status make_place(zr__run *r, zr__save *s)
 /* ---- older checkpoints ------------------------------------------------------------------------ */
 
 /** Return whether a checkpoint is complete according to its manifest. */
-static bool is_whole(const zr__run *r, const char *run_dir, int64_t step)
+static bool is_whole(const zr__resume *resume, const char *run_dir, int64_t step)
 {
     char path[PATH_MAX];
     zr__manifest *manifest = NULL;
-    if (zr__resume_passed_over(&r->resume, step)) return false;
+    if (zr__resume_passed_over(resume, step)) return false;
     bool whole = zr__checkpoint_path(path, run_dir, step) == ZR_OK && zr__manifest_read(path, &manifest) == ZR_OK;
     zr__manifest_free(&manifest);
     return whole;
@@ -83,16 +83,15 @@ static bool is_whole(const zr__run *r, const char *run_dir, int64_t step)
 /** Remove old checkpoints beyond train.keep_last. Keep every checkpoint whose step is a multiple of checkpoint.every.
  * Keep checkpoints of later steps, which an earlier run left. Keep incomplete checkpoints, which do not count towards
  * train.keep_last. */
-static zr_status remove_old(const zr__run *r, const zr__save *s)
+static zr_status remove_old(const zr__resume *resume, const zr_config *c, const zr__save *s)
 {
-    const zr_config *c = r->config;
     int64_t *step = NULL, n = 0, kept = 0;
     ZR_TRY(zr_checkpoint_list(s->run_dir, &step, &n));
     zr_status st = ZR_OK;
     for (int64_t i = 0; i < n && st == ZR_OK; i++) {
         const bool for_good = c->checkpoint.every > 0 && step[i] % c->checkpoint.every == 0;
         if (step[i] > s->step || (for_good && kept >= c->train.keep_last)) continue;
-        if (!is_whole(r, s->run_dir, step[i]) || kept++ < c->train.keep_last) continue;
+        if (!is_whole(resume, s->run_dir, step[i]) || kept++ < c->train.keep_last) continue;
         st = zr__checkpoint_remove(s->run_dir, step[i]);
     }
     zr_free(step);
@@ -126,13 +125,13 @@ static zr_status commit_save(const zr__save *s, zr__run_dir *dir)
     return ZR_OK;
 }
 
-static zr_status name_place(zr__run *r, zr__save *s)
+static zr_status name_place(const zr__ranks *r, zr__run_dir *dir, zr__save *s)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     ZR_TRY(zr__save_names(s));
-    if (r->ranks.comm->rank != 0) return ZR_OK;
-    ZR_TRY(zr__run_dir_find(&r->dir));
-    snprintf(s->run_dir, sizeof(s->run_dir), "%s", r->dir.path);
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(zr__run_dir_find(dir));
+    snprintf(s->run_dir, sizeof(s->run_dir), "%s", dir->path);
     zr_checkpoint_name(s->step, name);
     return zr__path_format(s->tmp, "%s/%s.tmp", s->run_dir, name);
 }
@@ -146,7 +145,7 @@ static zr_status finish_files(zr__run *r, zr__save *s, zr_status written)
     ZR_TRY(zr__save_gather(s));
     ZR_TRY(zr__run_agree(&r->ranks, first ? zr__save_describe(s) : ZR_OK));
     ZR_TRY(zr__run_agree(&r->ranks, first ? commit_save(s, &r->dir) : ZR_OK));
-    if (first && remove_old(r, s) != ZR_OK)
+    if (first && remove_old(&r->resume, r->config, s) != ZR_OK)
         zr__run_note(&r->ranks, "an older checkpoint could not be removed: %.1000s", zr_error_message());
     return ZR_OK;
 }
@@ -171,7 +170,7 @@ static zr_status begin_save(zr__run *r, zr__save **save)
                         .n_states = 1 + r->plan->optimizer.n_slots,
                         .file = -1};
     ZR_TRY(zr__run_agree(&r->ranks, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
-    ZR_TRY(zr__run_agree(&r->ranks, name_place(r, s)));
+    ZR_TRY(zr__run_agree(&r->ranks, name_place(&r->ranks, &r->dir, s)));
     ZR_TRY(zr__run_share_text(&r->ranks, s->run_dir));
     ZR_TRY(zr__run_share_text(&r->ranks, s->tmp));
     return zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? make_place(r, s) : ZR_OK);

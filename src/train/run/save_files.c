@@ -56,14 +56,14 @@ zr_status zr__save_make_files(const zr__save *s, const zr__family_model *model, 
                               const zr__hf_source *source)
 {
     char path[PATH_MAX];
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__hf_write_like(s->tmp, model->family, &model->config, source, ZR_F32, true));
     zr_status st = describe_adapter(s, model, init);
     for (int i = 0; i < s->n_states && st == ZR_OK; i++) {
         ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));
         st = zr__path_join(path, s->tmp, s->part[i].name);
-        if (st == ZR_OK) st = zr__safetensors_create(path, specs, n);
+        if (st == ZR_OK) st = zr__safetensors_create(path, NULL, specs, n);
         zr_free(specs);
     }
     return st;
@@ -156,7 +156,7 @@ static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, 
     ZR_CHECK(file != 0 || zr__first_bad(in, n) < 0, ZR_ERR_DIVERGED, "%s is not finite", param->name);
     const int64_t offset = tensor->offset + 4 * first;
     const bool sliced = offset >= s->slices.begin && offset < s->slices.end;
-    return zr__chunk_writer_put_sliced(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
+    return zr__chunk_writer_put(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
 }
 
 zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)

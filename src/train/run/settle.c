@@ -102,17 +102,17 @@ static zr_status check_held(const zr__run *r)
 
 /** Use the rates that `zr info --bench` recorded on each host, if they are the same on all ranks. Otherwise plan
  * without measured rates, since all ranks must have the same plan. */
-static zr_status settle_rates(zr__run *r)
+static zr_status settle_rates(const zr__ranks *r, const zr_config *config, zr_device *device)
 {
     zr_rates rates;
     bool alike;
-    zr_profile mine = r->device->profile;
-    const bool narrow = r->config->bf16 && mine.facts.bf16_products;
-    const bool mixes = r->config->recompute.policy == ZR_POLICY_AUTO && r->config->parallel.tensor > 1;
-    if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* the plan does not depend on rates */
-    if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
-        zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->ranks.comm->size, r->ranks.comm->local_size, &mine);
-    zr__disk_profile(r->ranks.comm->local_size, &mine);
+    zr_profile mine = device->profile;
+    const bool narrow = config->bf16 && mine.facts.bf16_products;
+    const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
+    if (!mixes && !zr__config_is_open(config)) return ZR_OK; /* the plan does not depend on rates */
+    if (zr__rates_recall(&device->profile.facts, &rates) == ZR_OK)
+        zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
+    zr__disk_profile(r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
     double number[] = {0,
                        m->flops_f32,
@@ -123,30 +123,30 @@ static zr_status settle_rates(zr__run *r)
                        m->disk_write_bytes_sec,
                        m->disk_both_bytes_sec};
     for (int i = 0; i < m->n_products; i++) number[0] += (i + 1) * m->product[i].flops;
-    ZR_TRY(zr__run_alike(&r->ranks, number, sizeof(number), &alike));
-    if (alike) r->device->profile.machine = *m;
+    ZR_TRY(zr__run_alike(r, number, sizeof(number), &alike));
+    if (alike) device->profile.machine = *m;
     return ZR_OK;
 }
 
 /** Find the bytes on disk that a rank may use if the configuration leaves the offload open: the value of --disk, or
  * otherwise its share of the free space in the folders. All ranks use the minimum over the ranks. */
-static zr_status settle_disk(zr__run *r, int64_t *disk_bytes)
+static zr_status settle_disk(const zr__ranks *r, const zr_config *config, int64_t *disk_bytes)
 {
-    const int64_t given = zr__config_disk_bytes(r->config);
+    const int64_t given = zr__config_disk_bytes(config);
     *disk_bytes = given;
-    if (!zr__config_get_open(r->config).offload) return ZR_OK;
+    if (!zr__config_get_open(config).offload) return ZR_OK;
     zr__folders folders = {0};
-    zr_config with = *r->config;
+    zr_config with = *config;
     with.zero.optim.device = ZR_HOME_NVME;
     zr_status st = ZR_OK;
     if (!with.zero.optim.folders && !with.zero.param.folders)
         st = ZR_FAIL(ZR_ERR_CONFIG, "--disk needs a folder on a fast local disk; name it: "
                                     "--zero_optimization.offload_optimizer.nvme_path=DIR");
     if (st == ZR_OK) st = zr__train_folders(&with, &folders);
-    int64_t below = -(zr__folders_free_bytes(&folders) / r->ranks.comm->local_size);
+    int64_t below = -(zr__folders_free_bytes(&folders) / r->comm->local_size);
     zr__folders_free(&folders);
-    ZR_TRY(zr__run_agree(&r->ranks, st));
-    ZR_TRY(zr__run_most(&r->ranks, &below, 1));
+    ZR_TRY(zr__run_agree(r, st));
+    ZR_TRY(zr__run_most(r, &below, 1));
     if (given == 0) *disk_bytes = -below;
     return ZR_OK;
 }
@@ -164,7 +164,7 @@ static zr_status settle_open(zr__run *r)
                                .memory_bytes = zr__train_limit(&r->device->profile, r->ranks.comm->local_size,
                                                                zr__comm_process_ranks(r->ranks.comm)),
                                .profile = &r->device->profile};
-    ZR_TRY(settle_disk(r, &target.disk_bytes));
+    ZR_TRY(settle_disk(&r->ranks, r->config, &target.disk_bytes));
     const int64_t limit = config->memory.limit_bytes;
     config->memory.limit_bytes -= zr__run_held_bytes(r);
     if (r->ranks.comm->rank == 0) st = zr__train_choose(config, &target, kept, r->settled.note);
@@ -179,7 +179,7 @@ zr_status zr__run_settle(zr__run *r)
 {
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
-    ZR_TRY(settle_rates(r));
+    ZR_TRY(settle_rates(&r->ranks, r->config, r->device));
     ZR_TRY(zr__run_agree(&r->ranks, check_held(r)));
     return settle_open(r);
 }

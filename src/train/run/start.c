@@ -54,11 +54,11 @@ static zr_status create_engine(zr__run *r)
 /* ---- the outputs, by rank 0 ---------------------------------------------------------------------- */
 
 /** Return the configuration as JSON for the file config.json in the run's directory. */
-static zr_status written_config(const zr__run *r, char **json)
+static zr_status written_config(const zr_config *config, const zr_config *given, char **json)
 {
     char here[PATH_MAX];
-    zr_config written = *r->config; /* copy with started_in, which makes relative paths usable elsewhere */
-    if (r->settled.given) written.parallel.ranks_per_host = r->settled.given->parallel.ranks_per_host;
+    zr_config written = *config; /* copy with started_in, which makes relative paths usable elsewhere */
+    if (given) written.parallel.ranks_per_host = given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
     return zr_config_to_json(&written, json);
 }
@@ -90,7 +90,7 @@ static zr_status open_again(zr__run *r, const char *json)
     ZR_TRY(zr__run_complete_weights(&r->ranks, &r->dir));
     ZR_TRY(open_rest(r));
     zr_status st = zr__run_dir_continue(&r->dir, r->resume.from_step, json, &r->resume.made);
-    if (st == ZR_OK) st = zr__run_know_best(r);
+    if (st == ZR_OK) st = zr__run_set_best(r);
     if (st != ZR_OK) zr__run_dir_drop_events(&r->dir);
     return st;
 }
@@ -114,7 +114,7 @@ static zr_status open_outputs(zr__run *r)
     char *json = NULL;
     if (r->ranks.comm->rank != 0) return ZR_OK;
     ZR_TRY(read_source(r));
-    ZR_TRY(written_config(r, &json));
+    ZR_TRY(written_config(r->config, r->settled.given, &json));
     zr_status st = r->resume.there ? open_again(r, json) : open_new(r, json);
     zr_free(json);
     return st;
@@ -125,7 +125,7 @@ static zr_status open_outputs(zr__run *r)
 static zr_status share_outputs(zr__run *r)
 {
     if (r->resume.there) return zr__run_share(&r->ranks, &r->resume.made, sizeof(r->resume.made));
-    zr_status st = zr__run_same_dir(r);
+    zr_status st = zr__run_same_dir(&r->ranks, &r->dir, r->config->train.output_dir);
     if (st == ZR_OK || r->ranks.comm->rank != 0) return st;
     zr__run_release(r);
     zr__run_dir_undo(&r->dir);

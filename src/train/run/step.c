@@ -103,28 +103,28 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
 }
 
 /** Describe the loss scale after a step without an update. Without fp16 the description is "". */
-static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
+static void scale_text(bool fp16, const zr__loss_scaler *scaler, double before, char out[SCALE_BYTES])
 {
     out[0] = '\0';
-    if (!r->config->fp16) return;
-    if (r->training.scaler.scale < before)
+    if (!fp16) return;
+    if (scaler->scale < before)
         snprintf(out, SCALE_BYTES, ", the loss scale goes from %s to %s", ZR_SHORTEST(before),
-                 ZR_SHORTEST(r->training.scaler.scale));
+                 ZR_SHORTEST(scaler->scale));
     else
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
 /** Count a step without any target that counts. Report the first one of the process. The loss scale does not change,
  * since the step gives no information about it. */
-static void count_uncounted(zr__run *r)
+static void count_uncounted(const zr__ranks *r, zr__training *training)
 {
-    r->ranks.result->skipped++;
-    if (r->training.uncounted == 0)
-        zr__run_note(&r->ranks,
+    r->result->skipped++;
+    if (training->uncounted == 0)
+        zr__run_note(r,
                      "step %lld updated nothing, because no target of it counts; later steps of this kind have no "
                      "note",
-                     (long long)r->ranks.result->steps);
-    r->training.uncounted++;
+                     (long long)r->result->steps);
+    training->uncounted++;
 }
 
 /** Count a step that did not update the weights. Fail with ZR_ERR_DIVERGED after ZR_TRAIN_MAX_SKIPPED skipped steps in
@@ -133,7 +133,7 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
     char scale[SCALE_BYTES];
     if (is_uncounted(did)) {
-        count_uncounted(r);
+        count_uncounted(&r->ranks, &r->training);
         return ZR_OK;
     }
     bool skipped = did->skipped || !isfinite(did->loss);
@@ -145,7 +145,7 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     r->ranks.result->skipped++;
     const char *name =
         did->bad_param >= 0 ? zr_graph_param(r->plan->graph[ZR_SCHEDULE_TRAIN], did->bad_param)->name : "";
-    scale_text(r, before, scale);
+    scale_text(r->config->fp16, &r->training.scaler, before, scale);
     zr__run_note(&r->ranks, "step %lld updated nothing: %s%s is not finite%s (%lld skipped so far)",
                  (long long)r->ranks.result->steps, name[0] ? "the gradient of " : "the loss", name, scale,
                  (long long)r->ranks.result->skipped);
@@ -162,13 +162,12 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 
 /** Add the squared gradient norms of a step to the noise scale. Ignore a skipped step. The result is the same on all
  * ranks. */
-static void add_noise(zr__run *r, const zr_step_result *did)
+static void add_noise(const zr_layout *l, zr__training *training, zr_train_result *result, const zr_step_result *did)
 {
-    const zr_layout *l = &r->plan->layout;
     const double small = (double)(l->batch * l->seq), big = small * (double)l->accum * l->ranks;
     if (!l->micro_squares || did->skipped) return;
-    zr__noise_scale_add(&r->training.noise, did->micro_square, small, did->grad_norm * did->grad_norm, big);
-    r->ranks.result->noise_scale = zr__noise_scale_value(&r->training.noise);
+    zr__noise_scale_add(&training->noise, did->micro_square, small, did->grad_norm * did->grad_norm, big);
+    result->noise_scale = zr__noise_scale_value(&training->noise);
 }
 
 zr_status zr__run_collect_trace(const zr__ranks *ranks, zr__trace *trace, int64_t step)
@@ -236,7 +235,7 @@ zr_status zr__run_step(zr__run *r)
         r->training.suspect = !isfinite(did.loss);
     }
     r->training.highest_lr = fmax(r->training.highest_lr, args.lr);
-    add_noise(r, &did);
+    add_noise(&r->plan->layout, &r->training, r->ranks.result, &did);
     st = count_skipped(r, &did);
     report_step(r, &did, args.lr, args.loss_scale, sec);
     return st;

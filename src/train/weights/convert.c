@@ -118,12 +118,12 @@ static zr_status write_piece(const zr__convert *c, int64_t tensor, int64_t first
     if (c->to) return zr__weights_write(c->to, c->specs[tensor].name, first, n, c->piece);
     const zr_safetensors_tensor *to = zr_safetensors_find(c->layout, c->specs[tensor].name);
     ZR_ASSERT(to);
-    return zr__chunk_writer_put(c->writer, to->offset + 4 * first, c->piece, 4 * n);
+    return zr__chunk_writer_put(c->writer, NULL, to->offset + 4 * first, c->piece, 4 * n);
 }
 
 static zr_status copy_tensor(zr__convert *c, int64_t tensor)
 {
-    const zr_tensor_spec *spec = &c->specs[tensor];
+    const zr__tensor_spec *spec = &c->specs[tensor];
     const int64_t elems = zr_shape_elems(&spec->shape);
     zr__merge_end(c);
     ZR_TRY(zr__merge_begin(c, spec->name));

@@ -21,7 +21,7 @@ typedef struct zr__convert {
     char dir[PATH_MAX]; /* directory of the weights: `tmp` or a folder in `tmp` */
     zr__family_model model;
     zr_graph *graph;
-    zr_tensor_spec *specs;
+    zr__tensor_spec *specs;
     zr__manifest *manifest; /* manifest of the source, if the source is a checkpoint */
     zr__chunk_reader *reader;
     zr_weights *weights;   /* weights of the source, if the source is a Hugging Face directory or has adapters */

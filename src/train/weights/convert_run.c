@@ -62,7 +62,7 @@ static zr_status write_manifest(const zr__convert *c)
 
 static zr_status write_weights(zr__convert *c)
 {
-    ZR_TRY(zr__safetensors_create(c->file, c->specs, c->did->tensors));
+    ZR_TRY(zr__safetensors_create(c->file, NULL, c->specs, c->did->tensors));
     ZR_TRY(zr__safetensors_attach(c->file, &c->layout));
     ZR_TRY(zr__chunk_writer_open(c->file, 1, &c->writer));
     ZR_TRY(zr__convert_copy(c));

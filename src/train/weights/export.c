@@ -98,11 +98,11 @@ static const zr_graph *graph_of(const zr_plan *plan)
 static zr_status make_adapter(paths *p, const zr__exported *what)
 {
     zr__adapter adapter;
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
     ZR_TRY(zr__adapter_specs(graph_of(what->plan), &specs, &n));
-    zr_status st = zr__safetensors_create(p->unfinished[2], specs, n);
+    zr_status st = zr__safetensors_create(p->unfinished[2], NULL, specs, n);
     zr_free(specs);
     ZR_TRY(st);
     ZR_TRY(zr__adapter_describe(graph_of(what->plan), what->model, what->init, &adapter));
@@ -118,7 +118,7 @@ static zr_status make_weights(paths *p, const zr__exported *what)
     if (zr__has_adapters(graph_of(what->plan))) return make_adapter(p, what);
     const zr_family *family = what->model->family;
     const zr__weights_form form = {.names = &family->names, .source = what->source};
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     zr__weights_out *out = NULL;
     int64_t n = 0;
     ZR_TRY(zr__param_specs(graph_of(what->plan), ZR_PARAMS_ALL, &specs, &n));
