@@ -19,11 +19,11 @@ enum { CHECK_PIECE_MAX = 20011 };
 
 /* Bytes added to every traffic count, to prove that the checks notice a wrong count; 0: counts are right. */
 static _Atomic int64_t miscounted_bytes;
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+void __real_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
 {
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+    __real_zr__traffic_count(traffic, kind, bytes + miscounted_bytes);
 }
 
 /* Return byte i of the data that rank `from` of the world sends to rank `to` in a round. Any two byte sequences soon

@@ -34,11 +34,11 @@ int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI
     return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
 }
 
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+void __real_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
 {
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+    __real_zr__traffic_count(traffic, kind, bytes + miscounted_bytes);
 }
 
 static zr_comm *comm; /* communicator in which each rank is a node, so that every byte goes through a message */

@@ -45,6 +45,17 @@ static bool has_entry(const char *dir, const char *name)
     return zr__path_join(path, dir, name) == ZR_OK && lstat(path, &st) == 0;
 }
 
+const char *zr__weights_in(const char *dir, const char *suffix)
+{
+    static const char *const names[] = {ZR_RUN_WEIGHTS, ZR_RUN_WEIGHTS_INDEX, ZR_ADAPTER_SINGLE};
+    char name[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "%s%s", names[i], suffix);
+        if (has_entry(dir, name)) return names[i];
+    }
+    return NULL;
+}
+
 bool zr__run_dir_has_checkpoint(const char *path)
 {
     int64_t *step = NULL, n = 0;
@@ -272,9 +283,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
     /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
-    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS_INDEX) &&
-                       !has_entry(path, ZR_ADAPTER_SINGLE);
-    if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
+    if (*step == ZR_STEP_UNKNOWN && !zr__weights_in(path, "")) *step = -1;
     return ZR_OK;
 }
 

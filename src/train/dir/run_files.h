@@ -22,6 +22,10 @@
 #define ZR_RUN_WEIGHTS_INDEX ZR_RUN_WEIGHTS ".index.json" /* name of the index of several weights files */
 #define ZR_TRAINED_NAME "trained.json"                    /* file with the step and loss of the weights (zr__trained) */
 
+/** Return the name of the file whose presence, with `suffix` after its name, shows that a directory has weights: the
+ * weights file, the index of several, or the file of adapters. Return NULL if it has none. Links count. */
+const char *zr__weights_in(const char *dir, const char *suffix);
+
 /* ---- trained.json (trained.c) --------------------------------------------------------------------------------- */
 
 typedef struct zr__trained {

@@ -258,7 +258,7 @@ zr_status zr__run_set_best(zr__run *r)
     char path[PATH_MAX];
     const double lowest = r->resume.made.best_loss;
     ZR_TRY(zr__path_join(path, r->dir.path, ZR_RUN_BEST));
-    if (zr__export_is_there(path)) {
+    if (zr__weights_in(path, "")) {
         ZR_TRY(zr__trained_read(path, &best));
         if (best.step >= 0) r->resume.made.best_loss = best.val_loss;
         return ZR_OK;

@@ -27,9 +27,6 @@ typedef struct zr__exported {
     zr__trained trained;         /* step and validation loss of the weights */
 } zr__exported;
 
-/** Return whether `dir` has weights in the form that zr__export writes. */
-bool zr__export_is_there(const char *dir);
-
 /** Complete the export of a run that was killed. If `dir`.tmp has complete weights, rename it to `dir`. An existing
  * `dir` is replaced only if its weights have a higher loss or, without recorded losses, an earlier step. If `dir`.tmp
  * has no complete weights and `dir` does not exist, rename `dir`.old with its weights back to `dir`. *from receives the
