@@ -1,3 +1,4 @@
+#include "base/core/core.h"
 /*
  * Time and memory of causal attention, forward and backward, as the sequence grows: the heads of GPT-2 124M, one row,
  * fp32 or bf16. The memory is the outputs of the attention ops (output, log-sum-exp, gradient of qkv) and the larger of
@@ -33,7 +34,7 @@ static int64_t value_bytes(const bench *b, zr_value value)
 
 static int64_t scratch_bytes(const bench *b, const zr_op *op)
 {
-    return zr_device_facts_scratch(&b->device->profile.facts, b->graph, op);
+    return zr__device_facts_scratch(&b->device->profile.facts, b->graph, op);
 }
 
 static bool is_attention(const zr_op *op)

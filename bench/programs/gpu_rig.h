@@ -11,6 +11,7 @@
 
 #include <zr.h>
 
+#include "base/core/core.h"
 #include "zr/device.h"
 #include "zr/graph.h"
 
@@ -174,7 +175,7 @@ static zr_status take_memory(rig *r)
     memset(r->data, 0, (size_t)r->n_values * sizeof *r->data);
     for (zr_value v = 0; v < r->n_values; v++) ZR_TRY(device->ops->alloc(device, value_bytes(r, v), &r->data[v]));
     for (int32_t i = 0; i < zr_graph_ops(r->graph); i++) {
-        const int64_t bytes = zr_device_facts_scratch(&device->profile.facts, r->graph, zr_graph_get_op(r->graph, i));
+        const int64_t bytes = zr__device_facts_scratch(&device->profile.facts, r->graph, zr_graph_get_op(r->graph, i));
         if (bytes > scratch_bytes) scratch_bytes = bytes;
     }
     ZR_TRY(device->ops->alloc(device, scratch_bytes + 64, &r->scratch));

@@ -136,17 +136,12 @@ typedef enum zr_category {
         ZR_CATEGORIES
 } zr_category;
 
-ZR_API const char *zr_category_name(zr_category category);
-
 /** Memory in use: for each category, the bytes in use now (live_bytes) and their maximum so far (peak_bytes).
  * Zero-initialise. */
 typedef struct zr_ledger {
     int64_t live_bytes[ZR_CATEGORIES];
     int64_t peak_bytes[ZR_CATEGORIES];
 } zr_ledger;
-
-ZR_API void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
-ZR_API void zr_ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes);
 
 /** Kinds of traffic, one for each collective. Traffic is the number of bytes that this rank receives from other ranks.
  * Each byte is counted once, by the transport that moves it. */
@@ -159,9 +154,6 @@ typedef enum zr_traffic_kind {
 typedef struct zr_traffic {
     int64_t bytes[ZR_TRAFFIC_KINDS];
 } zr_traffic;
-
-/** Add `bytes` to the traffic of `kind`. Only transports call this function, when they move bytes. */
-ZR_API void zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
 
 /** Return zeroed, 64-byte aligned host memory, or NULL if no memory is available. zr allocates ordinary host memory
  * only with this function. */
@@ -210,8 +202,6 @@ typedef struct zr_rng {
     uint32_t step;
 } zr_rng;
 
-/** Write elements 4*block to 4*block+3 of a random sequence to `out`, as uniform 32-bit numbers. */
-ZR_API void zr_rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4]);
 /** Return element `index` of a random sequence as a uniform 32-bit number. */
 ZR_API uint32_t zr_rng_u32(const zr_rng *rng, uint64_t index);
 /** Return element `index` of a random sequence as a uniform number in [0, 1). */
@@ -262,10 +252,6 @@ typedef struct zr_device_facts {
      * needs scratch. */
     int64_t (*scratch_bytes)(const struct zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op);
 } zr_device_facts;
-
-/** Return the result of facts->scratch_bytes for an op, or 0 if that function pointer is NULL. */
-ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph,
-                                       const struct zr_op *op);
 
 /** Levels of links between ranks, from near to distant ranks. */
 typedef enum zr_link_level {

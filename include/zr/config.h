@@ -280,9 +280,8 @@ ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
  * with zr_free. */
 ZR_API ZR_NODISCARD zr_status zr_config_to_json(const zr_config *config, char **json);
 
-/** Return the sizes of the model, or set them. A size that is not known yet is 0. */
+/** Return the sizes of the model. A size that is not known yet is 0. */
 ZR_API zr_model_sizes zr_config_sizes(const zr_config *config);
-ZR_API void zr_config_resize(zr_config *config, const zr_model_sizes *sizes);
 
 /** Return the number of notes for the user. Each note is one line, about a key that has no effect in zr, a value
  * chosen for "auto", or a rounded size. */
@@ -339,14 +338,6 @@ typedef struct zr_key {
  * that they declare differently is listed once for each family. Free *keys with zr_free. Errors: ZR_ERR_MEMORY;
  * ZR_ERR_INTERNAL if a family's declaration is wrong (zr_family_check). */
 ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys, int *n);
-
-/** Write the reference of all keys as Markdown text (docs/config.md). Free *markdown with zr_free. */
-ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);
-
-/** Write an example configuration file with comments that explain its keys. The model is the preset `preset`, or a
- * small model of the family `type`. If both are NULL, it is a small GPT-2. `type` is not used with a preset. Free *text
- * with zr_free. Error: ZR_ERR_NOT_FOUND if the name is unknown. */
-ZR_API ZR_NODISCARD zr_status zr_config_example(const char *type, const char *preset, char **text);
 
 #ifdef __cplusplus
 }

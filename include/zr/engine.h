@@ -39,8 +39,8 @@ typedef struct zr_batch {
 /** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. With
  * zr_layout.documents the last input has the beginnings of documents (zr_graph_spec.documents). Each token must begin a
  * document or belong to the document of the token before; otherwise the step fails with ZR_ERR_ARG. The callback must
- * reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless zr_engine_serial
- * returns true. Otherwise another thread of the rank may be using them.
+ * reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, since another
+ * thread of the rank may be using them.
  *
  * In a training step the callback must subtract the losses of term t that do not count from batch->counted[t], such as
  * the losses of targets of -1, which cross-entropy ignores. The value of a term is the sum of its losses in the global
@@ -138,12 +138,6 @@ ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fi
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
 ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_read_fn fn, void *arg);
 
-/** Return the part of a parameter that this rank passes to callbacks of zr_engine_read and zr_engine_save. The part
- * consists of elements [*first, *first + *n) of the parameter's shape on one rank (zr_param_info.shape).
- * zr_param_place converts such indices to offsets in the whole parameter. The numbers are equal on all
- * tensor-parallel ranks. May be called on any thread. */
-ZR_API void zr_engine_part(const zr_engine *engine, const zr_param_info *param, int64_t *first, int64_t *n);
-
 /** Record of one executed step of a schedule. Times are in seconds of the clock zr_clock_sec. */
 typedef struct zr_event {
     zr_schedule_kind schedule;
@@ -156,7 +150,7 @@ typedef struct zr_event {
 } zr_event;
 
 /** Receiver of states that are saved asynchronously (zr_engine_save). All its functions are called on one thread,
- * which is not the engine's. They must not call comm, nor any function of the engine except zr_engine_part. */
+ * which is not the engine's. They must not call comm, nor any function of the engine. */
 typedef struct zr_sink {
     /** Receive elements [first, first+n) of a state of a parameter, at most ZR_PASSING_ELEMS in one call. States come
      * one after another, and each state has the parameters in the model's order. */
@@ -197,10 +191,6 @@ ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t update
  * set, only some units were updated, and the parameters are useless. A loss that is not finite is always found before
  * the first update. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated. */
 ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
-
-/** Return whether a single thread makes all calls of comm, in the order of the schedule. If so, batch callbacks may
- * call comm too, in the same way on every rank. The result is the same on every rank. */
-ZR_API bool zr_engine_serial(const zr_engine *engine);
 
 /** Gather the parameters that the last training step updated, so that this rank has all current parameters. Stages 1
  * and 2 postpone this gather to the next training step. Evaluation and decoding make this call themselves.

@@ -384,8 +384,6 @@ ZR_API int zr_graph_loss_terms(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_loss_term(const zr_graph *graph, int term);
 /** Return the name of a term, or NULL. */
 ZR_API const char *zr_graph_loss_name(const zr_graph *graph, int term);
-/** Return the losses of the first term, or ZR_NONE if none have been declared. */
-ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
 /** Return the input with the beginnings of documents (zr_graph_spec.documents), or ZR_NONE if the graph has no
  * documents. */

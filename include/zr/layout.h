@@ -188,9 +188,6 @@ typedef struct zr_layout {
  * the schedules "train" and "eval". `optimizer` is left to the caller. */
 ZR_API zr_layout zr_layout_default(void);
 
-/** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * ZR_SHARD_ALIGN. */
-ZR_API int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks);
-
 #ifdef __cplusplus
 }
 #endif

@@ -270,11 +270,6 @@ typedef struct zr_gpt2_config {
  * table, and a norm after the embedding. Megatron pads the vocabulary to 51,200.
  */
 ZR_API ZR_NODISCARD zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config);
-/** Return the names of all named models, ending with NULL. */
-ZR_API const char *const *zr_gpt2_presets(void);
-/** Check the sizes of a GPT-2. Fail with ZR_ERR_CONFIG naming the field if a size is impossible, or if the number of
- * parameters overflows int64. */
-ZR_API ZR_NODISCARD zr_status zr_gpt2_check(const zr_gpt2_config *config);
 /** Return the builder of a GPT-2 with pre-layer norm and a tied head. Its units are "embedding" (wte, wpe), "h.0" ...,
  * and "final" (ln_f, head). Parameters have the names of Hugging Face's GPT2LMHeadModel, such as
  * "transformer.h.0.attn.c_attn.weight". `config` is borrowed. */
@@ -297,8 +292,6 @@ typedef struct zr_llama_config {
     bool qk_norm;              /* whether queries and keys are normalised per head (Qwen3) */
 } zr_llama_config;
 
-/** Check the sizes. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
-ZR_API ZR_NODISCARD zr_status zr_llama_check(const zr_llama_config *config);
 /** Return the builder of a decoder of the Llama kind: Llama, Mistral, Qwen2, Qwen3 and models with their blocks. Its
  * units are "embedding", "layers.0" ..., and "final" (last norm; the head if it is not tied). Parameters have the names
  * of Hugging Face's LlamaForCausalLM, such as "model.layers.0.self_attn.q_proj.weight". `config` is borrowed. */
@@ -329,8 +322,6 @@ typedef struct zr_bert_config {
     double classifier_dropout; /* dropout probability before the classifier; NAN for hidden_dropout_prob */
 } zr_bert_config;
 
-/** Check the sizes of a BERT. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
-ZR_API ZR_NODISCARD zr_status zr_bert_check(const zr_bert_config *config);
 /** Return the builder of a BERT with the heads of its task. Its units are "embedding", "layer.0" ..., and "heads".
  * Parameters have the names of Hugging Face's BertForPreTraining, BertForSequenceClassification or
  * BertForQuestionAnswering, such as "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and

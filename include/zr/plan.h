@@ -88,11 +88,6 @@ typedef struct zr_memory {
     int64_t total_bytes; /* total of device and staging memory */
 } zr_memory;
 
-/** Return the bytes of one rank's memory that grow with model and batch, for a device that uses host memory. The
- * result is total_bytes plus activation checkpoints, states and copies of states in host memory and, with states on
- * disk, the working memory there. */
-ZR_API int64_t zr_memory_taken(const zr_memory *memory);
-
 /** Borders between ranks, such as the border of a host. Received bytes are counted for each border that they cross. */
 typedef enum zr_border {
     /* border between groups of data-parallel ranks (mics_shard_size, zero_hpz_partition_size); ranks that share a layer

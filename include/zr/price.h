@@ -63,8 +63,6 @@ ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profil
  * (zr_device_cuda_scratch, zr_device_cpu_scratch). For an unknown name fail with ZR_ERR_NOT_FOUND and the known names
  * in the message. */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
-/** Return the names of the known machines, ending with NULL. */
-ZR_API const char *const *zr_profile_names(void);
 
 #ifdef __cplusplus
 }

@@ -309,9 +309,10 @@ typedef struct zr_eval_result {
     int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
     double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */
-    double exact, f1; /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN (zr_answers_score) */
-    int64_t samples;  /* number of samples or questions in accuracy, exact and f1 */
-    char *answers;    /* with zr_eval_args.answers: the answers (zr_answers_json); free it with zr_free */
+    double exact, f1;    /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN */
+    int64_t samples;     /* number of samples or questions in accuracy, exact and f1 */
+    char *answers;       /* with zr_eval_args.answers: the answers as a JSON object {"ID": "ANSWER", ...}; free it with
+                            zr_free */
     double masked_lm_accuracy; /* share of masked tokens whose original token has the largest logit, or NAN */
 } zr_eval_result;
 

@@ -130,8 +130,6 @@ ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *clus
 /** Find the first built-in cluster with devices of a given name, such as "h100" (see zr_profile_named). Fail with
  * ZR_ERR_NOT_FOUND if no cluster has them. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster);
-/** Return the names of the built-in clusters, ending with NULL. */
-ZR_API const char *const *zr_cluster_names(void);
 
 /* ---- pricing ---------------------------------------------------------------------------------- */
 

@@ -29,8 +29,6 @@ typedef enum zr_dtype {
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
 /** Return the number of bytes of a record. In all current types a record is one element. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
-/** Return the number of elements in a record. */
-ZR_API int64_t zr_dtype_grain(zr_dtype dtype);
 /** Return the number of bytes of n elements, rounded up to whole records. */
 ZR_API int64_t zr_dtype_span(zr_dtype dtype, int64_t n);
 /** Return whether the type is F32, BF16 or F16. Parameters, activations and gradients may have only these types. */

@@ -192,20 +192,17 @@ static zr_status read_layers(const char *dir, zr__adapter *adapter)
 
 zr_status zr__adapter_read(const char *dir, zr__adapter *adapter)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
     json_t *root = NULL;
     *adapter = (zr__adapter){0};
     ZR_TRY(zr__path_of_input(path, dir, ZR_ADAPTER_CONFIG));
-    zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    zr_status st = zr__json_load_data(path, &root);
     if (st == ZR_OK) st = read_config(ZR_SHOWN(path), root, adapter);
     if (st == ZR_OK) st = read_layers(dir, adapter);
     if (st == ZR_OK) st = check_targets(dir, json_object_get(root, "target_modules"), adapter->targets);
     adapter->lora.targets = adapter->targets;
     json_decref(root);
-    zr_free(text);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return st;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------- */

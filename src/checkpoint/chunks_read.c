@@ -12,9 +12,9 @@
 
 /* ---- checked bytes --------------------------------------------------------------------------- */
 
-zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const char *name, zr__file *file)
+zr_status zr__listed_open(const char *dir, const zr__manifest *manifest, const char *name, zr__file *file)
 {
-    const zr_manifest_file *listed = zr__manifest_find(manifest, name);
+    const zr__manifest_file *listed = zr__manifest_find(manifest, name);
     *file = (zr__file){.fd = -1};
     ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest does not list the file %s", ZR_SHOWN(dir), ZR_SHOWN(name));
     zr_status st = zr__file_open_in(dir, name, file);
@@ -27,7 +27,7 @@ zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const ch
     return st;
 }
 
-zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
+zr_status zr__checked_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
                            zr__checked_file *file)
 {
     char path[PATH_MAX];
@@ -78,7 +78,7 @@ static void read_ahead(zr__checked_file *file, const zr__region *region)
     give_region(file, 1 - file->part, &next);
 }
 
-static zr_status check_chunk(const zr__checked_file *file, const zr__region *region, const zr_chunk *chunk)
+static zr_status check_chunk(const zr__checked_file *file, const zr__region *region, const zr__chunk *chunk)
 {
     const unsigned char *bytes = zr__part_bytes(&file->queue.part[file->part]) + (chunk->offset - region->offset);
     uint64_t hash = 0;
@@ -117,8 +117,8 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
              (long long)offset, (long long)file->listed->bytes);
     /* Find the last chunk that begins at or before `offset`. This chunk belongs to the region that contains the first
      * byte to read. */
-    int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
-                                 offsetof(zr_chunk, offset), offset + 1) -
+    int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr__chunk),
+                                 offsetof(zr__chunk, offset), offset + 1) -
                 1;
     for (int64_t now; n > 0; offset += now, to += now, n -= now) {
         const zr_status st = zr__checked_load(file, i);
@@ -131,7 +131,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     return ZR_OK;
 }
 
-zr_status zr__checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name)
+zr_status zr__checkpoint_check_file(const char *dir, const zr__manifest *manifest, const char *name)
 {
     zr__checked_file file;
     zr_status st = zr__checked_open(dir, manifest, name, 0, &file);
@@ -157,12 +157,12 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
     return st;
 }
 
-struct zr_chunk_reader {
+struct zr__chunk_reader {
     zr__checked_file file;
     zr_safetensors tensors; /* header of the file, without a descriptor, since only the tensors' names are used */
 };
 
-static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name,
+static zr_status open_tensors(zr__chunk_reader *r, const char *dir, const zr__manifest *manifest, const char *name,
                               int readers)
 {
     ZR_TRY(zr__checked_open(dir, manifest, name, readers, &r->file));
@@ -171,21 +171,21 @@ static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_mani
     return zr__checked_tensors(&r->file, &r->tensors);
 }
 
-zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
-                               zr_chunk_reader **reader)
+zr_status zr__chunk_reader_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
+                                zr__chunk_reader **reader)
 {
-    zr_chunk_reader *r = zr_alloc(sizeof(*r));
+    zr__chunk_reader *r = zr_alloc(sizeof(*r));
     *reader = NULL;
     ZR_CHECK(r, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*r));
     zr_status st = open_tensors(r, dir, manifest, name, readers);
     if (st == ZR_OK)
         *reader = r;
     else
-        zr_chunk_reader_close(&r);
+        zr__chunk_reader_close(&r);
     return st;
 }
 
-zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t first, int64_t n, float *out)
+zr_status zr__chunk_reader_f32(zr__chunk_reader *r, const char *tensor, int64_t first, int64_t n, float *out)
 {
     const zr_safetensors_tensor *found = zr_safetensors_find(&r->tensors, tensor);
     ZR_CHECK(found, ZR_ERR_DATA, "%s: no tensor %s", r->file.file.name, ZR_SHOWN(tensor));
@@ -195,12 +195,12 @@ zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t fi
     return zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out);
 }
 
-const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader)
+const zr_safetensors *zr__chunk_reader_tensors(const zr__chunk_reader *reader)
 {
     return &reader->tensors;
 }
 
-void zr_chunk_reader_close(zr_chunk_reader **reader)
+void zr__chunk_reader_close(zr__chunk_reader **reader)
 {
     if (!*reader) return;
     zr__checked_close(&(*reader)->file);

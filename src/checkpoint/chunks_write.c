@@ -14,14 +14,14 @@
 
 enum { LEAST_PART_BYTES = 64 << 10 };
 
-struct zr_chunk_writer {
+struct zr__chunk_writer {
     zr__file file;
     zr__file_queue queue;
     int64_t part_bytes; /* size of a part: a chunk, or a half, a quarter ... of a chunk */
     int filling;
-    int64_t at;       /* file offset at which the last put ended */
-    zr_slices slices; /* slices of the last put; row_bytes is 0 if the bytes of the put were contiguous */
-    zr_chunk open;    /* the chunk being filled; its `bytes` is 0 if no chunk is open */
+    int64_t at;        /* file offset at which the last put ended */
+    zr__slices slices; /* slices of the last put; row_bytes is 0 if the bytes of the put were contiguous */
+    zr__chunk open;    /* the chunk being filled; its `bytes` is 0 if no chunk is open */
     XXH3_state_t *hash;
     bool ended;
     zr__chunk_list chunks;
@@ -29,10 +29,10 @@ struct zr_chunk_writer {
     zr__failure failed; /* first failure, after which nothing is written */
 };
 
-zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer)
+zr_status zr__chunk_writer_open(const char *path, int writers, zr__chunk_writer **writer)
 {
     zr_status st = ZR_OK;
-    zr_chunk_writer *w = zr_alloc(sizeof(*w));
+    zr__chunk_writer *w = zr_alloc(sizeof(*w));
     *writer = NULL;
     ZR_CHECK(w, ZR_ERR_MEMORY, "no memory for %zu bytes of a writer", sizeof(*w));
     w->file.fd = -1;
@@ -45,12 +45,12 @@ zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **
     *writer = w;
     return ZR_OK;
 failed:
-    zr_chunk_writer_close(&w);
+    zr__chunk_writer_close(&w);
     return st;
 }
 
 /* Submit the current part to the queue unless it is empty, and wait for the other part. */
-static void pass_on(zr_chunk_writer *w)
+static void pass_on(zr__chunk_writer *w)
 {
     if (w->failed.status != ZR_OK) w->queue.part[w->filling].n = 0; /* write nothing after a failure */
     if (w->queue.part[w->filling].n == 0) return;
@@ -60,7 +60,7 @@ static void pass_on(zr_chunk_writer *w)
     w->queue.part[w->filling].n = 0;
 }
 
-static void end_chunk(zr_chunk_writer *w)
+static void end_chunk(zr__chunk_writer *w)
 {
     if (w->open.bytes == 0) return;
     w->open.hash = XXH3_64bits_digest(w->hash);
@@ -69,24 +69,24 @@ static void end_chunk(zr_chunk_writer *w)
 }
 
 /* End the current part and chunk, because the next bytes to write do not directly follow the last bytes. */
-static void end_range(zr_chunk_writer *w)
+static void end_range(zr__chunk_writer *w)
 {
     pass_on(w);
     end_chunk(w);
 }
 
 /* Set the slices of the next put. If they differ from the slices of the last put, end the last put's range first. */
-static void take_slices(zr_chunk_writer *w, const zr_slices *slices)
+static void take_slices(zr__chunk_writer *w, const zr__slices *slices)
 {
-    static const zr_slices none = {0};
-    const zr_slices *next = slices ? slices : &none;
+    static const zr__slices none = {0};
+    const zr__slices *next = slices ? slices : &none;
     if (memcmp(&w->slices, next, sizeof(*next)) == 0) return;
     end_range(w);
     w->slices = *next;
     if (slices) zr__failure_note(&w->failed, zr__slices_add(&w->sliced, slices));
 }
 
-static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t offset)
+static void begin_part(const zr__chunk_writer *w, zr__file_part *part, int64_t offset)
 {
     part->offset = offset;
     part->stride = w->slices.row_bytes;
@@ -95,7 +95,7 @@ static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t of
 }
 
 /* Return how many contiguous bytes from `offset` on fit into the current part and chunk. */
-static int64_t part_room(const zr_chunk_writer *w, int64_t offset)
+static int64_t part_room(const zr__chunk_writer *w, int64_t offset)
 {
     const int64_t limit = zr__chunk_limit(offset) - offset;
     if (!w->slices.row_bytes) return w->part_bytes - offset % w->part_bytes;
@@ -105,7 +105,7 @@ static int64_t part_room(const zr_chunk_writer *w, int64_t offset)
 }
 
 /* Copy n bytes into the part, which must have space for them, and hash them. */
-static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
+static void fill_part(zr__chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     zr__file_part *part = &w->queue.part[w->filling];
     if (part->n == 0) begin_part(w, part, offset);
@@ -122,7 +122,7 @@ static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *f
 
 /* Take the first bytes of the n that fit into the current part and chunk, and return their number. Without slices, a
  * part ends at a multiple of its size, so that the next part is aligned for direct I/O. */
-static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
+static int64_t put_some(zr__chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;
     const int64_t most = part_room(w, offset);
@@ -134,7 +134,7 @@ static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char 
     return n;
 }
 
-static zr_status check_slices(const zr_chunk_writer *w, const zr_slices *s, int64_t offset, int64_t n)
+static zr_status check_slices(const zr__chunk_writer *w, const zr__slices *s, int64_t offset, int64_t n)
 {
     ZR_CHECK(zr__slices_good(s, w->file.bytes) && offset >= s->begin && offset < s->end &&
                  n <= zr__slice_bytes(s, offset, s->end),
@@ -145,8 +145,8 @@ static zr_status check_slices(const zr_chunk_writer *w, const zr_slices *s, int6
     return ZR_OK;
 }
 
-zr_status zr__chunk_writer_put_sliced(zr_chunk_writer *w, const zr_slices *slices, int64_t offset, const void *bytes,
-                                      int64_t n)
+zr_status zr__chunk_writer_put(zr__chunk_writer *w, const zr__slices *slices, int64_t offset, const void *bytes,
+                               int64_t n)
 {
     const unsigned char *from = bytes;
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: bytes were put after the end", w->file.name);
@@ -161,12 +161,7 @@ zr_status zr__chunk_writer_put_sliced(zr_chunk_writer *w, const zr_slices *slice
     return zr__failure_tell(&w->failed);
 }
 
-zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *bytes, int64_t n)
-{
-    return zr__chunk_writer_put_sliced(w, NULL, offset, bytes, n);
-}
-
-zr_status zr_chunk_writer_end(zr_chunk_writer *w)
+zr_status zr__chunk_writer_end(zr__chunk_writer *w)
 {
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: its writer has ended", w->file.name);
     end_range(w);
@@ -176,21 +171,21 @@ zr_status zr_chunk_writer_end(zr_chunk_writer *w)
     return zr__failure_tell(&w->failed);
 }
 
-const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *w, int64_t *n)
+const zr__chunk *zr__chunk_writer_chunks(const zr__chunk_writer *w, int64_t *n)
 {
     *n = w->ended ? w->chunks.n : 0;
     return w->ended ? w->chunks.chunk : NULL;
 }
 
-const zr_slices *zr__chunk_writer_slices(const zr_chunk_writer *w, int64_t *n)
+const zr__slices *zr__chunk_writer_slices(const zr__chunk_writer *w, int64_t *n)
 {
     *n = w->ended ? w->sliced.n : 0;
     return w->ended ? w->sliced.slices : NULL;
 }
 
-void zr_chunk_writer_close(zr_chunk_writer **writer)
+void zr__chunk_writer_close(zr__chunk_writer **writer)
 {
-    zr_chunk_writer *w = *writer;
+    zr__chunk_writer *w = *writer;
     if (!w) return;
     zr__queue_close(&w->queue);
     XXH3_freeState(w->hash);

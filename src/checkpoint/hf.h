@@ -1,8 +1,10 @@
 /* Hugging Face directories: names of files, and the record of a directory that weights came from. hf_config.c reads and
- * writes config.json, weights.c and weights_write.c handle the files of weights, and hf_source.c the record. */
+ * writes config.json, hf_task.c the task in it, weights.c and weights_write.c handle the files of weights, and
+ * hf_source.c the record. */
 #ifndef ZR_CHECKPOINT_HF_H
 #define ZR_CHECKPOINT_HF_H
 
+#include "zr/models.h"
 #include "base/json/json.h"
 #include "checkpoint/checkpoint.h"
 
@@ -34,5 +36,18 @@ bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char o
 /** Find a tensor of the model in any spelling, with and without the family's prefix. Return false if the source does
  * not have it. */
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place);
+
+/* ---- tasks and labels (hf_task.c) ----------------------------------------------------------------------------- */
+
+/** Set the fields that mean "task" and "labels" from `architectures`, and from id2label or num_labels. Fail with
+ * ZR_ERR_DATA, naming `file`, if the class of transformers is neither a task of the family nor one of its bodies. Do
+ * nothing for a family with one task. */
+ZR_NODISCARD zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family *family,
+                                        zr_model_config *config);
+
+/** Add id2label and label2id for a model with labels, unless `root` already names this number of labels. For a model of
+ * another task, remove the keys of labels unless they name two labels, the default of transformers. Return nonzero on
+ * failure. */
+int zr__hf_write_labels(json_t *root, const zr_family *family, const zr_model_config *config);
 
 #endif

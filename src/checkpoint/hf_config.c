@@ -5,7 +5,6 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
-#include "checkpoint/hf_task.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -382,17 +381,10 @@ static zr_status read_settings(reading *r)
 
 static zr_status open_config(const char *dir, reading *r)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
-    zr_status st = ZR_OK;
+    char path[PATH_MAX];
     ZR_TRY(zr__path_of_input(path, dir, "config.json"));
-    ZR_TRY_GOTO(st, zr__json_read_file(path, &text, &bytes), done);
-    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, &r->root), done);
     zr__text_escape(path, r->file, sizeof(r->file));
-done:
-    zr_free(text);
-    /* Fail with ZR_ERR_DATA, because a model's config.json counts as data. ZR_ERR_CONFIG is for a run's CONFIG.json. */
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return zr__json_load_data(path, &r->root);
 }
 
 zr_status zr_hf_read(const char *dir, const zr_family **family, zr_model_config *config)

@@ -71,14 +71,10 @@ static zr_status take_files(zr__hf_source *source, const char *dir, const zr_wei
 
 static zr_status read_source(const char *dir, const zr_weights *weights, zr__hf_source *source)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
     ZR_TRY(zr__path_of_input(path, dir, "config.json"));
-    zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &source->keys);
-    zr_free(text);
-    if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
-    return st == ZR_OK ? take_files(source, dir, weights) : st;
+    ZR_TRY(zr__json_load_data(path, &source->keys));
+    return take_files(source, dir, weights);
 }
 
 zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **out)

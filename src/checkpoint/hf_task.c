@@ -1,5 +1,4 @@
 /* The task of a Hugging Face directory: its class of transformers, and the labels of a classification. */
-#include "checkpoint/hf_task.h"
 
 #include "base/text/text.h"
 #include "checkpoint/hf.h"

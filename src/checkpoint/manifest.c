@@ -19,14 +19,14 @@ bool zr__manifest_file_name(const char *name, size_t n)
     return n != strlen(ZR_MANIFEST_NAME) || memcmp(name, ZR_MANIFEST_NAME, n) != 0;
 }
 
-const zr_manifest_file *zr__manifest_find(const zr_manifest *manifest, const char *name)
+const zr__manifest_file *zr__manifest_find(const zr__manifest *manifest, const char *name)
 {
     for (int i = 0; i < manifest->n_files; i++)
         if (strcmp(manifest->file[i].name, name) == 0) return &manifest->file[i];
     return NULL;
 }
 
-void zr_manifest_free(zr_manifest **manifest)
+void zr__manifest_free(zr__manifest **manifest)
 {
     if (!*manifest) return;
     for (int i = 0; i < (*manifest)->n_files; i++) {
@@ -45,20 +45,20 @@ void zr_manifest_free(zr_manifest **manifest)
 
 static int by_offset(const void *a, const void *b)
 {
-    const zr_chunk *x = a, *y = b;
+    const zr__chunk *x = a, *y = b;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 static int by_begin(const void *a, const void *b)
 {
-    const zr_slices *x = a, *y = b;
+    const zr__slices *x = a, *y = b;
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
 /* Check that chunk i begins at `offset` and has between `least` and `most` bytes. */
-static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t offset, int64_t least, int64_t most)
+static zr_status check_chunk(const zr__manifest_file *file, int64_t i, int64_t offset, int64_t least, int64_t most)
 {
-    const zr_chunk none = {0}, *chunk = i < file->n_chunks ? &file->chunk[i] : &none;
+    const zr__chunk none = {0}, *chunk = i < file->n_chunks ? &file->chunk[i] : &none;
     ZR_CHECK(chunk->offset == offset && chunk->bytes >= least && chunk->bytes <= most, ZR_ERR_INTERNAL,
              "%s: a chunk of %lld bytes at byte %lld, wanted one of %lld .. %lld at %lld", file->name,
              (long long)chunk->bytes, (long long)chunk->offset, (long long)least, (long long)most, (long long)offset);
@@ -67,9 +67,9 @@ static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t of
 
 /* Check that the chunks from number *i on cover the region that begins at `at`. Then set *i to the first chunk after
  * the region, and *end to the region's end. */
-static zr_status check_region(const zr_manifest_file *file, int64_t at, int64_t *i, int64_t *end)
+static zr_status check_region(const zr__manifest_file *file, int64_t at, int64_t *i, int64_t *end)
 {
-    const zr_slices *s = zr__slices_at(file, at);
+    const zr__slices *s = zr__slices_at(file, at);
     if (!s) {
         ZR_TRY(check_chunk(file, *i, at, 1, zr__chunk_limit(at) - at));
         *end = at + file->chunk[(*i)++].bytes;
@@ -84,7 +84,7 @@ static zr_status check_region(const zr_manifest_file *file, int64_t at, int64_t 
     return ZR_OK;
 }
 
-static zr_status check_tiling(const zr_manifest_file *file)
+static zr_status check_tiling(const zr__manifest_file *file)
 {
     int64_t i = 0, at = 0;
     for (int64_t s = 0; s < file->n_slices; s++)
@@ -98,7 +98,7 @@ static zr_status check_tiling(const zr_manifest_file *file)
     return ZR_OK;
 }
 
-static void print_checked(zr__json_out *out, const zr_manifest_file *file, int format)
+static void print_checked(zr__json_out *out, const zr__manifest_file *file, int format)
 {
     zr__json_break(out, "\n");
     zr__json_open(out, NULL, '{');
@@ -112,7 +112,7 @@ static void print_checked(zr__json_out *out, const zr_manifest_file *file, int f
     zr__json_close(out, ']');
     if (format > 1) {
         zr__json_open(out, "slices", '[');
-        for (const zr_slices *s = file->slices; s < file->slices + file->n_slices; s++)
+        for (const zr__slices *s = file->slices; s < file->slices + file->n_slices; s++)
             zr__json_add_as(out, NULL, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", s->begin, s->end,
                             s->row_bytes, s->slice_bytes);
         zr__json_close(out, ']');
@@ -126,7 +126,7 @@ static void print_checked(zr__json_out *out, const zr_manifest_file *file, int f
 
 /* Remove duplicates from sorted slices. They arise because every rank that writes one of several neighbouring slices
  * lists all of them. */
-static int64_t drop_doubles(zr_slices *slices, int64_t n)
+static int64_t drop_doubles(zr__slices *slices, int64_t n)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++)
@@ -144,13 +144,13 @@ static void *sorted(const void *from, int64_t n, size_t size, int (*compare)(con
     return copy;
 }
 
-static zr_status print_file(zr__json_out *out, const zr_manifest_file *file, int format)
+static zr_status print_file(zr__json_out *out, const zr__manifest_file *file, int format)
 {
     ZR_CHECK(file->n_chunks >= 0 && file->n_chunks <= file->bytes && file->n_slices >= 0, ZR_ERR_INTERNAL,
              "%s: %lld chunks of %lld bytes", file->name, (long long)file->n_chunks, (long long)file->bytes);
-    zr_chunk *chunk = sorted(file->chunk, file->n_chunks, sizeof(*chunk), by_offset);
-    zr_slices *slices = sorted(file->slices, file->n_slices, sizeof(*slices), by_begin);
-    zr_manifest_file ready = *file;
+    zr__chunk *chunk = sorted(file->chunk, file->n_chunks, sizeof(*chunk), by_offset);
+    zr__slices *slices = sorted(file->slices, file->n_slices, sizeof(*slices), by_begin);
+    zr__manifest_file ready = *file;
     ready.chunk = chunk;
     ready.slices = slices;
     ready.n_slices = slices ? drop_doubles(slices, file->n_slices) : 0;
@@ -163,7 +163,7 @@ static zr_status print_file(zr__json_out *out, const zr_manifest_file *file, int
     return st;
 }
 
-static zr_status print_members(zr__json_out *out, const zr_manifest *m)
+static zr_status print_members(zr__json_out *out, const zr__manifest *m)
 {
     size_t run = strlen(m->run);
     int format = 1;
@@ -187,7 +187,7 @@ static zr_status print_members(zr__json_out *out, const zr_manifest *m)
     return ZR_OK;
 }
 
-zr_status zr__manifest_print(const zr_manifest *manifest, char **text, size_t *bytes)
+zr_status zr__manifest_print(const zr__manifest *manifest, char **text, size_t *bytes)
 {
     zr__json_out out = {.spaced = true};
     zr_status st = print_members(&out, manifest);
@@ -197,16 +197,16 @@ zr_status zr__manifest_print(const zr_manifest *manifest, char **text, size_t *b
     return st;
 }
 
-zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest)
+zr_status zr__manifest_write(const char *dir, const zr__manifest *manifest)
 {
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
-    zr_manifest *again = NULL;
+    zr__manifest *again = NULL;
     ZR_TRY(zr__path_join(path, dir, ZR_MANIFEST_NAME));
     ZR_TRY(zr__manifest_print(manifest, &text, &bytes));
     /* Check the text by the reader's rules before it is written to a file. */
     zr_status st = zr__manifest_parse(dir, text, bytes, &again);
-    zr_manifest_free(&again);
+    zr__manifest_free(&again);
     if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_INTERNAL, "%s", zr_error_message());
     if (st == ZR_OK) st = zr__file_write_new(path, text, (int64_t)bytes);
     zr_free(text);

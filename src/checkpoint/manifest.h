@@ -2,6 +2,7 @@
 #ifndef ZR_CHECKPOINT_MANIFEST_H
 #define ZR_CHECKPOINT_MANIFEST_H
 
+#include "checkpoint/checkpoint.h"
 #include "zr/checkpoint.h"
 
 #define ZR_MANIFEST_NAME "manifest.json"
@@ -22,15 +23,15 @@ int64_t zr__checkpoint_step(const char *name);
 /** Return whether a file of a checkpoint may have this name. */
 bool zr__manifest_file_name(const char *name, size_t n);
 
-/** Parse and check a manifest's text. *manifest receives the result, which the caller releases with zr_manifest_free.
+/** Parse and check a manifest's text. *manifest receives the result, which the caller releases with zr__manifest_free.
  * `name` is the file's name in messages. Error: ZR_ERR_DATA. */
-ZR_NODISCARD zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr_manifest **manifest);
+ZR_NODISCARD zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr__manifest **manifest);
 
 /** Print a manifest with its checksum to *text, which the caller releases with zr_free. Fail with ZR_ERR_INTERNAL if
  * chunks do not cover a file exactly. */
-ZR_NODISCARD zr_status zr__manifest_print(const zr_manifest *manifest, char **text, size_t *bytes);
+ZR_NODISCARD zr_status zr__manifest_print(const zr__manifest *manifest, char **text, size_t *bytes);
 
 /** Read and check only dir/manifest.json, not the files that it lists. */
-ZR_NODISCARD zr_status zr__manifest_load(const char *dir, zr_manifest **manifest);
+ZR_NODISCARD zr_status zr__manifest_load(const char *dir, zr__manifest **manifest);
 
 #endif

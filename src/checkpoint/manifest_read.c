@@ -6,6 +6,7 @@
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 
@@ -22,8 +23,8 @@ typedef struct parser {
     const char *text;
     size_t bytes, at;
     int64_t format;
-    zr_manifest *m;
-    zr_manifest_file *list; /* m->file as a writable array, while it is filled */
+    zr__manifest *m;
+    zr__manifest_file *list; /* m->file as a writable array, while it is filled */
     int64_t room;
 } parser;
 
@@ -157,9 +158,9 @@ static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
 }
 
 /* Read one entry of "slices": [begin, end, row_bytes, slice_bytes]. */
-static zr_status read_place(parser *p, const zr_manifest_file *file, zr__slices_list *list)
+static zr_status read_place(parser *p, const zr__manifest_file *file, zr__slices_list *list)
 {
-    zr_slices s = {0};
+    zr__slices s = {0};
     int64_t *const number[] = {&s.begin, &s.end, &s.row_bytes, &s.slice_bytes};
     for (int i = 0; i < 4; i++) {
         ZR_TRY(expect_mark(p, i ? ',' : '['));
@@ -173,7 +174,7 @@ static zr_status read_place(parser *p, const zr_manifest_file *file, zr__slices_
     return zr__slices_add(list, &s);
 }
 
-static zr_status read_slices(parser *p, zr_manifest_file *file)
+static zr_status read_slices(parser *p, zr__manifest_file *file)
 {
     zr__slices_list list = {0};
     bool more = true;
@@ -192,11 +193,11 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
 
 /* Return the number of chunks in n regions. A region of slices has one chunk for each slice; any other region has one
  * chunk. Stop when the number exceeds the number of hashes that the text can contain. */
-static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
+static int64_t count_chunks(const parser *p, const zr__manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);
     for (int64_t i = 0; i < file->n_slices; i++) {
-        const zr_slices *s = &file->slices[i];
+        const zr__slices *s = &file->slices[i];
         for (int64_t at = s->begin, end; at < s->end && n <= most; at = end) {
             int64_t o = at, left = s->row_bytes / s->slice_bytes;
             end = zr__slices_limit(s, at);
@@ -209,10 +210,10 @@ static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64
 /* State of listing a file's chunks. In the text, each hash has DIGITS digits, and one space separates two hashes. */
 typedef struct listing {
     const parser *p;
-    const zr_manifest_file *file;
+    const zr__manifest_file *file;
     const char *hash; /* position of the hash of chunk i in the text */
     int64_t i;
-    zr_chunk *chunk;
+    zr__chunk *chunk;
 } listing;
 
 static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
@@ -221,7 +222,7 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     REFUSE_UNLESS(l->i < l->file->n_chunks && hash_at(l->hash, &hash) &&
                       (l->i + 1 == l->file->n_chunks || l->hash[DIGITS] == ' '),
                   l->p, "\"xxh3\": hash %" PRId64 " is not 16 hex digits and a space", l->i);
-    l->chunk[l->i++] = (zr_chunk){offset, bytes, hash};
+    l->chunk[l->i++] = (zr__chunk){offset, bytes, hash};
     l->hash += DIGITS + 1;
     return ZR_OK;
 }
@@ -231,7 +232,7 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
  */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
-    const zr_slices *s = zr__slices_from(l->file, offset);
+    const zr__slices *s = zr__slices_from(l->file, offset);
     const bool sliced = s && s->begin <= offset;
     REFUSE_UNLESS(!s || (sliced ? stop == zr__slices_limit(s, offset) : stop <= s->begin), l->p,
                   "\"ends\" and \"slices\" do not fit each other: a chunk in bytes %" PRId64 " .. %" PRId64
@@ -262,7 +263,7 @@ static zr_status list_chunks(listing *l, size_t ends)
     return ZR_OK;
 }
 
-static zr_status read_chunks(parser *p, zr_manifest_file *file)
+static zr_status read_chunks(parser *p, zr__manifest_file *file)
 {
     const char *hashes = NULL;
     size_t ends = 0, length = 0;
@@ -278,7 +279,7 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
     REFUSE_UNLESS((int64_t)length == (n ? n * (DIGITS + 1) - 1 : 0), p,
                   "%s: %zu bytes of hashes, its %" PRId64 " chunks have %" PRId64, file->name, length, n,
                   n ? n * (DIGITS + 1) - 1 : 0);
-    zr_chunk *chunk = zr_alloc((size_t)n * sizeof(*chunk));
+    zr__chunk *chunk = zr_alloc((size_t)n * sizeof(*chunk));
     ZR_CHECK(chunk, ZR_ERR_MEMORY, "%s: no memory for %" PRId64 " checksums", p->file, n);
     file->chunk = chunk;
     file->n_chunks = n;
@@ -312,7 +313,7 @@ static zr_status read_file(parser *p)
     ZR_GROW(p->list, p->room, p->m->n_files + 1, "files of a checkpoint");
     p->m->file = p->list;
     ZR_TRY(read_name(p, &name));
-    zr_manifest_file *file = &p->list[p->m->n_files++];
+    zr__manifest_file *file = &p->list[p->m->n_files++];
     file->name = name;
     ZR_TRY(expect_next(p, "bytes"));
     ZR_TRY(read_integer(p, "\"bytes\"", ZR_MANIFEST_FILE_MAX_BYTES, &file->bytes));
@@ -398,25 +399,25 @@ static zr_status parse_manifest(parser *p)
     return read_object(p);
 }
 
-zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr_manifest **manifest)
+zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr__manifest **manifest)
 {
     *manifest = NULL;
     ZR_CHECK(bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
              "%s: the manifest has %zu bytes, more than the limit of %" PRId64, name, bytes, ZR_MANIFEST_MAX_BYTES);
-    zr_manifest *m = zr_alloc(sizeof(*m));
+    zr__manifest *m = zr_alloc(sizeof(*m));
     ZR_CHECK(m, ZR_ERR_MEMORY, "no memory for %zu bytes of a manifest", sizeof(*m));
     parser p = {.file = name, .text = text, .bytes = bytes, .m = m};
     zr_status st = parse_manifest(&p);
     if (st == ZR_OK)
         *manifest = m;
     else
-        zr_manifest_free(&m);
+        zr__manifest_free(&m);
     return st;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static zr_status load_open(const zr__file *file, zr_manifest **manifest)
+static zr_status load_open(const zr__file *file, zr__manifest **manifest)
 {
     ZR_CHECK(file->bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
              "%s: the manifest has %lld bytes, more than the limit of %" PRId64, file->name, (long long)file->bytes,
@@ -442,7 +443,7 @@ static int64_t named_step(const char *dir)
     return zr__checkpoint_step(name);
 }
 
-zr_status zr__manifest_load(const char *dir, zr_manifest **manifest)
+zr_status zr__manifest_load(const char *dir, zr__manifest **manifest)
 {
     zr__file file;
     *manifest = NULL;
@@ -452,13 +453,13 @@ zr_status zr__manifest_load(const char *dir, zr_manifest **manifest)
     if (st == ZR_OK && named >= 0 && named != (*manifest)->step) {
         st = ZR_FAIL(ZR_ERR_DATA, "%s: it is of step %" PRId64 ", but its directory is of step %" PRId64 "'s",
                      file.name, (*manifest)->step, named);
-        zr_manifest_free(manifest);
+        zr__manifest_free(manifest);
     }
     zr__file_close(&file);
     return st;
 }
 
-zr_status zr_manifest_read(const char *dir, zr_manifest **manifest)
+zr_status zr__manifest_read(const char *dir, zr__manifest **manifest)
 {
     ZR_TRY(zr__manifest_load(dir, manifest));
     zr_status st = ZR_OK;
@@ -467,6 +468,6 @@ zr_status zr_manifest_read(const char *dir, zr_manifest **manifest)
         st = zr__listed_open(dir, *manifest, (*manifest)->file[i].name, &file);
         zr__file_close(&file);
     }
-    if (st != ZR_OK) zr_manifest_free(manifest);
+    if (st != ZR_OK) zr__manifest_free(manifest);
     return st;
 }

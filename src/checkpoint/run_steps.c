@@ -162,7 +162,7 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
     return remove_tmp(run, run_dir, tmp);
 }
 
-zr_status zr_checkpoint_remove(const char *run_dir, int64_t step)
+zr_status zr__checkpoint_remove(const char *run_dir, int64_t step)
 {
     int run;
     ZR_TRY(open_dir(run_dir, &run));
@@ -187,7 +187,7 @@ static zr_status begin_step(int run, const char *run_dir, int64_t step)
     return ZR_OK;
 }
 
-zr_status zr_checkpoint_begin(const char *run_dir, int64_t step)
+zr_status zr__checkpoint_begin(const char *run_dir, int64_t step)
 {
     int run;
     ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG,
@@ -198,7 +198,7 @@ zr_status zr_checkpoint_begin(const char *run_dir, int64_t step)
     return st;
 }
 
-zr_status zr_checkpoint_commit(const char *run_dir, int64_t step)
+zr_status zr__checkpoint_commit(const char *run_dir, int64_t step)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES], line[ZR_CHECKPOINT_NAME_BYTES + 1];
     char from[PATH_MAX], to[PATH_MAX];

@@ -66,7 +66,7 @@ zr_status zr_safetensors_open(const char *path, zr_safetensors **st)
     return open_safetensors(path, false, st);
 }
 
-zr_status zr_safetensors_attach(const char *path, zr_safetensors **st)
+zr_status zr__safetensors_attach(const char *path, zr_safetensors **st)
 {
     return open_safetensors(path, true, st);
 }

@@ -18,7 +18,7 @@ static bool plain_name(const char *name)
     return name[0] != '\0';
 }
 
-static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t *bytes)
+static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr__tensor_spec *spec, int64_t *bytes)
 {
     char shape[96];
     ZR_CHECK(plain_name(spec->name), ZR_ERR_ARG, "%s: tensor name \"%s\" is not plain ASCII", path,
@@ -38,7 +38,7 @@ static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_
 
 /* Print the beginning of the file: the header's length, the header, and spaces as padding up to the offset of the
  * data. If `dtype` is NULL, all tensors are F32. */
-static zr_status print_header(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec, int64_t n,
+static zr_status print_header(const char *path, const zr_dtype *dtype, const zr__tensor_spec *spec, int64_t n,
                               zr__json_out *out, int64_t *data_bytes)
 {
     *data_bytes = 0;
@@ -79,7 +79,7 @@ static zr_status create_file(const char *path, const char *text, int64_t header_
     return st;
 }
 
-zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec, int64_t n)
+zr_status zr__safetensors_create(const char *path, const zr_dtype *dtype, const zr__tensor_spec *spec, int64_t n)
 {
     const char *shown = ZR_SHOWN(path);
     zr__json_out out = {.tight = true};
@@ -98,11 +98,6 @@ zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, con
     zr__safetensors_header_free(&header);
     zr__text_clear(&out.text);
     return st;
-}
-
-zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
-{
-    return zr__safetensors_create_as(path, NULL, spec, n);
 }
 
 /* Round F32 elements to 16 bits in a stack buffer, and write them. */
@@ -126,10 +121,10 @@ static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_t
     return ZR_OK;
 }
 
-zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
-                               const float *in)
+zr_status zr__safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
+                                const float *in)
 {
-    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr_safetensors_attach opens for writing",
+    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr__safetensors_attach opens for writing",
              st->file.name);
     ZR_CHECK(tensor->loadable, ZR_ERR_DTYPE, "%s: the tensor is %s; only F32, BF16 and F16 can be written",
              st->file.name, tensor->dtype);
@@ -138,7 +133,7 @@ zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_te
     return zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4);
 }
 
-zr_status zr_safetensors_sync(const zr_safetensors *st)
+zr_status zr__safetensors_sync(const zr_safetensors *st)
 {
     return zr__file_sync(&st->file);
 }

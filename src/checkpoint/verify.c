@@ -14,7 +14,7 @@ enum { LINES_MAX = 64, LINE_BYTES = 2 * ZR_SHOWN_BYTES };
 
 typedef struct verifier {
     const char *dir;
-    const zr_manifest *manifest;
+    const zr__manifest *manifest;
     zr_progress_fn fn;
     void *arg;
     int64_t done, all;
@@ -101,7 +101,7 @@ static zr_status check_chunks(verifier *v)
     return ZR_OK;
 }
 
-static zr_status check_file(verifier *v, const zr_manifest_file *listed)
+static zr_status check_file(verifier *v, const zr__manifest_file *listed)
 {
     v->tensors = (zr_safetensors){.file = {.fd = -1}};
     zr_status st = zr__checked_open(v->dir, v->manifest, listed->name, 1, &v->file);
@@ -135,7 +135,7 @@ static void name_foreign(verifier *v)
 
 zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report, size_t size)
 {
-    zr_manifest *manifest = NULL;
+    zr__manifest *manifest = NULL;
     if (size) report[0] = '\0';
     zr_status st = zr__manifest_load(dir, &manifest);
     if (st != ZR_OK && size) snprintf(report, size, "%s\n", zr_error_message());
@@ -150,6 +150,6 @@ zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, ch
     }
     if (size) snprintf(report, size, "%s", v.report.data ? v.report.data : "");
     zr__text_clear(&v.report);
-    zr_manifest_free(&manifest);
+    zr__manifest_free(&manifest);
     return st;
 }

@@ -34,7 +34,7 @@ static zr_status open_weights_file(zr_weights *weights, const char *dir, const c
     ZR_GROW(weights->file, weights->room, weights->files + 1, "files of weights");
     ZR_TRY(zr__path_of_input(path, dir, name));
     zr_safetensors **file = &weights->file[weights->files];
-    ZR_TRY(weights->writable ? zr_safetensors_attach(path, file) : zr_safetensors_open(path, file));
+    ZR_TRY(weights->writable ? zr__safetensors_attach(path, file) : zr_safetensors_open(path, file));
     weights->files++;
     return ZR_OK;
 }
@@ -100,22 +100,19 @@ static zr_status open_index(zr_weights *weights, const char *dir, const json_t *
 
 static zr_status read_index(const char *dir, const char *name, json_t **root)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
+    *root = NULL;
     ZR_TRY(zr__path_of_input(path, dir, name));
-    zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, root);
-    zr_free(text);
-    return st;
+    return zr__json_load_data(path, root);
 }
 
 static zr_status open_sharded(zr_weights *weights, const char *dir, const char *index)
 {
-    json_t *root = NULL;
+    json_t *root;
     zr_status st = read_index(dir, index, &root);
     if (st == ZR_OK) st = open_index(weights, dir, root);
     json_decref(root);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return st;
 }
 
 /* Append a suffix to the name of a file. Return `out`. */
@@ -185,7 +182,7 @@ void zr__weights_remove(const char *dir, const char *suffix)
 {
     char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES];
     const char *tensor;
-    json_t *root = NULL, *file;
+    json_t *root, *file;
     remove_in(dir, with_suffix(single_name, suffix, single));
     remove_in(dir, with_suffix(ZR_ADAPTER_SINGLE, suffix, single));
     with_suffix(index_name, suffix, index);
@@ -327,12 +324,12 @@ zr_status zr__weights_write(const zr_weights *weights, const char *name, int64_t
 {
     place at = find_tensor(weights, name);
     ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
-    return zr_safetensors_write(at.file, at.tensor, first, n, in);
+    return zr__safetensors_write(at.file, at.tensor, first, n, in);
 }
 
 zr_status zr__weights_sync(const zr_weights *weights)
 {
-    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr_safetensors_sync(weights->file[i]));
+    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr__safetensors_sync(weights->file[i]));
     return ZR_OK;
 }
 
@@ -340,7 +337,7 @@ zr_status zr__weights_sync(const zr_weights *weights)
 
 /* Return whether a wanted tensor is missing or does not fit. If so, and if `show` is true, add a line about it. Set
  * *differs if it is missing or has another shape. */
-static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show, bool *differs)
+static bool misfit(const zr_weights *weights, const zr__tensor_spec *wanted, zr__text *lines, bool show, bool *differs)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
     const zr_safetensors_tensor *tensor = find_tensor(weights, wanted->name).tensor;
@@ -359,7 +356,7 @@ static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__
     return true;
 }
 
-static bool is_wanted_name(const char *name, const zr_tensor_spec *wanted, int64_t n)
+static bool is_wanted_name(const char *name, const zr__tensor_spec *wanted, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (strcmp(wanted[i].name, name) == 0) return true;
@@ -385,7 +382,7 @@ static bool is_wanted_name(const char *name, const zr_tensor_spec *wanted, int64
     "model.task, which has a new head)"
 
 /* Return whether the model has a separate head, but the files have no tensor for it. */
-static bool lacks_head(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+static bool lacks_head(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
 {
     const char *head = weights->names->head;
     return head && is_wanted_name(head, wanted, n) && !find_tensor(weights, head).tensor;
@@ -423,7 +420,7 @@ static zr_status check_equal(const zr_weights *weights, place a, place b, const 
 }
 
 /* Check a tensor for the head of a tied model, if the files have one: its values must equal the table's. */
-static zr_status check_tied(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+static zr_status check_tied(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
 {
     const char *head = weights->names->head, *table = weights->names->table;
     if (!head || is_wanted_name(head, wanted, n)) return ZR_OK;
@@ -432,7 +429,7 @@ static zr_status check_tied(const zr_weights *weights, const zr_tensor_spec *wan
 }
 
 /* Check each tensor that the files have in two spellings. */
-static zr_status check_spelled(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+static zr_status check_spelled(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
 {
     char spelled[ZR_FILE_NAME_BYTES];
     for (int64_t k = 0; k < n; k++)
@@ -459,7 +456,7 @@ static bool is_respelled(const zr_hf_names *names, const char *name)
     return false;
 }
 
-static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *tensor, const zr_tensor_spec *wanted,
+static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *tensor, const zr__tensor_spec *wanted,
                       int64_t n)
 {
     const bool respelled = is_respelled(weights->names, tensor->name);
@@ -472,7 +469,7 @@ static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *te
 }
 
 /* Add the names of the first tensors in the files that the model does not have. Return the number of such tensors. */
-static int64_t add_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, zr__text *text)
+static int64_t add_extras(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n, zr__text *text)
 {
     int64_t extras = 0;
     for (int64_t i = 0; i < weights->files; i++) {
@@ -488,7 +485,7 @@ static int64_t add_extras(const zr_weights *weights, const zr_tensor_spec *wante
 
 /* Find the text that stands before the name of a wanted tensor in the files, such as "_orig_mod.", where the files have
  * no tensor with the name alone. Return whether there is one. */
-static bool find_wrapper(const zr_weights *weights, const zr_tensor_spec *wanted, char wrapper[ZR_FILE_NAME_BYTES])
+static bool find_wrapper(const zr_weights *weights, const zr__tensor_spec *wanted, char wrapper[ZR_FILE_NAME_BYTES])
 {
     const size_t prefix = strlen(weights->names->prefix);
     const bool begins = strncmp(wanted->name, weights->names->prefix, prefix) == 0;
@@ -507,8 +504,8 @@ static bool find_wrapper(const zr_weights *weights, const zr_tensor_spec *wanted
 
 /* Add what may be wrong with the weights as a whole. `first` is the first tensor that is missing or has another shape.
  * Of the misfits `heads` are missing tensors of a head. */
-static void add_advice(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, int64_t misfits,
-                       int64_t heads, const zr_tensor_spec *first, zr__text *text)
+static void add_advice(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n, int64_t misfits,
+                       int64_t heads, const zr__tensor_spec *first, zr__text *text)
 {
     char wrapper[ZR_FILE_NAME_BYTES];
     zr__text extras = {0};
@@ -525,12 +522,12 @@ static void add_advice(const zr_weights *weights, const zr_tensor_spec *wanted, 
     zr__text_clear(&extras);
 }
 
-static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+static zr_status check_wanted(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
 {
     zr__text text = {0};
     char *lines = NULL;
     int64_t misfits = 0, heads = 0;
-    const zr_tensor_spec *first = NULL;
+    const zr__tensor_spec *first = NULL;
     for (int64_t i = 0; i < n; i++) {
         bool differs = false;
         misfits += misfit(weights, &wanted[i], &text, misfits < LINES_MAX, &differs);
@@ -548,7 +545,7 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     return st;
 }
 
-static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
+static zr_status list_extras(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n, char *note,
                              size_t size)
 {
     zr__text text = {0};
@@ -564,7 +561,8 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
     return ZR_OK;
 }
 
-zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
+zr_status zr__weights_check(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n, char *note,
+                            size_t size)
 {
     ZR_TRY(check_wanted(weights, wanted, n));
     ZR_TRY(check_tied(weights, wanted, n));

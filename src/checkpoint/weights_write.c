@@ -19,7 +19,7 @@ typedef struct tensor {
 
 struct zr__weights_out {
     char *dir;
-    const zr_tensor_spec *spec;
+    const zr__tensor_spec *spec;
     tensor *tensor;
     int64_t n;
     const char **own; /* names of the source's files, borrowed; NULL if zr names the files */
@@ -88,7 +88,7 @@ static zr_status plan_files(zr__weights_out *out, const zr__weights_form *form)
     return ZR_OK;
 }
 
-zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr_tensor_spec *spec, int64_t n,
+zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr__tensor_spec *spec, int64_t n,
                              zr__weights_out **made)
 {
     zr__weights_out *out = zr_alloc(sizeof(*out));
@@ -150,7 +150,7 @@ static bool is_single(const zr__weights_out *out)
     return out->files == 1 && (!out->own || strcmp(out->own[0], ZR_WEIGHTS_SINGLE) == 0);
 }
 
-static zr_status make_file(const zr__weights_out *out, int64_t i, const char *suffix, zr_tensor_spec *specs,
+static zr_status make_file(const zr__weights_out *out, int64_t i, const char *suffix, zr__tensor_spec *specs,
                            zr_dtype *dtypes)
 {
     char name[ZR_FILE_NAME_BYTES], path[PATH_MAX];
@@ -159,15 +159,15 @@ static zr_status make_file(const zr__weights_out *out, int64_t i, const char *su
     ZR_TRY(zr__path_format(path, "%s/%s%s", out->dir, name, is_single(out) ? suffix : ""));
     for (int64_t t = 0; t < out->n; t++) {
         if (out->tensor[t].file != i) continue;
-        specs[n] = (zr_tensor_spec){out->tensor[t].name, out->spec[t].shape};
+        specs[n] = (zr__tensor_spec){out->tensor[t].name, out->spec[t].shape};
         dtypes[n++] = out->tensor[t].dtype;
     }
-    return zr__safetensors_create_as(path, dtypes, specs, n);
+    return zr__safetensors_create(path, dtypes, specs, n);
 }
 
 static zr_status make_files(const zr__weights_out *out, const char *suffix)
 {
-    zr_tensor_spec *specs = zr_alloc((size_t)(out->n + 1) * sizeof(*specs));
+    zr__tensor_spec *specs = zr_alloc((size_t)(out->n + 1) * sizeof(*specs));
     zr_dtype *dtypes = zr_alloc((size_t)(out->n + 1) * sizeof(*dtypes));
     zr_status st = ZR_OK;
     if (!specs || !dtypes) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);

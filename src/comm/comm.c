@@ -269,7 +269,7 @@ zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
     ZR_TRY(scalars(comm, mine, n));
     if (all) memcpy(all, comm->table, (size_t)comm->size * (size_t)n * sizeof *all);
     /* Count traffic here, because scalars() also serves callers whose numbers do not count. */
-    zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
+    zr__traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
 }
 

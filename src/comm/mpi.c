@@ -13,6 +13,7 @@
  * A wait inside MPI occupies a core. There may be more ranks than cores, so waits in this file poll MPI and yield the
  * core. If one node holds the whole world, barriers of the world and of all groups sleep instead.
  */
+#include "base/core/core.h"
 #include "comm/mpi_comm.h"
 
 #include <string.h>
@@ -171,7 +172,7 @@ static bool is_node_peer(const zr__comm_mpi *me, int r)
 /* Count `bytes` received of a peer's piece as traffic. */
 static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
 {
-    zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
+    zr__traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
 /* Start all sends, or all receives, of a chunk. Callers start the sends first, because of the rendezvous protocol over

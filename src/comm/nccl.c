@@ -11,6 +11,7 @@
  * callback reads the chunk there before the next chunk is requested. Both steps run in order on one stream, so two
  * halves of the staging would not overlap.
  */
+#include "base/core/core.h"
 #include "comm/nccl_comm.h"
 
 #include <nccl.h>
@@ -395,7 +396,7 @@ zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stri
         place_slots(me, from + comm->rank * stride_bytes, slot);
         ZR_TRY(await_call(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));
         if (!zr__comm_is(to, comm->rank)) continue;
-        zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
+        zr__traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
         (void)fn(arg, at, bytes, comm->pieces); /* the callback never fails, see transport.h */
     }
     return ZR_OK;
@@ -420,7 +421,7 @@ zr_status zr__nccl_gather(zr__nccl *me, const void *mine, void *out, int64_t str
     const ncclResult_t result = stride_bytes == piece_bytes ? me->f.ncclAllGather(mine, out, (size_t)piece_bytes,
                                                                                   ncclInt8, me->ranks, stream_of(me))
                                                             : gather_apart(me, mine, out, stride_bytes, piece_bytes);
-    zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, (comm->size - 1) * piece_bytes);
+    zr__traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, (comm->size - 1) * piece_bytes);
     return await_call(me, result, "a gather by NCCL");
 }
 
@@ -433,6 +434,6 @@ zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int6
     ZR_TRY(check_usable(me));
     const ncclResult_t result = me->f.ncclReduceScatter(data, (unsigned char *)data + comm->rank * piece_bytes,
                                                         (size_t)piece_elems, type, ncclSum, me->ranks, stream_of(me));
-    zr_traffic_count(&me->comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * piece_bytes);
+    zr__traffic_count(&me->comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * piece_bytes);
     return await_call(me, result, "a reduce-scatter by NCCL");
 }

@@ -5,6 +5,7 @@
  * During a call, between its two barriers, peers may access a rank's memory. After the call, the rank may free this
  * memory. Therefore a call that fails between the barriers first waits for peers that still use the memory.
  */
+#include "base/core/core.h"
 #include "comm/barrier.h"
 #include "comm/transport.h"
 
@@ -121,7 +122,7 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
     if (zr__comm_is(to, comm->rank)) {
         for (int r = 0; r < comm->size; r++) {
             comm->pieces[r] = zr__comm_piece(me->group->ranks[r].lent, stride_bytes, comm->rank);
-            if (r != comm->rank) zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, piece_bytes);
+            if (r != comm->rank) zr__traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, piece_bytes);
         }
         (void)fn(arg, 0, piece_bytes, comm->pieces); /* the callback never fails, see transport.h */
     }
@@ -144,7 +145,7 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
             if (r != me->comm.rank) sent += bytes;
         }
     }
-    zr_traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
+    zr__traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
 }
 
 /* Gather between two barriers. The second barrier costs less than a second copy of the piece. */

@@ -3,7 +3,7 @@
  *
  * A transport fills zr_comm_ops. comm.c checks arguments before it calls a transport. Calls with a single rank, and
  * calls without bytes, end in comm.c and never reach a transport. A transport counts the bytes of pieces that its rank
- * receives from other ranks (zr_traffic_count), in the code that copies, sends or passes these pieces.
+ * receives from other ranks (zr__traffic_count), in the code that copies, sends or passes these pieces.
  *
  *     split     Create the communicator of a group. No rank may use this communicator before all its ranks have it.
  *               All ranks of `comm` return the same status.
@@ -29,6 +29,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/core/core.h"
 #include "base/number/stream.h"
 #include "zr/comm.h"
 

@@ -1,4 +1,5 @@
 /* Prints an example configuration: the keys that a first run needs, with their help texts from the table. */
+#include "config/config.h"
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -169,7 +170,7 @@ static void add_example(zr__text *out, const zr__keys *keys, const example *mode
     add_objects(out, before, "");
 }
 
-zr_status zr_config_example(const char *type, const char *preset, char **text)
+zr_status zr__config_example(const char *type, const char *preset, char **text)
 {
     zr__text out = {0};
     zr__keys keys = {0};

@@ -108,7 +108,7 @@ zr_samples zr__config_samples(const zr_config *config)
     return zr_family_samples(config->model.family, &config->model.config);
 }
 
-void zr_config_resize(zr_config *config, const zr_model_sizes *sizes)
+void zr__config_resize(zr_config *config, const zr_model_sizes *sizes)
 {
     zr_family_resize(config->model.family, &config->model.config, sizes);
 }

@@ -1,4 +1,5 @@
 /* Prints docs/config.md from the table of keys. */
+#include "config/config.h"
 #include "config/internal.h"
 
 #include <ctype.h>
@@ -144,7 +145,7 @@ static void add_section(zr__text *out, const zr__keys *keys, const zr_key *secti
     }
 }
 
-zr_status zr_config_reference(char **markdown)
+zr_status zr__config_reference(char **markdown)
 {
     zr__text out = {0};
     zr__keys all = {0};

@@ -1,5 +1,6 @@
 /*
- * Internal API of the device layer: functions for higher layers beyond zr/device.h, and the look-up of kernels.
+ * device: the devices that execute ops. This header has functions for higher layers beyond zr/device.h, and the look-up
+ * of kernels.
  *
  * All devices share operands.h (operands and attributes of ops), rules.h (constants of dropout and optimizers) and
  * queue.h (task queues). Each device has its own folder: cpu/ or cuda/.

@@ -2,6 +2,7 @@
  * their own queues. Between training steps, and in saves, states pass through a window in planned host memory:
  * consecutive elements are loaded into it, read or changed, and written back. */
 #include "engine/walk.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 
@@ -112,7 +113,7 @@ zr__window zr__window_of(const zr_engine *e, zr_plan_window which)
 /* Return how many elements of a type fit into a window. */
 static int64_t room_of(const zr__window *w, zr_dtype dtype)
 {
-    return w->bytes / zr_dtype_bytes(dtype) * zr_dtype_grain(dtype);
+    return w->bytes / zr_dtype_bytes(dtype) * zr__dtype_grain(dtype);
 }
 
 int64_t zr__window_meet(const zr_engine *e, const zr__window *w, const zr_state *state, int64_t element, int64_t n)

@@ -193,7 +193,7 @@ static zr_status prepare_engine(zr_engine *e)
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;
-        zr_ledger_take(&e->ledger[buffer->space], c, buffer->bytes);
+        zr__ledger_take(&e->ledger[buffer->space], c, buffer->bytes);
         bool state = c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM;
         if (state && buffer->space == ZR_SPACE_DEVICE) e->states_bytes += buffer->bytes;
     }
@@ -273,7 +273,7 @@ void zr_engine_destroy(zr_engine **engine)
     zr__store_destroy(&e->store); /* no queue uses it any more */
     /* Do not free memory that an aborted collective may still read or write. The collective may go on until the process
      * or MPI ends. */
-    bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
+    bool in_use = e->stopped && (e->comm->concurrent || !zr__engine_serial(e));
     if (e->device->profile.facts.own_memory) (void)!zr__comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
@@ -575,7 +575,7 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     measured->steps = e->steps;
 }
 
-bool zr_engine_serial(const zr_engine *e)
+bool zr__engine_serial(const zr_engine *e)
 {
     return !zr_queues_apart(&e->queues, ZR_STREAM_COMM);
 }

@@ -5,6 +5,7 @@
  * before each collective.
  */
 #include "engine/walk.h"
+#include "tensor/tensor.h"
 
 static zr_comm *comm_of(const zr__running *r)
 {
@@ -73,7 +74,7 @@ static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const 
 
 static int64_t elems_in(zr_dtype dtype, int64_t bytes)
 {
-    return bytes / zr_dtype_bytes(dtype) * zr_dtype_grain(dtype);
+    return bytes / zr_dtype_bytes(dtype) * zr__dtype_grain(dtype);
 }
 
 static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t bytes, const void *const *pieces)

@@ -39,7 +39,7 @@ zr__span zr__passed(const zr_engine *e, const zr_param_info *param, const zr_ran
     return passes ? zr__meet(e, param, range) : (zr__span){0};
 }
 
-void zr_engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)
+void zr__engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)
 {
     const zr__span mine = zr__passed(e, param, &e->plan->unit[param->unit].own);
     const bool some = mine.begin < mine.end;

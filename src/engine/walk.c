@@ -256,7 +256,7 @@ static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t ste
                         stream == ZR_STREAM_RETURN;
     if (beside) return; /* show only the compute step that waits */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
-    zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr_engine_serial(e)), number);
+    zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr__engine_serial(e)), number);
 }
 
 zr__engine_at zr__engine_shown(uint64_t number)
@@ -309,7 +309,7 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
     const int32_t *list = take ? b->take : b->give, *end = take ? b->take_end : b->give_end;
     for (int32_t i = step ? end[step - 1] : 0; i < end[step]; i++) {
         const zr_buffer *buffer = &b->schedule->buffer[list[i]];
-        (take ? zr_ledger_take : zr_ledger_give)(&e->ledger[buffer->space], buffer->category, buffer->bytes);
+        (take ? zr__ledger_take : zr__ledger_give)(&e->ledger[buffer->space], buffer->category, buffer->bytes);
     }
 }
 
@@ -404,7 +404,7 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
     zr__failure first = {0};
     /* Do not record ZR_ERR_STOPPED as the first failure, since a failed collective may have caused it. */
     if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked);
-    if (first.status != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
+    if (first.status != ZR_OK && !e->failed_elsewhere && !zr__engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
         zr__comm_cancel(e->comm); /* otherwise the collective might wait for a peer forever */
@@ -438,7 +438,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     zr_status st = join_queues(e, walk_list(e, &e->bound[kind]));
     e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
-    for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
+    for (int i = 0; i <= !zr__engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
     /* A failed walk leaves buffers counted as live. Restore the counts. */
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++)
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);

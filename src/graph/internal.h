@@ -1,8 +1,10 @@
 /** graph, internal: the contents of a graph, and helpers for the files and ops of this folder. graph.c builds a graph,
  * adapt.c declares low-rank adapters, freeze.c marks frozen parameters, parts.c divides parameters into pieces, tiles
  * and units, layers.c builds layers of ops and parameters, autodiff.c adds the backward pass, read.c answers questions
- * about a finished graph. ops/ holds each op's builder, shape rule, adjoint and cost, by family; check.c and share.c
- * help all ops. Kernels are not in this folder but in the device. */
+ * about a finished graph; check.c and share.c help all ops.
+ *
+ * graph/ops: each op's builder, shape rule, adjoint and cost, in one file for each family. Kernels are not there but in
+ * the device. */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
 

@@ -71,11 +71,6 @@ const char *zr_graph_loss_name(const zr_graph *graph, int term)
     return term >= 0 && term < graph->n_terms ? graph->term[term].name : NULL;
 }
 
-zr_value zr_graph_get_losses(const zr_graph *graph)
-{
-    return zr_graph_get_loss_term(graph, 0);
-}
-
 zr_value zr_graph_get_output(const zr_graph *graph)
 {
     return graph->output;

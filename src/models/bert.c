@@ -37,7 +37,7 @@ static bool params_overflow(const zr_bert_config *c)
     return (double)c->num_hidden_layers * layer + rows * (C + 1) + 2 * C * C + 16 * C >= 0x1p62;
 }
 
-zr_status zr_bert_check(const zr_bert_config *c)
+zr_status zr__bert_check(const zr_bert_config *c)
 {
     ZR_TRY(check_size("num_hidden_layers", c->num_hidden_layers, LAYERS_MAX));
     ZR_TRY(check_size("num_attention_heads", c->num_attention_heads, INT32_MAX));
@@ -128,7 +128,7 @@ static zr_value layer(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_va
 static bool fits(zr_graph *graph, const zr_bert_config *c)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    if (zr_bert_check(c) != ZR_OK)
+    if (zr__bert_check(c) != ZR_OK)
         zr_graph_error(graph, ZR_ERR_CONFIG, "%s", zr_error_message());
     else if (spec->mode == ZR_MODE_DECODE)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "bert: an encoder cannot decode; wanted a decoder, such as gpt2");
@@ -338,7 +338,7 @@ static zr_bert_config settled(const void *config, bool pre_layer_norm)
 
 static zr_status check_bert(const void *config)
 {
-    return zr_bert_check(&((const bert_settings *)config)->model);
+    return zr__bert_check(&((const bert_settings *)config)->model);
 }
 
 static void build_bert(zr_graph *graph, const void *config)

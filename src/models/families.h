@@ -19,4 +19,13 @@ extern const zr_family zr__family_gpt2;
 extern const zr_family zr__family_bert, zr__family_bert_preln;
 extern const zr_family zr__family_llama, zr__family_mistral, zr__family_qwen2, zr__family_qwen3;
 
+/** Return the names of all presets of GPT-2, ending with NULL. */
+const char *const *zr__gpt2_presets(void);
+
+/** Check the sizes of a model. Fail with ZR_ERR_CONFIG naming the field if a size is impossible, or for a GPT-2 also if
+ * the number of parameters overflows int64. */
+ZR_NODISCARD zr_status zr__gpt2_check(const zr_gpt2_config *config);
+ZR_NODISCARD zr_status zr__llama_check(const zr_llama_config *config);
+ZR_NODISCARD zr_status zr__bert_check(const zr_bert_config *config);
+
 #endif

@@ -33,7 +33,7 @@ static bool params_overflow(const zr_gpt2_config *c)
            __builtin_mul_overflow(table, C, &table) || __builtin_add_overflow(all, table, &all);
 }
 
-zr_status zr_gpt2_check(const zr_gpt2_config *c)
+zr_status zr__gpt2_check(const zr_gpt2_config *c)
 {
     ZR_TRY(check_gpt2_size("n_layer", c->n_layer, LAYERS_MAX));
     ZR_TRY(check_gpt2_size("n_head", c->n_head, INT32_MAX));
@@ -138,7 +138,7 @@ static bool gpt2_fits(zr_graph *graph, const zr_gpt2_config *c)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : spec->seq;
     char degrees[128];
-    if (zr_gpt2_check(c) != ZR_OK)
+    if (zr__gpt2_check(c) != ZR_OK)
         zr_graph_error(graph, ZR_ERR_CONFIG, "%s", zr_error_message());
     else if (spec->tensor > 1 && c->n_head % spec->tensor != 0)
         zr_graph_error(graph, ZR_ERR_CONFIG,
@@ -285,7 +285,7 @@ typedef struct gpt2_settings {
      NULL},
 static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}};
 
-const char *const *zr_gpt2_presets(void)
+const char *const *zr__gpt2_presets(void)
 {
 #define NAME(name, ...) name,
     static const char *const names[] = {SHAPE_LIST(NAME) NULL};
@@ -325,7 +325,7 @@ static void complete_gpt2(void *config)
 static zr_status check_gpt2(const void *config)
 {
     const gpt2_settings *s = config;
-    ZR_TRY(zr_gpt2_check(&s->model));
+    ZR_TRY(zr__gpt2_check(&s->model));
     ZR_CHECK(s->n_inner == 0 || s->n_inner == 4 * s->model.n_embd, ZR_ERR_CONFIG,
              "gpt2: n_inner is %" PRId64 "; expected null or 4 x n_embd = %" PRId64, s->n_inner, 4 * s->model.n_embd);
     return ZR_OK;

@@ -42,7 +42,7 @@ static bool params_overflow(const zr_llama_config *c)
     return (double)c->num_hidden_layers * layer + 2 * hidden * ((double)c->vocab_size + 1) >= 0x1p62;
 }
 
-zr_status zr_llama_check(const zr_llama_config *c)
+zr_status zr__llama_check(const zr_llama_config *c)
 {
     ZR_TRY(check_sizes(c));
     ZR_CHECK(c->num_attention_heads % c->num_key_value_heads == 0, ZR_ERR_CONFIG,
@@ -154,7 +154,7 @@ static bool fits(zr_graph *graph, const zr_llama_config *c)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : spec->seq;
-    if (zr_llama_check(c) != ZR_OK)
+    if (zr__llama_check(c) != ZR_OK)
         zr_graph_error(graph, ZR_ERR_CONFIG, "%s", zr_error_message());
     else if (spec->tensor > 1 && c->num_attention_heads % spec->tensor != 0)
         zr_graph_error(graph, ZR_ERR_CONFIG,
@@ -394,7 +394,7 @@ static zr_status check(const void *config, zr_llama_config c)
              c.hidden_size, heads);
     ZR_TRY(check_rotary(config));
     ZR_TRY(check_layer_types(config, &c));
-    return zr_llama_check(&c);
+    return zr__llama_check(&c);
 }
 
 #define FAMILY(name)                                                                                                   \

@@ -1,5 +1,5 @@
-/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. Planning only computes
- * numbers and uses no device. */
+/* plan: creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. Planning only
+ * computes numbers and uses no device. */
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"
@@ -250,7 +250,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     zr_graph *g = plan->graph[kind];
     zr_model_build(model, g);
     ZR_TRY(zr_graph_finish(g));
-    ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
+    ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_loss_term(g, 0) != ZR_NONE, ZR_ERR_STATE,
              "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model->name);
     if (kind != ZR_SCHEDULE_DECODE) return set_terms(plan, g, model->name);
     const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)),

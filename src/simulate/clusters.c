@@ -196,7 +196,7 @@ typedef struct cluster_row {
 
 static const char *const names[] = {CLUSTER_LIST(CLUSTER_NAME) NULL};
 
-const char *const *zr_cluster_names(void)
+const char *const *zr__cluster_names(void)
 {
     return names;
 }

@@ -99,4 +99,7 @@ ZR_NODISCARD zr_status zr__cluster_device(const char *name, zr_machine *device);
  * names. */
 ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 
+/** Return the names of the built-in clusters, ending with NULL. */
+const char *const *zr__cluster_names(void);
+
 #endif

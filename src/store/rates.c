@@ -7,6 +7,7 @@
 
 #include "base/core/core.h"
 #include "base/core/thread.h"
+#include "base/number/rng.h"
 #include "base/text/text.h"
 
 enum { LEAD = 2 }; /* number of buckets by which one direction may be ahead of the other */
@@ -87,7 +88,7 @@ static zr_status move_mixed(bench *b, double *rate)
 static void fill(unsigned char *memory, int64_t bytes)
 {
     const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
-    for (int64_t i = 0; i + 16 <= bytes; i += 16) zr_rng_block(&rng, (uint64_t)(i / 16), (uint32_t *)(memory + i));
+    for (int64_t i = 0; i + 16 <= bytes; i += 16) zr__rng_block(&rng, (uint64_t)(i / 16), (uint32_t *)(memory + i));
 }
 
 static zr_status measure(bench *b, zr__store_rates *rates)

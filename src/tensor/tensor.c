@@ -1,4 +1,5 @@
-#include "zr/tensor.h"
+/* Types, shapes and views. */
+#include "tensor/tensor.h"
 
 #include "base/core/names.h"
 
@@ -28,7 +29,7 @@ int64_t zr_dtype_bytes(zr_dtype dtype)
     return record_of(dtype).bytes;
 }
 
-int64_t zr_dtype_grain(zr_dtype dtype)
+int64_t zr__dtype_grain(zr_dtype dtype)
 {
     return record_of(dtype).elems;
 }

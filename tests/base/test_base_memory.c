@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/core/core.h"
 #include "zr/base.h"
 
 #include <string.h>
@@ -53,11 +54,11 @@ static void ledger_keeps_the_high_water_mark(void **state)
 {
     (void)state;
     zr_ledger ledger = {0};
-    zr_ledger_take(&ledger, ZR_CATEGORY_ACT, 100);
-    zr_ledger_take(&ledger, ZR_CATEGORY_ACT, 50);
-    zr_ledger_give(&ledger, ZR_CATEGORY_ACT, 120);
-    zr_ledger_take(&ledger, ZR_CATEGORY_ACT, 40);
-    zr_ledger_take(&ledger, ZR_CATEGORY_GRAD, 7);
+    zr__ledger_take(&ledger, ZR_CATEGORY_ACT, 100);
+    zr__ledger_take(&ledger, ZR_CATEGORY_ACT, 50);
+    zr__ledger_give(&ledger, ZR_CATEGORY_ACT, 120);
+    zr__ledger_take(&ledger, ZR_CATEGORY_ACT, 40);
+    zr__ledger_take(&ledger, ZR_CATEGORY_GRAD, 7);
     assert_int_equal(ledger.live_bytes[ZR_CATEGORY_ACT], 70);
     assert_int_equal(ledger.peak_bytes[ZR_CATEGORY_ACT], 150);
     assert_int_equal(ledger.peak_bytes[ZR_CATEGORY_GRAD], 7);
@@ -68,8 +69,8 @@ static void traffic_adds_up(void **state)
 {
     (void)state;
     zr_traffic traffic = {0};
-    zr_traffic_count(&traffic, ZR_TRAFFIC_ALL_GATHER, (int64_t)1 << 40);
-    zr_traffic_count(&traffic, ZR_TRAFFIC_ALL_GATHER, 3);
+    zr__traffic_count(&traffic, ZR_TRAFFIC_ALL_GATHER, (int64_t)1 << 40);
+    zr__traffic_count(&traffic, ZR_TRAFFIC_ALL_GATHER, 3);
     assert_int_equal(traffic.bytes[ZR_TRAFFIC_ALL_GATHER], ((int64_t)1 << 40) + 3);
     assert_int_equal(traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER], 0);
 }
@@ -77,9 +78,9 @@ static void traffic_adds_up(void **state)
 static void names(void **state)
 {
     (void)state;
-    assert_string_equal(zr_category_name(ZR_CATEGORY_PARAM), "param");
-    assert_string_equal(zr_category_name(ZR_CATEGORY_WORK), "work");
-    assert_string_equal(zr_category_name(ZR_CATEGORIES), "unknown");
+    assert_string_equal(zr__category_name(ZR_CATEGORY_PARAM), "param");
+    assert_string_equal(zr__category_name(ZR_CATEGORY_WORK), "work");
+    assert_string_equal(zr__category_name(ZR_CATEGORIES), "unknown");
     assert_string_equal(zr_version(), ZR_VERSION);
 }
 

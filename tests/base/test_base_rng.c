@@ -34,7 +34,7 @@ static void counter_words(void **state)
     (void)state;
     const zr_rng rng = {.seed = 0x299f31d0a4093822u, .purpose = 3, .stream = 0x707344, .step = 0x13198a2e};
     uint32_t out[4];
-    zr_rng_block(&rng, 0x85a308d3243f6a88u, out);
+    zr__rng_block(&rng, 0x85a308d3243f6a88u, out);
     const uint32_t known[4] = {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
     assert_memory_equal(out, known, sizeof(out));
 }
@@ -44,7 +44,7 @@ static void elements_of_a_block(void **state)
     (void)state;
     const zr_rng rng = {.seed = 5, .purpose = ZR_RNG_DROPOUT, .stream = 2, .step = 7};
     uint32_t out[4];
-    zr_rng_block(&rng, 11, out);
+    zr__rng_block(&rng, 11, out);
     for (uint64_t i = 0; i < 4; i++) {
         assert_int_equal(zr_rng_u32(&rng, 44 + i), out[i]);
         double u = zr_rng_uniform(&rng, 44 + i);

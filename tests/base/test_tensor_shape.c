@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "tensor/tensor.h"
 #include "zr/plan.h"
 
 #include <math.h>
@@ -21,9 +22,9 @@ static void types(void **state)
     assert_int_equal(zr_dtype_span(ZR_F32, 0), 0);
     for (zr_dtype t = 0; t < ZR_DTYPES; t++) {
         /* Shards are cut between records, and a record's elements take exactly the bytes of one record. */
-        assert_int_equal(ZR_SHARD_ALIGN % zr_dtype_grain(t), 0);
-        assert_int_equal(zr_dtype_span(t, zr_dtype_grain(t)), zr_dtype_bytes(t));
-        assert_int_equal(zr_dtype_span(t, 5 * zr_dtype_grain(t)), 5 * zr_dtype_bytes(t));
+        assert_int_equal(ZR_SHARD_ALIGN % zr__dtype_grain(t), 0);
+        assert_int_equal(zr_dtype_span(t, zr__dtype_grain(t)), zr_dtype_bytes(t));
+        assert_int_equal(zr_dtype_span(t, 5 * zr__dtype_grain(t)), 5 * zr_dtype_bytes(t));
     }
     assert_string_equal(zr_dtype_name(ZR_DTYPES), "unknown");
     assert_true(zr_dtype_is_float(ZR_F32) && zr_dtype_is_float(ZR_BF16) && zr_dtype_is_float(ZR_F16));

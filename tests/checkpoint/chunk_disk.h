@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "support/tempdir.h"
 #include "zr/checkpoint.h"
@@ -159,18 +160,18 @@ static void check_bytes(const char *path, int64_t bytes)
 }
 
 /* Write the range [first, end) in pieces of at most `piece` bytes. */
-static zr_status put_range(zr_chunk_writer *w, int64_t first, int64_t end, int64_t piece)
+static zr_status put_range(zr__chunk_writer *w, int64_t first, int64_t end, int64_t piece)
 {
     for (int64_t n; first < end; first += n) {
         n = end - first < piece ? end - first : piece;
-        ZR_TRY(zr_chunk_writer_put(w, first, content + first, n));
+        ZR_TRY(zr__chunk_writer_put(w, NULL, first, content + first, n));
     }
     return ZR_OK;
 }
 
 static int by_offset(const void *a, const void *b)
 {
-    const zr_chunk *x = a, *y = b;
+    const zr__chunk *x = a, *y = b;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 

@@ -48,10 +48,10 @@ static void put_config(const char *members)
 
 static int make(void **state)
 {
-    const zr_tensor_spec specs[] = {{"base_model.model." LAYER ".lora_A.weight", {2, {2, 8}}},
-                                    {"base_model.model." LAYER ".lora_B.weight", {2, {8, 2}}}};
+    const zr__tensor_spec specs[] = {{"base_model.model." LAYER ".lora_A.weight", {2, {2, 8}}},
+                                     {"base_model.model." LAYER ".lora_B.weight", {2, {8, 2}}}};
     if (tempdir_make(state) != 0 || mkdir(in_tempdir("d"), 0700) != 0) return -1;
-    return zr_safetensors_create(in_tempdir("d/adapter_model.safetensors"), specs, 2) == ZR_OK ? 0 : -1;
+    return zr__safetensors_create(in_tempdir("d/adapter_model.safetensors"), NULL, specs, 2) == ZR_OK ? 0 : -1;
 }
 
 static const struct {

@@ -22,7 +22,7 @@ static struct {
     zr_safetensors *from;
     const zr_family *family;
     zr_model_config config;
-    zr_tensor_spec want[TENSORS_MOST];
+    zr__tensor_spec want[TENSORS_MOST];
     int64_t n;
 } own;
 
@@ -38,7 +38,7 @@ static void open_own(void)
     assert_true(own.n <= TENSORS_MOST);
     for (int64_t i = 0; i < own.n; i++) {
         const zr_safetensors_tensor *t = zr_safetensors_get(own.from, i);
-        own.want[i] = (zr_tensor_spec){.name = t->name, .shape = {.ndim = t->ndim}};
+        own.want[i] = (zr__tensor_spec){.name = t->name, .shape = {.ndim = t->ndim}};
         for (int d = 0; d < t->ndim; d++) own.want[i].shape.dim[d] = t->dim[d];
     }
 }
@@ -71,26 +71,26 @@ static const char *spell(const form *f, const char *name, char out[NAME_BYTES])
 static void write_form(const form *f)
 {
     static char name[TENSORS_MOST + 2][NAME_BYTES];
-    zr_tensor_spec spec[TENSORS_MOST + 2];
+    zr__tensor_spec spec[TENSORS_MOST + 2];
     const char *source[TENSORS_MOST + 2];
     int64_t n = 0;
     for (int64_t i = 0; i < own.n; i++) {
         if (f->missing && strcmp(own.want[i].name, f->missing) == 0) continue;
-        spec[n] = (zr_tensor_spec){spell(f, own.want[i].name, name[n]), own.want[i].shape};
+        spec[n] = (zr__tensor_spec){spell(f, own.want[i].name, name[n]), own.want[i].shape};
         source[n++] = own.want[i].name;
         if (!f->again[0] || strcmp(own.want[i].name, f->again[0]) != 0) continue;
-        spec[n] = (zr_tensor_spec){f->again[1], own.want[i].shape};
+        spec[n] = (zr__tensor_spec){f->again[1], own.want[i].shape};
         source[n++] = own.want[i].name;
     }
     if (f->more) {
-        spec[n] = (zr_tensor_spec){f->more, {2, {1, 48}}};
+        spec[n] = (zr__tensor_spec){f->more, {2, {1, 48}}};
         source[n++] = NULL;
     }
     (void)mkdir(in_tempdir("d"), 0700);
     (void)remove(in_tempdir("d/model.safetensors"));
-    assert_int_equal(zr_safetensors_create(in_tempdir("d/model.safetensors"), spec, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("d/model.safetensors"), NULL, spec, n), ZR_OK);
     zr_safetensors *to = NULL;
-    assert_int_equal(zr_safetensors_attach(in_tempdir("d/model.safetensors"), &to), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("d/model.safetensors"), &to), ZR_OK);
     for (int64_t i = 0; i < n; i++) {
         static float value[4096];
         const zr_safetensors_tensor *at = zr_safetensors_find(to, spec[i].name);
@@ -99,7 +99,7 @@ static void write_form(const form *f)
         assert_int_equal(
             zr_safetensors_read_f32(own.from, zr_safetensors_find(own.from, source[i]), 0, at->elems, value), ZR_OK);
         if (f->again[1] && strcmp(spec[i].name, f->again[1]) == 0) value[0] += f->off;
-        assert_int_equal(zr_safetensors_write(to, at, 0, at->elems, value), ZR_OK);
+        assert_int_equal(zr__safetensors_write(to, at, 0, at->elems, value), ZR_OK);
     }
     zr_safetensors_close(&to);
 }

@@ -19,7 +19,7 @@
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Check the chunks of a file divided at chunk boundaries and at `ends`; the last of `ends` is the end of the file. */
-static void check_chunks(const zr_chunk *chunk, int64_t n, const int64_t *ends, int n_ends)
+static void check_chunks(const zr__chunk *chunk, int64_t n, const int64_t *ends, int n_ends)
 {
     int64_t at = 0, i = 0;
     for (int e = 0; e < n_ends; e++)
@@ -38,23 +38,23 @@ typedef struct share {
     const int64_t *ends;
     int first, n; /* this writer writes every second range from range `first` on; number of ranges of both writers */
     int64_t piece;
-    zr_chunk chunk[64];
+    zr__chunk chunk[64];
     int64_t n_chunks;
 } share;
 
 static void *write_share(void *arg)
 {
     share *s = arg;
-    zr_chunk_writer *w = NULL;
+    zr__chunk_writer *w = NULL;
     /* the two writers have buffers of different sizes */
-    bool good = zr_chunk_writer_open(s->path, s->first ? 100 : 1, &w) == ZR_OK;
+    bool good = zr__chunk_writer_open(s->path, s->first ? 100 : 1, &w) == ZR_OK;
     for (int e = s->first; good && e < s->n; e += 2)
         good = put_range(w, e ? s->ends[e - 1] : 0, s->ends[e], s->piece) == ZR_OK;
-    good = good && zr_chunk_writer_end(w) == ZR_OK;
-    const zr_chunk *chunk = good ? zr_chunk_writer_chunks(w, &s->n_chunks) : NULL;
+    good = good && zr__chunk_writer_end(w) == ZR_OK;
+    const zr__chunk *chunk = good ? zr__chunk_writer_chunks(w, &s->n_chunks) : NULL;
     if (good && s->n_chunks) memcpy(s->chunk, chunk, (size_t)s->n_chunks * sizeof *chunk);
     if (!good) print_error("%s\n", zr_error_message());
-    zr_chunk_writer_close(&w);
+    zr__chunk_writer_close(&w);
     return good ? arg : NULL;
 }
 
@@ -62,7 +62,7 @@ static void *write_share(void *arg)
 static void write_in_turn(const char *path, const int64_t *ends, int n, int64_t piece)
 {
     share s[2] = {{path, ends, 0, n, piece, .n_chunks = 0}, {path, ends, 1, n, piece, .n_chunks = 0}};
-    zr_chunk all[128];
+    zr__chunk all[128];
     pthread_t thread;
     void *done;
     assert_int_equal(pthread_create(&thread, NULL, write_share, &s[1]), 0);
@@ -101,30 +101,30 @@ static void ranges_of_two_writers(void **state)
 static void bad_puts_are_refused(void **state)
 {
     (void)state;
-    zr_chunk_writer *w = NULL;
+    zr__chunk_writer *w = NULL;
     int64_t n = 1;
     const char *path = empty_file("bad", 100);
-    assert_int_equal(zr_chunk_writer_open(path, 1, &w), ZR_OK);
-    assert_int_equal(zr_chunk_writer_put(w, 10, content + 10, 10), ZR_OK);
-    assert_int_equal(zr_chunk_writer_put(w, 19, content + 19, 1), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, 81), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, -1), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put(w, INT64_MAX, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, INT64_MAX), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put(w, 20, content + 20, 80), ZR_OK);
-    assert_null(zr_chunk_writer_chunks(w, &n));
+    assert_int_equal(zr__chunk_writer_open(path, 1, &w), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 10, content + 10, 10), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 19, content + 19, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, 81), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, -1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, INT64_MAX, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, INT64_MAX), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 20, content + 20, 80), ZR_OK);
+    assert_null(zr__chunk_writer_chunks(w, &n));
     assert_int_equal(n, 0);
-    assert_int_equal(zr_chunk_writer_end(w), ZR_OK);
-    assert_int_equal(zr_chunk_writer_put(w, 100, content, 0), ZR_ERR_STATE);
-    assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_STATE);
-    assert_non_null(zr_chunk_writer_chunks(w, &n));
+    assert_int_equal(zr__chunk_writer_end(w), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 100, content, 0), ZR_ERR_STATE);
+    assert_int_equal(zr__chunk_writer_end(w), ZR_ERR_STATE);
+    assert_non_null(zr__chunk_writer_chunks(w, &n));
     assert_int_equal(n, 1); /* one range, though put in two calls */
-    zr_chunk_writer_close(&w);
-    zr_chunk_writer_close(&w);
+    zr__chunk_writer_close(&w);
+    zr__chunk_writer_close(&w);
     assert_int_equal(symlink(path, in_tempdir("link")), 0);
-    assert_int_equal(zr_chunk_writer_open(in_tempdir("link"), 1, &w), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_chunk_writer_open(in_tempdir("nowhere"), 1, &w), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_chunk_writer_open(tempdir, 1, &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__chunk_writer_open(in_tempdir("link"), 1, &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__chunk_writer_open(in_tempdir("nowhere"), 1, &w), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__chunk_writer_open(tempdir, 1, &w), ZR_ERR_NOT_FOUND);
     assert_null(w);
 }
 
@@ -135,13 +135,13 @@ static void failed_writes_stay_failed(void **state)
     static const int errors[] = {ENOSPC, EIO, EDQUOT, -1};
     for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++)
         for (int at = 0, failures = 1; failures; at++) {
-            zr_chunk_writer *w = NULL;
+            zr__chunk_writer *w = NULL;
             int64_t n = 1;
             const char *path = empty_file("failing", BYTES);
-            assert_int_equal(zr_chunk_writer_open(path, 1, &w), ZR_OK);
+            assert_int_equal(zr__chunk_writer_open(path, 1, &w), ZR_OK);
             write_error = errors[e];
             writes_left = at;
-            zr_status put = put_range(w, 100, BYTES, 500000), end = zr_chunk_writer_end(w);
+            zr_status put = put_range(w, 100, BYTES, 500000), end = zr__chunk_writer_end(w);
             failures = writes_left < 0;
             if (failures) assert_in_range(writes_behind, 0, 3); /* writes that were in flight when one failed */
             writes_left = -1;
@@ -150,28 +150,28 @@ static void failed_writes_stay_failed(void **state)
             assert_int_equal(end, failures ? ZR_ERR_IO : ZR_OK);
             if (failures) {
                 assert_non_null(strstr(zr_error_message(), "failing: cannot write at byte"));
-                assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_IO);
-                assert_int_equal(zr_chunk_writer_put(w, BYTES, content, 0), ZR_ERR_IO);
-                assert_null(zr_chunk_writer_chunks(w, &n));
+                assert_int_equal(zr__chunk_writer_end(w), ZR_ERR_IO);
+                assert_int_equal(zr__chunk_writer_put(w, NULL, BYTES, content, 0), ZR_ERR_IO);
+                assert_null(zr__chunk_writer_chunks(w, &n));
             }
-            zr_chunk_writer_close(&w);
+            zr__chunk_writer_close(&w);
         }
 }
 
 static void failed_syncs_stay_failed(void **state)
 {
     (void)state;
-    zr_chunk_writer *w = NULL;
+    zr__chunk_writer *w = NULL;
     int64_t n = 1;
-    assert_int_equal(zr_chunk_writer_open(empty_file("unsynced", 5000), 1, &w), ZR_OK);
-    assert_int_equal(zr_chunk_writer_put(w, 0, content, 5000), ZR_OK);
+    assert_int_equal(zr__chunk_writer_open(empty_file("unsynced", 5000), 1, &w), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put(w, NULL, 0, content, 5000), ZR_OK);
     sync_error = EIO;
-    assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_IO);
+    assert_int_equal(zr__chunk_writer_end(w), ZR_ERR_IO);
     assert_non_null(strstr(zr_error_message(), "unsynced: cannot sync"));
     assert_int_equal(sync_error, 0);
-    assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_IO);
-    assert_null(zr_chunk_writer_chunks(w, &n));
-    zr_chunk_writer_close(&w);
+    assert_int_equal(zr__chunk_writer_end(w), ZR_ERR_IO);
+    assert_null(zr__chunk_writer_chunks(w, &n));
+    zr__chunk_writer_close(&w);
 }
 
 /* Check that a writer that is closed early leaves no thread. It may or may not have written its data. */
@@ -179,10 +179,10 @@ static void unfinished_writers_close(void **state)
 {
     (void)state;
     for (int64_t bytes = 0; bytes <= BYTES; bytes += BYTES / 3) {
-        zr_chunk_writer *w = NULL;
-        assert_int_equal(zr_chunk_writer_open(empty_file("given up", BYTES), 1, &w), ZR_OK);
+        zr__chunk_writer *w = NULL;
+        assert_int_equal(zr__chunk_writer_open(empty_file("given up", BYTES), 1, &w), ZR_OK);
         assert_int_equal(put_range(w, 0, bytes, 700000), ZR_OK);
-        zr_chunk_writer_close(&w);
+        zr__chunk_writer_close(&w);
         assert_null(w);
     }
 }
@@ -190,23 +190,23 @@ static void unfinished_writers_close(void **state)
 static void files_are_read_back(void **state)
 {
     (void)state;
-    zr_chunk *chunk = NULL;
+    zr__chunk *chunk = NULL;
     int64_t n = 0, end = BYTES;
     const char *path = put_file("back", content, BYTES);
-    assert_int_equal(zr_chunks_of_file(path, 0, -1, &chunk, &n), ZR_OK);
+    assert_int_equal(zr__chunks_of_file(path, 0, -1, &chunk, &n), ZR_OK);
     check_chunks(chunk, n, &end, 1);
     zr_free(chunk);
-    assert_int_equal(zr_chunks_of_file(path, 5, 6, &chunk, &n), ZR_OK);
+    assert_int_equal(zr__chunks_of_file(path, 5, 6, &chunk, &n), ZR_OK);
     assert_int_equal(n, 1);
     assert_true(chunk[0].offset == 5 && chunk[0].bytes == 1 && chunk[0].hash == XXH3_64bits(content + 5, 1));
     zr_free(chunk);
-    assert_int_equal(zr_chunks_of_file(path, 7, 7, &chunk, &n), ZR_OK);
+    assert_int_equal(zr__chunks_of_file(path, 7, 7, &chunk, &n), ZR_OK);
     assert_null(chunk);
     assert_int_equal(n, 0);
-    assert_int_equal(zr_chunks_of_file(path, 7, 6, &chunk, &n), ZR_ERR_ARG);
-    assert_int_equal(zr_chunks_of_file(path, -1, 6, &chunk, &n), ZR_ERR_ARG);
-    assert_int_equal(zr_chunks_of_file(path, 0, BYTES + 1, &chunk, &n), ZR_ERR_ARG);
-    assert_int_equal(zr_chunks_of_file(in_tempdir("none"), 0, -1, &chunk, &n), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__chunks_of_file(path, 7, 6, &chunk, &n), ZR_ERR_ARG);
+    assert_int_equal(zr__chunks_of_file(path, -1, 6, &chunk, &n), ZR_ERR_ARG);
+    assert_int_equal(zr__chunks_of_file(path, 0, BYTES + 1, &chunk, &n), ZR_ERR_ARG);
+    assert_int_equal(zr__chunks_of_file(in_tempdir("none"), 0, -1, &chunk, &n), ZR_ERR_NOT_FOUND);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -215,63 +215,63 @@ static void tensors_are_read_in_any_part(void **state)
 {
     (void)state;
     const char *run = in_tempdir("parts");
-    zr_manifest *m = NULL;
-    zr_chunk_reader *r = NULL;
+    zr__manifest *m = NULL;
+    zr__chunk_reader *r = NULL;
     float value[256];
     char dir[4096];
     mkdir(run, 0777);
     assert_int_equal(made_checkpoint(run, 12), ZR_OK);
     snprintf(dir, sizeof dir, "%s/step-00000012", run);
     assert_int_equal(made_check(dir, 12), ZR_OK);
-    assert_int_equal(zr_manifest_read(dir, &m), ZR_OK);
-    assert_int_equal(zr_chunk_reader_open(dir, m, "exp_avg.safetensors", 1, &r), ZR_OK);
+    assert_int_equal(zr__manifest_read(dir, &m), ZR_OK);
+    assert_int_equal(zr__chunk_reader_open(dir, m, "exp_avg.safetensors", 1, &r), ZR_OK);
     for (int64_t first = 0; first <= 200; first += 13)
         for (int64_t n = 0; n <= 200 - first; n += 17) {
             value[n] = -1;
-            assert_int_equal(zr_chunk_reader_f32(r, "wte", first, n, value), ZR_OK);
+            assert_int_equal(zr__chunk_reader_f32(r, "wte", first, n, value), ZR_OK);
             for (int64_t i = 0; i < n; i++) assert_true(value[i] == made_value(12, 2, first + i));
             assert_true(value[n] == -1);
         }
-    assert_int_equal(zr_chunk_reader_f32(r, "wte", 0, 201, value), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_reader_f32(r, "wte", -1, 1, value), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_reader_f32(r, "wte", INT64_MAX, INT64_MAX, value), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_reader_f32(r, "other", 0, 1, value), ZR_ERR_DATA);
+    assert_int_equal(zr__chunk_reader_f32(r, "wte", 0, 201, value), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_reader_f32(r, "wte", -1, 1, value), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_reader_f32(r, "wte", INT64_MAX, INT64_MAX, value), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_reader_f32(r, "other", 0, 1, value), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "exp_avg.safetensors: no tensor other"));
     /* The safetensors reader itself gives no unchecked byte. */
-    const zr_safetensors *st = zr_chunk_reader_tensors(r);
+    const zr_safetensors *st = zr__chunk_reader_tensors(r);
     assert_int_equal(zr_safetensors_count(st), MADE_TENSORS);
     assert_int_equal(zr_safetensors_get(st, 0)->offset % 4096, 0);
     assert_int_equal(zr_safetensors_read_f32(st, zr_safetensors_get(st, 0), 0, 1, value), ZR_ERR_IO);
-    zr_chunk_reader_close(&r);
-    assert_int_equal(zr_chunk_reader_open(dir, m, "config.json", 1, &r), ZR_ERR_DATA);
-    assert_int_equal(zr_chunk_reader_open(dir, m, "none.safetensors", 1, &r), ZR_ERR_DATA);
+    zr__chunk_reader_close(&r);
+    assert_int_equal(zr__chunk_reader_open(dir, m, "config.json", 1, &r), ZR_ERR_DATA);
+    assert_int_equal(zr__chunk_reader_open(dir, m, "none.safetensors", 1, &r), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "does not list the file none.safetensors"));
     assert_null(r);
-    zr_manifest_free(&m);
+    zr__manifest_free(&m);
 }
 
 /* Write a file of several chunks, divided at the ends of ranges too, and return its manifest entry. */
-static zr_manifest_file put_content(const int64_t *ends, int n)
+static zr__manifest_file put_content(const int64_t *ends, int n)
 {
     const char *path = empty_file("content", ends[n - 1]);
-    zr_chunk_writer *w = NULL;
-    zr_manifest_file listed = {.name = "content", .bytes = ends[n - 1]};
-    assert_int_equal(zr_chunk_writer_open(path, 1, &w), ZR_OK);
+    zr__chunk_writer *w = NULL;
+    zr__manifest_file listed = {.name = "content", .bytes = ends[n - 1]};
+    assert_int_equal(zr__chunk_writer_open(path, 1, &w), ZR_OK);
     for (int64_t e = 0, at = 0; e < n; at = ends[e++]) {
         if (e % 2) assert_int_equal(put_range(w, at, ends[e], 1 << 20), ZR_OK);
         if (e % 2) continue;
-        zr_chunk_writer *other = NULL; /* a separate range */
-        assert_int_equal(zr_chunk_writer_open(path, 1, &other), ZR_OK);
+        zr__chunk_writer *other = NULL; /* a separate range */
+        assert_int_equal(zr__chunk_writer_open(path, 1, &other), ZR_OK);
         assert_int_equal(put_range(other, at, ends[e], 1 << 20), ZR_OK);
-        assert_int_equal(zr_chunk_writer_end(other), ZR_OK);
-        zr_chunk_writer_close(&other);
+        assert_int_equal(zr__chunk_writer_end(other), ZR_OK);
+        zr__chunk_writer_close(&other);
     }
-    assert_int_equal(zr_chunk_writer_end(w), ZR_OK);
-    zr_chunk_writer_close(&w);
-    static zr_chunk chunk[64];
+    assert_int_equal(zr__chunk_writer_end(w), ZR_OK);
+    zr__chunk_writer_close(&w);
+    static zr__chunk chunk[64];
     for (int64_t at = 0, e = 0; at < listed.bytes; at += chunk[listed.n_chunks++].bytes) {
         int64_t end = zr__chunk_limit(at) < ends[e] ? zr__chunk_limit(at) : ends[e];
-        chunk[listed.n_chunks] = (zr_chunk){at, end - at, XXH3_64bits(content + at, (size_t)(end - at))};
+        chunk[listed.n_chunks] = (zr__chunk){at, end - at, XXH3_64bits(content + at, (size_t)(end - at))};
         e += end == ends[e];
     }
     listed.chunk = chunk;
@@ -291,8 +291,8 @@ static bool direct_here(void)
 static void bytes_are_read_in_any_order(void **state)
 {
     static const int64_t ends[] = {4096, 70000, ZR_CHUNK_BYTES + 5, 5000000, BYTES};
-    const zr_manifest_file listed = put_content(ends, 5);
-    const zr_manifest manifest = {.file = &listed, .n_files = 1};
+    const zr__manifest_file listed = put_content(ends, 5);
+    const zr__manifest manifest = {.file = &listed, .n_files = 1};
     disk = *(const int *)*state;
     for (int readers = 1; readers <= 3; readers++) {
         zr__checked_file file;
@@ -326,11 +326,11 @@ static void failed_reads_are_those_of_the_chunk(void **state)
 {
     (void)state;
     static const int64_t ends[] = {4096, 70000, ZR_CHUNK_BYTES + 5, 5000000, BYTES};
-    const zr_manifest_file listed = put_content(ends, 5);
-    const zr_manifest manifest = {.file = &listed, .n_files = 1};
+    const zr__manifest_file listed = put_content(ends, 5);
+    const zr__manifest manifest = {.file = &listed, .n_files = 1};
     for (int readers = 1; readers <= 3; readers += 2)
         for (int64_t bad = 0; bad < listed.n_chunks; bad++) {
-            const zr_chunk *chunk = &listed.chunk[bad];
+            const zr__chunk *chunk = &listed.chunk[bad];
             zr__checked_file file;
             unreadable = chunk->offset + chunk->bytes / 2;
             assert_int_equal(zr__checked_open(tempdir, &manifest, "content", readers, &file), ZR_OK);
@@ -357,27 +357,27 @@ static void files_that_change_are_noticed(void **state)
 {
     (void)state;
     const char *run = in_tempdir("changing");
-    zr_manifest *m = NULL;
+    zr__manifest *m = NULL;
     char dir[4096];
     mkdir(run, 0777);
     for (int64_t step = 1; step <= 2; step++) {
-        zr_chunk_reader *r = NULL;
+        zr__chunk_reader *r = NULL;
         float value = -1;
         assert_int_equal(made_checkpoint(run, step), ZR_OK);
         snprintf(dir, sizeof dir, "%s/step-0000000%d", run, (int)step);
-        assert_int_equal(zr_manifest_read(dir, &m), ZR_OK);
-        assert_int_equal(zr_chunk_reader_open(dir, m, "model.safetensors", 1, &r), ZR_OK);
+        assert_int_equal(zr__manifest_read(dir, &m), ZR_OK);
+        assert_int_equal(zr__chunk_reader_open(dir, m, "model.safetensors", 1, &r), ZR_OK);
         FILE *file = fopen(made_path(dir, "model.safetensors"), "r+b");
-        fseek(file, zr_safetensors_get(zr_chunk_reader_tensors(r), 1)->offset + 4, SEEK_SET);
+        fseek(file, zr_safetensors_get(zr__chunk_reader_tensors(r), 1)->offset + 4, SEEK_SET);
         if (step == 1) assert_int_equal(fwrite("x", 1, 1, file), 1);
         fclose(file);
         if (step == 2) assert_int_equal(truncate(made_path(dir, "model.safetensors"), 4100), 0);
-        assert_int_equal(zr_chunk_reader_f32(r, "bias", 1, 1, &value), ZR_ERR_DATA);
+        assert_int_equal(zr__chunk_reader_f32(r, "bias", 1, 1, &value), ZR_ERR_DATA);
         assert_non_null(strstr(zr_error_message(), "model.safetensors"));
         assert_non_null(strstr(zr_error_message(), "(tensor bias)"));
         assert_true(value == -1);
-        zr_chunk_reader_close(&r);
-        zr_manifest_free(&m);
+        zr__chunk_reader_close(&r);
+        zr__manifest_free(&m);
     }
 }
 
@@ -402,7 +402,7 @@ static void every_failed_allocation_is_reported(void **state)
     mkdir(run, 0777);
     snprintf(dir, sizeof dir, "%s/step-00000003", run);
     for (int at = 0; st != ZR_OK; at++) {
-        assert_int_equal(zr_checkpoint_remove(run, 3), ZR_OK);
+        assert_int_equal(zr__checkpoint_remove(run, 3), ZR_OK);
         allocations_left = at;
         st = made_checkpoint(run, 3);
         /* The last allocations are for `latest`: the checkpoint then exists, and the status tells the two cases apart.

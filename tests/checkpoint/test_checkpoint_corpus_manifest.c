@@ -90,7 +90,7 @@ static void entries_give_what_is_right(void **state)
         const bool accepted = strchr(corpus[i].wanted, ';') != NULL;
         if (st != (accepted ? ZR_OK : ZR_ERR_DATA) || strncmp(got, corpus[i].wanted, strlen(corpus[i].wanted)) != 0)
             fail_msg("%s: %s\nwanted: %s", corpus[i].entry, got, corpus[i].wanted);
-        zr_manifest_free(&m);
+        zr__manifest_free(&m);
     }
 }
 

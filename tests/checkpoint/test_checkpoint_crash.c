@@ -25,9 +25,9 @@ static void record(const char *run)
     until[1] = replay.n_past;
     assert_int_equal(made_checkpoint(run, 2), ZR_OK);
     until[2] = replay.n_past;
-    assert_int_equal(zr_checkpoint_remove(run, 1), ZR_OK);
+    assert_int_equal(zr__checkpoint_remove(run, 1), ZR_OK);
     until[3] = replay.n_past;
-    assert_int_equal(zr_checkpoint_begin(run, 3), ZR_OK); /* an abandoned attempt */
+    assert_int_equal(zr__checkpoint_begin(run, 3), ZR_OK); /* an abandoned attempt */
     assert_int_equal(made_fill(made_path(run, "step-00000003.tmp"), 3), ZR_OK);
     assert_int_equal(made_checkpoint(run, 3), ZR_OK);
     until[4] = replay.n_past;

@@ -136,8 +136,8 @@ static void missing_files(void **state)
         unlink(made_path(dir, names[f]));
         put(names[f], bytes, n);
     }
-    zr_manifest *m = NULL;
-    assert_int_equal(zr_manifest_read(in_tempdir("nowhere"), &m), ZR_ERR_NOT_FOUND);
+    zr__manifest *m = NULL;
+    assert_int_equal(zr__manifest_read(in_tempdir("nowhere"), &m), ZR_ERR_NOT_FOUND);
     assert_int_equal(zr_checkpoint_verify(in_tempdir("nowhere"), NULL, NULL, NULL, 0), ZR_ERR_NOT_FOUND);
     whole();
 }
@@ -222,10 +222,10 @@ static void files_of_two_steps(void **state)
     }
     /* The whole checkpoint under another step's name is refused. */
     char moved[300];
-    zr_manifest *m = NULL;
+    zr__manifest *m = NULL;
     snprintf(moved, sizeof moved, "%s/step-00000007/", run);
     assert_int_equal(rename(dir, moved), 0);
-    assert_int_equal(zr_manifest_read(moved, &m), ZR_ERR_DATA);
+    assert_int_equal(zr__manifest_read(moved, &m), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "it is of step 5, but its directory is of step 7's"));
     /* A name that is not a step's is accepted: people copy checkpoints. */
     assert_int_equal(rename(moved, made_path(run, "best")), 0);
@@ -247,9 +247,9 @@ static void links_are_not_followed(void **state)
     assert_int_equal(rename(dir, made_path(run, "elsewhere")), 0);
     assert_int_equal(symlink(made_path(run, "elsewhere"), dir), 0);
     refused("step-00000005", ZR_ERR_DATA, "a symbolic link");
-    zr_manifest *m = NULL;
+    zr__manifest *m = NULL;
     snprintf(linked, sizeof linked, "%s//", dir);
-    assert_int_equal(zr_manifest_read(linked, &m), ZR_ERR_DATA);
+    assert_int_equal(zr__manifest_read(linked, &m), ZR_ERR_DATA);
     /* The list includes the link, so that a resumed run can say why it was passed over. */
     int64_t *step = NULL, n = 0;
     assert_int_equal(zr_checkpoint_list(run, &step, &n), ZR_OK);

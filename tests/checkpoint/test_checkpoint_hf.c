@@ -166,27 +166,27 @@ static const char *new_folder(const char *name)
 }
 
 /* Write a file of tensors; element i of each has the value i + 1000 * its position. */
-static void put_tensors(const char *path, const zr_tensor_spec *spec, int64_t n)
+static void put_tensors(const char *path, const zr__tensor_spec *spec, int64_t n)
 {
     zr_safetensors *st;
-    assert_int_equal(zr_safetensors_create(path, spec, n), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &st), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, NULL, spec, n), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &st), ZR_OK);
     for (int64_t t = 0; t < n; t++)
         for (int64_t i = 0; i < zr_shape_elems(&spec[t].shape); i++) {
             float value = (float)(i + 1000 * t);
-            assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, spec[t].name), i, 1, &value), ZR_OK);
+            assert_int_equal(zr__safetensors_write(st, zr_safetensors_find(st, spec[t].name), i, 1, &value), ZR_OK);
         }
     zr_safetensors_close(&st);
 }
 
-static const zr_tensor_spec wanted[] = {{"transformer.wte.weight", {2, {4, 2}}}, {"transformer.ln_f.bias", {1, {2}}}};
+static const zr__tensor_spec wanted[] = {{"transformer.wte.weight", {2, {4, 2}}}, {"transformer.ln_f.bias", {1, {2}}}};
 
 static void one_file_with_and_without_prefix(void **state)
 {
     (void)state;
-    const zr_tensor_spec old[] = {{"ln_f.bias", {1, {2}}},         {"wte.weight", {2, {4, 2}}},
-                                  {"h.0.attn.bias", {1, {4}}},     {"h.0.attn.masked_bias", {0, {0}}},
-                                  {"lm_head.weight", {2, {4, 2}}}, {"extra.weight", {1, {3}}}};
+    const zr__tensor_spec old[] = {{"ln_f.bias", {1, {2}}},         {"wte.weight", {2, {4, 2}}},
+                                   {"h.0.attn.bias", {1, {4}}},     {"h.0.attn.masked_bias", {0, {0}}},
+                                   {"lm_head.weight", {2, {4, 2}}}, {"extra.weight", {1, {3}}}};
     zr_weights *weights;
     char note[256];
     float value;
@@ -201,7 +201,7 @@ static void one_file_with_and_without_prefix(void **state)
     zr_weights_close(&weights);
     assert_null(weights);
 
-    const zr_tensor_spec bare[] = {{"wte.weight", {2, {4, 2}}}, {"ln_f.bias", {1, {2}}}};
+    const zr__tensor_spec bare[] = {{"wte.weight", {2, {4, 2}}}, {"ln_f.bias", {1, {2}}}};
     dir = new_folder("new");
     put_tensors(in_tempdir("new/model.safetensors"), wanted, 2);
     assert_int_equal(zr_weights_open(dir, hf_gpt2_names(), &weights), ZR_OK);
@@ -214,9 +214,9 @@ static void misfits_are_listed(void **state)
 {
     (void)state;
     zr_weights *weights;
-    zr_tensor_spec many[12] = {{"transformer.wte.weight", {2, {2, 4}}}, {"transformer.ln_f.bias", {2, {1, 2}}}};
-    many[2] = (zr_tensor_spec){"transformer.wte.weight", {1, {4}}};
-    for (int i = 3; i < 12; i++) many[i] = (zr_tensor_spec){"transformer.gone", {1, {7}}};
+    zr__tensor_spec many[12] = {{"transformer.wte.weight", {2, {2, 4}}}, {"transformer.ln_f.bias", {2, {1, 2}}}};
+    many[2] = (zr__tensor_spec){"transformer.wte.weight", {1, {4}}};
+    for (int i = 3; i < 12; i++) many[i] = (zr__tensor_spec){"transformer.gone", {1, {7}}};
     const char *dir = new_folder("misfits");
     put_tensors(in_tempdir("misfits/model.safetensors"), wanted, 2);
     assert_int_equal(zr_weights_open(dir, hf_gpt2_names(), &weights), ZR_OK);
@@ -238,7 +238,7 @@ static void integers_do_not_fit(void **state)
 {
     (void)state;
     static const char text[] = "{\"a\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]}}  ";
-    const zr_tensor_spec a = {"a", {1, {1}}};
+    const zr__tensor_spec a = {"a", {1, {1}}};
     char image[8 + sizeof(text) - 1 + 4] = {sizeof(text) - 1};
     zr_weights *weights;
     const char *dir = new_folder("integers");
@@ -348,8 +348,8 @@ static void files_of_transformers_are_read(void **state)
     zr_gpt2_config c = {0};
     zr_weights *weights;
     snprintf(dir, sizeof(dir), "%s/model", golden_own());
-    const zr_tensor_spec some[] = {{"transformer.wte.weight", {2, {61, 16}}},
-                                   {"transformer.h.1.attn.c_attn.weight", {2, {16, 48}}}};
+    const zr__tensor_spec some[] = {{"transformer.wte.weight", {2, {61, 16}}},
+                                    {"transformer.h.1.attn.c_attn.weight", {2, {16, 48}}}};
     float value[4] = {0};
     assert_int_equal(hf_gpt2_read(dir, &c), ZR_OK);
     assert_int_equal(c.n_layer, 2);

@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "checkpoint/checkpoint.h"
 #include "support/golden.h"
 #include "support/tempdir.h"
 #include "train/weights/weights.h"
@@ -150,7 +151,7 @@ static void rename_tensors(const char *golden, const char *drop, const char *add
     static float values[1 << 14];
     static char names[MOST][NAME];
     char dir[GOLDEN_DIR_BYTES], path[GOLDEN_DIR_BYTES + 32];
-    zr_tensor_spec specs[MOST];
+    zr__tensor_spec specs[MOST];
     zr_safetensors *from = NULL, *to = NULL;
     make_dir(golden, "{}");
     assert_int_equal(remove(in_tempdir("d/model.safetensors")), 0);
@@ -162,16 +163,16 @@ static void rename_tensors(const char *golden, const char *drop, const char *add
         const zr_safetensors_tensor *t = zr_safetensors_get(from, i);
         const size_t begin = strncmp(t->name, drop, strlen(drop)) == 0 ? strlen(drop) : 0;
         snprintf(names[i], NAME, "%s%s", add, t->name + begin);
-        specs[i] = (zr_tensor_spec){names[i], {t->ndim, {0}}};
+        specs[i] = (zr__tensor_spec){names[i], {t->ndim, {0}}};
         for (int d = 0; d < t->ndim; d++) specs[i].shape.dim[d] = t->dim[d];
     }
-    assert_int_equal(zr_safetensors_create(in_tempdir("d/model.safetensors"), specs, n), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(in_tempdir("d/model.safetensors"), &to), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("d/model.safetensors"), NULL, specs, n), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("d/model.safetensors"), &to), ZR_OK);
     for (int64_t i = 0; i < n; i++) {
         const zr_safetensors_tensor *t = zr_safetensors_get(from, i);
         assert_true(t->elems <= (int64_t)(sizeof values / sizeof *values));
         assert_int_equal(zr_safetensors_read_f32(from, t, 0, t->elems, values), ZR_OK);
-        assert_int_equal(zr_safetensors_write(to, zr_safetensors_find(to, names[i]), 0, t->elems, values), ZR_OK);
+        assert_int_equal(zr__safetensors_write(to, zr_safetensors_find(to, names[i]), 0, t->elems, values), ZR_OK);
     }
     zr_safetensors_close(&from);
     zr_safetensors_close(&to);

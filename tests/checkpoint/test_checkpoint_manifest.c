@@ -21,7 +21,7 @@
 enum { ROOM = 1 << 16 };
 
 /* Parse `body` with a valid checksum appended. */
-static zr_status parse_signed(const char *body, zr_manifest **m)
+static zr_status parse_signed(const char *body, zr__manifest **m)
 {
     static char text[ROOM];
     size_t n = strlen(body);
@@ -45,40 +45,40 @@ static void what_is_written_is_read(void **state)
 {
     (void)state;
     const int64_t C = ZR_CHUNK_BYTES;
-    const zr_chunk large[] = {{2 * C, 3, 1},     {0, 5, 2},         {5, C - 5, UINT64_MAX}, {C, 1, 4},
-                              {C + 1, C - 2, 5}, {2 * C - 1, 1, 6}, {2 * C + 3, 7, 0}};
-    const zr_chunk exact[] = {{0, C, 7}, {C, C, 8}}, small[] = {{0, 1, 9}};
-    const zr_manifest_file file[] = {{"large.safetensors", 2 * C + 10, large, 7, NULL, 0},
-                                     {"exact", 2 * C, exact, 2, NULL, 0},
-                                     {"empty", 0, NULL, 0, NULL, 0},
-                                     {"A-b_c.0", 1, small, 1, NULL, 0}};
+    const zr__chunk large[] = {{2 * C, 3, 1},     {0, 5, 2},         {5, C - 5, UINT64_MAX}, {C, 1, 4},
+                               {C + 1, C - 2, 5}, {2 * C - 1, 1, 6}, {2 * C + 3, 7, 0}};
+    const zr__chunk exact[] = {{0, C, 7}, {C, C, 8}}, small[] = {{0, 1, 9}};
+    const zr__manifest_file file[] = {{"large.safetensors", 2 * C + 10, large, 7, NULL, 0},
+                                      {"exact", 2 * C, exact, 2, NULL, 0},
+                                      {"empty", 0, NULL, 0, NULL, 0},
+                                      {"A-b_c.0", 1, small, 1, NULL, 0}};
     const char *run = "{\"a\": [1, {\"}\": \"\\\"]\"}],\n \"\xc3\xa9\": 1e-3}";
-    const zr_manifest m = {.step = (int64_t)1 << 53, .build = "0.1.0 (x)", .run = run, .file = file, .n_files = 4};
-    zr_manifest *read = NULL;
+    const zr__manifest m = {.step = (int64_t)1 << 53, .build = "0.1.0 (x)", .run = run, .file = file, .n_files = 4};
+    zr__manifest *read = NULL;
     mkdir(in_tempdir("round"), 0777);
-    assert_int_equal(zr_manifest_write(in_tempdir("round"), &m), ZR_OK);
-    assert_int_equal(zr_manifest_write(in_tempdir("round"), &m), ZR_ERR_CREATE);
+    assert_int_equal(zr__manifest_write(in_tempdir("round"), &m), ZR_OK);
+    assert_int_equal(zr__manifest_write(in_tempdir("round"), &m), ZR_ERR_CREATE);
     assert_int_equal(zr__manifest_load(in_tempdir("round"), &read), ZR_OK);
     assert_int_equal(read->step, m.step);
     assert_string_equal(read->build, m.build);
     assert_string_equal(read->run, run);
     assert_int_equal(read->n_files, 4);
     for (int f = 0; f < 4; f++) {
-        const zr_manifest_file *got = zr__manifest_find(read, file[f].name);
+        const zr__manifest_file *got = zr__manifest_find(read, file[f].name);
         assert_ptr_equal(got, &read->file[f]);
         assert_int_equal(got->bytes, file[f].bytes);
         assert_int_equal(got->n_chunks, file[f].n_chunks);
         for (int64_t i = 0, at = 0; i < got->n_chunks; at += got->chunk[i++].bytes) {
             int64_t k = 0;
             while (file[f].chunk[k].offset != at) k++;
-            assert_memory_equal(&got->chunk[i], &file[f].chunk[k], sizeof(zr_chunk));
+            assert_memory_equal(&got->chunk[i], &file[f].chunk[k], sizeof(zr__chunk));
         }
     }
     assert_null(zr__manifest_find(read, "none"));
-    zr_manifest_free(&read);
-    zr_manifest_free(&read);
+    zr__manifest_free(&read);
+    zr__manifest_free(&read);
     /* The listed files do not exist. */
-    assert_int_equal(zr_manifest_read(in_tempdir("round"), &read), ZR_ERR_DATA);
+    assert_int_equal(zr__manifest_read(in_tempdir("round"), &read), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "round/large.safetensors"));
     assert_null(read);
 }
@@ -89,13 +89,13 @@ static void slices_are_read(void **state)
 {
     (void)state;
     const int64_t C = ZR_CHUNK_BYTES, rows = 7000;
-    const zr_slices s[] = {{100, 100 + 1000 * rows, 1000, 250},
-                           {100 + 1000 * rows, 100 + 1300 * rows, 300, 100},
-                           {3 * C - 7, 3 * C + 7, 14, 1},
-                           {3 * C + 8, 5 * C + 8, 2 * C, C}};
-    const zr_slices given[] = {s[3], s[1], s[0], s[1], s[2], s[0]};
+    const zr__slices s[] = {{100, 100 + 1000 * rows, 1000, 250},
+                            {100 + 1000 * rows, 100 + 1300 * rows, 300, 100},
+                            {3 * C - 7, 3 * C + 7, 14, 1},
+                            {3 * C + 8, 5 * C + 8, 2 * C, C}};
+    const zr__slices given[] = {s[3], s[1], s[0], s[1], s[2], s[0]};
     const int64_t ends[] = {100, s[0].end, s[1].end, s[2].begin, s[2].end, s[3].begin, s[3].end, 5 * C + 9};
-    zr_chunk chunk[128], mixed[128];
+    zr__chunk chunk[128], mixed[128];
     const int64_t n = naive_chunks(s, 4, ends, 8, NULL, chunk);
     assert_true(n < 128);
     for (int64_t i = 0; i < n; i++) {
@@ -103,41 +103,41 @@ static void slices_are_read(void **state)
         mixed[i * 7 % n] = chunk[i];
     }
     assert_true(n % 7);
-    const zr_chunk one[] = {{0, 1, 9}};
-    const zr_manifest_file file[] = {{"a", ends[7], mixed, n, given, 6}, {"b", 1, one, 1, NULL, 0}};
-    const zr_manifest m = {.step = 7, .build = "b", .run = "{}", .file = file, .n_files = 2};
-    zr_manifest *read = NULL;
+    const zr__chunk one[] = {{0, 1, 9}};
+    const zr__manifest_file file[] = {{"a", ends[7], mixed, n, given, 6}, {"b", 1, one, 1, NULL, 0}};
+    const zr__manifest m = {.step = 7, .build = "b", .run = "{}", .file = file, .n_files = 2};
+    zr__manifest *read = NULL;
     mkdir(in_tempdir("sliced"), 0777);
-    assert_int_equal(zr_manifest_write(in_tempdir("sliced"), &m), ZR_OK);
+    assert_int_equal(zr__manifest_write(in_tempdir("sliced"), &m), ZR_OK);
     assert_int_equal(zr__manifest_load(in_tempdir("sliced"), &read), ZR_OK);
     assert_int_equal(read->file[0].n_chunks, n);
     assert_memory_equal(read->file[0].chunk, chunk, (size_t)n * sizeof *chunk);
     assert_int_equal(read->file[0].n_slices, 4);
     assert_memory_equal(read->file[0].slices, s, sizeof s);
     assert_int_equal(read->file[1].n_slices, 0);
-    zr_manifest_free(&read);
+    zr__manifest_free(&read);
 }
 
 /* Check that chunks that do not tile a file with its slices are not written, and neither are invalid slices. */
 static void bad_slices_are_not_written(void **state)
 {
     (void)state;
-    const zr_slices good = {8, 16, 4, 2}, bad[] = {{8, 16, 4, 4}, {8, 16, 4, 3},  {8, 16, 4, 0},  {8, 16, 0, 2},
-                                                   {8, 15, 4, 2}, {8, 8, 4, 2},   {16, 8, 4, 2},  {-4, 4, 4, 2},
-                                                   {8, 32, 4, 2}, {8, 16, 4, -2}, {8, 16, -4, 2}, {7, 15, 4, 2}};
-    const zr_chunk whole[] = {{0, 8, 1}, {8, 4, 2}, {10, 4, 3}, {16, 8, 4}};
-    zr_chunk chunk[6];
-    zr_slices slices[2] = {good, good};
-    zr_manifest_file file = {"a", 24, chunk, 4, slices, 2};
-    zr_manifest m = {.step = 1, .build = "b", .run = "{}", .file = &file, .n_files = 1};
+    const zr__slices good = {8, 16, 4, 2}, bad[] = {{8, 16, 4, 4}, {8, 16, 4, 3},  {8, 16, 4, 0},  {8, 16, 0, 2},
+                                                    {8, 15, 4, 2}, {8, 8, 4, 2},   {16, 8, 4, 2},  {-4, 4, 4, 2},
+                                                    {8, 32, 4, 2}, {8, 16, 4, -2}, {8, 16, -4, 2}, {7, 15, 4, 2}};
+    const zr__chunk whole[] = {{0, 8, 1}, {8, 4, 2}, {10, 4, 3}, {16, 8, 4}};
+    zr__chunk chunk[6];
+    zr__slices slices[2] = {good, good};
+    zr__manifest_file file = {"a", 24, chunk, 4, slices, 2};
+    zr__manifest m = {.step = 1, .build = "b", .run = "{}", .file = &file, .n_files = 1};
     const char *dir = in_tempdir("unsliced");
     mkdir(dir, 0777);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         memcpy(chunk, whole, sizeof whole);
         slices[0] = bad[i];
-        if (zr_manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("slices %zu were written", i);
+        if (zr__manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("slices %zu were written", i);
         file.n_slices = 1;
-        if (zr_manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("slices %zu were written alone", i);
+        if (zr__manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("slices %zu were written alone", i);
         file.n_slices = 2;
     }
     slices[0] = good;
@@ -149,71 +149,71 @@ static void bad_slices_are_not_written(void **state)
             if (j == 2) chunk[i].bytes--;
             if (j == 3) chunk[i].offset++;
             file.n_chunks = j == 0 ? 3 : j == 1 ? 5 : 4;
-            if (zr_manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("chunk %d, fault %d was written", i, j);
+            if (zr__manifest_write(dir, &m) != ZR_ERR_INTERNAL) fail_msg("chunk %d, fault %d was written", i, j);
         }
     memcpy(chunk, whole, sizeof whole);
     file.n_chunks = 4;
     chunk[0].bytes = 10; /* overlaps the slices */
-    chunk[1] = (zr_chunk){10, 4, 2};
-    chunk[2] = (zr_chunk){12, 4, 3};
-    assert_int_equal(zr_manifest_write(dir, &m), ZR_ERR_INTERNAL);
+    chunk[1] = (zr__chunk){10, 4, 2};
+    chunk[2] = (zr__chunk){12, 4, 3};
+    assert_int_equal(zr__manifest_write(dir, &m), ZR_ERR_INTERNAL);
     file.n_slices = -1;
-    assert_int_equal(zr_manifest_write(dir, &m), ZR_ERR_INTERNAL);
+    assert_int_equal(zr__manifest_write(dir, &m), ZR_ERR_INTERNAL);
     file.n_slices = 2;
     memcpy(chunk, whole, sizeof whole);
-    assert_int_equal(zr_manifest_write(dir, &m), ZR_OK);
+    assert_int_equal(zr__manifest_write(dir, &m), ZR_OK);
 }
 
 static void bad_manifests_are_not_written(void **state)
 {
     (void)state;
     const int64_t C = ZR_CHUNK_BYTES;
-    const zr_chunk one[] = {{0, 10, 1}}, gap[] = {{0, 4, 1}, {5, 5, 1}}, twice[] = {{0, 5, 1}, {0, 5, 1}, {5, 5, 1}},
-                   across[] = {{0, C + 1, 1}}, none[] = {{0, 5, 1}, {5, 0, 1}, {5, 5, 1}}, late[] = {{1, 9, 1}},
-                   shifted[] = {{0, 5, 1}, {6, 5, 1}};
-    const zr_manifest_file good = {"a", 10, one, 1, NULL, 0};
-    const zr_manifest_file bad[] = {{"a", 9, one, 1, NULL, 0},        {"a", 11, one, 1, NULL, 0},
-                                    {"a", 10, gap, 2, NULL, 0},       {"a", 10, twice, 3, NULL, 0},
-                                    {"a", C + 1, across, 1, NULL, 0}, {"a", 10, none, 3, NULL, 0},
-                                    {"a", 10, late, 1, NULL, 0},      {"a", 9, late, 1, NULL, 0},
-                                    {"a", 10, shifted, 2, NULL, 0},   {"", 10, one, 1, NULL, 0},
-                                    {"a/b", 10, one, 1, NULL, 0},     {"..", 10, one, 1, NULL, 0},
-                                    {".a", 10, one, 1, NULL, 0},      {"a\"", 10, one, 1, NULL, 0},
-                                    {"a\n", 10, one, 1, NULL, 0},     {"manifest.json", 10, one, 1, NULL, 0},
-                                    {"a", -1, NULL, 0, NULL, 0},      {"a", 10, one, -1, NULL, 0},
-                                    {"a", 10, NULL, 0, NULL, 0}};
-    zr_manifest m = {.step = 1, .build = "b", .run = "{}", .n_files = 1};
+    const zr__chunk one[] = {{0, 10, 1}}, gap[] = {{0, 4, 1}, {5, 5, 1}}, twice[] = {{0, 5, 1}, {0, 5, 1}, {5, 5, 1}},
+                    across[] = {{0, C + 1, 1}}, none[] = {{0, 5, 1}, {5, 0, 1}, {5, 5, 1}}, late[] = {{1, 9, 1}},
+                    shifted[] = {{0, 5, 1}, {6, 5, 1}};
+    const zr__manifest_file good = {"a", 10, one, 1, NULL, 0};
+    const zr__manifest_file bad[] = {{"a", 9, one, 1, NULL, 0},        {"a", 11, one, 1, NULL, 0},
+                                     {"a", 10, gap, 2, NULL, 0},       {"a", 10, twice, 3, NULL, 0},
+                                     {"a", C + 1, across, 1, NULL, 0}, {"a", 10, none, 3, NULL, 0},
+                                     {"a", 10, late, 1, NULL, 0},      {"a", 9, late, 1, NULL, 0},
+                                     {"a", 10, shifted, 2, NULL, 0},   {"", 10, one, 1, NULL, 0},
+                                     {"a/b", 10, one, 1, NULL, 0},     {"..", 10, one, 1, NULL, 0},
+                                     {".a", 10, one, 1, NULL, 0},      {"a\"", 10, one, 1, NULL, 0},
+                                     {"a\n", 10, one, 1, NULL, 0},     {"manifest.json", 10, one, 1, NULL, 0},
+                                     {"a", -1, NULL, 0, NULL, 0},      {"a", 10, one, -1, NULL, 0},
+                                     {"a", 10, NULL, 0, NULL, 0}};
+    zr__manifest m = {.step = 1, .build = "b", .run = "{}", .n_files = 1};
     mkdir(in_tempdir("unwritten"), 0777);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         m.file = &bad[i];
-        if (zr_manifest_write(in_tempdir("unwritten"), &m) != ZR_ERR_INTERNAL) fail_msg("%zu was written", i);
+        if (zr__manifest_write(in_tempdir("unwritten"), &m) != ZR_ERR_INTERNAL) fail_msg("%zu was written", i);
     }
-    const zr_manifest_file same[] = {good, good};
+    const zr__manifest_file same[] = {good, good};
     static const char *const runs[] = {
         "", "[]", "1", "{", "{}{}", "{\"a\": 1, \"a\": 2}", "{\"a\": nan}", "{\"\xff\": 1}"};
     static const char *const builds[] = {"\"", "\\", "\n", "\xc3\xa9"};
     m.file = same;
     m.n_files = 2;
-    assert_int_equal(zr_manifest_write(in_tempdir("unwritten"), &m), ZR_ERR_INTERNAL);
+    assert_int_equal(zr__manifest_write(in_tempdir("unwritten"), &m), ZR_ERR_INTERNAL);
     m.n_files = 0;
-    assert_int_equal(zr_manifest_write(in_tempdir("unwritten"), &m), ZR_ERR_INTERNAL);
+    assert_int_equal(zr__manifest_write(in_tempdir("unwritten"), &m), ZR_ERR_INTERNAL);
     m.n_files = 1;
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         m.run = runs[i];
-        if (zr_manifest_write(in_tempdir("unwritten"), &m) != ZR_ERR_INTERNAL) fail_msg("run %zu was written", i);
+        if (zr__manifest_write(in_tempdir("unwritten"), &m) != ZR_ERR_INTERNAL) fail_msg("run %zu was written", i);
     }
     m.run = "{}";
     for (size_t i = 0; i < sizeof builds / sizeof builds[0]; i++) {
         m.build = builds[i];
-        if (zr_manifest_write(in_tempdir("unwritten"), &m) != ZR_ERR_INTERNAL) fail_msg("build %zu was written", i);
+        if (zr__manifest_write(in_tempdir("unwritten"), &m) != ZR_ERR_INTERNAL) fail_msg("build %zu was written", i);
     }
     m.build = "b";
     m.step = -1;
-    assert_int_equal(zr_manifest_write(in_tempdir("unwritten"), &m), ZR_ERR_INTERNAL);
+    assert_int_equal(zr__manifest_write(in_tempdir("unwritten"), &m), ZR_ERR_INTERNAL);
     assert_int_equal(access(in_tempdir("unwritten/manifest.json"), F_OK), -1);
     m.step = 0;
-    assert_int_equal(zr_manifest_write(in_tempdir("unwritten"), &m), ZR_OK);
-    assert_int_equal(zr_manifest_write(in_tempdir("nowhere"), &m), ZR_ERR_CREATE);
+    assert_int_equal(zr__manifest_write(in_tempdir("unwritten"), &m), ZR_OK);
+    assert_int_equal(zr__manifest_write(in_tempdir("nowhere"), &m), ZR_ERR_CREATE);
 }
 
 static void forged_manifests_are_refused(void **state)
@@ -324,9 +324,9 @@ static void forged_manifests_are_refused(void **state)
         {"", "or not a manifest"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        zr_manifest *m = NULL;
+        zr__manifest *m = NULL;
         zr_status st = parse_signed(bad[i].body, &m);
-        zr_manifest_free(&m);
+        zr__manifest_free(&m);
         if (st == (bad[i].fragment ? ZR_ERR_DATA : ZR_OK) &&
             (!bad[i].fragment ||
              (strstr(zr_error_message(), bad[i].fragment) && strstr(zr_error_message(), "x/manifest.json"))))
@@ -343,7 +343,7 @@ static void memory_follows_the_text(void **state)
     size_t n = (size_t)snprintf(body, ROOM, "%s", HEAD "{\"name\": \"a\", \"bytes\": 281474976710656, \"ends\": [");
     for (int i = 1; n < ROOM - 200; i++) n += (size_t)snprintf(body + n, ROOM - n, "%s%d", i > 1 ? "," : "", i);
     snprintf(body + n, ROOM - n, "], \"xxh3\": \"" HASH "\"}], ");
-    zr_manifest *m = NULL;
+    zr__manifest *m = NULL;
     int64_t before = zr__alloc_taken();
     assert_int_equal(parse_signed(body, &m), ZR_ERR_DATA);
     assert_true(zr__alloc_taken() - before < 4096);
@@ -357,7 +357,7 @@ static void memory_follows_the_text(void **state)
     assert_int_equal(parse_signed(body, &m), ZR_OK);
     assert_int_equal(m->file[0].n_chunks, 3000);
     assert_true(zr__alloc_taken() - before < 2 * (int64_t)strlen(body));
-    zr_manifest_free(&m);
+    zr__manifest_free(&m);
 }
 
 static void names_of_steps(void **state)

@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "checkpoint/checkpoint.h"
 #include "support/hf_gpt2.h"
 #include "support/golden.h"
 #include "support/mutate_bytes.h"
@@ -75,13 +76,13 @@ static void damaged_indices(void **state)
     (void)state;
     static const char index[] = "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {\"a\": \"1.safetensors\", "
                                 "\"b\": \"2.safetensors\"}}";
-    const zr_tensor_spec a = {"a", {1, {2}}}, b = {"b", {2, {2, 2}}};
+    const zr__tensor_spec a = {"a", {1, {2}}}, b = {"b", {2, {2, 2}}};
     uint8_t bytes[ROOM];
     mutator m = mutator_make(2);
     int read = 0;
     mkdir(in_tempdir("set"), 0777);
-    assert_int_equal(zr_safetensors_create(in_tempdir("set/1.safetensors"), &a, 1), ZR_OK);
-    assert_int_equal(zr_safetensors_create(in_tempdir("set/2.safetensors"), &b, 1), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("set/1.safetensors"), NULL, &a, 1), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("set/2.safetensors"), NULL, &b, 1), ZR_OK);
     for (int round = 0; round < ROUNDS; round++) {
         zr_weights *weights = NULL;
         size_t n = sizeof index - 1;

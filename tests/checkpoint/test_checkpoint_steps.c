@@ -56,15 +56,15 @@ static void newest_first(void **state)
     assert_memory_equal(step, wanted, sizeof wanted);
     zr_free(step);
     assert_int_equal(zr_checkpoint_list(at("nowhere"), &step, &n), ZR_ERR_NOT_FOUND);
-    zr_manifest *m = NULL;
-    assert_int_equal(zr_manifest_read(at("step-00000007"), &m), ZR_ERR_DATA);
-    assert_int_equal(zr_manifest_read(at("step-00000010"), &m), ZR_ERR_NOT_FOUND);
+    zr__manifest *m = NULL;
+    assert_int_equal(zr__manifest_read(at("step-00000007"), &m), ZR_ERR_DATA);
+    assert_int_equal(zr__manifest_read(at("step-00000010"), &m), ZR_ERR_NOT_FOUND);
 }
 
 static void what_a_dead_attempt_left_goes(void **state)
 {
     (void)state;
-    assert_int_equal(zr_checkpoint_begin(run, 4), ZR_OK);
+    assert_int_equal(zr__checkpoint_begin(run, 4), ZR_OK);
     assert_int_equal(made_fill(at("step-00000004.tmp"), 3), ZR_OK);
     touch(at("step-00000004.tmp/config.json.tmp"));
     touch(at("step-00000004.tmp/model.safetensors.tmp"));
@@ -72,12 +72,12 @@ static void what_a_dead_attempt_left_goes(void **state)
     assert_false(there("step-00000004.tmp"));
     assert_int_equal(made_check(at("step-00000004"), 4), ZR_OK);
     /* An existing checkpoint is not overwritten, complete or not. */
-    assert_int_equal(zr_checkpoint_begin(run, 4), ZR_ERR_STATE);
+    assert_int_equal(zr__checkpoint_begin(run, 4), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "step-00000004: it exists already"));
     assert_int_equal(made_check(at("step-00000004"), 4), ZR_OK);
-    assert_int_equal(zr_checkpoint_begin(run, -1), ZR_ERR_ARG);
-    assert_int_equal(zr_checkpoint_begin(at("nowhere"), 5), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_checkpoint_commit(run, 5), ZR_ERR_IO); /* never begun */
+    assert_int_equal(zr__checkpoint_begin(run, -1), ZR_ERR_ARG);
+    assert_int_equal(zr__checkpoint_begin(at("nowhere"), 5), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__checkpoint_commit(run, 5), ZR_ERR_IO); /* never begun */
     assert_false(there("step-00000005"));
 }
 
@@ -86,13 +86,13 @@ static void one_goes_and_others_stay(void **state)
     (void)state;
     for (int64_t step = 1; step <= 3; step++) assert_int_equal(made_checkpoint(run, step), ZR_OK);
     touch(at("step-00000002/manifest.json")); /* damaged checkpoints are removed as well */
-    assert_int_equal(zr_checkpoint_remove(run, 2), ZR_OK);
-    assert_int_equal(zr_checkpoint_remove(run, 2), ZR_OK);
-    assert_int_equal(zr_checkpoint_remove(run, 9), ZR_OK);
+    assert_int_equal(zr__checkpoint_remove(run, 2), ZR_OK);
+    assert_int_equal(zr__checkpoint_remove(run, 2), ZR_OK);
+    assert_int_equal(zr__checkpoint_remove(run, 9), ZR_OK);
     assert_false(there("step-00000002") || there("step-00000002.tmp"));
     assert_int_equal(made_check(at("step-00000001"), 1), ZR_OK);
     assert_int_equal(made_check(at("step-00000003"), 3), ZR_OK);
-    assert_int_equal(zr_checkpoint_remove(at("nowhere"), 1), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__checkpoint_remove(at("nowhere"), 1), ZR_ERR_NOT_FOUND);
 }
 
 /* Check that a foreign file in a checkpoint is not removed, but that the checkpoint loses its name. */
@@ -108,7 +108,7 @@ static void foreign_files_stay(void **state)
             mkdir(at(path), 0777);
         else
             touch(at(path));
-        assert_int_equal(zr_checkpoint_remove(run, i), ZR_ERR_IO);
+        assert_int_equal(zr__checkpoint_remove(run, i), ZR_ERR_IO);
         assert_non_null(strstr(zr_error_message(), foreign[i]));
         snprintf(path, sizeof path, "step-0000000%d", i);
         assert_false(there(path));
@@ -116,7 +116,7 @@ static void foreign_files_stay(void **state)
         assert_true(there(path));
         snprintf(path, sizeof path, "step-0000000%d.tmp/model.safetensors", i);
         assert_false(there(path));
-        assert_int_equal(zr_checkpoint_begin(run, i), ZR_ERR_IO);
+        assert_int_equal(zr__checkpoint_begin(run, i), ZR_ERR_IO);
     }
 }
 
@@ -127,14 +127,14 @@ static void links_are_not_followed(void **state)
     mkdir(at("victim"), 0777);
     touch(at("victim/model.safetensors"));
     assert_int_equal(symlink(at("victim"), at("step-00000001")), 0);
-    assert_int_equal(zr_checkpoint_remove(run, 1), ZR_OK);
+    assert_int_equal(zr__checkpoint_remove(run, 1), ZR_OK);
     assert_int_equal(symlink(at("victim"), at("step-00000002.tmp")), 0);
     assert_int_equal(made_checkpoint(run, 2), ZR_OK);
     assert_int_equal(made_check(at("step-00000002"), 2), ZR_OK);
     assert_int_equal(symlink(at("victim/model.safetensors"), at("step-00000002/more.safetensors")), 0);
-    assert_int_equal(zr_checkpoint_remove(run, 2), ZR_OK);
+    assert_int_equal(zr__checkpoint_remove(run, 2), ZR_OK);
     touch(at("step-00000003")); /* a plain file */
-    assert_int_equal(zr_checkpoint_remove(run, 3), ZR_OK);
+    assert_int_equal(zr__checkpoint_remove(run, 3), ZR_OK);
     assert_int_equal(symlink(at("victim/model.safetensors"), at("latest.tmp")), 0);
     unlink(at("latest"));
     assert_int_equal(symlink(at("victim/model.safetensors"), at("latest")), 0);

@@ -39,7 +39,7 @@ ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset)
     return turn == 0 ? -1 : __real_pwrite(fd, in, turn == 1 ? (bytes + 1) / 2 : bytes, offset);
 }
 
-static const zr_tensor_spec two[] = {{"b.weight", {2, {2, 3}}}, {"a", {0, {0}}}};
+static const zr__tensor_spec two[] = {{"b.weight", {2, {2, 3}}}, {"a", {0, {0}}}};
 
 static size_t read_file(const char *path, char *bytes, size_t room)
 {
@@ -59,11 +59,11 @@ static void bytes_are_as_the_format_says(void **state)
     const float value[2] = {1.0f, -2.5f};
     static char bytes[4096 + 29];
     zr_safetensors *st;
-    assert_int_equal(zr_safetensors_create(path, two, 2), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &st), ZR_OK);
-    assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, "b.weight"), 1, 1, &value[0]), ZR_OK);
-    assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, "a"), 0, 1, &value[1]), ZR_OK);
-    assert_int_equal(zr_safetensors_sync(st), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, NULL, two, 2), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &st), ZR_OK);
+    assert_int_equal(zr__safetensors_write(st, zr_safetensors_find(st, "b.weight"), 1, 1, &value[0]), ZR_OK);
+    assert_int_equal(zr__safetensors_write(st, zr_safetensors_find(st, "a"), 0, 1, &value[1]), ZR_OK);
+    assert_int_equal(zr__safetensors_sync(st), ZR_OK);
     zr_safetensors_close(&st);
 
     /* Data begins at a multiple of 4096. */
@@ -81,7 +81,7 @@ static void no_tensors_make_a_file_too(void **state)
 {
     (void)state;
     zr_safetensors *st;
-    assert_int_equal(zr_safetensors_create(in_tempdir("empty"), NULL, 0), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("empty"), NULL, NULL, 0), ZR_OK);
     assert_int_equal(zr_safetensors_open(in_tempdir("empty"), &st), ZR_OK);
     assert_int_equal(zr_safetensors_count(st), 0);
     zr_safetensors_close(&st);
@@ -90,7 +90,7 @@ static void no_tensors_make_a_file_too(void **state)
 /* Each writer writes every fourth piece of every tensor through its own open file. */
 enum { WRITERS = 4, PIECE = 777 };
 
-static const zr_tensor_spec many[] = {
+static const zr__tensor_spec many[] = {
     {"w", {2, {300, 401}}}, {"none", {2, {0, 5}}}, {"x", {1, {12345}}}, {"y", {4, {3, 5, 7, 11}}}};
 
 static float value_of(int64_t tensor, int64_t element)
@@ -102,16 +102,16 @@ static bool write_share(const char *path, int64_t writer)
 {
     float piece[PIECE];
     zr_safetensors *st;
-    bool good = zr_safetensors_attach(path, &st) == ZR_OK;
+    bool good = zr__safetensors_attach(path, &st) == ZR_OK;
     for (int64_t t = 0; good && t < 4; t++) {
         const zr_safetensors_tensor *tensor = zr_safetensors_find(st, many[t].name);
         for (int64_t first = writer * PIECE; good && first < tensor->elems; first += WRITERS * PIECE) {
             int64_t n = tensor->elems - first < PIECE ? tensor->elems - first : PIECE;
             for (int64_t i = 0; i < n; i++) piece[i] = value_of(t, first + i);
-            good = zr_safetensors_write(st, tensor, first, n, piece) == ZR_OK;
+            good = zr__safetensors_write(st, tensor, first, n, piece) == ZR_OK;
         }
     }
-    good = good && zr_safetensors_sync(st) == ZR_OK;
+    good = good && zr__safetensors_sync(st) == ZR_OK;
     zr_safetensors_close(&st);
     return good;
 }
@@ -139,7 +139,7 @@ static void threads_write_their_ranges(void **state)
 {
     (void)state;
     pthread_t thread[WRITERS];
-    assert_int_equal(zr_safetensors_create(in_tempdir("threads"), many, 4), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("threads"), NULL, many, 4), ZR_OK);
     for (intptr_t i = 0; i < WRITERS; i++) pthread_create(&thread[i], NULL, write_in_thread, (void *)i);
     for (intptr_t i = 0; i < WRITERS; i++) {
         void *result;
@@ -152,7 +152,7 @@ static void threads_write_their_ranges(void **state)
 static void processes_write_their_ranges(void **state)
 {
     (void)state;
-    assert_int_equal(zr_safetensors_create(in_tempdir("processes"), many, 4), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("processes"), NULL, many, 4), ZR_OK);
     for (int64_t i = 0; i < WRITERS; i++)
         if (fork() == 0) _exit(write_share(in_tempdir("processes"), i) ? 0 : 1);
     for (int64_t i = 0; i < WRITERS; i++) {
@@ -166,7 +166,7 @@ static void impossible_files_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        zr_tensor_spec spec[2];
+        zr__tensor_spec spec[2];
         const char *fragment;
     } bad[] = {
         {{{"a", {1, {1}}}, {"a", {1, {1}}}}, "duplicate name"},
@@ -181,7 +181,7 @@ static void impossible_files_are_refused(void **state)
     };
     const char *path = in_tempdir("impossible");
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        zr_status st = zr_safetensors_create(path, bad[i].spec, 2);
+        zr_status st = zr__safetensors_create(path, NULL, bad[i].spec, 2);
         if (st != ZR_ERR_ARG || !strstr(zr_error_message(), bad[i].fragment))
             fail_msg("status %d: %s; wanted \"%s\"", st, zr_error_message(), bad[i].fragment);
         assert_int_equal(access(path, F_OK), -1);
@@ -192,8 +192,8 @@ static void impossible_files_are_refused(void **state)
 static void full_disks_show_at_once(void **state)
 {
     (void)state;
-    const zr_tensor_spec huge = {"a", {1, {((int64_t)1 << 46) - 1}}};
-    assert_int_equal(zr_safetensors_create(in_tempdir("huge"), &huge, 1), ZR_ERR_IO);
+    const zr__tensor_spec huge = {"a", {1, {((int64_t)1 << 46) - 1}}};
+    assert_int_equal(zr__safetensors_create(in_tempdir("huge"), NULL, &huge, 1), ZR_ERR_IO);
     assert_non_null(strstr(zr_error_message(), "no space"));
     assert_int_equal(access(in_tempdir("huge"), F_OK), -1);
 }
@@ -204,17 +204,17 @@ static void nothing_is_replaced_or_followed(void **state)
     char bytes[8];
     zr_safetensors *st;
     const char *victim = put_file("victim", "victim", 6);
-    assert_int_equal(zr_safetensors_create(victim, two, 2), ZR_ERR_CREATE);
+    assert_int_equal(zr__safetensors_create(victim, NULL, two, 2), ZR_ERR_CREATE);
     assert_int_equal(symlink(victim, in_tempdir("link")), 0);
-    assert_int_equal(zr_safetensors_create(in_tempdir("link"), two, 2), ZR_ERR_CREATE);
+    assert_int_equal(zr__safetensors_create(in_tempdir("link"), NULL, two, 2), ZR_ERR_CREATE);
     assert_int_equal(symlink(in_tempdir("nowhere"), in_tempdir("dangling")), 0);
-    assert_int_equal(zr_safetensors_create(in_tempdir("dangling"), two, 2), ZR_ERR_CREATE);
-    assert_int_equal(zr_safetensors_create(in_tempdir("no/folder"), two, 2), ZR_ERR_CREATE);
+    assert_int_equal(zr__safetensors_create(in_tempdir("dangling"), NULL, two, 2), ZR_ERR_CREATE);
+    assert_int_equal(zr__safetensors_create(in_tempdir("no/folder"), NULL, two, 2), ZR_ERR_CREATE);
     assert_int_equal(access(in_tempdir("nowhere"), F_OK), -1);
     assert_int_equal(read_file(victim, bytes, sizeof(bytes)), 6);
-    assert_int_equal(zr_safetensors_create(in_tempdir("real"), two, 2), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("real"), NULL, two, 2), ZR_OK);
     assert_int_equal(symlink(in_tempdir("real"), in_tempdir("link2")), 0);
-    assert_int_equal(zr_safetensors_attach(in_tempdir("link2"), &st), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("link2"), &st), ZR_ERR_NOT_FOUND);
     assert_int_equal(zr_safetensors_open(in_tempdir("link2"), &st), ZR_OK);
     zr_safetensors_close(&st);
 }
@@ -267,7 +267,7 @@ static void every_failed_allocation_is_reported(void **state)
     int failures = 0;
     for (fail_at = 0; status == ZR_ERR_MEMORY; fail_at++) {
         allocations = 0;
-        status = zr_safetensors_create(in_tempdir("memory"), two, 2);
+        status = zr__safetensors_create(in_tempdir("memory"), NULL, two, 2);
         failures += status == ZR_ERR_MEMORY;
     }
     fail_at = -1;

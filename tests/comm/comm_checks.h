@@ -1,8 +1,10 @@
 /* Checks that every transport must pass, as one function over a communicator: each transport's test runs it on its own
- * ranks. A failed check is a failed status with its message. Link with --wrap=zr_traffic_count. */
+ * ranks. A failed check is a failed status with its message. Link with --wrap=zr__traffic_count. */
 #ifndef COMM_CHECKS_H
 #define COMM_CHECKS_H
 
+#include "base/core/core.h"
+#include "base/number/rng.h"
 #include "zr/comm.h"
 #include "comm/comm.h"
 
@@ -17,11 +19,11 @@ enum { CHECK_PIECE_MAX = 20011 };
 
 /* Bytes added to every traffic count, to prove that the checks notice a wrong count; 0: counts are right. */
 static _Atomic int64_t miscounted_bytes;
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+void __real_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
 {
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+    __real_zr__traffic_count(traffic, kind, bytes + miscounted_bytes);
 }
 
 /* Return byte i of the data that rank `from` of the world sends to rank `to` in a round. Any two byte sequences soon
@@ -77,7 +79,7 @@ static check_call check_draw(const zr_comm *comm, int round)
 {
     static const int64_t pieces[] = {0, 1, 7, 64, 1000, 4097, CHECK_PIECE_MAX};
     uint32_t random[4];
-    zr_rng_block(&(zr_rng){.purpose = ZR_RNG_SHUFFLE}, (uint64_t)round, random);
+    zr__rng_block(&(zr_rng){.purpose = ZR_RNG_SHUFFLE}, (uint64_t)round, random);
     check_call call = {
         .round = round, .kind = (int)(random[0] >> 8), .owner = (int)(random[1] >> 8) % comm->size, .grain = 1};
     call.piece = pieces[random[2] % 7];

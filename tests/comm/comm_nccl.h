@@ -1,8 +1,9 @@
 /* Ranks that are processes with GPUs, for the tests of NCCL: communicators, GPU memory, and calls whose results are
- * copied to the host and checked. Link with --wrap=zr_traffic_count, --wrap=zr_alloc, --wrap=zr_comm_split. */
+ * copied to the host and checked. Link with --wrap=zr__traffic_count, --wrap=zr_alloc, --wrap=zr_comm_split. */
 #ifndef ZR_TESTS_COMM_NCCL_H
 #define ZR_TESTS_COMM_NCCL_H
 
+#include "base/core/core.h"
 #include "comm/mpi_create.h"
 #include "comm_group_checks.h"
 

@@ -1,5 +1,6 @@
 //TEST timeout=60 tsan=1
-//LINK -Wl,--wrap=zr_traffic_count,--wrap=zr__barrier_init,--wrap=zr_alloc
+//LINK -Wl,--wrap=zr__traffic_count,--wrap=zr__barrier_init,--wrap=zr_alloc
+#include "base/core/core.h"
 #include "comm_group_checks.h"
 #include "comm_threads.h"
 #include "comm/comm.h"

@@ -1,5 +1,5 @@
 //TEST np=1,2,3,4 timeout=60
-//LINK -Wl,--wrap=zr_traffic_count,--wrap=zr_alloc,--wrap=madvise
+//LINK -Wl,--wrap=zr__traffic_count,--wrap=zr_alloc,--wrap=madvise
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>)
+#include "base/core/core.h"
 #include "comm/mpi_create.h"
 #include "comm_group_checks.h"
 #include "comm/comm.h"

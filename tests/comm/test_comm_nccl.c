@@ -1,5 +1,5 @@
 //TEST np=1,2,3,4 timeout=60
-//LINK -Wl,--wrap=zr_traffic_count,--wrap=zr_alloc,--wrap=zr_comm_split
+//LINK -Wl,--wrap=zr__traffic_count,--wrap=zr_alloc,--wrap=zr_comm_split
 //STAND_IN
 /* Ranks that are processes with GPUs: pieces go through NCCL, on the stand-ins of tests/cuda; parts also run on real
  * GPUs. */
@@ -11,6 +11,7 @@
 
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>)
+#include "base/core/core.h"
 #include "comm_nccl.h"
 #include "comm/comm.h"
 

@@ -1,5 +1,5 @@
 //TEST np=1,2,3 timeout=60
-//LINK -Wl,--wrap=zr_traffic_count,--wrap=zr_alloc,--wrap=zr_comm_split
+//LINK -Wl,--wrap=zr__traffic_count,--wrap=zr_alloc,--wrap=zr_comm_split
 //STAND_IN
 /* NCCL that is missing, refuses or fails, on the stand-ins of tests/cuda: all ranks get an error with helpful words,
  * and nothing is left behind. */
@@ -12,6 +12,7 @@
 
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>) && !defined ZR_GPU
+#include "base/core/core.h"
 #include "comm_nccl.h"
 #include "comm/comm.h"
 

@@ -1,3 +1,4 @@
+#include "config/config.h"
 //TEST timeout=30
 /* docs/config.md matches the table of keys, and the example of `zr init` is a configuration. With ZR_WRITE=FILE the
  * program writes the file instead (`make docs`). */
@@ -22,7 +23,7 @@ static void test_docs_are_current(void **state)
     static char page[ROOM];
     const char *source = getenv("ZR_SOURCE");
     char path[4096], *wanted = NULL;
-    assert_int_equal(zr_config_reference(&wanted), ZR_OK);
+    assert_int_equal(zr__config_reference(&wanted), ZR_OK);
     snprintf(path, sizeof(path), "%s/docs/config.md", source ? source : ".");
     FILE *file = fopen(path, "rb");
     if (!file) fail_msg("no %s; `make docs` writes it", path);
@@ -45,7 +46,7 @@ static void test_examples_are_read(void **state)
         char *text = NULL;
         zr_config *config = NULL;
         family = i < 3 ? NULL : zr_family_at(i - 3);
-        if (zr_config_example(family ? family->name : NULL, i < 3 ? presets[i] : NULL, &text) != ZR_OK ||
+        if (zr__config_example(family ? family->name : NULL, i < 3 ? presets[i] : NULL, &text) != ZR_OK ||
             zr_config_parse(text, strlen(text), "example", NULL, 0, &config) != ZR_OK)
             fail_msg("%s", zr_error_message());
         if (family) assert_ptr_equal(config->model.family, family);
@@ -61,7 +62,7 @@ static void test_examples_are_read(void **state)
         zr_free(text);
     }
     char *none = NULL;
-    assert_int_equal(zr_config_example("bloom", NULL, &none), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__config_example("bloom", NULL, &none), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "there is no model.type \"bloom\""));
 }
 
@@ -69,7 +70,7 @@ static int write_docs(const char *path)
 {
     char *markdown = NULL;
     FILE *file = fopen(path, "wb");
-    if (!file || zr_config_reference(&markdown) != ZR_OK) return 1;
+    if (!file || zr__config_reference(&markdown) != ZR_OK) return 1;
     fputs(markdown, file);
     zr_free(markdown);
     return fclose(file) ? 1 : 0;

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "support/allocations.h"
+#include "data/labelled/labelled.h"
 #include "labelled.h"
 #include "data/labelled/final.h"
 #include "data/tokenizer/tokenizer.h"
@@ -29,21 +30,21 @@ static zr_labelled *open_questions(int64_t samples)
     return open_labelled(&args);
 }
 
-static zr_answers *answer(zr_labelled *labelled, int64_t n_best, int64_t longest)
+static zr__answers *answer(zr_labelled *labelled, int64_t n_best, int64_t longest)
 {
-    zr_answers *answers = NULL;
-    if (zr_answers_open(labelled, n_best, longest, &answers) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr__answers *answers = NULL;
+    if (zr__answers_open(labelled, n_best, longest, &answers) != ZR_OK) fail_msg("%s", zr_error_message());
     for (int64_t row = zr_labelled_get_info(labelled).rows - 1; row >= 0; row--)
-        if (zr_answers_add(answers, row, logits[row]) != ZR_OK) fail_msg("%s", zr_error_message());
+        if (zr__answers_add(answers, row, logits[row]) != ZR_OK) fail_msg("%s", zr_error_message());
     return answers;
 }
 
-static void expect_answer(zr_answers *answers, int64_t question, int64_t place, const char *text)
+static void expect_answer(zr__answers *answers, int64_t question, int64_t place, const char *text)
 {
     const char *id = NULL;
-    const zr_answer *list = NULL;
+    const zr__answer *list = NULL;
     int64_t n = 0;
-    if (zr_answers_get(answers, question, &id, &list, &n) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr__answers_get(answers, question, &id, &list, &n) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_true(n > place);
     assert_string_equal(list[place].text, text);
 }
@@ -54,7 +55,7 @@ static void right_answers_are_found(void **state)
     (void)state;
     for (int64_t samples = 1; samples <= 3; samples += 2) {
         zr_labelled *labelled = open_questions(samples);
-        zr_answers_scored scored;
+        zr__answers_scored scored;
         char *json = NULL;
         for (int64_t row = 0; row < zr_labelled_get_info(labelled).rows; row++) {
             room x;
@@ -67,14 +68,14 @@ static void right_answers_are_found(void **state)
             for (int i = 0; i < (samples > 1 ? MOST_T : 32); i++) /* padding is not read */
                 if (x.tokens[i] == 0) logits[row][2 * i] = logits[row][2 * i + 1] = NAN;
         }
-        zr_answers *answers = answer(labelled, 0, 0);
-        assert_int_equal(zr_answers_score(answers, &scored), ZR_OK);
+        zr__answers *answers = answer(labelled, 0, 0);
+        assert_int_equal(zr__answers_score(answers, &scored), ZR_OK);
         assert_true(scored.exact == 100 && scored.f1 == 100 && scored.questions == 10);
-        assert_int_equal(zr_answers_json(answers, &json), ZR_OK);
+        assert_int_equal(zr__answers_json(answers, &json), ZR_OK);
         assert_non_null(strstr(json, "\n    \"b1\": \"Ana Weiss.\",\n    \"b2\": \"1912\","));
         expect_answer(answers, 6, 0, "two coins");
         zr_free(json);
-        zr_answers_close(&answers);
+        zr__answers_close(&answers);
         zr_labelled_close(&labelled);
     }
 }
@@ -94,20 +95,20 @@ static void candidates_have_limits(void **state)
     row[2 * 2] = 50;     /* a token of the question */
     row[2 * 8 + 1] = 40; /* as a last token, it is before all first tokens but itself */
     row[2 * 31] = 50;    /* [SEP] */
-    zr_answers *answers = answer(labelled, 0, 12);
+    zr__answers *answers = answer(labelled, 0, 12);
     expect_answer(answers, 1, 0, "The");
     expect_answer(answers, 1, 1, "old bridge at Z\xc3\xbcrich was built in 1912 by the engineer Ana");
     expect_answer(answers, 1, 2, "old bridge");
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
     answers = answer(labelled, 1 << 20, 12); /* a number of best tokens greater than the number of a sample's tokens */
     expect_answer(answers, 1, 2, "old bridge");
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
     answers = answer(labelled, 0, 11);
     expect_answer(answers, 1, 1, "old bridge");
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
     answers = answer(labelled, 2, 11); /* only two best tokens of each kind: the first tokens are outside the text */
     expect_answer(answers, 1, 0, "empty");
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
     zr_labelled_close(&labelled);
 }
 
@@ -118,21 +119,21 @@ static void tokens_count_where_they_have_most_context(void **state)
     zr_labelled *labelled = open_questions(1);
     /* question b2: "1912" is token 16 of sample 5, and token 8, the first one of the text, of sample 6 */
     logits[6][2 * 8] = logits[6][2 * 8 + 1] = 9;
-    zr_answers *answers = answer(labelled, 0, 0);
+    zr__answers *answers = answer(labelled, 0, 0);
     const char *id = NULL;
-    const zr_answer *list = NULL;
+    const zr__answer *list = NULL;
     int64_t n = 0;
-    assert_int_equal(zr_answers_get(answers, 1, &id, &list, &n), ZR_OK);
+    assert_int_equal(zr__answers_get(answers, 1, &id, &list, &n), ZR_OK);
     assert_string_equal(id, "b2");
     for (int64_t i = 0; i < n; i++) assert_true(list[i].start == -9);
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += list[i].probability;
     assert_true(fabs(sum - 1) < 1e-12);
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
     logits[5][2 * 16] = logits[5][2 * 16 + 1] = 8;
     answers = answer(labelled, 0, 0);
     expect_answer(answers, 1, 0, "1912");
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
     zr_labelled_close(&labelled);
 }
 
@@ -147,8 +148,8 @@ static void an_id_has_one_question(void **state)
         "{\"id\": \"q7\", \"question\": \"c\", \"answers\": [{\"text\": \"old\", \"answer_start\": 0}]}]}]}]}";
     zr_labelled_args args = questions_args(write_file("twice.json", text));
     zr_labelled *labelled = open_labelled(&args);
-    zr_answers *answers = NULL;
-    assert_int_equal(zr_answers_open(labelled, 0, 0, &answers), ZR_ERR_DATA);
+    zr__answers *answers = NULL;
+    assert_int_equal(zr__answers_open(labelled, 0, 0, &answers), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "two questions have the id q7"));
     assert_null(answers);
     zr_labelled_close(&labelled);
@@ -158,28 +159,28 @@ static void misuse_is_refused(void **state)
 {
     (void)state;
     zr_labelled *labelled = open_questions(1);
-    zr_answers *answers = NULL;
-    zr_answers_scored scored;
+    zr__answers *answers = NULL;
+    zr__answers_scored scored;
     const char *id = NULL;
-    const zr_answer *list = NULL;
+    const zr__answer *list = NULL;
     int64_t n = 0;
-    assert_int_equal(zr_answers_open(labelled, -1, 0, &answers), ZR_ERR_ARG);
+    assert_int_equal(zr__answers_open(labelled, -1, 0, &answers), ZR_ERR_ARG);
     assert_non_null(strstr(zr_error_message(), "n_best is -1 and max_answer_length 0; they must be at least 1"));
-    assert_int_equal(zr_answers_open(labelled, (1 << 20) + 1, 0, &answers), ZR_ERR_ARG);
+    assert_int_equal(zr__answers_open(labelled, (1 << 20) + 1, 0, &answers), ZR_ERR_ARG);
     assert_non_null(strstr(zr_error_message(), "n_best is 1048577 and max_answer_length 0"));
-    assert_int_equal(zr_answers_open(labelled, 0, -1, &answers), ZR_ERR_ARG);
+    assert_int_equal(zr__answers_open(labelled, 0, -1, &answers), ZR_ERR_ARG);
     assert_non_null(strstr(zr_error_message(), "n_best is 0 and max_answer_length -1"));
     assert_null(answers);
-    assert_int_equal(zr_answers_open(labelled, 0, 0, &answers), ZR_OK);
-    assert_int_equal(zr_answers_score(answers, &scored), ZR_ERR_STATE);
+    assert_int_equal(zr__answers_open(labelled, 0, 0, &answers), ZR_OK);
+    assert_int_equal(zr__answers_score(answers, &scored), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "question b1"));
     logits[2][3] = NAN;
-    assert_int_equal(zr_answers_add(answers, 2, logits[2]), ZR_ERR_DATA);
-    assert_int_equal(zr_answers_add(answers, -1, logits[2]), ZR_ERR_ARG);
-    assert_int_equal(zr_answers_get(answers, 10, &id, &list, &n), ZR_ERR_ARG);
-    assert_int_equal(zr_answers_get(answers, -1, &id, &list, &n), ZR_ERR_ARG);
+    assert_int_equal(zr__answers_add(answers, 2, logits[2]), ZR_ERR_DATA);
+    assert_int_equal(zr__answers_add(answers, -1, logits[2]), ZR_ERR_ARG);
+    assert_int_equal(zr__answers_get(answers, 10, &id, &list, &n), ZR_ERR_ARG);
+    assert_int_equal(zr__answers_get(answers, -1, &id, &list, &n), ZR_ERR_ARG);
     assert_non_null(strstr(zr_error_message(), "the question is -1; it must be from 0 to "));
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
     zr_labelled_close(&labelled);
 }
 
@@ -237,7 +238,7 @@ static void answers_are_compared_like_squad(void **state)
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         bool exact = false;
         double f1 = -1;
-        assert_int_equal(zr_answer_compare(wanted[i].answer, wanted[i].right, &exact, &f1), ZR_OK);
+        assert_int_equal(zr__answer_compare(wanted[i].answer, wanted[i].right, &exact, &f1), ZR_OK);
         if (exact != wanted[i].exact || fabs(f1 - wanted[i].f1) > 1e-15)
             fail_msg("%s, %s: %d, %g", wanted[i].answer, wanted[i].right, exact, f1);
     }
@@ -245,8 +246,8 @@ static void answers_are_compared_like_squad(void **state)
     for (size_t i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
         bool exact = false;
         double f1 = -1;
-        assert_int_equal(zr_answer_compare(damaged[i], "old", &exact, &f1), ZR_ERR_ARG);
-        assert_int_equal(zr_answer_compare("old", damaged[i], &exact, &f1), ZR_ERR_ARG);
+        assert_int_equal(zr__answer_compare(damaged[i], "old", &exact, &f1), ZR_ERR_ARG);
+        assert_int_equal(zr__answer_compare("old", damaged[i], &exact, &f1), ZR_ERR_ARG);
         assert_non_null(strstr(zr_error_message(), "must be valid UTF-8"));
     }
 }
@@ -256,17 +257,17 @@ static void answers_are_compared_like_squad(void **state)
 static zr_status answer_all(void *arg)
 {
     zr_labelled *labelled = arg;
-    zr_answers *answers = NULL;
-    zr_answers_scored scored;
+    zr__answers *answers = NULL;
+    zr__answers_scored scored;
     char *json = NULL;
-    zr_status st = zr_answers_open(labelled, 0, 0, &answers);
+    zr_status st = zr__answers_open(labelled, 0, 0, &answers);
     for (int64_t row = 0; st == ZR_OK && row < zr_labelled_get_info(labelled).rows; row++)
-        st = zr_answers_add(answers, row, logits[row]);
-    if (st == ZR_OK) st = zr_answers_score(answers, &scored);
-    if (st == ZR_OK) st = zr_answers_json(answers, &json);
+        st = zr__answers_add(answers, row, logits[row]);
+    if (st == ZR_OK) st = zr__answers_score(answers, &scored);
+    if (st == ZR_OK) st = zr__answers_json(answers, &json);
     zr_free(json);
-    zr_answers_close(&answers);
-    zr_answers_close(&answers);
+    zr__answers_close(&answers);
+    zr__answers_close(&answers);
     return st;
 }
 
@@ -289,8 +290,8 @@ static void memory_may_be_short(void **state)
                               .labels = 2,
                               .label_names = (const char *const[]){"town", "garden"}};
     labelled = open_labelled(&args);
-    zr_answers *answers = NULL;
-    assert_int_equal(zr_answers_open(labelled, 0, 0, &answers), ZR_ERR_ARG);
+    zr__answers *answers = NULL;
+    assert_int_equal(zr__answers_open(labelled, 0, 0, &answers), ZR_ERR_ARG);
     assert_string_equal(zr_error_message(), "answers are given to questions, but the object has labelled texts");
     zr_labelled_close(&labelled);
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "base/core/core.h"
 #include "fence.h"
 #include "graph/internal.h"
 #include "zr/device.h"
@@ -135,7 +136,7 @@ static inline int64_t kernel_scratch_bytes(const zr_device *device, const kernel
     for (int i = 0; i < call->n_out; i++)
         value[call->n_in + i].info.type = (zr_type){call->out[i].dtype, call->out[i].shape};
     const zr_graph graph = {.value = value, .n_values = call->n_in + call->n_out};
-    return zr_device_facts_scratch(&device->profile.facts, &graph, op);
+    return zr__device_facts_scratch(&device->profile.facts, &graph, op);
 }
 
 /* Scratch of a kernel, filled with NaN, because no kernel may rely on zeros. */

@@ -37,7 +37,7 @@ static const zr_op *find(const zr_graph *graph, const char *name)
 
 static int64_t scratch(const zr_graph *graph, const char *name, const zr_device_facts *facts)
 {
-    return zr_device_facts_scratch(facts, graph, find(graph, name));
+    return zr__device_facts_scratch(facts, graph, find(graph, name));
 }
 
 static zr_device_facts facts_of(int threads, int64_t panel_bytes)
@@ -222,7 +222,7 @@ static void check_level(zr_device *device)
             const zr_op *op = zr_graph_get_op(g, i);
             const zr_kernel *kernel = device->ops->kernel(device, op->def->name);
             int64_t own = kernel->scratch_bytes ? kernel->scratch_bytes(facts, g, op) : 0;
-            assert_int_equal(zr_device_facts_scratch(facts, g, op), own);
+            assert_int_equal(zr__device_facts_scratch(facts, g, op), own);
         }
         zr_graph_destroy(&g);
     }

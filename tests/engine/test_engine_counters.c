@@ -1,7 +1,8 @@
 //TEST timeout=60 tsan=1
-//LINK -Wl,--wrap=zr_alloc,--wrap=zr_ledger_take,--wrap=zr_traffic_count,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr__ledger_take,--wrap=zr__traffic_count,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
 /* Checks of the counters: the allocator is interposed and compared with planned and measured memory; the arena is
  * poisoned to find the highest byte written; and each count is broken on purpose, so that the comparison must fail. */
+#include "base/core/core.h"
 #include "trainer.h"
 
 /* ---- interposed functions ---- */
@@ -51,18 +52,18 @@ void *__wrap_zr_alloc(size_t bytes)
     return __real_zr_alloc(bytes + (seen.more_for && (int64_t)bytes == seen.more_for ? (size_t)256 << 20 : 0));
 }
 
-void __real_zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
-void __wrap_zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
-void __wrap_zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes)
+void __real_zr__ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
+void __wrap_zr__ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
+void __wrap_zr__ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes)
 {
-    __real_zr_ledger_take(ledger, category, bytes + (seen.break_ledger && seen.watching ? 64 : 0));
+    __real_zr__ledger_take(ledger, category, bytes + (seen.break_ledger && seen.watching ? 64 : 0));
 }
 
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+void __real_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
 {
-    __real_zr_traffic_count(traffic, kind, bytes + (seen.break_traffic && seen.watching ? 1 : 0));
+    __real_zr__traffic_count(traffic, kind, bytes + (seen.break_traffic && seen.watching ? 1 : 0));
 }
 
 /* ---- the allocator ---- */

@@ -1,8 +1,9 @@
 //TEST np=2,3 timeout=60
-//LINK -Wl,--wrap=zr_traffic_count
+//LINK -Wl,--wrap=zr__traffic_count
 /* The bytes that training passes to MPI, seen by interposing MPI's own functions, equal the counted bytes and the
  * papers' formulas: every rank sends and receives the same number a step. And with all bytes in messages, every way to
  * keep and move gives the same bits. */
+#include "base/core/core.h"
 #include "plan/gpt2_sizes.h"
 #include "layout_variants.h"
 
@@ -33,11 +34,11 @@ int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI
     return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
 }
 
-void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
-void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+void __real_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+void __wrap_zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
 {
-    __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
+    __real_zr__traffic_count(traffic, kind, bytes + miscounted_bytes);
 }
 
 static zr_comm *comm; /* communicator in which each rank is a node, so that every byte goes through a message */

@@ -107,7 +107,7 @@ static void layouts(void **state)
 static zr_status expect_overlap(trainer *run, zr_engine *engine, zr_comm *of)
 {
     (void)of;
-    expect(zr_engine_serial(engine) == !run->layout.overlap, "a queue for exchanges");
+    expect(zr__engine_serial(engine) == !run->layout.overlap, "a queue for exchanges");
     return ZR_OK;
 }
 

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include <zr.h>
+#include "base/core/core.h"
 #include "comm/comm.h"
 #include "engine/engine.h"
 #include "train/control/control.h"
@@ -163,12 +164,12 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
     zr_engine_measured(engine, &m);
     for (int c = 0; c < ZR_CATEGORIES; c++)
         ZR_CHECK(m.memory.category_bytes[c] == plan->memory.category_bytes[c], ZR_ERR_INTERNAL,
-                 "%s: planned %lld, measured %lld", zr_category_name((zr_category)c),
+                 "%s: planned %lld, measured %lld", zr__category_name((zr_category)c),
                  (long long)plan->memory.category_bytes[c], (long long)m.memory.category_bytes[c]);
     for (int s = 0; s < ZR_SPACES; s++)
         for (int c = 0; c < ZR_CATEGORIES; c++)
             ZR_CHECK(m.memory.space[s].category_bytes[c] == plan->memory.space[s].category_bytes[c], ZR_ERR_INTERNAL,
-                     "%s in space %s: planned %lld, measured %lld", zr_category_name((zr_category)c),
+                     "%s in space %s: planned %lld, measured %lld", zr__category_name((zr_category)c),
                      zr_space_name((zr_space)s), (long long)plan->memory.space[s].category_bytes[c],
                      (long long)m.memory.space[s].category_bytes[c]);
     ZR_CHECK(m.memory.states_bytes == plan->memory.states_bytes && m.memory.total_bytes == plan->memory.total_bytes,

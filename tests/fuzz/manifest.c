@@ -20,11 +20,11 @@ static void hold(bool truth, const char *what)
 }
 
 /* Check that the chunks of a region cover each of its bytes once; return the number of chunks. */
-static int64_t check_region(const zr_manifest_file *file, const zr__region *region)
+static int64_t check_region(const zr__manifest_file *file, const zr__region *region)
 {
     int64_t bytes = 0, next = region->offset;
     for (int64_t i = region->first; i < region->first + region->n; i++) {
-        const zr_chunk *chunk = &file->chunk[i];
+        const zr__chunk *chunk = &file->chunk[i];
         hold(zr__region_of(file, i).first == region->first, "a chunk is in its region");
         hold(chunk->offset == next && chunk->bytes > 0, "a chunk begins where one begins that it stands beside");
         next += region->slices ? zr__slice_run(region->slices, next) : chunk->bytes;
@@ -34,7 +34,7 @@ static int64_t check_region(const zr_manifest_file *file, const zr__region *regi
     return region->n;
 }
 
-static void check_file(const zr_manifest *m, const zr_manifest_file *file)
+static void check_file(const zr__manifest *m, const zr__manifest_file *file)
 {
     int64_t at = 0;
     hold(zr__manifest_find(m, file->name) == file, "a file is found by its name");
@@ -50,29 +50,29 @@ static void check_file(const zr_manifest *m, const zr_manifest_file *file)
 }
 
 /* Check that a manifest printed and read again prints the same. */
-static void check_round_trip(const zr_manifest *m)
+static void check_round_trip(const zr__manifest *m)
 {
     char *once = NULL, *twice = NULL;
     size_t n = 0, again = 0;
-    zr_manifest *copy = NULL;
+    zr__manifest *copy = NULL;
     hold(zr__manifest_print(m, &once, &n) == ZR_OK, "what was read can be printed");
     hold(zr__manifest_parse("printed", once, n, &copy) == ZR_OK, "what was printed can be read");
     hold(zr__manifest_print(copy, &twice, &again) == ZR_OK && n == again && memcmp(once, twice, n) == 0,
          "it says the same");
-    zr_manifest_free(&copy);
+    zr__manifest_free(&copy);
     zr_free(once);
     zr_free(twice);
 }
 
 static void parse(const char *text, size_t n)
 {
-    zr_manifest *m = NULL;
+    zr__manifest *m = NULL;
     zr_status st = zr__manifest_parse("fuzz", text, n, &m);
     hold((st == ZR_OK) == (m != NULL), "a manifest or a refusal");
     hold(st == ZR_OK || (st == ZR_ERR_DATA && zr_error_message()[0]), "a refusal is of bad data and says why");
     for (int i = 0; m && i < m->n_files; i++) check_file(m, &m->file[i]);
     if (m) check_round_trip(m);
-    zr_manifest_free(&m);
+    zr__manifest_free(&m);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)

@@ -457,7 +457,7 @@ static inline bool interp_run(interp *it)
 /* Run all ops up to the op that makes the losses, and return the mean loss. */
 static inline double interp_loss(interp *it)
 {
-    zr_value losses = zr_graph_get_losses(it->graph);
+    zr_value losses = zr_graph_get_loss_term(it->graph, 0);
     memset(it->written, 0, (size_t)zr_graph_values(it->graph) * sizeof *it->written);
     if (!interp_run_range(it, 0, zr_graph_value(it->graph, losses)->producer + 1)) return NAN;
     double sum = 0;

@@ -144,7 +144,7 @@ static void test_linear_cross_entropy(void **state)
         zr_value losses = zr_linear_cross_entropy(graph, x, w, targets);
         zr_graph_losses(graph, read ? zr_gelu(graph, losses) : losses); /* gelu gives each loss another gradient */
         assert_int_equal(zr_graph_finish(graph), ZR_OK);
-        zr_value taken = zr_graph_get_losses(graph);
+        zr_value taken = zr_graph_get_loss_term(graph, 0);
         const zr_op *from = zr_graph_get_op(graph, zr_graph_value(graph, taken)->producer);
         assert_string_equal(from->def->name, read ? "gelu" : "linear_cross_entropy_dx");
         check_gradients(graph, NULL, 1000);
@@ -429,7 +429,7 @@ static void test_gpt2_decode(void **state)
                                                 .tensor = 1},
                                 &ODD);
     interp all = interp_create(whole, NULL), one = interp_create(step, NULL);
-    zr_value targets = zr_graph_input(whole, 1), losses = zr_graph_get_losses(whole);
+    zr_value targets = zr_graph_input(whole, 1), losses = zr_graph_get_loss_term(whole, 0);
     for (int64_t i = 0; i < LENGTH; i++) {
         all.data[zr_graph_input(whole, 0)][i] = (double)(5 * i % 11);
         all.data[targets][i] = (double)(7 * i % 11);

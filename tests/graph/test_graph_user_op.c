@@ -196,7 +196,7 @@ static void test_a_gradient_of_another_type_is_found(void **state)
 static zr_status losses_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_grad_losses(graph, op->in[0], op->in[1]); /* x is not the graph's losses: nothing happens */
-    zr_grad_losses(graph, zr_graph_get_losses(graph), op->in[0]);
+    zr_grad_losses(graph, zr_graph_get_loss_term(graph, 0), op->in[0]);
     return ZR_OK;
 }
 
@@ -207,7 +207,7 @@ static void test_losses_of_another_type_are_found(void **state)
     def.adjoint = losses_adjoint;
     expect(model(&def), ZR_ERR_ARG, "is not of their type");
     zr_graph *graph = model(&scale);
-    zr_grad_losses(graph, zr_graph_get_losses(graph), zr_graph_get_losses(graph));
+    zr_grad_losses(graph, zr_graph_get_loss_term(graph, 0), zr_graph_get_loss_term(graph, 0));
     expect(graph, ZR_ERR_STATE, "only an adjoint");
 }
 

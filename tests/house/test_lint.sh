@@ -56,6 +56,20 @@ result $? 'documentation: 120 characters are allowed'
 [ "$(wide "${line}x")" = 'lint: docs/page.md has lines of more than 120 columns: 3' ]
 result $? 'documentation: a longer line is named'
 
+# Each room says what it is for, and the library exports no more than is allowed.
+said() { "$tmp/scripts/lint" --no-format "$1" 2>&1 | grep -F "$2"; }
+echo '/* plan/cost: numbers of a plan. */' >"$tmp/src/plan/a.c"
+[ -n "$(said "$ZR_BUILD" 'no comment in src/plan begins with "plan: "')" ]
+result $? 'rooms: a room without a comment is named'
+echo '/* plan: schedules. */' >"$tmp/src/plan/a.c"
+[ -z "$(said "$ZR_BUILD" 'no comment in src/plan ')" ]
+result $? 'rooms: a comment that begins with the name of the room is enough'
+mkdir "$tmp/build"
+seq 1 241 | sed 's/.*/int zr_f&(void); int zr_f&(void) { return 0; }/' >"$tmp/many.c"
+${CC:-cc} -shared -fPIC -o "$tmp/build/libzr.so" "$tmp/many.c"
+[ -n "$(said "$tmp/build" 'exports 241 functions; at most 240')" ]
+result $? 'symbols: too many exported functions are counted'
+
 # The progress of make: a line for each of few files, a counter of many, in as few lines as a log can bear.
 counted() { # MISSING CALLS: print what make prints of CALLS files, of which it said that MISSING were missing
     echo "$1" >"$tmp/count"

@@ -1,7 +1,9 @@
 //TEST timeout=20
 /* BERT op by op, for each task: its parameters, units, inputs and outputs, the sizes that "auto" means, and the
  * configurations that it refuses. And the chain of matrices. */
+#include "config/config.h"
 #include "model_text.h"
+#include "models/families.h"
 
 #include <math.h>
 
@@ -283,7 +285,7 @@ static void auto_is_bert_base(void **state)
     assert_int_equal(c->num_labels, 2);
     zr_model_sizes sizes = zr_config_sizes(config);
     sizes.width = 384;
-    zr_config_resize(config, &sizes); /* the MLP stays four times as wide */
+    zr__config_resize(config, &sizes); /* the MLP stays four times as wide */
     assert_int_equal(bert(config)->intermediate_size, 1536);
     zr_config_destroy(&config);
     zr_model_config preset;
@@ -344,7 +346,7 @@ static void refuse_spec(const zr_bert_config *config, const zr_graph_spec *spec,
     do {                                                                                                               \
         zr_bert_config config = TINY;                                                                                  \
         config.field = value;                                                                                          \
-        if (zr_bert_check(&config) != ZR_ERR_CONFIG || !strstr(zr_error_message(), text))                              \
+        if (zr__bert_check(&config) != ZR_ERR_CONFIG || !strstr(zr_error_message(), text))                             \
             fail_msg("%s: %s", text, zr_error_message());                                                              \
         refuse_spec(&config, &TRAIN, ZR_ERR_CONFIG, text);                                                             \
     } while (0)
@@ -353,7 +355,7 @@ static void impossible_sizes_are_refused(void **state)
 {
     (void)state;
     const int64_t many = (int64_t)1 << 31;
-    assert_int_equal(zr_bert_check(&TINY), ZR_OK);
+    assert_int_equal(zr__bert_check(&TINY), ZR_OK);
     REFUSE(num_hidden_layers, 0, "num_hidden_layers is 0; wanted 1 to 65536");
     REFUSE(num_hidden_layers, 65537, "num_hidden_layers is 65537; wanted 1 to 65536");
     REFUSE(num_attention_heads, 0, "num_attention_heads is 0");
@@ -380,15 +382,15 @@ static void impossible_sizes_are_refused(void **state)
     c.classifier_dropout = 2;
     c.initializer_range = 0;
     c.num_hidden_layers = 65536;
-    assert_int_equal(zr_bert_check(&c), ZR_OK);
+    assert_int_equal(zr__bert_check(&c), ZR_OK);
     c.hidden_size = (int64_t)1 << 22; /* 2^62 elements of attention */
-    assert_int_equal(zr_bert_check(&c), ZR_ERR_CONFIG);
+    assert_int_equal(zr__bert_check(&c), ZR_ERR_CONFIG);
     assert_non_null(
         strstr(zr_error_message(), "num_hidden_layers 65536 with hidden_size 4194304 gives more parameters"));
     c.hidden_size = (int64_t)1 << 21;
-    assert_int_equal(zr_bert_check(&c), ZR_OK);
+    assert_int_equal(zr__bert_check(&c), ZR_OK);
     c.intermediate_size = INT32_MAX; /* 2^69 of the MLP */
-    assert_int_equal(zr_bert_check(&c), ZR_ERR_CONFIG);
+    assert_int_equal(zr__bert_check(&c), ZR_ERR_CONFIG);
 }
 
 static void impossible_rows_are_refused(void **state)

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "checkpoint/checkpoint.h"
 #include "support/tempdir.h"
 #include "base/text/text.h"
 #include "config/config.h"
@@ -367,7 +368,7 @@ static void keys_of_several_families_are_listed_once(void **state)
     }
     assert_true(layers == 4 && widths == 1 && vocabularies == 4);
     zr_free(key);
-    assert_int_equal(zr_config_reference(&markdown), ZR_OK);
+    assert_int_equal(zr__config_reference(&markdown), ZR_OK);
     const char *own = strstr(markdown, "\nOnly of model.type side, other:\n\n");
     assert_non_null(own);
     assert_non_null(strstr(own, "A size: width.\n"));
@@ -381,11 +382,11 @@ static void searches_change_sizes(void **state)
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
     zr_model_sizes sizes = zr_config_sizes(c);
     sizes.layers = 9;
-    zr_config_resize(c, &sizes);
+    zr__config_resize(c, &sizes);
     assert_int_equal(settings(c)->num_hidden_layers, 9);
     assert_int_equal(settings(c)->intermediate_size, 48);
     sizes.width = 128;
-    zr_config_resize(c, &sizes);
+    zr__config_resize(c, &sizes);
     assert_int_equal(settings(c)->intermediate_size, 192);
     zr_config_destroy(&c);
 }
@@ -621,7 +622,7 @@ static void write_weights(bool tied, bool head, float value)
                          .tie_word_embeddings = tied};
     zr_model_config config = {0};
     const zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
-    zr_tensor_spec tensor[MOST];
+    zr__tensor_spec tensor[MOST];
     zr_graph *graph = NULL;
     zr_safetensors *file = NULL;
     int32_t n = 0;
@@ -634,17 +635,17 @@ static void write_weights(bool tied, bool head, float value)
     for (int32_t p = 0; p < zr_graph_params(graph); p++) {
         const zr_param_info *info = zr_graph_param(graph, p);
         const bool is_head = strcmp(info->name, "embed_out.weight") == 0;
-        if (!is_head || head) tensor[n++] = (zr_tensor_spec){info->name, info->shape};
+        if (!is_head || head) tensor[n++] = (zr__tensor_spec){info->name, info->shape};
         has |= is_head;
     }
-    if (head && !has) tensor[n++] = (zr_tensor_spec){"embed_out.weight", {2, {256, 4}}};
+    if (head && !has) tensor[n++] = (zr__tensor_spec){"embed_out.weight", {2, {256, 4}}};
     (void)remove(in_tempdir("model.safetensors"));
-    assert_int_equal(zr_safetensors_create(in_tempdir("model.safetensors"), tensor, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(in_tempdir("model.safetensors"), NULL, tensor, n), ZR_OK);
     zr_graph_destroy(&graph);
     if (!head) return;
-    assert_int_equal(zr_safetensors_attach(in_tempdir("model.safetensors"), &file), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("model.safetensors"), &file), ZR_OK);
     const zr_safetensors_tensor *to = zr_safetensors_find(file, "embed_out.weight");
-    assert_int_equal(zr_safetensors_write(file, to, to->elems - 1, 1, &value), ZR_OK);
+    assert_int_equal(zr__safetensors_write(file, to, to->elems - 1, 1, &value), ZR_OK);
     zr_safetensors_close(&file);
 }
 

@@ -15,6 +15,7 @@
 
 #include "support/golden.h"
 #include "model_text.h"
+#include "models/families.h"
 #include "zr/models.h"
 
 static const zr_gpt2_config TINY = {.n_layer = 2,
@@ -145,10 +146,10 @@ static void test_inputs_and_outputs(void **state)
         assert_true(type->shape.dim[0] == 2 && type->shape.dim[1] == 16);
     }
     assert_int_equal(zr_graph_get_output(eval), ZR_NONE);
-    assert_int_equal(zr_graph_value(eval, zr_graph_get_losses(eval))->type.dtype, ZR_F32);
+    assert_int_equal(zr_graph_value(eval, zr_graph_get_loss_term(eval, 0))->type.dtype, ZR_F32);
 
     assert_int_equal(zr_graph_inputs(decode), 1);
-    assert_int_equal(zr_graph_get_losses(decode), ZR_NONE);
+    assert_int_equal(zr_graph_get_loss_term(decode, 0), ZR_NONE);
     const zr_shape logits = {3, {1, 1, 256}};
     assert_true(zr_shape_equal(&zr_graph_value(decode, zr_graph_get_output(decode))->type.shape, &logits));
     int caches = 0;
@@ -278,7 +279,7 @@ static void test_auto(void **state)
 
 static void refuse(zr_gpt2_config config, const char *text)
 {
-    assert_int_equal(zr_gpt2_check(&config), ZR_ERR_CONFIG);
+    assert_int_equal(zr__gpt2_check(&config), ZR_ERR_CONFIG);
     if (!strstr(zr_error_message(), text)) print_message("%s\n", zr_error_message());
     assert_non_null(strstr(zr_error_message(), text));
     zr_graph *graph = NULL; /* the builder refuses it too */
@@ -326,7 +327,7 @@ static void test_impossible_sizes(void **state)
     huge.n_layer = 3; /* 9.7e18 */
     refuse(huge, "more parameters than 63 bits count");
     huge.n_layer = 2; /* 6.9e18 with small tables */
-    assert_int_equal(zr_gpt2_check(&huge), ZR_OK);
+    assert_int_equal(zr__gpt2_check(&huge), ZR_OK);
     huge.n_positions = huge.vocab_size = INT32_MAX; /* 2.3e18 more in tables */
     huge.n_layer = 2;
     zr_gpt2_config tables = huge;
@@ -335,7 +336,7 @@ static void test_impossible_sizes(void **state)
     huge = TINY;
     huge.initializer_range = 0;
     huge.n_layer = 65536;
-    assert_int_equal(zr_gpt2_check(&huge), ZR_OK);
+    assert_int_equal(zr__gpt2_check(&huge), ZR_OK);
 }
 
 static void test_sequences_too_long(void **state)

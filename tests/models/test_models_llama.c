@@ -1,7 +1,9 @@
 //TEST timeout=20
 /* Models of the Llama kind, op by op: their parameters, units and inputs, what the keys change, the sizes that "auto"
  * means, and the configurations that they refuse. */
+#include "config/config.h"
 #include "model_text.h"
+#include "models/families.h"
 
 #include <math.h>
 
@@ -203,7 +205,7 @@ static void qwen2_decodes(void **state)
                  "%17 final: rmsnorm(%16, model.norm.weight) 1 ; 1e-06", "%18 final: linear(%17, lm_head.weight, -) 1");
     const zr_shape logits = {3, {1, 1, 32}};
     assert_true(zr_shape_equal(&zr_graph_value(graph, zr_graph_get_output(graph))->type.shape, &logits));
-    assert_int_equal(zr_graph_get_losses(graph), ZR_NONE);
+    assert_int_equal(zr_graph_get_loss_term(graph, 0), ZR_NONE);
     zr_graph_destroy(&graph);
     graph = model_build(QWEN2, &TRAIN, ZR_OK);
     for (int32_t p = 0; p < zr_graph_params(graph); p++) {
@@ -311,17 +313,17 @@ static void searches_keep_ratios(void **state)
                                      " \"num_key_value_heads\": 2, \"intermediate_size\": 192, \"head_dim\": 16");
     zr_model_sizes sizes = zr_config_sizes(config);
     sizes.layers = 7;
-    zr_config_resize(config, &sizes);
+    zr__config_resize(config, &sizes);
     assert_true(llama(config)->num_hidden_layers == 7 && llama(config)->head_dim == 16);
     sizes.width = 128;
     sizes.heads = 16;
-    zr_config_resize(config, &sizes);
+    zr__config_resize(config, &sizes);
     assert_int_equal(llama(config)->num_key_value_heads, 4);
     assert_int_equal(llama(config)->head_dim, 8);
     assert_int_equal(llama(config)->intermediate_size, 384);
     sizes.width = 81;
     sizes.heads = 9; /* no multiple of 4: each head has its own keys */
-    zr_config_resize(config, &sizes);
+    zr__config_resize(config, &sizes);
     assert_int_equal(llama(config)->num_key_value_heads, 9);
     assert_int_equal(llama(config)->intermediate_size, 256); /* 243, rounded up */
     zr_config_destroy(&config);
@@ -456,7 +458,7 @@ static const zr_llama_config TINY = {.num_hidden_layers = 2,
 
 static void refuse(zr_llama_config config, const char *text)
 {
-    if (zr_llama_check(&config) != ZR_ERR_CONFIG) fail_msg("not refused: %s", text);
+    if (zr__llama_check(&config) != ZR_ERR_CONFIG) fail_msg("not refused: %s", text);
     if (!strstr(zr_error_message(), text)) fail_msg("%s: %s", text, zr_error_message());
     zr_graph *graph = NULL; /* the builder refuses it too */
     assert_int_equal(zr_graph_create(&EVAL, &graph), ZR_OK);
@@ -474,7 +476,7 @@ static void refuse(zr_llama_config config, const char *text)
 static void impossible_sizes_are_refused(void **state)
 {
     (void)state;
-    assert_int_equal(zr_llama_check(&TINY), ZR_OK);
+    assert_int_equal(zr__llama_check(&TINY), ZR_OK);
     REFUSE(num_hidden_layers, 0, "num_hidden_layers is 0; wanted 1 to 65536");
     REFUSE(num_hidden_layers, 65537, "num_hidden_layers is 65537; wanted 1 to 65536");
     REFUSE(hidden_size, 0, "hidden_size is 0; wanted 1 to 2147483647");
@@ -499,7 +501,7 @@ static void impossible_sizes_are_refused(void **state)
     c.sliding_window = c.max_window_layers = 0;
     c.initializer_range = c.attention_dropout = 0;
     c.num_hidden_layers = 65536;
-    assert_int_equal(zr_llama_check(&c), ZR_OK);
+    assert_int_equal(zr__llama_check(&c), ZR_OK);
     c.hidden_size = c.intermediate_size = INT32_MAX;
     refuse(c, "these sizes give more parameters than 63 bits count");
     c = TINY;
@@ -509,7 +511,7 @@ static void impossible_sizes_are_refused(void **state)
     c.hidden_size = 1 << 14;
     refuse(c, "these sizes give more parameters than 63 bits count");
     c.hidden_size = 1 << 12;
-    assert_int_equal(zr_llama_check(&c), ZR_OK);
+    assert_int_equal(zr__llama_check(&c), ZR_OK);
 }
 
 /* Check that CONFIG.json is refused with a message. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/families.h"
 #include "zr/models.h"
 
 static zr_graph *graph_of(const zr_gpt2_config *config)
@@ -120,11 +121,11 @@ enum { EXPECTED = sizeof expected / sizeof *expected };
 static void test_sizes(void **state)
 {
     (void)state;
-    const char *const *name = zr_gpt2_presets();
+    const char *const *name = zr__gpt2_presets();
     for (int i = 0; i < EXPECTED; i++) {
         assert_string_equal(name[i], expected[i].name);
         zr_gpt2_config config = preset(name[i]);
-        assert_int_equal(zr_gpt2_check(&config), ZR_OK);
+        assert_int_equal(zr__gpt2_check(&config), ZR_OK);
         assert_true(config.embd_pdrop == 0 && config.resid_pdrop == 0 && config.attn_pdrop == 0);
         zr_graph *graph = graph_of(&config);
         assert_int_equal(block_matrices(graph), expected[i].matrices);
@@ -311,7 +312,7 @@ static void test_names_say_the_shape(void **state)
 {
     (void)state;
     int spelled = 0;
-    for (const char *const *name = zr_gpt2_presets(); *name; name++) {
+    for (const char *const *name = zr__gpt2_presets(); *name; name++) {
         double size = 0;
         long long layers = 0, width = 0, heads = 0;
         if (sscanf(*name, "zero-%lfb-%lldx%lldx%lld", &size, &layers, &width, &heads) != 4) continue;
@@ -322,7 +323,7 @@ static void test_names_say_the_shape(void **state)
         spelled++;
     }
     assert_int_equal(spelled, 24);
-    for (const char *const *a = zr_gpt2_presets(); *a; a++)
+    for (const char *const *a = zr__gpt2_presets(); *a; a++)
         for (const char *const *b = a + 1; *b; b++) assert_string_not_equal(*a, *b);
 }
 

@@ -55,13 +55,13 @@ class Info(ctypes.Structure):
 
 
 class Answer(ctypes.Structure):
-    """zr_answer of zr/data.h."""
+    """zr__answer of zr/data.h."""
     _fields_ = [("text", ctypes.c_char_p), ("start", ctypes.c_float), ("end", ctypes.c_float),
                 ("probability", ctypes.c_double)]
 
 
 class Scored(ctypes.Structure):
-    """zr_answers_scored of zr/data.h."""
+    """zr__answers_scored of zr/data.h."""
     _fields_ = [("exact", ctypes.c_double), ("f1", ctypes.c_double), ("questions", ctypes.c_int64)]
 
 
@@ -242,24 +242,24 @@ def decode(labelled, info, sizes, step, n_best, longest):
     """Return the answers' JSON, the lists of answers, and EM and F1."""
     seq, _, _, samples = sizes
     answers, text, scored = ctypes.c_void_p(), ctypes.c_void_p(), Scored()
-    call("zr_answers_open", labelled, ctypes.c_int64(n_best), ctypes.c_int64(longest), ctypes.byref(answers))
+    call("zr__answers_open", labelled, ctypes.c_int64(n_best), ctypes.c_int64(longest), ctypes.byref(answers))
     for row in reversed(range(info.rows)):
         logits = [(9e9, 9e9)] * seq  # of padding; must not be read
         for at, tokens, _, _, place in read_row(labelled, row, seq, samples):
             logits[at:at + len(tokens)] = logits_of(tokens, 0, step)
         flat = (ctypes.c_float * (2 * seq))(*(logit for pair in logits for logit in pair))
-        call("zr_answers_add", answers, ctypes.c_int64(row), flat)
-    call("zr_answers_json", answers, ctypes.byref(text))
+        call("zr__answers_add", answers, ctypes.c_int64(row), flat)
+    call("zr__answers_json", answers, ctypes.byref(text))
     predictions = json.loads(ctypes.string_at(text), object_pairs_hook=collections.OrderedDict)
     ZR.zr_free(text)
     lists = {}
     for question in range(info.documents):
         name, found, n = ctypes.c_char_p(), ctypes.POINTER(Answer)(), ctypes.c_int64()
-        call("zr_answers_get", answers, ctypes.c_int64(question), ctypes.byref(name), ctypes.byref(found), ctypes.byref(n))
+        call("zr__answers_get", answers, ctypes.c_int64(question), ctypes.byref(name), ctypes.byref(found), ctypes.byref(n))
         lists[name.value.decode()] = [(found[i].text.decode(), found[i].start, found[i].end, found[i].probability)
                                       for i in range(n.value)]
-    call("zr_answers_score", answers, ctypes.byref(scored))
-    ZR.zr_answers_close(ctypes.byref(answers))
+    call("zr__answers_score", answers, ctypes.byref(scored))
+    ZR.zr__answers_close(ctypes.byref(answers))
     return predictions, lists, scored
 
 
@@ -296,7 +296,7 @@ def check_comparing():
         one = text_of(rng, rng.randint(0, 5))
         two = rng.choice([one, one.upper(), one + " the", text_of(rng, rng.randint(0, 3)) + one, text_of(rng, 2)])
         exact, f1 = ctypes.c_bool(), ctypes.c_double()
-        call("zr_answer_compare", one.encode(), two.encode(), ctypes.byref(exact), ctypes.byref(f1))
+        call("zr__answer_compare", one.encode(), two.encode(), ctypes.byref(exact), ctypes.byref(f1))
         example = squad.SquadExample("q", "", "", None, None, "", answers=[{"text": two}])
         wanted = counting([example], {"q": one})
         wrong += (100.0 * exact.value, 100.0 * f1.value) != wanted

@@ -1,6 +1,7 @@
 //TEST timeout=60 tsan=1
 /* Policy auto with tensor-parallel ranks also chooses how checkpoints are kept: whole, in pieces (P_a) or in pieces on
  * the host (P_a+cpu), by the memory limit and the time of a step. */
+#include "plan/cost/cost.h"
 #include "engine/trainer.h"
 
 static trainer model_of(int tensor, zr_recompute recompute)
@@ -41,7 +42,7 @@ static zr_plan *plan_of(const trainer *run)
 static int64_t taken_by(const trainer *run)
 {
     zr_plan *plan = plan_of(run);
-    const int64_t bytes = zr_memory_taken(&plan->memory);
+    const int64_t bytes = zr__memory_taken(&plan->memory);
     zr_plan_destroy(&plan);
     return bytes;
 }
@@ -67,7 +68,7 @@ static void pieces_are_taken_where_they_help(void **state)
     trainer run = tight(4), unit = model_of(4, ZR_RECOMPUTE_UNIT);
     zr_plan *chosen = plan_of(&run), *again = plan_of(&unit);
     assert_true(chosen->partition_checkpoints && !chosen->layout.partition_checkpoints);
-    assert_in_range(zr_memory_taken(&chosen->memory), 1, run.layout.limit_bytes);
+    assert_in_range(zr__memory_taken(&chosen->memory), 1, run.layout.limit_bytes);
     assert_true(chosen->flops_hardware < again->flops_hardware);
     zr_plan_destroy(&again);
 
@@ -95,7 +96,7 @@ static void pieces_fit_where_whole_ones_do_not(void **state)
     run.layout.recompute = ZR_RECOMPUTE_AUTO;
     run.layout.limit_bytes = least;
     zr_plan *plan = plan_of(&run);
-    assert_in_range(zr_memory_taken(&plan->memory), 1, least);
+    assert_in_range(zr__memory_taken(&plan->memory), 1, least);
     assert_true(plan->partition_checkpoints);
     assert_true(kept_bytes(plan, ZR_SPACE_DEVICE) > 0 && kept_bytes(plan, ZR_SPACE_HOST) == 0);
     zr_plan_destroy(&plan);
@@ -144,7 +145,7 @@ static void rates_decide(void **state)
         trainer run = tight(4);
         zr_plan *plan = plan_with(&run, &machine);
         assert_int_equal(plan->partition_checkpoints, fast);
-        assert_in_range(zr_memory_taken(&plan->memory), 1, run.layout.limit_bytes);
+        assert_in_range(zr__memory_taken(&plan->memory), 1, run.layout.limit_bytes);
         zr_plan_destroy(&plan);
     }
 }

@@ -344,7 +344,7 @@ static void test_profiles(void **state)
     zr_status unknown = zr_profile_named("abacus", &profile);
     assert_int_equal(unknown, ZR_ERR_NOT_FOUND);
     int n = 0;
-    for (const char *const *name = zr_profile_names(); *name; name++, n++) {
+    for (const char *const *name = zr__profile_names(); *name; name++, n++) {
         assert_non_null(strstr(zr_error_message(), *name));
         assert_int_equal(zr_profile_named(*name, &profile), ZR_OK);
         assert_string_equal(profile.facts.name, *name);

@@ -97,7 +97,7 @@ static void names_are_clusters(void **state)
 {
     (void)state;
     int n = 0;
-    for (const char *const *name = zr_cluster_names(); *name; name++, n++) {
+    for (const char *const *name = zr__cluster_names(); *name; name++, n++) {
         zr_cluster c = read_good(*name);
         check_whole(&c);
         assert_string_equal(c.name, *name);
@@ -183,7 +183,7 @@ static void fitted_numbers(void **state)
                {"4x4090", "4090", "ampere"},
                {"h200x1", "h200", "hopper"}};
     int n = 0;
-    for (const char *const *name = zr_cluster_names(); *name; name++, n++) {
+    for (const char *const *name = zr__cluster_names(); *name; name++, n++) {
         assert_true(n < (int)(sizeof(all) / sizeof(*all)));
         assert_string_equal(all[n].cluster, *name);
         const zr__generation *generation = zr__generation_of(all[n].device);

@@ -32,7 +32,7 @@ static inline void hf_make(const char *name, const zr_gpt2_config *hf, const hf_
     const zr_model model = zr_gpt2(hf);
     const zr_graph_spec spec = {
         .mode = ZR_MODE_EVAL, .batch = 1, .seq = hf->n_positions, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
-    zr_tensor_spec tensor[HF_TENSORS_MOST];
+    zr__tensor_spec tensor[HF_TENSORS_MOST];
     zr_graph *g = NULL;
     zr_safetensors *file = NULL;
     char path[PATH_MAX];
@@ -42,13 +42,13 @@ static inline void hf_make(const char *name, const zr_gpt2_config *hf, const hf_
     model.build(g, model.config);
     assert_true(zr_graph_params(g) <= HF_TENSORS_MOST);
     for (int32_t p = 0; p < zr_graph_params(g); p++)
-        tensor[p] = (zr_tensor_spec){zr_graph_param(g, p)->name, zr_graph_param(g, p)->shape};
+        tensor[p] = (zr__tensor_spec){zr_graph_param(g, p)->name, zr_graph_param(g, p)->shape};
     snprintf(path, sizeof path, "%s/model.safetensors", in_tempdir(name));
-    assert_int_equal(zr_safetensors_create(path, tensor, zr_graph_params(g)), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &file), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, NULL, tensor, zr_graph_params(g)), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &file), ZR_OK);
     for (int i = 0; i < n; i++) {
         const zr_safetensors_tensor *to = zr_safetensors_find(file, known[i].name);
-        assert_int_equal(zr_safetensors_write(file, to, 0, to->elems, known[i].value), ZR_OK);
+        assert_int_equal(zr__safetensors_write(file, to, 0, to->elems, known[i].value), ZR_OK);
     }
     zr_safetensors_close(&file);
     zr_graph_destroy(&g);
@@ -62,12 +62,12 @@ static inline void hf_randomize(const char *name, uint64_t seed, double scale)
     char path[PATH_MAX];
     uint64_t at = 0;
     snprintf(path, sizeof path, "%s/model.safetensors", in_tempdir(name));
-    assert_int_equal(zr_safetensors_attach(path, &file), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &file), ZR_OK);
     for (int64_t i = 0; i < zr_safetensors_count(file); i++) {
         const zr_safetensors_tensor *to = zr_safetensors_get(file, i);
         for (int64_t e = 0; e < to->elems; e++) {
             float value = (float)((2 * zr_rng_uniform(&rng, at++) - 1) * scale);
-            assert_int_equal(zr_safetensors_write(file, to, e, 1, &value), ZR_OK);
+            assert_int_equal(zr__safetensors_write(file, to, e, 1, &value), ZR_OK);
         }
     }
     zr_safetensors_close(&file);
@@ -76,22 +76,22 @@ static inline void hf_randomize(const char *name, uint64_t seed, double scale)
 /* Write the tensors from[first], from[first + every], ... to a separate file. */
 static inline void hf_part(const zr_safetensors *from, int64_t first, int64_t every, const char *path, zr__text *map)
 {
-    zr_tensor_spec spec[HF_TENSORS_MOST];
+    zr__tensor_spec spec[HF_TENSORS_MOST];
     zr_safetensors *to = NULL;
     int64_t n = 0;
     for (int64_t i = first; i < zr_safetensors_count(from); i += every, n++) {
         const zr_safetensors_tensor *t = zr_safetensors_get(from, i);
-        spec[n] = (zr_tensor_spec){.name = t->name, .shape = {.ndim = t->ndim}};
+        spec[n] = (zr__tensor_spec){.name = t->name, .shape = {.ndim = t->ndim}};
         for (int d = 0; d < t->ndim; d++) spec[n].shape.dim[d] = t->dim[d];
         zr__text_add(map, "%s\"%s\": \"%s\"", map->length ? ", " : "", t->name, strrchr(path, '/') + 1);
     }
-    assert_int_equal(zr_safetensors_create(path, spec, n), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &to), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, NULL, spec, n), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &to), ZR_OK);
     for (int64_t i = 0; i < n; i++) {
         const zr_safetensors_tensor *t = zr_safetensors_find(from, spec[i].name);
         float *value = zr_alloc((size_t)t->elems * sizeof(float));
         assert_int_equal(zr_safetensors_read_f32(from, t, 0, t->elems, value), ZR_OK);
-        assert_int_equal(zr_safetensors_write(to, zr_safetensors_find(to, t->name), 0, t->elems, value), ZR_OK);
+        assert_int_equal(zr__safetensors_write(to, zr_safetensors_find(to, t->name), 0, t->elems, value), ZR_OK);
         zr_free(value);
     }
     zr_safetensors_close(&to);

@@ -1,3 +1,4 @@
+/* The clock of all measurements: monotonic, in seconds. */
 #include "zr/base.h"
 
 #include <time.h>

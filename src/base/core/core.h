@@ -46,4 +46,17 @@ double zr__machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes 
  * know which ranks share a host. Return zeros if no rate is known. */
 zr_link zr__machine_link(const zr_machine *machine);
 
+/** Return the name of a category, such as "work". */
+const char *zr__category_name(zr_category category);
+
+/** Count bytes of a category as used (_take) or as no longer used (_give). */
+void zr__ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
+void zr__ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes);
+
+/** Add `bytes` to the traffic of `kind`. Only transports call this function, when they move bytes. */
+void zr__traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
+
+/** Return the result of facts->scratch_bytes for an op, or 0 if that function pointer is NULL. */
+int64_t zr__device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op);
+
 #endif

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op)
+int64_t zr__device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op)
 {
     return facts->scratch_bytes ? facts->scratch_bytes(facts, graph, op) : 0;
 }

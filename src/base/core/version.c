@@ -1,3 +1,4 @@
+/* The version of the library, which the Makefile defines. */
 #include "zr/base.h"
 
 const char *zr_version(void)

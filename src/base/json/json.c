@@ -198,6 +198,17 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
+zr_status zr__json_load_data(const char *path, json_t **root)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    *root = NULL;
+    zr_status st = zr__json_read_file(path, &text, &bytes);
+    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, root);
+    zr_free(text);
+    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
 /* Target of longjmp while jansson reads a text, otherwise NULL. When an allocation fails, the allocator jumps there at
  * once, because jansson 2.14 does not handle the failure: it drops characters, reports a syntax error or frees memory
  * twice. The memory that jansson had allocated leaks. */

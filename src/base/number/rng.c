@@ -2,11 +2,6 @@
 
 #include "base/number/normal.h"
 
-void zr_rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
-{
-    zr__rng_block(rng, block, out);
-}
-
 uint32_t zr_rng_u32(const zr_rng *rng, uint64_t index)
 {
     uint32_t word[4];

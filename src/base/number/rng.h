@@ -34,7 +34,7 @@ ZR_INLINE void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, ui
     out[3] = c3;
 }
 
-/** Compute a block of random words like zr_rng_block, but inline. */
+/** Write elements 4*block to 4*block+3 of a random sequence to `out`, as uniform 32-bit numbers. */
 ZR_INLINE void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
 {
     zr__philox((uint32_t)block, (uint32_t)(block >> 32), rng->step, rng->purpose << 24 | (rng->stream & 0xFFFFFFu),

@@ -1,3 +1,4 @@
+/* `zr convert`: convert a checkpoint to a Hugging Face directory, or back. */
 #include "cli/shell/line.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"

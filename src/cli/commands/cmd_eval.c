@@ -1,3 +1,4 @@
+/* `zr eval`: measure the loss of trained weights, or the accuracy of their labels and answers. */
 #include "base/paths/output.h"
 #include "cli/shell/line.h"
 #include "cli/shell/args.h"

@@ -1,3 +1,4 @@
+/* `zr generate`: continue a prompt or answer a conversation with the weights of a directory. */
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"

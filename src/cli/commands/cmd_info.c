@@ -1,3 +1,4 @@
+/* `zr info`: what the build and this machine have, and with --bench what the machine can do. */
 #include "cli/plan/profile.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"

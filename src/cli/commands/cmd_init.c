@@ -1,3 +1,5 @@
+/* `zr init`: write an example of a configuration file. */
+#include "config/config.h"
 #include "zr/config.h"
 #include "zr/models.h"
 #include "base/file/file.h"
@@ -55,7 +57,7 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
     if (args.help) return ZR_OK;
     ZR_TRY(check_model(type, preset));
     const char *path = args.n_operands ? args.operand[0] : DEFAULT_OUT;
-    ZR_TRY(zr_config_example(type, preset, &text));
+    ZR_TRY(zr__config_example(type, preset, &text));
     zr_status st = write_new(path, text);
     zr_free(text);
     ZR_TRY(st);

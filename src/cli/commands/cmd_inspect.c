@@ -1,4 +1,6 @@
+/* `zr inspect`: show what a checkpoint, a run or a file of weights contains. */
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
@@ -47,15 +49,15 @@ static zr_status list_saved(inspection *in)
     in->saved = zr_alloc(sizeof(*in->saved) * (size_t)(n + 1));
     zr_status st = ZR_OK;
     for (int64_t i = 0; in->saved && i < n && st != ZR_ERR_MEMORY; i++) {
-        zr_manifest *manifest = NULL;
+        zr__manifest *manifest = NULL;
         saved *s = &in->saved[in->n_saved++];
         *s = (saved){.step = step[i]};
         zr_checkpoint_name(step[i], name);
         int length = snprintf(path, sizeof(path), "%s/%s", in->stored.run, name);
-        st = length < PATH_MAX ? zr_manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
+        st = length < PATH_MAX ? zr__manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
         s->whole = st == ZR_OK;
         if (!s->whole) snprintf(s->why, sizeof(s->why), "%s", zr_error_message());
-        zr_manifest_free(&manifest);
+        zr__manifest_free(&manifest);
     }
     zr_free(step);
     ZR_CHECK(in->saved, ZR_ERR_MEMORY, "no memory for %lld names", (long long)n);
@@ -102,7 +104,7 @@ static long long whole_of(const json_t *object, const char *key)
 }
 
 /** Print a checkpoint's step, the zr version that wrote it, its layout, and the run's progress. */
-static void print_state(const zr_manifest *manifest)
+static void print_state(const zr__manifest *manifest)
 {
     json_t *run = zr__json_loads(manifest->run, 0);
     const json_t *loss = json_object_get(run, "loss"), *data = json_object_get(json_object_get(run, "data"), "train");
@@ -221,7 +223,7 @@ static void add_saved(zr__json_out *json, const inspection *in)
 
 static zr_status print_inspection_json(const inspection *in)
 {
-    const zr_manifest *manifest = in->files.manifest;
+    const zr__manifest *manifest = in->files.manifest;
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "path", in->stored.path, "kind", cli_stored_name(in->stored.kind));

@@ -1,3 +1,4 @@
+/* `zr plot`: draw losses and learning rates of runs as an SVG picture. */
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"

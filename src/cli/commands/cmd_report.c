@@ -1,3 +1,4 @@
+/* `zr report`: write an HTML page about one or several runs, and print a summary. */
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"

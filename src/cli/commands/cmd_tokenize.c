@@ -1,3 +1,4 @@
+/* `zr tokenize`: convert texts to token files, and train tokenizers. */
 #include "cli/shell/line.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
@@ -10,25 +11,16 @@
 #include <limits.h>
 
 typedef struct tokenize_options {
-    const char *tokenizer, *out, *format, *text_key, *bad_lines;
+    const char *tokenizer, *out, *format, *bad_lines;
     int64_t threads, train;
-    bool eot, as_text;
+    bool eot;
+    zr__texts_args texts;
 } tokenize_options;
 
 enum { UNSAID = -1 };
 
-/* Set *skip to true if --bad-lines is "skip", which skips a line without text in a .jsonl file. Otherwise set *skip to
- * false, and a line without text is an error. */
-static zr_status read_bad_lines(const tokenize_options *w, bool *skip)
-{
-    int index = 0;
-    if (w->bad_lines) ZR_TRY(cli_word("bad-lines", w->bad_lines, (const char *const[]){"error", "skip", NULL}, &index));
-    *skip = index == 1;
-    return ZR_OK;
-}
-
 /* Print the result as JSON. `tokenizer` and `format` are NULL if the command trained a tokenizer. */
-static zr_status print_tokenized(const tokenize_options *w, int texts, const zr__tokenized *did, const char *tokenizer,
+static zr_status print_tokenized(const tokenize_options *w, const zr__tokenized *did, const char *tokenizer,
                                  const char *format)
 {
     zr__json_out json = {0};
@@ -36,37 +28,30 @@ static zr_status print_tokenized(const tokenize_options *w, int texts, const zr_
     zr__json_add(&json, "out", w->out);
     if (tokenizer) zr__json_add(&json, "tokenizer", tokenizer);
     zr__json_add_as(&json, "hash", "\"%016llx\"", (unsigned long long)did->hash);
-    zr__json_add(&json, "vocab", did->vocab, "texts", texts, "documents", did->documents, "skipped_lines",
+    zr__json_add(&json, "vocab", did->vocab, "texts", w->texts.n, "documents", did->documents, "skipped_lines",
                  did->skipped_lines, "bytes", did->bytes);
     if (format) zr__json_add(&json, "tokens", did->tokens, "format", format, "token_bytes", did->token_bytes);
     zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 
-static zr_status write_tokens(const cli_args *args, const tokenize_options *w, zr_progress_fn progress)
+static zr_status write_tokens(const cli_args *args, const tokenize_options *w)
 {
     zr__tokenized did;
     int format = 0;
     static const char *const formats[] = {"llmc", "nanogpt", NULL};
-    cli_amount_done shown = {.what = "B"};
     if (w->format) ZR_TRY(cli_word("format", w->format, formats, &format));
     zr__tokenize_args want = {.tokenizer = w->tokenizer,
-                              .text = args->operand,
-                              .n_texts = args->n_operands,
+                              .texts = w->texts,
                               .out = w->out,
                               .format = format == 1 ? ZR_TOKENS_NANOGPT : ZR_TOKENS_LLMC,
                               .eot = w->eot,
-                              .threads = w->threads < INT_MAX ? (int)w->threads : INT_MAX,
-                              .progress = progress,
-                              .arg = &shown,
-                              .text_key = w->text_key,
-                              .as_text = w->as_text};
-    ZR_TRY(read_bad_lines(w, &want.skip_bad_lines));
+                              .threads = w->threads < INT_MAX ? (int)w->threads : INT_MAX};
     zr_status st = zr__tokenize(&want, &did);
-    if (progress) cli_line_clear();
+    if (w->texts.progress) cli_line_clear();
     ZR_TRY(st);
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
-    if (args->json) return print_tokenized(w, want.n_texts, &did, want.tokenizer, formats[format]);
+    if (args->json) return print_tokenized(w, &did, want.tokenizer, formats[format]);
     if (!args->quiet)
         cli_say("%s: %lld tokens of %d bytes from %s of text, %.2f bytes of text per token; train with "
                 "model.vocab_size %lld or more",
@@ -75,26 +60,17 @@ static zr_status write_tokens(const cli_args *args, const tokenize_options *w, z
     return ZR_OK;
 }
 
-static zr_status learn_tokenizer(const cli_args *args, const tokenize_options *w, zr_progress_fn progress)
+static zr_status learn_tokenizer(const cli_args *args, const tokenize_options *w)
 {
     zr__tokenized did;
-    cli_amount_done shown = {.what = "B"};
-    zr__tokenize_train_args want = {.text = args->operand,
-                                    .n_texts = args->n_operands,
-                                    .out = w->out,
-                                    .vocab = w->train,
-                                    .progress = progress,
-                                    .arg = &shown,
-                                    .text_key = w->text_key,
-                                    .as_text = w->as_text};
+    const zr__tokenize_train_args want = {.texts = w->texts, .out = w->out, .vocab = w->train};
     ZR_CHECK(!w->tokenizer && !w->format && !w->eot && w->threads == 0, ZR_ERR_ARG,
              "--tokenizer, --format, --eot and --threads cannot be given with --train, which trains a new tokenizer");
-    ZR_TRY(read_bad_lines(w, &want.skip_bad_lines));
     zr_status st = zr__tokenize_train(&want, &did);
-    if (progress) cli_line_clear();
+    if (w->texts.progress) cli_line_clear();
     ZR_TRY(st);
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
-    if (args->json) return print_tokenized(w, want.n_texts, &did, NULL, NULL);
+    if (args->json) return print_tokenized(w, &did, NULL, NULL);
     if (!args->quiet)
         cli_say("%s: a tokenizer with a vocabulary of %lld tokens, trained on %s of text%s", CLI_SHOWN(w->out),
                 (long long)did.vocab, ZR_SIZE((double)did.bytes),
@@ -115,10 +91,10 @@ static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int arg
         {"format", CLI_TEXT, &w.format, 0, "NAME",
          "format of the token file: llmc, or nanogpt (uint16 without a header) [llmc]"},
         {"eot", CLI_FLAG, &w.eot, 0, NULL, "put the token " ZR_END_OF_TEXT " or the eos_token between documents"},
-        {"text-key", CLI_TEXT, &w.text_key, 0, "KEY", "which member of each JSON record holds the text [text]"},
+        {"text-key", CLI_TEXT, &w.texts.text_key, 0, "KEY", "which member of each JSON record holds the text [text]"},
         {"bad-lines", CLI_TEXT, &w.bad_lines, 0, "error|skip",
          "what to do with a record that has no such text: stop, or skip it [error]"},
-        {"as-text", CLI_FLAG, &w.as_text, 0, NULL, "read each file as one text, also JSON records or a table"},
+        {"as-text", CLI_FLAG, &w.texts.as_text, 0, NULL, "read each file as one text, also JSON records or a table"},
         {"threads", CLI_INT, &w.threads, 1, "N", "number of threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = ZR_TOKENIZE_TEXTS};
@@ -129,8 +105,16 @@ static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int arg
              "zr tokenize needs --tokenizer DIR or --train N, one or more texts, and -o PATH; `zr tokenize --help` has "
              "examples");
     ZR_TRY(cli_check_stdout(args.operand));
-    const zr_progress_fn progress = !args.quiet && cli_live() ? cli_show_done : NULL;
-    return (learns ? learn_tokenizer : write_tokens)(&args, &w, progress);
+    int bad_lines = 0;
+    cli_amount_done shown = {.what = "B"};
+    if (w.bad_lines)
+        ZR_TRY(cli_word("bad-lines", w.bad_lines, (const char *const[]){"error", "skip", NULL}, &bad_lines));
+    w.texts.path = args.operand;
+    w.texts.n = args.n_operands;
+    w.texts.skip_bad_lines = bad_lines == 1;
+    w.texts.progress = !args.quiet && cli_live() ? cli_show_done : NULL;
+    w.texts.arg = &shown;
+    return (learns ? learn_tokenizer : write_tokens)(&args, &w);
 }
 
 const cli_command cli_tokenize = {

@@ -1,3 +1,7 @@
+/* cli/commands: one file for each sub-command of `zr`. A command reads its options, calls the library, and prints the
+ * result for people or as JSON.
+ *
+ * `zr train`: train a model, or resume a run. */
 #include "cli/runs/runs.h"
 #include "cli/shell/config.h"
 #include "cli/shell/help.h"

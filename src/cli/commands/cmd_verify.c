@@ -1,3 +1,4 @@
+/* `zr verify`: check that checkpoints, runs and files of weights are undamaged. */
 #include "base/text/text.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"

@@ -1,3 +1,4 @@
+/* The lanes of a plan's picture: the steps of each stream over time, and the waits between streams. */
 #include "cli/draw/picture.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The memory map of a plan's picture: the addresses of buffers over time. */
 #include "base/text/text.h"
 #include "cli/plan/table.h"
 #include "cli/draw/picture.h"

@@ -267,7 +267,7 @@ static int advise(const cli_choices *choices)
             const double sec = made->simulation.price.step_sec,
                          of[MEASURES] = {choices->compute_known ? sec : made->report.flops_hardware,
                                          choices->link_known ? sec : cli_traffic_bytes(made->report.traffic),
-                                         (double)zr_memory_taken(&made->report.memory)};
+                                         (double)zr__memory_taken(&made->report.memory)};
             value[i] = of[m];
         }
         zr__keep_least(choices->n, value, 1.01, left);

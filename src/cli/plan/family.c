@@ -1,5 +1,6 @@
 /** Search for the largest model that fits a memory limit and has the proportions of GPT families. */
 #include "cli/plan/max.h"
+#include "config/config.h"
 
 #include <math.h>
 
@@ -22,7 +23,7 @@ static void set_shape(cli_max *max, const cli_shape *shape)
     zr_model_sizes sizes = zr_config_sizes(config);
     sizes.width = shape->width;
     sizes.heads = shape->heads;
-    zr_config_resize(config, &sizes);
+    zr__config_resize(config, &sizes);
 }
 
 /** Find the largest number of layers that fits at a shape's width, between half and twice the shape's layers. Set

@@ -20,7 +20,7 @@ static void set_number(const cli_max *max, int64_t n)
     if (max->what == CLI_MAX_BATCH)
         zr__train_set_batch(max->config, max->target->ranks, n, max->config->accumulation_steps);
     else
-        zr_config_resize(max->config, &sizes);
+        zr__config_resize(max->config, &sizes);
 }
 
 zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)

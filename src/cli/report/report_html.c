@@ -1,3 +1,4 @@
+/* A report as one HTML page that needs no other file. */
 #include "base/text/text.h"
 #include "cli/shell/message.h"
 #include "cli/report/report.h"

@@ -1,3 +1,4 @@
+/* A report as JSON. */
 #include "base/text/text.h"
 #include "cli/shell/message.h"
 #include "cli/report/report.h"

@@ -1,3 +1,5 @@
+/* The figures of a run, read from the files in its directory. Damaged or missing files become notes. */
+#include "base/core/core.h"
 #include "base/text/text.h"
 #include "cli/plan/table.h"
 #include "cli/shell/message.h"
@@ -156,7 +158,7 @@ static void row_words(const char *path, char words[96])
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(last, names[i][0]) == 0) word = names[i][1];
     for (int i = 0; i < ZR_CATEGORIES; i++)
-        if (strcmp(last, zr_category_name((zr_category)i)) == 0) word = cli_category_words((zr_category)i);
+        if (strcmp(last, zr__category_name((zr_category)i)) == 0) word = cli_category_words((zr_category)i);
     const char *from = strchr(path, '.') + 1;
     if (strncmp(path, "copied.", 7) == 0) {
         copied_words(last, words);

@@ -1,3 +1,4 @@
+/* A report, and curves, in characters on the terminal. */
 #include "base/text/text.h"
 #include "cli/report/report.h"
 

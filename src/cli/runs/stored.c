@@ -30,15 +30,15 @@ static zr_status alloc_files(cli_files *files, int64_t n)
 
 static zr_status open_checkpoint(const char *dir, cli_files *files)
 {
-    ZR_TRY(zr_manifest_read(dir, &files->manifest));
+    ZR_TRY(zr__manifest_read(dir, &files->manifest));
     ZR_TRY(alloc_files(files, files->manifest->n_files));
     for (int i = 0; i < files->manifest->n_files; i++) {
-        const zr_manifest_file *listed = &files->manifest->file[i];
+        const zr__manifest_file *listed = &files->manifest->file[i];
         cli_file *file = &files->file[files->n];
         *file = (cli_file){.name = listed->name, .bytes = listed->bytes};
         if (zr__text_ends(listed->name, ".safetensors")) {
-            ZR_TRY(zr_chunk_reader_open(dir, files->manifest, listed->name, 1, &file->reader));
-            file->tensors = zr_chunk_reader_tensors(file->reader);
+            ZR_TRY(zr__chunk_reader_open(dir, files->manifest, listed->name, 1, &file->reader));
+            file->tensors = zr__chunk_reader_tensors(file->reader);
         }
         files->n++;
     }
@@ -83,9 +83,9 @@ zr_status cli_files_open(const zr__stored *stored, cli_files *files)
 
 void cli_files_close(cli_files *files)
 {
-    for (int i = 0; i < files->n; i++) zr_chunk_reader_close(&files->file[i].reader);
+    for (int i = 0; i < files->n; i++) zr__chunk_reader_close(&files->file[i].reader);
     zr_free(files->file);
-    zr_manifest_free(&files->manifest);
+    zr__manifest_free(&files->manifest);
     zr_weights_close(&files->weights);
     zr_safetensors_close(&files->single);
     *files = (cli_files){.n = 0};
@@ -119,7 +119,7 @@ zr_status cli_numbers_of(const cli_file *file, const zr_safetensors_tensor *tens
     ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %lld numbers", (long long)PIECE);
     for (int64_t first = 0; first < tensor->elems && st == ZR_OK; first += PIECE) {
         int64_t n = tensor->elems - first < PIECE ? tensor->elems - first : PIECE;
-        st = file->reader ? zr_chunk_reader_f32(file->reader, tensor->name, first, n, x)
+        st = file->reader ? zr__chunk_reader_f32(file->reader, tensor->name, first, n, x)
                           : zr_safetensors_read_f32(file->tensors, tensor, first, n, x);
         if (st == ZR_OK) add_up(numbers, first, x, n, &squares);
         *done += n;

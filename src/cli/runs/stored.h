@@ -5,6 +5,7 @@
 #ifndef ZR_CLI_STORED_H
 #define ZR_CLI_STORED_H
 
+#include "checkpoint/checkpoint.h"
 #include "cli/shell/line.h"
 #include "train/weights/weights.h"
 #include "zr/checkpoint.h"
@@ -13,15 +14,15 @@ typedef struct cli_file {
     const char *name; /* file name without its directory */
     int64_t bytes;
     const zr_safetensors *tensors; /* tensors of the file, or NULL for a file such as config.json */
-    zr_chunk_reader *reader;       /* reader of a checkpoint's file, which verifies checksums; else NULL */
+    zr__chunk_reader *reader;      /* reader of a checkpoint's file, which verifies checksums; else NULL */
 } cli_file;
 
 /** The open files of a checkpoint, a Hugging Face directory, or a single safetensors file. */
 typedef struct cli_files {
     cli_file *file;
     int n;
-    int64_t elems;         /* number of elements in all tensors */
-    zr_manifest *manifest; /* manifest of a checkpoint, else NULL */
+    int64_t elems;          /* number of elements in all tensors */
+    zr__manifest *manifest; /* manifest of a checkpoint, else NULL */
     zr_weights *weights;
     zr_safetensors *single;
 } cli_files;

@@ -24,11 +24,11 @@ typedef struct candidate {
     choice start, end;
 } candidate;
 
-struct zr_answers {
+struct zr__answers {
     zr_labelled *labelled;
     const zr__questions *questions;
     const zr__bert *bert;
-    int64_t n_best, most_tokens; /* arguments of zr_answers_open */
+    int64_t n_best, most_tokens; /* arguments of zr__answers_open */
     int64_t kept;    /* number of best tokens that are kept of a sample: n_best, but not more than a row has */
     choice *best;    /* for each sample: the `kept` best first tokens, then the `kept` best last tokens */
     bool *added;     /* for each sample: whether its logits have been added */
@@ -40,19 +40,19 @@ struct zr_answers {
     int64_t candidates, room;
     zr__text texts; /* texts of the answers, each terminated by '\0' */
     int64_t *text;  /* offset in `texts` of each answer */
-    zr_answer *list;
+    zr__answer *list;
     int64_t n;
 };
 
 /* ---- logits ---------------------------------------------------------------------------------- */
 
-static choice *best_of(const zr_answers *a, int64_t sample, bool end)
+static choice *best_of(const zr__answers *a, int64_t sample, bool end)
 {
     return a->best + (2 * sample + end) * a->kept;
 }
 
 /* Return the number of best tokens of a sample. */
-static int64_t n_best_of(const zr_answers *a, int64_t sample)
+static int64_t n_best_of(const zr__answers *a, int64_t sample)
 {
     const int64_t n = zr__labelled_length(&a->questions->list->sample[sample]);
     return n < a->kept ? n : a->kept;
@@ -74,7 +74,7 @@ static void choose_best(const float *logits, int64_t length, int64_t n, choice *
     }
 }
 
-zr_status zr_answers_add(zr_answers *a, int64_t row, const float *logits)
+zr_status zr__answers_add(zr__answers *a, int64_t row, const float *logits)
 {
     int64_t n = 0;
     ZR_TRY(zr__labelled_samples(a->labelled, row, a->number, &n));
@@ -96,7 +96,7 @@ zr_status zr_answers_add(zr_answers *a, int64_t row, const float *logits)
 /* Return whether a sample gives a token of the text the most context among all samples of its question. As in BERT's
  * run_squad.py, the context is the smaller number of tokens before or after the token in the window, plus 0.01 times
  * the length of the window. */
-static bool has_most_context(const zr_answers *a, const zr__question *question, int64_t sample, int64_t token)
+static bool has_most_context(const zr__answers *a, const zr__question *question, int64_t sample, int64_t token)
 {
     double best_score = -1;
     int64_t best = -1;
@@ -119,7 +119,7 @@ static bool is_in_text(const zr__labelled_sample *sample, int32_t token)
     return token >= second && token < second + sample->b_n;
 }
 
-static zr_status add_candidates(zr_answers *a, const zr__question *question, int64_t sample)
+static zr_status add_candidates(zr__answers *a, const zr__question *question, int64_t sample)
 {
     const zr__labelled_sample *s = &a->questions->list->sample[sample];
     const int64_t n = n_best_of(a, sample);
@@ -155,7 +155,7 @@ static int compare(const void *left, const void *right)
 
 /* Append the text of tokens: their names, separated by spaces. A name that begins with ## continues the word before it.
  */
-static zr_status say(const zr_answers *a, const int32_t *token, int64_t n, zr__text *out)
+static zr_status say(const zr__answers *a, const int32_t *token, int64_t n, zr__text *out)
 {
     zr__text names = {0};
     zr_status st = ZR_OK;
@@ -179,7 +179,7 @@ static zr_status say(const zr_answers *a, const int32_t *token, int64_t n, zr__t
 }
 
 /* Append the text of an answer to a->texts. */
-static zr_status add_text(zr_answers *a, const zr__question *question, const candidate *c)
+static zr_status add_text(zr__answers *a, const zr__question *question, const candidate *c)
 {
     const zr__labelled_sample *s = &a->questions->list->sample[c->sample];
     const int64_t first = s->b - question->token + c->start.token - zr__labelled_second(s),
@@ -197,7 +197,7 @@ static zr_status add_text(zr_answers *a, const zr__question *question, const can
 }
 
 /* Take the best candidates with different texts. */
-static zr_status choose_answers(zr_answers *a, const zr__question *question)
+static zr_status choose_answers(zr__answers *a, const zr__question *question)
 {
     a->n = 0;
     a->texts.length = 0;
@@ -212,14 +212,14 @@ static zr_status choose_answers(zr_answers *a, const zr__question *question)
         if (seen)
             a->texts.length = (size_t)a->text[a->n];
         else
-            a->list[a->n++] = (zr_answer){.start = c->start.logit, .end = c->end.logit};
+            a->list[a->n++] = (zr__answer){.start = c->start.logit, .end = c->end.logit};
     }
     for (int64_t i = 0; i < a->n; i++) a->list[i].text = a->texts.data + a->text[i];
-    if (a->n == 0) a->list[a->n++] = (zr_answer){.text = "empty"}; /* as transformers does */
+    if (a->n == 0) a->list[a->n++] = (zr__answer){.text = "empty"}; /* as transformers does */
     return ZR_OK;
 }
 
-static void compute_probabilities(zr_answers *a)
+static void compute_probabilities(zr__answers *a)
 {
     double sum = 0;
     const double most = (double)a->list[0].start + (double)a->list[0].end;
@@ -228,7 +228,7 @@ static void compute_probabilities(zr_answers *a)
         a->list[i].probability = exp((double)a->list[i].start + (double)a->list[i].end - most) / sum;
 }
 
-zr_status zr_answers_get(zr_answers *a, int64_t number, const char **id, const zr_answer **list, int64_t *n)
+zr_status zr__answers_get(zr__answers *a, int64_t number, const char **id, const zr__answer **list, int64_t *n)
 {
     const zr__questions *q = a->questions;
     ZR_CHECK(number >= 0 && number < q->n, ZR_ERR_ARG, "the question is %lld; it must be from 0 to %lld",
@@ -252,16 +252,16 @@ zr_status zr_answers_get(zr_answers *a, int64_t number, const char **id, const z
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-zr_status zr_answers_json(zr_answers *a, char **json)
+zr_status zr__answers_json(zr__answers *a, char **json)
 {
     zr__json_out out = {.spaced = true};
     zr_status st = ZR_OK;
     zr__json_open(&out, NULL, '{');
     for (int64_t i = 0; i < a->questions->n && st == ZR_OK; i++) {
         const char *id = NULL;
-        const zr_answer *list = NULL;
+        const zr__answer *list = NULL;
         int64_t n = 0;
-        st = zr_answers_get(a, i, &id, &list, &n);
+        st = zr__answers_get(a, i, &id, &list, &n);
         zr__json_break(&out, "\n    ");
         if (st == ZR_OK) zr__json_add_text(&out, id, list[0].text);
     }
@@ -273,17 +273,17 @@ zr_status zr_answers_json(zr_answers *a, char **json)
     return st;
 }
 
-zr_status zr_answers_score(zr_answers *a, zr_answers_scored *scored)
+zr_status zr__answers_score(zr__answers *a, zr__answers_scored *scored)
 {
     const zr__questions *q = a->questions;
     double exact = 0, f1 = 0;
     for (int64_t i = 0; i < q->n; i++) {
         const char *id = NULL, *right = q->strings.data + q->question[i].answer;
-        const zr_answer *list = NULL;
+        const zr__answer *list = NULL;
         double best_f1 = 0;
         bool any_exact = false;
         int64_t n = 0;
-        ZR_TRY(zr_answers_get(a, i, &id, &list, &n));
+        ZR_TRY(zr__answers_get(a, i, &id, &list, &n));
         for (int64_t k = 0; k < q->question[i].answers; k++, right += strlen(right) + 1) {
             bool its_exact = false;
             double its_f1 = 0;
@@ -295,13 +295,13 @@ zr_status zr_answers_score(zr_answers *a, zr_answers_scored *scored)
         f1 += best_f1;
     }
     *scored =
-        (zr_answers_scored){.exact = 100.0 * exact / (double)q->n, .f1 = 100.0 * f1 / (double)q->n, .questions = q->n};
+        (zr__answers_scored){.exact = 100.0 * exact / (double)q->n, .f1 = 100.0 * f1 / (double)q->n, .questions = q->n};
     return ZR_OK;
 }
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-static zr_status take_memory(zr_answers *a)
+static zr_status take_memory(zr__answers *a)
 {
     const size_t samples = (size_t)a->questions->list->samples, n = (size_t)a->n_best;
     a->kept = a->n_best < a->questions->seq_length ? a->n_best : a->questions->seq_length;
@@ -337,7 +337,7 @@ static zr_status check_ids(const zr_labelled *labelled, const zr__questions *q)
     return ZR_OK;
 }
 
-zr_status zr_answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_answer_length, zr_answers **answers)
+zr_status zr__answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_answer_length, zr__answers **answers)
 {
     const zr__questions *q = zr__labelled_questions(labelled);
     ZR_CHECK(q, ZR_ERR_ARG, "answers are given to questions, but the object has labelled texts");
@@ -346,24 +346,24 @@ zr_status zr_answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_ans
              "most 1048576",
              (long long)n_best, (long long)max_answer_length);
     ZR_TRY(check_ids(labelled, q));
-    zr_answers *a = zr_alloc(sizeof(*a));
+    zr__answers *a = zr_alloc(sizeof(*a));
     ZR_CHECK(a, ZR_ERR_MEMORY, "no memory for %zu bytes of answers", sizeof(*a));
-    *a = (zr_answers){.labelled = labelled,
-                      .questions = q,
-                      .bert = zr__tokenizer_bert(q->list->tokenizer),
-                      .n_best = n_best > 0 ? n_best : 20,
-                      .most_tokens = max_answer_length > 0 ? max_answer_length : 30};
+    *a = (zr__answers){.labelled = labelled,
+                       .questions = q,
+                       .bert = zr__tokenizer_bert(q->list->tokenizer),
+                       .n_best = n_best > 0 ? n_best : 20,
+                       .most_tokens = max_answer_length > 0 ? max_answer_length : 30};
     const zr_status st = take_memory(a);
     if (st == ZR_OK)
         *answers = a;
     else
-        zr_answers_close(&a);
+        zr__answers_close(&a);
     return st;
 }
 
-void zr_answers_close(zr_answers **answers)
+void zr__answers_close(zr__answers **answers)
 {
-    zr_answers *a = *answers;
+    zr__answers *a = *answers;
     if (!a) return;
     zr__scorer_close(&a->scorer);
     zr__words_free(&a->words);

@@ -3,6 +3,7 @@
 #define ZR_DATA_LABELLED_FINAL_H
 
 #include "base/text/text.h"
+#include "data/labelled/labelled.h"
 #include "data/pieces/bert.h"
 
 /** Append the part of `original` that corresponds to `said`, the text of an answer's tokens, like get_final_text of
@@ -21,7 +22,7 @@ void zr__scorer_close(zr__scorer *scorer);
 /** Append a text as SQuAD's evaluation normalizes it: in lower case, without punctuation and articles, and with a
  * single space between two words. */
 void zr__scorer_normalize(const zr__scorer *scorer, const char *text, zr__text *out);
-/** Compare two answers, as zr_answer_compare does. */
+/** Compare two answers, as zr__answer_compare does. */
 ZR_NODISCARD zr_status zr__scorer_compare(const zr__scorer *scorer, const char *answer, const char *right, bool *exact,
                                           double *f1);
 

@@ -22,4 +22,50 @@ int64_t zr__labelled_row_samples(const zr_labelled *labelled);
  * how many there are. Errors: as for zr_labelled_read. */
 ZR_NODISCARD zr_status zr__labelled_samples(zr_labelled *labelled, int64_t row, int64_t *found, int64_t *n);
 
+/** Answers that a model gives to questions, found as with compute_predictions_logits of transformers 4.57. */
+typedef struct zr__answers zr__answers;
+
+/** An answer, and the logits of its first and last token. */
+typedef struct zr__answer {
+    const char *text;   /* a part of the text that the question is about; "empty" if no token can be an answer */
+    float start, end;   /* logits of the first and last token */
+    double probability; /* softmax of start + end over the answers of the question */
+} zr__answer;
+
+/** Begin to collect answers. `questions` is an object of the kind ZR_LABELLED_ANSWERS, which must remain open. n_best
+ * is the number of best first tokens and of best last tokens of a sample that are combined, and of the answers of a
+ * question that are kept (0 for 20). max_answer_length is the maximum number of tokens of an answer (0 for 30). Errors:
+ * ZR_ERR_ARG; ZR_ERR_DATA if two questions have the same id; ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__answers_open(zr_labelled *questions, int64_t n_best, int64_t max_answer_length,
+                                        zr__answers **answers);
+void zr__answers_close(zr__answers **answers);
+
+/** Add the logits (T, 2) of a row of `questions`. A token has two logits: as the first and as the last token of the
+ * answer. Rows may come in any order. Only logits of the samples' own tokens are read, not the padding's. Errors: as
+ * for zr_labelled_read, and ZR_ERR_DATA if a logit is not finite. */
+ZR_NODISCARD zr_status zr__answers_add(zr__answers *answers, int64_t row, const float *logits);
+
+/** Find the answers to a question, the best answer first, when the logits of all of its samples have been added. *id
+ * receives the question's id, *list its answers and *n their number, from 1 to n_best. The pointers are valid until the
+ * next call. Errors: ZR_ERR_ARG if `question` is out of range; ZR_ERR_STATE if logits are missing; ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__answers_get(zr__answers *answers, int64_t question, const char **id, const zr__answer **list,
+                                       int64_t *n);
+
+/** Print the best answers as the JSON object {"ID": "ANSWER", ...} that SQuAD's evaluation script reads. Free *json
+ * with zr_free. Errors: as for zr__answers_get. */
+ZR_NODISCARD zr_status zr__answers_json(zr__answers *answers, char **json);
+
+/** Result of SQuAD's evaluation, version 1.1. */
+typedef struct zr__answers_scored {
+    double exact, f1; /* percentage of answers that are exactly right; mean F1 score in percent */
+    int64_t questions;
+} zr__answers_scored;
+/** Compare the best answers with the reference answers. Errors: as for zr__answers_get. */
+ZR_NODISCARD zr_status zr__answers_score(zr__answers *answers, zr__answers_scored *scored);
+
+/** Compare an answer with a reference answer as SQuAD's evaluation 1.1 does: in lower case, without ASCII punctuation
+ * and the words a, an and the. *exact receives whether both are equal, *f1 the F1 score of their words, from 0 to 1.
+ * Errors: ZR_ERR_ARG if a text is not valid UTF-8; ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__answer_compare(const char *answer, const char *right, bool *exact, double *f1);
+
 #endif

@@ -1,5 +1,6 @@
 /* SQuAD's evaluation, version 1.1. */
 #include "data/labelled/final.h"
+#include "data/labelled/labelled.h"
 #include "data/labelled/words.h"
 #include "data/pieces/nfc.h"
 
@@ -138,7 +139,7 @@ static bool is_utf8(const char *text)
     return n > 0;
 }
 
-zr_status zr_answer_compare(const char *answer, const char *right, bool *exact, double *f1)
+zr_status zr__answer_compare(const char *answer, const char *right, bool *exact, double *f1)
 {
     ZR_CHECK(is_utf8(answer) && is_utf8(right), ZR_ERR_ARG, "%s: a text to compare must be valid UTF-8",
              ZR_SHOWN(is_utf8(answer) ? right : answer));

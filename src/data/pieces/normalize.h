@@ -1,6 +1,10 @@
 /**
- * Changes that a tokenizer makes to a text before it is cut into pieces: the normalizers NFC, Prepend, Replace and
- * BertNormalizer of the package `tokenizers`, and the replacements of its pre-tokenizer Metaspace.
+ * data/pieces: text before it is encoded. split.h cuts it into pieces by expressions, scan.h by scanners of known
+ * expressions, bert.h as BERT does. classes.h has the classes of characters, and nfc.h Unicode's normal form C.
+ *
+ * This header has the changes that a tokenizer makes to a text before it is cut into pieces: the normalizers NFC,
+ * Prepend, Replace and BertNormalizer of the package `tokenizers`, and the replacements of its pre-tokenizer
+ * Metaspace.
  */
 #ifndef ZR_DATA_NORMALIZE_H
 #define ZR_DATA_NORMALIZE_H

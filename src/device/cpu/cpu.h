@@ -1,6 +1,6 @@
 /*
- * Internal API of the CPU device: the tables that each processor level exports, and the creation of a device at a
- * chosen level. Tests create a device at every level that the machine supports.
+ * device/cpu: the CPU device. This header declares the tables that each processor level exports, and the creation of a
+ * device at a chosen level. Tests create a device at every level that the machine supports.
  *
  * Files: cpu.c implements zr_device_ops. processor.c chooses the level. matmul.c selects the code of a matrix product
  * (onednn.c or kernels/product.c). peak.c and bandwidth.c measure rates. *_blocks.h define layouts of scratch memory.

@@ -1,10 +1,11 @@
 /**
- * Internal API of the CUDA device, for NVIDIA GPUs. This header declares the device and its failures. cuda.c is the
+ * device/cuda: the CUDA device, for NVIDIA GPUs. This header declares the device and its failures. cuda.c is the
  * table of operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures
  * rates, and scratch.[ch] compute the kernels' scratch, also in builds without CUDA. Headers of kernels: launch.h (read
  * it first), rows.h (loops over rows), indices.h, exact_sums.h, dropout.h, cross_entropy_rows.h, and attention*.h,
- * which use mma.h and copies.h. kernels/ has a file for each family of ops. All of it is compiled, not yet run on a GPU
- * (docs/gpu.md).
+ * which use mma.h and copies.h. All of it is compiled, not yet run on a GPU (docs/gpu.md).
+ *
+ * device/cuda/kernels: the kernels, one file for each family of ops.
  */
 #ifndef ZR_DEVICE_CUDA_H
 #define ZR_DEVICE_CUDA_H

@@ -1,5 +1,6 @@
 /* Computes the accounts of a plan: memory by category, bytes sent between ranks, and FLOPs. All numbers come from the
  * schedules, without formulas for ZeRO stages. */
+#include "base/core/core.h"
 #include "plan/cost/cost.h"
 #include "plan/list/list.h"
 #include "plan/list/place.h"
@@ -29,15 +30,15 @@ static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_me
     zr_ledger ledger[ZR_SPACES] = {0};
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
-        zr_ledger_take(&ledger[buffer->space], buffer->category, buffer->bytes);
+        zr__ledger_take(&ledger[buffer->space], buffer->category, buffer->bytes);
     }
     for (int32_t i = 0; i < n; i++) begins[i] = ends[i] = &s->buffer[plan->n_persistent + i];
     qsort(begins, (size_t)n, sizeof(zr_buffer *), by_first_step);
     qsort(ends, (size_t)n, sizeof(zr_buffer *), by_last_step);
     for (int32_t i = 0, ended = 0; i < n; i++) {
         for (; ends[ended]->last_step < begins[i]->first_step; ended++)
-            zr_ledger_give(&ledger[ends[ended]->space], ends[ended]->category, ends[ended]->bytes);
-        zr_ledger_take(&ledger[begins[i]->space], begins[i]->category, begins[i]->bytes);
+            zr__ledger_give(&ledger[ends[ended]->space], ends[ended]->category, ends[ended]->bytes);
+        zr__ledger_take(&ledger[begins[i]->space], begins[i]->category, begins[i]->bytes);
     }
     zr_free(begins);
     for (int space = 0; space < ZR_SPACES; space++)
@@ -48,7 +49,7 @@ static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_me
     return ZR_OK;
 }
 
-int64_t zr_memory_taken(const zr_memory *memory)
+int64_t zr__memory_taken(const zr_memory *memory)
 {
     const int64_t *host = memory->space[ZR_SPACE_HOST].category_bytes;
     const int64_t states = host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_GRAD] + host[ZR_CATEGORY_OPTIM];
@@ -59,7 +60,7 @@ int64_t zr_memory_taken(const zr_memory *memory)
 
 int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts)
 {
-    return facts->own_memory ? memory->total_bytes : zr_memory_taken(memory);
+    return facts->own_memory ? memory->total_bytes : zr__memory_taken(memory);
 }
 
 void zr__memory_sum(zr_memory *memory)
@@ -78,7 +79,7 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
     ZR_CHECK(!wraps && bytes <= INT64_MAX / 4 - traffic->bytes[kind], ZR_ERR_CONFIG,
              "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed",
              (long long)plan->layout.accum);
-    zr_traffic_count(traffic, kind, bytes);
+    zr__traffic_count(traffic, kind, bytes);
     return ZR_OK;
 }
 

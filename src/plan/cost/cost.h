@@ -13,7 +13,7 @@
 zr_queues zr__queues_of(bool comm, bool copy, bool save);
 
 /** Return the bytes that count against the memory limit: the total bytes on a device with its own memory
- * (facts.own_memory), otherwise zr_memory_taken. */
+ * (facts.own_memory), otherwise zr__memory_taken. */
 int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts);
 
 /** Compute the totals and the bytes by category as sums of device memory and staging memory. */
@@ -132,5 +132,13 @@ int64_t zr__plan_calls(const zr_plan *plan, const zr_step *step);
 
 /* Fill in plan->memory, plan->traffic and plan->flops. */
 zr_status zr__account(zr_plan *plan);
+
+/** Return the bytes of one rank's memory that grow with model and batch, for a device that uses host memory. The
+ * result is total_bytes plus activation checkpoints, states and copies of states in host memory and, with states on
+ * disk, the working memory there. */
+int64_t zr__memory_taken(const zr_memory *memory);
+
+/** Return the names of the profiles (zr_profile_named), ending with NULL. */
+const char *const *zr__profile_names(void);
 
 #endif

@@ -2,6 +2,7 @@
  * attention in 16 bits. A processor is assumed to run one thread and to use no panels, so that its kernels need the
  * least scratch. */
 #include "base/text/text.h"
+#include "plan/cost/cost.h"
 #include "zr/plan.h"
 
 #include <string.h>
@@ -53,7 +54,7 @@
 
 static const char *const names[] = {PROFILE_LIST(PROFILE_NAME) NULL};
 
-const char *const *zr_profile_names(void)
+const char *const *zr__profile_names(void)
 {
     return names;
 }

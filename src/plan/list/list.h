@@ -173,6 +173,8 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed);
 
 /* Plan the units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
+/** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * ZR_SHARD_ALIGN. */
+int64_t zr__plan_bucket_elems(int64_t wanted_elems, int ranks);
 /* Add a persistent buffer at the end of its memory space. */
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index);

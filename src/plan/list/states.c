@@ -75,7 +75,7 @@ zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool wri
     return (zr_use){state->buffer, state->dtype, reads, writes, .range = range};
 }
 
-int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
+int64_t zr__plan_bucket_elems(int64_t wanted_elems, int ranks)
 {
     int64_t grain = (int64_t)ranks * ZR_SHARD_ALIGN;
     if (wanted_elems < 1) wanted_elems = 1;
@@ -246,8 +246,8 @@ static int64_t largest_bucket(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     const zr_dtype wire = plan->reduce_once ? ZR_F32 : l->wire_dtype, gathered = gathered_dtype(plan);
-    int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
-    int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
+    int64_t reduce = zr__plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
+    int64_t gather = zr__plan_bucket_elems(l->gather_bucket_elems, l->ranks);
     int64_t largest = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];

@@ -1,6 +1,7 @@
 /* The policy of asynchronous saves during a training step. The stream SAVE writes a rank's shards of the states to the
  * checkpoint, from their own buffers or from copies. An update writes to the same buffers, so it waits until its
  * states are saved or copied. */
+#include "plan/cost/cost.h"
 #include "plan/policy/policy.h"
 
 /* Return the number of saved states of a unit. A frozen unit has no optimizer states. */
@@ -111,9 +112,9 @@ static zr_status choose_save(const zr_model *model, const zr_layout *layout, con
     }
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* zr_memory_taken counts the copies even if they are in host memory, whose size is unknown. Without a limit (0),
+    /* zr__memory_taken counts the copies even if they are in host memory, whose size is unknown. Without a limit (0),
      * save in place. */
-    bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
+    bool fits = zr__memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;
         st = zr_plan_create(model, &l, profile, &in_place);

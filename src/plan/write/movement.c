@@ -32,7 +32,7 @@ static const zr_range whole = {0};
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
-    int64_t range = zr_plan_bucket_elems(bucket_elems, ranks) / ranks;
+    int64_t range = zr__plan_bucket_elems(bucket_elems, ranks) / ranks;
     return range < v->elems ? range : v->elems;
 }
 

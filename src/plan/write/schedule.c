@@ -1,4 +1,5 @@
 /* Writes the steps of all schedules, from the decisions of segments.c. */
+#include "base/core/core.h"
 #include "plan/write/write.h"
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -88,7 +89,7 @@ static void write_run(zr__writing *w, int32_t run)
         zr__list_use(l, step, made[j]);
     }
     for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) now_at(w, op->out[j], made[j]);
-    int64_t scratch = zr_device_facts_scratch(&l->plan->profile.facts, l->graph, op);
+    int64_t scratch = zr__device_facts_scratch(&l->plan->profile.facts, l->graph, op);
     if (scratch > 0) {
         int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
         zr__list_use(l, step, zr__use_all(buffer, true, true));

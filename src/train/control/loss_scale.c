@@ -1,3 +1,4 @@
+/* The loss scale of fp16: it falls after an overflow, and rises after steps without one. */
 #include "train/control/control.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Learning-rate schedules, as functions of the number of updates. */
 #include "train/control/control.h"
 
 #include <math.h>

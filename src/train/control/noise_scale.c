@@ -1,3 +1,4 @@
+/* The gradient noise scale (McCandlish et al. 2018), from the square norms of small and big batches. */
 #include "train/control/control.h"
 
 #include "base/text/text.h"

@@ -45,8 +45,8 @@ static json_t *print_record(const zr__checkpoint_run *run, const zr_layout *layo
         isfinite(run->loss) ? json_real(run->loss) : json_null(), "loss_scale", run->scaler.scale, "loss_scaler",
         print_scaler(&run->scaler), "ranks", run->ranks, "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype),
         "layout", layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
-        print_file_print(&run->train), "val", print_file_print(&run->val), "base", print_file_print(&run->base),
-        "noise_scale", print_noise(&run->noise), "tokenizer",
+        print_file_print(&run->prints.train), "val", print_file_print(&run->prints.val), "base",
+        print_file_print(&run->prints.base), "noise_scale", print_noise(&run->noise), "tokenizer",
         run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
 }
 
@@ -153,9 +153,9 @@ static zr_status read_record(const reader *r, zr__checkpoint_run *run)
     ZR_TRY(read_scaler(r, &run->scaler));
     ZR_TRY(read_noise(r, &run->noise));
     ZR_TRY(read_short_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
-    ZR_TRY(read_file_print(&data, "train", &run->train));
-    ZR_TRY(read_file_print(&data, "val", &run->val));
-    ZR_TRY(read_file_print(r, "base", &run->base));
+    ZR_TRY(read_file_print(&data, "train", &run->prints.train));
+    ZR_TRY(read_file_print(&data, "val", &run->prints.val));
+    ZR_TRY(read_file_print(r, "base", &run->prints.base));
     ZR_TRY(read_short_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
     if (!json_is_object(config)) return no_use_of(r, "config");
     const reader its = {config, r->where};

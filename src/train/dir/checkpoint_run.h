@@ -12,6 +12,11 @@ typedef struct zr__file_print {
     uint64_t hash; /* XXH3-64 hash of all bytes */
 } zr__file_print;
 
+/** The prints of the data, and of the weights of model.init if checkpoints have only adapters. */
+typedef struct zr__input_prints {
+    zr__file_print train, val, base;
+} zr__input_prints;
+
 #define ZR_TOKENIZER_BYTES 256
 #define ZR_OPTIMIZER_BYTES 32
 
@@ -29,7 +34,7 @@ typedef struct zr__checkpoint_run {
     int ranks; /* number of ranks; 0 in a checkpoint that zr__convert_dir wrote, whose `config` has only the model's
                   keys */
     char optimizer[ZR_OPTIMIZER_BYTES];
-    zr__file_print train, val, base;    /* data, and the weights of model.init if the checkpoint has only adapters */
+    zr__input_prints prints;
     char tokenizer[ZR_TOKENIZER_BYTES]; /* name or path of the tokenizer; "" if the data files contain tokens and need
                                            no tokenizer */
     char *config;                       /* the resolved configuration as JSON text; zr_free it */

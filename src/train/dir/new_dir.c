@@ -1,4 +1,5 @@
-#include "train/dir/new_dir.h"
+/* A new directory under a temporary name. */
+#include "train/dir/run_files.h"
 
 #include "base/text/text.h"
 

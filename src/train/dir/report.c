@@ -1,5 +1,6 @@
 #include "train/dir/report.h"
 
+#include "base/core/core.h"
 #include "base/json/json_write.h"
 
 #include <jansson.h>
@@ -85,7 +86,7 @@ zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, 
 
 static void add_categories(zr__json_out *out, const int64_t category_bytes[ZR_CATEGORIES])
 {
-    for (int c = 0; c < ZR_CATEGORIES; c++) zr__json_add(out, zr_category_name((zr_category)c), category_bytes[c]);
+    for (int c = 0; c < ZR_CATEGORIES; c++) zr__json_add(out, zr__category_name((zr_category)c), category_bytes[c]);
 }
 
 /** Add the memory: the totals, and one object for each memory space in use. Staging memory counts in the device space,

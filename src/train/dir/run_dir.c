@@ -6,7 +6,6 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "train/dir/run_files.h"
-#include "train/dir/trained.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>
@@ -44,6 +43,17 @@ static bool has_entry(const char *dir, const char *name)
     struct stat st;
     char path[PATH_MAX];
     return zr__path_join(path, dir, name) == ZR_OK && lstat(path, &st) == 0;
+}
+
+const char *zr__weights_in(const char *dir, const char *suffix)
+{
+    static const char *const names[] = {ZR_RUN_WEIGHTS, ZR_RUN_WEIGHTS_INDEX, ZR_ADAPTER_SINGLE};
+    char name[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "%s%s", names[i], suffix);
+        if (has_entry(dir, name)) return names[i];
+    }
+    return NULL;
 }
 
 bool zr__run_dir_has_checkpoint(const char *path)
@@ -252,17 +262,14 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
  * trained.json. */
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
     json_t *root = NULL;
     *steps = ZR_STEP_UNKNOWN;
     ZR_TRY(zr__path_join(path, dir->path, ZR_RUN_REPORT));
-    zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    zr_status st = zr__json_load_data(path, &root);
     if (st == ZR_OK && json_is_integer(json_object_get(root, "steps")))
         *steps = json_integer_value(json_object_get(root, "steps"));
     json_decref(root);
-    zr_free(text);
     return st == ZR_ERR_IO || st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 
@@ -276,9 +283,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
     /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
-    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS_INDEX) &&
-                       !has_entry(path, ZR_ADAPTER_SINGLE);
-    if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
+    if (*step == ZR_STEP_UNKNOWN && !zr__weights_in(path, "")) *step = -1;
     return ZR_OK;
 }
 

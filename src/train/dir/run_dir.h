@@ -1,11 +1,11 @@
 /**
- * The directory of a run. Rank 0 creates it, or reopens it to resume. A lock file protects it against other jobs. A run
- * never overwrites another run.
+ * train/dir: the directory of a run. Rank 0 creates it, or reopens it to resume. A lock file protects it against other
+ * jobs. A run never overwrites another run.
  *
  * The other headers of this folder define the files in the directory. run_files.h has the names of files, lock.h the
  * lock file, and metrics.h the lines of metrics.jsonl and run.json. metrics_file.h defines a file that grows by whole
- * lines, events.h the records for TensorBoard, and report.h the planned and measured numbers. trained.h defines
- * trained.json, and checkpoint_run.h a checkpoint's record of its run.
+ * lines, events.h the records for TensorBoard, and report.h the planned and measured numbers. run_files.h also
+ * has trained.json, and checkpoint_run.h a checkpoint's record of its run.
  */
 #ifndef ZR_TRAIN_RUN_DIR_H
 #define ZR_TRAIN_RUN_DIR_H

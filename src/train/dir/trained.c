@@ -1,4 +1,5 @@
-#include "train/dir/trained.h"
+/* trained.json: the step and the validation loss of weights. */
+#include "train/dir/run_files.h"
 
 #include "base/file/commit.h"
 #include "base/file/folder.h"
@@ -38,17 +39,14 @@ zr_status zr__trained_write(const char *dir, const zr__trained *trained)
 
 zr_status zr__trained_read(const char *dir, zr__trained *trained)
 {
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
     json_t *root = NULL;
     *trained = (zr__trained){-1, INFINITY};
     ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
-    zr_status st = zr__json_read_most(path, FILE_BYTES, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    zr_status st = zr__json_load_data(path, &root);
     const json_t *step = json_object_get(root, "step"), *loss = json_object_get(root, "val_loss");
     if (json_is_integer(step) && json_integer_value(step) >= 0) trained->step = json_integer_value(step);
     if (json_is_number(loss)) trained->val_loss = json_number_value(loss);
     json_decref(root);
-    zr_free(text);
     return st == ZR_ERR_IO || st == ZR_ERR_MEMORY ? st : ZR_OK;
 }

@@ -65,7 +65,7 @@ zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *mo
                            char *note, size_t size)
 {
     zr_graph *graph = NULL;
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__param_graph(model, &graph));
     zr_status st = zr__param_specs(graph, adapter ? ZR_PARAMS_ALL : ZR_PARAMS_BASE, &specs, &n);
@@ -81,7 +81,7 @@ zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *mo
 zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model, char *note, char *fresh, size_t size)
 {
     zr_graph *graph = NULL;
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0, had = 0;
     size_t used = 0;
     fresh[0] = '\0';
@@ -208,7 +208,7 @@ zr_status zr__adapter_describe(const zr_graph *graph, const zr__family_model *mo
     return ZR_OK;
 }
 
-zr_status zr__adapter_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
+zr_status zr__adapter_specs(const zr_graph *graph, zr__tensor_spec **specs, int64_t *n)
 {
     enum { NAME_BYTES = ZR_NAME_MAX + sizeof(ZR_ADAPTER_PREFIX) };
     const size_t most = (size_t)count_factors(graph);
@@ -220,7 +220,7 @@ zr_status zr__adapter_specs(const zr_graph *graph, zr_tensor_spec **specs, int64
         const zr_param_info *param = zr_graph_param(graph, p);
         if (!param->adapter) continue;
         snprintf(name, NAME_BYTES, "%s%s", ZR_ADAPTER_PREFIX, param->name);
-        (*specs)[(*n)++] = (zr_tensor_spec){name, param->whole};
+        (*specs)[(*n)++] = (zr__tensor_spec){name, param->whole};
         name += NAME_BYTES;
     }
     return ZR_OK;

@@ -40,6 +40,6 @@ ZR_NODISCARD zr_status zr__adapter_describe(const zr_graph *graph, const zr__fam
 
 /** Return the tensors of a new adapter file: the factors, with the names of peft. The names are in the same allocation;
  * zr_free the list. */
-ZR_NODISCARD zr_status zr__adapter_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n);
+ZR_NODISCARD zr_status zr__adapter_specs(const zr_graph *graph, zr__tensor_spec **specs, int64_t *n);
 
 #endif

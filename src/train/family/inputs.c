@@ -21,7 +21,7 @@ bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters)
     }
 }
 
-zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec **specs, int64_t *n)
+zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr__tensor_spec **specs, int64_t *n)
 {
     const bool adapters = zr__has_adapters(graph);
     int32_t params = zr_graph_params(graph);
@@ -31,7 +31,7 @@ zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec 
     for (int32_t i = 0; i < params; i++) {
         const zr_param_info *info = zr_graph_param(graph, i);
         if (info->tile.index == 0 && zr__param_in(info, set, adapters))
-            (*specs)[(*n)++] = (zr_tensor_spec){info->name, info->whole};
+            (*specs)[(*n)++] = (zr__tensor_spec){info->name, info->whole};
     }
     return ZR_OK;
 }

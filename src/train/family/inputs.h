@@ -3,6 +3,7 @@
 #ifndef ZR_TRAIN_INPUTS_H
 #define ZR_TRAIN_INPUTS_H
 
+#include "checkpoint/checkpoint.h"
 #include "train/family/samples.h"
 #include "zr/checkpoint.h"
 #include "zr/config.h"
@@ -57,7 +58,7 @@ bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters);
 
 /** List the names and shapes of a graph's parameters that are in a set, in order. The names are borrowed from `graph`;
  * zr_free the list. */
-ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec **specs, int64_t *n);
+ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr__tensor_spec **specs, int64_t *n);
 
 /** Build the model's graph with one sequence of one token, only to list its parameters. */
 ZR_NODISCARD zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph);

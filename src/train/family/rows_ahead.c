@@ -1,4 +1,5 @@
-#include "train/family/rows_ahead.h"
+/* A thread that reads the rows of training batches ahead. */
+#include "train/family/samples.h"
 
 #include "data/samples/ahead.h"
 

@@ -1,6 +1,5 @@
-/** Facts about a process and its host: processors, memory and names. room.c checks that the system grants a run its
- * memory and threads. The other files of this folder choose a rank's resources: device.h the processor or a GPU, and
- * limits.h the memory that a plan may take. */
+/** train/host: facts about a process and its host: processors, memory and names. The other files of this folder choose
+ * a rank's resources: device.h the processor or a GPU, and limits.h the memory that a plan may take. */
 #ifndef ZR_TRAIN_HOST_H
 #define ZR_TRAIN_HOST_H
 

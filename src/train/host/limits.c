@@ -142,7 +142,7 @@ int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks)
 
 int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks)
 {
-    if (!plan->profile.facts.own_memory) return zr__process_bytes(zr_memory_taken(&plan->memory), ranks);
+    if (!plan->profile.facts.own_memory) return zr__process_bytes(zr__memory_taken(&plan->memory), ranks);
     const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < ranks ? gpus : ranks;
     const int64_t host_bytes = plan->memory.space[ZR_SPACE_HOST].total_bytes + zr__plan_staging_bytes(plan, ranks);
     return zr__process_bytes(host_bytes, ranks) + GPU_HOST_BYTES + (used - 1) * GPU_HOST_MORE_BYTES;

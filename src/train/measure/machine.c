@@ -206,17 +206,15 @@ done:
 
 zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_read_fn read, void *arg)
 {
-    char folder[PATH_MAX], path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
+    char folder[PATH_MAX], path[PATH_MAX];
     json_t *root = NULL;
     ZR_TRY(machine_path(prefix, key, folder, path));
     ZR_CHECK(access(path, F_OK) == 0, ZR_ERR_NOT_FOUND,
              "the speed of this machine has not been measured; run `zr info --bench`");
-    bool good = zr__json_read_file(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK;
+    bool good = zr__json_load_data(path, &root) == ZR_OK;
     const char *machine = good ? json_string_value(json_object_get(root, "machine")) : NULL;
     good = machine && strcmp(machine, key) == 0 && read(arg, root);
     json_decref(root);
-    zr_free(text);
     ZR_CHECK(good, ZR_ERR_DATA, "%s does not hold rates of this machine; run `zr info --bench` to write it again",
              ZR_SHOWN(path));
     return ZR_OK;

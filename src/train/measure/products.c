@@ -119,7 +119,7 @@ static zr_status make_operands(zr_device *device, const zr_graph *graph, const z
 {
     for (int i = 0; i < op->n_in; i++) ZR_TRY(make_tensor(device, graph, op->in[i], rows, &o->in[i]));
     for (int i = 0; i < op->n_out; i++) ZR_TRY(make_tensor(device, graph, op->out[i], rows, &o->out[i]));
-    int64_t bytes = zr_device_facts_scratch(&device->profile.facts, graph, op);
+    int64_t bytes = zr__device_facts_scratch(&device->profile.facts, graph, op);
     if (bytes > 0) ZR_TRY(device->ops->alloc(device, bytes, &o->scratch));
     return ZR_OK;
 }

@@ -1,52 +1,96 @@
 /** Notes at the start of a run, about choices that the configuration left to zr, and about the data. */
-#include "train/run/offload.h"
-#include "train/run/resume.h"
+
 #include "train/run/run.h"
-#include "train/run/notes.h"
 
 #include "base/text/text.h"
+#include "engine/engine.h"
 #include "plan/cost/cost.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /** Report the memory limit of recompute policy auto, if the run chose this limit itself. */
 static void note_limit(const zr__run *r)
 {
-    const int64_t limit_bytes = r->settled.memory.limit_bytes;
-    if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
+    const int64_t limit_bytes = r->config->memory.limit_bytes;
+    if (!r->settled.given || r->settled.given->memory.limit_bytes == r->config->memory.limit_bytes) return;
     if (limit_bytes > 0)
-        zr__run_note(r, "activation_checkpointing.policy auto: memory.limit is set to %s, a rank's share of %s",
+        zr__run_note(&r->ranks, "activation_checkpointing.policy auto: memory.limit is set to %s, a rank's share of %s",
                      ZR_SIZE((double)limit_bytes),
                      r->plan->profile.facts.own_memory ? "its GPU" : "nine tenths of the free memory of the host");
     else
-        zr__run_note(r, "activation_checkpointing.policy auto: the free memory of the host is unknown, so nothing is "
-                        "recomputed; set memory.limit");
+        zr__run_note(&r->ranks,
+                     "activation_checkpointing.policy auto: the free memory of the host is unknown, so nothing is "
+                     "recomputed; set memory.limit");
 }
 
 /** Report the values chosen for keys that the configuration left open, and how recompute policy auto stores activation
  * checkpoints. */
 static void note_choices(const zr__run *r)
 {
-    if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
+    if (r->settled.note[0]) zr__run_note(&r->ranks, "%s", r->settled.note);
     if (r->config->recompute.policy != ZR_RECOMPUTE_AUTO || !r->plan->partition_checkpoints ||
         r->config->recompute.partition)
         return;
-    zr__run_note(r,
+    zr__run_note(&r->ranks,
                  "activation_checkpointing.policy auto keeps checkpoints in pieces%s, as with "
                  "partition_activations%s",
                  r->plan->checkpoint_home == ZR_SPACE_HOST ? " on the host" : "",
                  r->plan->checkpoint_home == ZR_SPACE_HOST ? " and cpu_checkpointing" : "");
 }
 
+/** Write the disk traffic of states on disk to `cost`: bytes per step and, if the disk's rates are known, bytes per
+ * day. */
+static void disk_cost(const zr__run *r, char cost[ZR_OFFLOAD_NOTE_BYTES])
+{
+    zr_price price = {0};
+    int64_t read_bytes = 0, written_bytes = 0;
+    for (int s = 0; s < ZR_SPACES; s++) {
+        read_bytes += r->plan->copied[ZR_SPACE_DISK][s];
+        written_bytes += r->plan->copied[s][ZR_SPACE_DISK];
+    }
+    int n = snprintf(cost, ZR_OFFLOAD_NOTE_BYTES, "a step reads %s and writes %s a rank", ZR_SIZE((double)read_bytes),
+                     ZR_SIZE((double)written_bytes));
+    const zr_machine *machine = &r->device->profile.machine;
+    if (zr__run_peak_flops(r->device, r->plan->layout.dtype) <= 0 || machine->memory_bytes_sec <= 0 ||
+        machine->disk_write_bytes_sec <= 0)
+        return;
+    if (zr_plan_price(r->plan, &r->device->profile, &price) != ZR_OK || price.step_sec <= 0) return;
+    snprintf(cost + n, ZR_OFFLOAD_NOTE_BYTES - (size_t)n, ", so this host writes %s a day at the planned %.3g s a step",
+             ZR_SIZE((double)written_bytes * r->ranks.comm->local_size * 86400 / price.step_sec), price.step_sec);
+}
+
+/** Report where offloaded states are stored and the disk traffic that this costs, or report that an offload has no
+ * effect on this device. */
+static void note_offload(const zr__run *r)
+{
+    bool direct = false;
+    const char *transfers = zr__engine_transfers(r->engine, &direct);
+    char note[ZR_OFFLOAD_NOTE_BYTES], cost[ZR_OFFLOAD_NOTE_BYTES];
+    zr__train_offload_note(r->config, &r->plan->profile.facts, note);
+    if (note[0]) zr__run_note(&r->ranks, "%s", note);
+    zr__train_offload_words(&r->plan->layout.home, &r->plan->memory, note);
+    if (!note[0]) return;
+    if (!transfers) {
+        zr__run_note(&r->ranks, "%s", note);
+        return;
+    }
+    disk_cost(r, cost);
+    zr__run_note(&r->ranks, "%s, %s a rank: %s; transfers by %s, %s", note,
+                 ZR_SIZE((double)r->plan->memory.space[ZR_SPACE_DISK].total_bytes), cost, transfers,
+                 direct ? "past the page cache (direct I/O)"
+                        : "through the page cache, since the folder's file system has no direct I/O");
+}
+
 /** Report how checkpoints are saved, if they are saved asynchronously. */
-static void note_saving(const zr__run *r)
+static void note_saving(const zr__ranks *r, const zr_plan *plan)
 {
     zr_save_price price;
-    if (r->plan->save == ZR_SAVE_NONE) return;
-    if (zr__plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
-    if (r->plan->save == ZR_SAVE_COPY)
+    if (plan->save == ZR_SAVE_NONE) return;
+    if (zr__plan_price_save(plan, &plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
+    if (plan->save == ZR_SAVE_COPY)
         zr__run_note(r,
                      "checkpoints are written asynchronously, during the next steps, from a copy of %s a rank in the "
                      "host's memory",
@@ -56,14 +100,14 @@ static void note_saving(const zr__run *r)
                      "checkpoints are written asynchronously, during the next step, %s a rank from where the states "
                      "are: updates wait for the disk%s",
                      ZR_SIZE((double)price.bytes),
-                     r->plan->layout.home.optim == ZR_SPACE_DISK
+                     plan->layout.home.optim == ZR_SPACE_DISK
                          ? ""
                          : " (a memory.limit with room for as much again gives a copy, and no wait)");
 }
 
 /** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
  * configuration was completed (train/setup/prepare.c). */
-static void note_lines(const zr__run *r, const zr__samples *samples)
+static void note_lines(const zr__ranks *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
@@ -74,11 +118,10 @@ static void note_lines(const zr__run *r, const zr__samples *samples)
 }
 
 /** Report keys that say how data are read and have no effect on them. */
-static void note_keys(const zr__run *r)
+static void note_keys(const zr__ranks *r, const zr_config *c, const zr__inputs *inputs)
 {
-    const zr_config *c = r->config;
     bool answers = false, tokens = false, records = false;
-    const zr__samples *all[] = {&r->inputs.train, &r->inputs.val};
+    const zr__samples *all[] = {&inputs->train, &inputs->val};
     for (int i = 0; i < 2; i++) {
         if (!zr__samples_are_open(all[i])) continue;
         const zr_data_info info = zr__samples_info(all[i]);
@@ -91,22 +134,22 @@ static void note_keys(const zr__run *r)
                      "data.loss_on has no effect: the data have neither prompts nor messages, so every token counts");
     if (c->data.token_bytes != 0 && !tokens)
         zr__run_note(r, "data.token_bytes has no effect: the data are not tokens, but %s",
-                     zr__samples_info(&r->inputs.train).format);
+                     zr__samples_info(&inputs->train).format);
     const bool key = strcmp(c->data.text_key, "text") != 0;
     if ((key || c->data.skip_bad_lines) && !records)
         zr__run_note(r, "data.%s no effect: the data are not records, but %s",
                      !key                     ? "bad_lines has"
                      : c->data.skip_bad_lines ? "text_key and bad_lines have"
                                               : "text_key has",
-                     zr__samples_info(&r->inputs.train).format);
+                     zr__samples_info(&inputs->train).format);
 }
 
 /** Report that the training data consist largely of padding. Rows of several documents would avoid it. */
-static void note_padding(const zr__run *r)
+static void note_padding(const zr__ranks *r, const zr_config *c, const zr__samples *train)
 {
-    const zr_data_info info = zr__samples_info(&r->inputs.train);
-    const bool pairs = !r->inputs.train.tokens, packs = pairs && strcmp(info.format, "safetensors") != 0;
-    const bool packed = pairs ? r->config->data.max_samples > 1 : r->config->data.packing == ZR_PACK_WHOLE;
+    const zr_data_info info = zr__samples_info(train);
+    const bool pairs = !train->tokens, packs = pairs && strcmp(info.format, "safetensors") != 0;
+    const bool packed = pairs ? c->data.max_samples > 1 : c->data.packing == ZR_PACK_WHOLE;
     if (packed || 1 - info.filled < 0.25 || (pairs && !packs)) return;
     zr__run_note(r,
                  "%.0f %% of the tokens of data.train are padding; %s puts several %s into a "
@@ -115,28 +158,30 @@ static void note_padding(const zr__run *r)
                  pairs ? "samples" : "lines", pairs ? "row" : "sample");
 }
 
-void zr__run_announce(zr__run *r)
+void zr__run_announce(const zr__run *r)
 {
-    if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
+    if (r->ranks.comm->rank == 0 && r->ranks.observer->start)
+        r->ranks.observer->start(r->ranks.observer->arg, &r->info);
     if (r->dir.gone[0])
-        zr__run_note(r, "took over the lock of the directory from a process that no longer exists (%s)", r->dir.gone);
+        zr__run_note(&r->ranks, "took over the lock of the directory from a process that no longer exists (%s)",
+                     r->dir.gone);
     zr__resume_announce(r);
     note_limit(r);
     note_choices(r);
-    zr__run_tell_offload(r);
-    note_saving(r);
+    note_offload(r);
+    note_saving(&r->ranks, r->plan);
     char limits[ZR__LIMITS_BYTES];
-    if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, "%s", limits);
-    int cores = zr__host_cores(), wanted = r->info.threads * r->comm->local_size;
+    if (zr__hang_limits(r->watching.hang, limits)[0]) zr__run_note(&r->ranks, "%s", limits);
+    int cores = zr__host_cores(), wanted = r->info.threads * r->ranks.comm->local_size;
     if (wanted > cores)
-        zr__run_note(r, "%d ranks x %d threads are more than %d cores, so training will be slow", r->comm->local_size,
-                     r->info.threads, cores);
-    note_lines(r, &r->inputs.train);
-    note_keys(r);
-    note_padding(r);
-    note_lines(r, &r->inputs.val);
-    if (r->inputs.note[0]) zr__run_note(r, "%s", r->inputs.note);
-    if (r->inputs.fresh[0])
-        zr__run_note(r, "%s has another task; new tensors, which begin with random values: %s", r->config->model.init,
-                     r->inputs.fresh);
+        zr__run_note(&r->ranks, "%d ranks x %d threads are more than %d cores, so training will be slow",
+                     r->ranks.comm->local_size, r->info.threads, cores);
+    note_lines(&r->ranks, &r->data.inputs.train);
+    note_keys(&r->ranks, r->config, &r->data.inputs);
+    note_padding(&r->ranks, r->config, &r->data.inputs.train);
+    note_lines(&r->ranks, &r->data.inputs.val);
+    if (r->data.inputs.note[0]) zr__run_note(&r->ranks, "%s", r->data.inputs.note);
+    if (r->data.inputs.fresh[0])
+        zr__run_note(&r->ranks, "%s has another task; new tensors, which begin with random values: %s",
+                     r->config->model.init, r->data.inputs.fresh);
 }

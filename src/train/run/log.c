@@ -1,13 +1,11 @@
-#include "train/run/log.h"
-
-#include "train/dir/metrics.h"
-#include "train/run/notes.h"
+/** The log of a run: metrics.jsonl and the event file. */
+#include "train/run/run.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static void write_line(zr__run *r, zr__metrics_file *m, const char *line, int bytes)
+static void write_line(const zr__ranks *r, zr__metrics_file *m, const char *line, int bytes)
 {
     char lost[48] = "";
     switch (zr__metrics_write(m, line, (size_t)bytes)) {
@@ -31,21 +29,22 @@ static void write_line(zr__run *r, zr__metrics_file *m, const char *line, int by
 
 /** Write scalars of the current step into metrics.jsonl, with `prefix` before their names, and into the event file,
  * under the group `group`. */
-static void write_scalars(zr__run *r, const char *prefix, const char *group, const zr__scalar *scalar, int n)
+static void write_scalars(const zr__ranks *r, zr__run_dir *dir, const char *prefix, const char *group,
+                          const zr__scalar *scalar, int n)
 {
     char line[ZR_METRICS_LINE_BYTES], record[ZR_EVENT_BYTES];
     const int64_t step = r->result->steps;
-    write_line(r, &r->dir.metrics, line, zr__metrics_line(step, prefix, scalar, n, line));
-    if (r->dir.events.fd >= 0)
-        write_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), step, group, scalar, n, record));
+    write_line(r, &dir->metrics, line, zr__metrics_line(step, prefix, scalar, n, line));
+    if (dir->events.fd >= 0)
+        write_line(r, &dir->events, record, zr__event_scalars(zr__event_now(), step, group, scalar, n, record));
 }
 
-void zr__run_log_begin(zr__run *r)
+void zr__run_log_begin(const zr__ranks *r, zr__run_dir *dir, int64_t resumed_step)
 {
     char record[ZR_EVENT_BYTES];
     const double now = zr__event_now();
-    write_line(r, &r->dir.events, record, zr__event_version(now, record));
-    if (r->resume.there) write_line(r, &r->dir.events, record, zr__event_start(now, r->from_step + 1, record));
+    write_line(r, &dir->events, record, zr__event_version(now, record));
+    if (resumed_step >= 0) write_line(r, &dir->events, record, zr__event_start(now, resumed_step + 1, record));
 }
 
 int zr__run_name_terms(const zr_plan *plan, const zr_term_result *result, zr_train_term *term)
@@ -56,21 +55,21 @@ int zr__run_name_terms(const zr_plan *plan, const zr_term_result *result, zr_tra
     return plan->terms > 1 ? plan->terms : 0;
 }
 
-void zr__run_log_step(zr__run *r, const zr_train_step *line)
+void zr__run_log_step(const zr__ranks *r, zr__run_dir *dir, const zr_train_step *line)
 {
     zr__scalar scalar[ZR_SCALARS];
-    write_scalars(r, "", "train", scalar, zr__metrics_step_scalars(line, scalar));
+    write_scalars(r, dir, "", "train", scalar, zr__metrics_step_scalars(line, scalar));
     if (r->observer->step) r->observer->step(r->observer->arg, line);
 }
 
-void zr__run_log_eval(zr__run *r, const zr_train_eval *line)
+void zr__run_log_eval(const zr__ranks *r, zr__run_dir *dir, const zr_train_eval *line)
 {
     zr__scalar scalar[ZR_SCALARS];
-    write_scalars(r, "val_", "val", scalar, zr__metrics_eval_scalars(line, scalar));
+    write_scalars(r, dir, "val_", "val", scalar, zr__metrics_eval_scalars(line, scalar));
     if (r->observer->eval) r->observer->eval(r->observer->arg, line);
 }
 
-void zr__run_log_text(zr__run *r, const char *line)
+void zr__run_log_text(const zr__ranks *r, zr__run_dir *dir, const char *line)
 {
-    write_line(r, &r->dir.metrics, line, (int)strlen(line));
+    write_line(r, &dir->metrics, line, (int)strlen(line));
 }

@@ -1,13 +1,10 @@
-#include "train/run/resume.h"
+/** Resumption of a run: the choice of a checkpoint, its check against the run, and the states in it. */
+#include "train/run/run.h"
 
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "train/family/adapter.h"
-#include "train/family/inputs.h"
 #include "train/host/host.h"
-#include "train/run/agree.h"
 #include "train/run/save_files.h"
-#include "train/run/notes.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -31,16 +28,15 @@ static bool sees_key(const char *path, uint64_t key)
     return false;
 }
 
-zr_status zr__run_same_dir(zr__run *r)
+zr_status zr__run_same_dir(const zr__ranks *r, const zr__run_dir *dir, const char *path)
 {
     struct {
         uint64_t key;
         char host[80];
     } first = {0}; /* key of the lock that rank 0 holds, and name of rank 0's host */
     char host[sizeof(first.host)];
-    const char *path = r->config->train.output_dir;
     if (r->comm->size == 1) return ZR_OK;
-    if (r->comm->rank == 0) first.key = zr__run_dir_key(r->dir.path);
+    if (r->comm->rank == 0) first.key = zr__run_dir_key(dir->path);
     zr__host_name(host, sizeof(host));
     memcpy(first.host, host, sizeof(host));
     ZR_TRY(zr__run_share(r, &first, sizeof(first)));
@@ -115,26 +111,27 @@ static bool same_tokenizer(const char *was, const char *is)
     return !names || strcmp(was, is) == 0;
 }
 
-static zr_status check_run(const zr__run *r, const char *name, int64_t step, const zr__checkpoint_run *from)
+static zr_status check_run(const zr_config *config, const zr__input_prints *prints, const char *name, int64_t step,
+                           const zr__checkpoint_run *from)
 {
     static const char read_with[] = ", or the tokenizer, the names of labels or the keys of data with which it is read";
     char *now = NULL;
-    const char *tokenizer = r->config->data.tokenizer ? r->config->data.tokenizer : "";
-    compared with = {name, r->config->model.family, from->ranks > 0};
-    ZR_TRY(zr_config_to_json(r->config, &now));
+    const char *tokenizer = config->data.tokenizer ? config->data.tokenizer : "";
+    compared with = {name, config->model.family, from->ranks > 0};
+    ZR_TRY(zr_config_to_json(config, &now));
     zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, &with);
     zr_free(now);
     ZR_TRY(st);
-    ZR_TRY(same_files("data.train", "data", read_with, name, &from->train, &r->train));
-    ZR_TRY(same_files("data.val", "data", read_with, name, &from->val, &r->val));
-    ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->base, &r->base));
+    ZR_TRY(same_files("data.train", "data", read_with, name, &from->prints.train, &prints->train));
+    ZR_TRY(same_files("data.val", "data", read_with, name, &from->prints.val, &prints->val));
+    ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->prints.base, &prints->base));
     ZR_CHECK(from->ranks == 0 || same_tokenizer(from->tokenizer, tokenizer), ZR_ERR_DATA,
              "data.tokenizer is \"%s\", but was \"%s\" when %s was written; a resumed run needs the same tokens",
              tokenizer, from->tokenizer, name);
     ZR_CHECK(
-        step <= r->config->train.steps, ZR_ERR_CONFIG,
+        step <= config->train.steps, ZR_ERR_CONFIG,
         "train.steps is %lld, but %s has done %lld steps already; raise train.steps, or give another train.output_dir",
-        (long long)r->config->train.steps, name, (long long)step);
+        (long long)config->train.steps, name, (long long)step);
     return ZR_OK;
 }
 
@@ -157,33 +154,33 @@ static bool is_damage(zr_status st)
 static zr_status read_run_record(zr__run *r, int64_t step)
 {
     char path[PATH_MAX];
-    zr_manifest *manifest = NULL;
+    zr__manifest *manifest = NULL;
     zr__checkpoint_run_clear(&r->resume.from);
     r->resume.step = step;
     ZR_TRY(checkpoint_dir(r, path));
-    ZR_TRY(zr_manifest_read(path, &manifest));
+    ZR_TRY(zr__manifest_read(path, &manifest));
     zr_status st = zr__checkpoint_run_read(manifest->run, path, &r->resume.from);
-    zr_manifest_free(&manifest);
+    zr__manifest_free(&manifest);
     return st;
 }
 
 /** Skip the current checkpoint, and add a note with the last error message. Rank 0 only. */
-static void pass_over_checkpoint(zr__run *r)
+static void pass_over_checkpoint(zr__resume *resume, const zr__ranks *ranks)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    zr_checkpoint_name(r->resume.step, name);
-    zr__run_note(r, "%s is skipped: %.1000s", name, zr_error_message());
-    r->resume.next++;
+    zr_checkpoint_name(resume->step, name);
+    zr__run_note(ranks, "%s is skipped: %.1000s", name, zr_error_message());
+    resume->next++;
 }
 
 /** Refuse to resume from a checkpoint if the run has weights of a later step. The resumed run would replace these
  * weights and remove the metrics of the steps after the checkpoint. */
-static zr_status check_later(const zr__run *r, const char *name, int64_t step)
+static zr_status check_later(const zr__run_dir *dir, const char *path, const char *name, int64_t step)
 {
     char after[64];
     const char *weights = NULL;
     int64_t steps = -1;
-    ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
+    ZR_TRY(zr__run_dir_weights(dir, &weights, &steps));
     if (steps == ZR_STEP_UNKNOWN)
         snprintf(after, sizeof(after), "of an unknown step");
     else
@@ -192,7 +189,7 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
              "train.output_dir %s holds weights %s (%s), and its newest checkpoint that can be used is %s: going on "
              "from that would replace them. Move %s elsewhere to do so; or go on from the weights themselves "
              "(model.init) in another train.output_dir",
-             ZR_SHOWN(r->config->train.output_dir), after, weights, name, weights);
+             ZR_SHOWN(path), after, weights, name, weights);
     return ZR_OK;
 }
 
@@ -206,13 +203,13 @@ static zr_status choose_checkpoint(zr__run *r)
         const int64_t step = r->resume.steps[r->resume.next];
         zr_status st = read_run_record(r, step);
         if (is_damage(st)) {
-            pass_over_checkpoint(r);
+            pass_over_checkpoint(&r->resume, &r->ranks);
             continue;
         }
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
-        ZR_TRY(check_run(r, name, step, &r->resume.from));
-        return check_later(r, name, step);
+        ZR_TRY(check_run(r->config, &r->data.prints, name, step, &r->resume.from));
+        return check_later(&r->dir, r->config->train.output_dir, name, step);
     }
     r->resume.step = -1;
     ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: none of its %lld checkpoints is complete", shown,
@@ -232,10 +229,10 @@ static zr_status choose_checkpoint(zr__run *r)
 static zr_status choose_together(zr__run *r)
 {
     zr__checkpoint_run *from = &r->resume.from;
-    ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? choose_checkpoint(r) : ZR_OK));
-    ZR_TRY(zr__run_share(r, &r->resume.step, sizeof(r->resume.step)));
+    ZR_TRY(zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? choose_checkpoint(r) : ZR_OK));
+    ZR_TRY(zr__run_share(&r->ranks, &r->resume.step, sizeof(r->resume.step)));
     char *own = from->config;
-    zr_status st = zr__run_share(r, from, sizeof(*from));
+    zr_status st = zr__run_share(&r->ranks, from, sizeof(*from));
     from->config = own;
     return st;
 }
@@ -250,10 +247,10 @@ static zr_status open_dir(zr__run *r)
 zr_status zr__resume_open(zr__run *r)
 {
     r->resume.step = -1;
-    ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? open_dir(r) : ZR_OK));
-    ZR_TRY(zr__run_share(r, &r->resume.there, sizeof(r->resume.there)));
+    ZR_TRY(zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? open_dir(r) : ZR_OK));
+    ZR_TRY(zr__run_share(&r->ranks, &r->resume.there, sizeof(r->resume.there)));
     if (!r->resume.there) return ZR_OK;
-    ZR_TRY(zr__run_same_dir(r));
+    ZR_TRY(zr__run_same_dir(&r->ranks, &r->dir, r->config->train.output_dir));
     return choose_together(r);
 }
 
@@ -261,20 +258,20 @@ zr_status zr__resume_open(zr__run *r)
 
 static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
-    return zr_chunk_reader_f32(arg, param->name, first, n, out);
+    return zr__chunk_reader_f32(arg, param->name, first, n, out);
 }
 
 /** Argument of fill_param. */
 typedef struct filling {
-    zr_chunk_reader *reader; /* weights of the checkpoint */
-    zr_weights *base;        /* weights of model.init, if the checkpoint has only adapters */
+    zr__chunk_reader *reader; /* weights of the checkpoint */
+    zr_weights *base;         /* weights of model.init, if the checkpoint has only adapters */
 } filling;
 
 static zr_status fill_param(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const filling *from = arg;
     if (from->base && !param->adapter) return zr__weights_fill(from->base, param, first, n, out);
-    ZR_TRY(zr_chunk_reader_f32(from->reader, param->name, first, n, out));
+    ZR_TRY(zr__chunk_reader_f32(from->reader, param->name, first, n, out));
     return zr__weights_finite("", param->name, first, out, n);
 }
 
@@ -305,45 +302,45 @@ static zr_status check_shapes(const zr_graph *graph, zr__params set, const zr_sa
 }
 
 /** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL and succeed. */
-static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int state, zr_chunk_reader **reader)
+static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int state, zr__chunk_reader **reader)
 {
     char path[PATH_MAX], name[64];
     *reader = NULL;
     ZR_TRY(zr__state_file(r->plan, state, name, sizeof(name)));
     if (state > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
-    ZR_TRY(zr_chunk_reader_open(path, manifest, name, r->comm->local_size, reader));
+    ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
     return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED,
-                        zr_chunk_reader_tensors(*reader));
+                        zr__chunk_reader_tensors(*reader));
 }
 
-static zr_status fill_state(zr__run *r, const zr_manifest *manifest, int state)
+static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int state)
 {
-    zr_chunk_reader *reader = NULL;
-    zr_status st = zr__run_agree(r, open_state(r, manifest, state, &reader));
+    zr__chunk_reader *reader = NULL;
+    zr_status st = zr__run_agree(&r->ranks, open_state(r, manifest, state, &reader));
     if (st == ZR_OK) {
         zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
-        filling from = {reader, r->config->model.lora.rank > 0 ? r->inputs.weights : NULL};
+        filling from = {reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
         r->resume.anew |= !reader;
-        st = zr__run_agreed(
-            r, zr_engine_fill(r->engine, zr__state_of_file(state), fn, fn == fill_param ? (void *)&from : reader));
+        st = zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fn,
+                                                      fn == fill_param ? (void *)&from : reader));
     }
-    zr_chunk_reader_close(&reader);
+    zr__chunk_reader_close(&reader);
     return st;
 }
 
 static zr_status fill_all(zr__run *r)
 {
     char path[PATH_MAX];
-    zr_manifest *manifest = NULL;
+    zr__manifest *manifest = NULL;
     zr_status st = checkpoint_dir(r, path);
-    if (st == ZR_OK) st = zr_manifest_read(path, &manifest);
-    st = zr__run_agree(r, st);
+    if (st == ZR_OK) st = zr__manifest_read(path, &manifest);
+    st = zr__run_agree(&r->ranks, st);
     r->resume.anew = false;
     /* The parameters are filled last, because the engine then also gathers them. */
     for (int state = r->plan->optimizer.n_slots; state >= 0 && st == ZR_OK; state--)
         st = fill_state(r, manifest, state);
-    zr_manifest_free(&manifest);
+    zr__manifest_free(&manifest);
     return st;
 }
 
@@ -351,18 +348,18 @@ static zr_status fill_all(zr__run *r)
 static void take_over(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
-    r->result->steps = r->from_step = r->saved_step = r->resume.step;
-    r->from_sample = from->samples;
-    r->result->skipped = from->skipped;
-    r->skipped_in_row = from->skipped_in_row;
-    r->result->loss = from->loss;
-    if (r->config->train.noise_scale) r->noise = from->noise;
-    r->result->noise_scale = zr__noise_scale_value(&r->noise);
-    if (!r->scaler.dynamic || !from->scaler.dynamic) return;
-    r->scaler.scale = fmax(from->scaler.scale, r->scaler.min_scale);
-    r->scaler.step = from->scaler.step;
-    r->scaler.last_overflow = from->scaler.last_overflow;
-    r->scaler.hysteresis_left = from->scaler.hysteresis_left;
+    r->ranks.result->steps = r->resume.from_step = r->saving.step = r->resume.step;
+    r->resume.from_sample = from->samples;
+    r->ranks.result->skipped = from->skipped;
+    r->training.skipped_in_row = from->skipped_in_row;
+    r->ranks.result->loss = from->loss;
+    if (r->config->train.noise_scale) r->training.noise = from->noise;
+    r->ranks.result->noise_scale = zr__noise_scale_value(&r->training.noise);
+    if (!r->training.scaler.dynamic || !from->scaler.dynamic) return;
+    r->training.scaler.scale = fmax(from->scaler.scale, r->training.scaler.min_scale);
+    r->training.scaler.step = from->scaler.step;
+    r->training.scaler.last_overflow = from->scaler.last_overflow;
+    r->training.scaler.hysteresis_left = from->scaler.hysteresis_left;
 }
 
 zr_status zr__resume_fill(zr__run *r)
@@ -371,8 +368,8 @@ zr_status zr__resume_fill(zr__run *r)
     for (;;) {
         zr_status st = fill_all(r);
         if (st == ZR_OK) break;
-        if (!r->result->agreed || !is_damage(st)) return st;
-        if (r->comm->rank == 0) pass_over_checkpoint(r);
+        if (!r->ranks.result->agreed || !is_damage(st)) return st;
+        if (r->ranks.comm->rank == 0) pass_over_checkpoint(&r->resume, &r->ranks);
         ZR_TRY(choose_together(r));
     }
     ZR_TRY(zr_engine_resume(r->engine, r->resume.anew ? 0 : r->resume.from.updates));
@@ -383,36 +380,36 @@ zr_status zr__resume_fill(zr__run *r)
 
 /** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if `step` is not among
  * them. */
-static int64_t *find_step(const zr__run *r, int64_t n, int64_t step)
+static int64_t *find_step(const zr__resume *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)
-        if (r->resume.steps[i] == step) return &r->resume.steps[i];
+        if (r->steps[i] == step) return &r->steps[i];
     return NULL;
 }
 
-bool zr__resume_passed_over(const zr__run *r, int64_t step)
+bool zr__resume_passed_over(const zr__resume *r, int64_t step)
 {
-    return find_step(r, r->resume.next, step) != NULL;
+    return find_step(r, r->next, step) != NULL;
 }
 
-void zr__resume_forget(zr__run *r, int64_t step)
+void zr__resume_forget(zr__resume *r, int64_t step)
 {
-    int64_t *found = find_step(r, r->resume.next, step);
+    int64_t *found = find_step(r, r->next, step);
     if (found) *found = -1;
 }
 
-void zr__resume_clean(const zr__run *r)
+void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const char *run_dir)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
-    DIR *dir = opendir(r->dir.path);
+    DIR *dir = opendir(run_dir);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         long long step = -1;
-        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || find_step(r, r->resume.n, step))
+        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || find_step(resume, resume->n, step))
             continue;
         zr_checkpoint_name(step, name);
         snprintf(tmp, sizeof(tmp), "%s.tmp", name);
-        if (strcmp(tmp, entry->d_name) == 0 && zr_checkpoint_remove(r->dir.path, step) != ZR_OK)
-            zr__run_note(r, "%s", zr_error_message());
+        if (strcmp(tmp, entry->d_name) == 0 && zr__checkpoint_remove(run_dir, step) != ZR_OK)
+            zr__run_note(ranks, "%s", zr_error_message());
     }
     if (dir) closedir(dir);
 }
@@ -427,54 +424,55 @@ static zr_status note_changed_key(void *arg, const char *key, const char *was, c
     const zr__run *r = arg;
     const bool rounds = strcmp(key, "bf16.enabled") == 0 || strcmp(key, "fp16.enabled") == 0;
     if (is_in(places, key)) return ZR_OK;
-    zr__run_note(r, "changed since the checkpoint: %s was %.160s, and is now %.160s", key, was ? was : "not given",
-                 is ? is : "not given");
+    zr__run_note(&r->ranks, "changed since the checkpoint: %s was %.160s, and is now %.160s", key,
+                 was ? was : "not given", is ? is : "not given");
     if (rounds && r->config->model.frozen && is && strcmp(is, "true") == 0)
-        zr__run_note(r, "frozen parameters are rounded to 16 bits, for good: they have no fp32 master (model.frozen)");
+        zr__run_note(&r->ranks,
+                     "frozen parameters are rounded to 16 bits, for good: they have no fp32 master (model.frozen)");
     return ZR_OK;
 }
 
-static void note_changes(zr__run *r)
+static void note_changes(const zr__run *r)
 {
     char *now = NULL;
     const zr__checkpoint_run *from = &r->resume.from;
-    if (from->ranks != r->comm->size)
-        zr__run_note(r, "changed since the checkpoint: the number of ranks was %d, and is now %d", from->ranks,
-                     r->comm->size);
+    if (from->ranks != r->ranks.comm->size)
+        zr__run_note(&r->ranks, "changed since the checkpoint: the number of ranks was %d, and is now %d", from->ranks,
+                     r->ranks.comm->size);
     const zr_config mine = zr__run_given(r);
     zr_status st = zr_config_to_json(&mine, &now);
-    if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, note_changed_key, r);
-    if (st != ZR_OK) zr__run_note(r, "%s", zr_error_message());
+    if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, note_changed_key, (void *)r);
+    if (st != ZR_OK) zr__run_note(&r->ranks, "%s", zr_error_message());
     zr_free(now);
 }
 
-void zr__resume_announce(zr__run *r)
+void zr__resume_announce(const zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     const zr__resume *resume = &r->resume;
     const bool trained = resume->from.ranks > 0; /* whether a training run wrote the checkpoint */
-    if (r->comm->rank != 0 || !resume->asked) return;
+    if (r->ranks.comm->rank != 0 || !resume->asked) return;
     const char *dir = ZR_SHOWN(r->config->train.output_dir);
     if (resume->step < 0) {
-        zr__run_note(r, "there is no checkpoint in %s yet: the run starts at step 0", dir);
+        zr__run_note(&r->ranks, "there is no checkpoint in %s yet: the run starts at step 0", dir);
         return;
     }
     zr_checkpoint_name(resume->step, name);
-    zr__run_note(r, "goes on after step %lld of %lld, from %s/%s, read in %.3g s", (long long)resume->step,
+    zr__run_note(&r->ranks, "goes on after step %lld of %lld, from %s/%s, read in %.3g s", (long long)resume->step,
                  (long long)r->config->train.steps, dir, name, resume->read_sec);
     /* Lines of earlier steps may be missing, because the disk was full when the earlier run ended. */
-    if (trained && r->made.last_step < resume->step)
-        zr__run_note(r, "metrics.jsonl lacks the lines of steps %lld to %lld, which were lost",
-                     (long long)r->made.last_step + 1, (long long)resume->step);
+    if (trained && r->resume.made.last_step < resume->step)
+        zr__run_note(&r->ranks, "metrics.jsonl lacks the lines of steps %lld to %lld, which were lost",
+                     (long long)r->resume.made.last_step + 1, (long long)resume->step);
     if (trained) note_changes(r);
     if (resume->anew)
-        zr__run_note(r, "the checkpoint has no states of the optimizer %s, so they start at zero",
+        zr__run_note(&r->ranks, "the checkpoint has no states of the optimizer %s, so they start at zero",
                      r->plan->optimizer.name);
 }
 
-void zr__resume_close(zr__run *r)
+void zr__resume_close(zr__resume *r)
 {
-    zr__checkpoint_run_clear(&r->resume.from);
-    zr_free(r->resume.steps);
-    r->resume.steps = NULL;
+    zr__checkpoint_run_clear(&r->from);
+    zr_free(r->steps);
+    r->steps = NULL;
 }

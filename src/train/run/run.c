@@ -1,11 +1,6 @@
 /** A training run, from the checks of its inputs to the final weights. All ranks first check everything, then create
  * the outputs, then train. */
 #include "train/run/run.h"
-#include "train/run/agree.h"
-#include "train/run/resume.h"
-#include "train/run/sample.h"
-#include "train/run/save.h"
-#include "train/run/notes.h"
 
 #include "base/text/text.h"
 #include "comm/comm.h"
@@ -16,13 +11,13 @@
 /** Return whether an evaluation and a sample, if enabled, follow the current step. */
 static bool is_eval_step(const zr__run *r)
 {
-    const int64_t step = r->result->steps, interval = r->config->train.eval_interval;
+    const int64_t step = r->ranks.result->steps, interval = r->config->train.eval_interval;
     return step == r->config->train.steps || (interval > 0 && step % interval == 0);
 }
 
 static bool eval_is_due(const zr__run *r)
 {
-    return zr__samples_are_open(&r->inputs.val) && r->config->train.eval_interval > 0 && is_eval_step(r);
+    return zr__samples_are_open(&r->data.inputs.val) && r->config->train.eval_interval > 0 && is_eval_step(r);
 }
 
 static bool sample_is_due(const zr__run *r)
@@ -34,15 +29,15 @@ static bool sample_is_due(const zr__run *r)
  * begins with the loss of the last earlier step that had such targets. */
 static bool is_all_uncounted(const zr__run *r)
 {
-    const int64_t steps = r->result->steps - r->from_step;
-    return steps > 0 && r->uncounted == steps && isnan(r->result->loss);
+    const int64_t steps = r->ranks.result->steps - r->resume.from_step;
+    return steps > 0 && r->training.uncounted == steps && isnan(r->ranks.result->loss);
 }
 
 /** Return whether a checkpoint is written after the current step. After the last step it is written even without an
  * interval, so that the run can be extended, except if nothing was trained and the run is about to fail. */
 static bool save_is_due(const zr__run *r)
 {
-    const int64_t step = r->result->steps, interval = r->config->train.save_interval;
+    const int64_t step = r->ranks.result->steps, interval = r->config->train.save_interval;
     if (step == r->config->train.steps) return (interval > 0 || r->config->train.save_end) && !is_all_uncounted(r);
     return interval > 0 && step % interval == 0;
 }
@@ -53,21 +48,21 @@ static bool save_is_due(const zr__run *r)
  */
 static zr_status make_steps(zr__run *r)
 {
-    if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(zr__run_validate(r));
-    if (r->from_step > 0 && !r->made.sample && sample_is_due(r)) ZR_TRY(zr__sample_write(r));
-    while (r->result->steps < r->config->train.steps) {
+    if (r->resume.from_step > 0 && !r->resume.made.evaluation && eval_is_due(r)) ZR_TRY(zr__run_validate(r));
+    if (r->resume.from_step > 0 && !r->resume.made.sample && sample_is_due(r)) ZR_TRY(zr__sample_write(r));
+    while (r->ranks.result->steps < r->config->train.steps) {
         ZR_TRY(zr__run_step(r));
         if (save_is_due(r)) ZR_TRY(zr__run_save(r));
-        if (r->result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
+        if (r->ranks.result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
         if (eval_is_due(r)) ZR_TRY(zr__run_validate(r));
         if (sample_is_due(r)) ZR_TRY(zr__sample_write(r));
     }
     ZR_CHECK(!is_all_uncounted(r), ZR_ERR_DATA,
              "%s: no target counts in any of %lld steps; give %s data.seq_length %lld tokens",
-             ZR_SHOWN(r->config->data.train), (long long)(r->result->steps - r->from_step),
-             r->inputs.train.pairs      ? "rows with masked tokens within"
-             : r->inputs.train.labelled ? "samples with labels or answers within"
-                                        : "lines with an answer that begins within",
+             ZR_SHOWN(r->config->data.train), (long long)(r->ranks.result->steps - r->resume.from_step),
+             r->data.inputs.train.pairs      ? "rows with masked tokens within"
+             : r->data.inputs.train.labelled ? "samples with labels or answers within"
+                                             : "lines with an answer that begins within",
              (long long)r->config->data.seq_length);
     return ZR_OK;
 }
@@ -75,11 +70,11 @@ static zr_status make_steps(zr__run *r)
 static zr_status run_all(zr__run *r)
 {
     double begin = zr_clock_sec();
-    ZR_TRY(zr__run_agree(r, zr__hang_create(r->config, r->comm, r->observer, &r->hang)));
-    zr__run_enter(r, ZR__PHASE_START);
+    ZR_TRY(zr__run_agree(&r->ranks, zr__hang_create(r->config, r->ranks.comm, r->ranks.observer, &r->watching.hang)));
+    zr__run_enter(&r->ranks, ZR__PHASE_START);
     ZR_TRY(zr__run_check(r));
     ZR_TRY(zr__run_start(r));
-    return zr__run_end(r, zr__run_agreed(r, make_steps(r)), begin);
+    return zr__run_end(r, zr__run_agreed(&r->ranks, make_steps(r)), begin);
 }
 
 static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer, bool resume,
@@ -88,34 +83,31 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     static const zr_observer nobody = {0};
     ZR_CHECK(config && comm && result, ZR_ERR_ARG, "zr_train_run was given a NULL pointer");
     zr__run r = {.config = config,
-                 .comm = comm,
-                 .observer = observer ? observer : &nobody,
-                 .result = result,
-                 .scaler = zr__loss_scaler_create(config),
-                 .resume = {.asked = resume, .step = -1},
-                 .saved_step = -1,
-                 .made = {.best_loss = INFINITY},
+                 .ranks = {comm, observer ? observer : &nobody, result, &r.engine},
+                 .training.scaler = zr__loss_scaler_create(config),
+                 .resume = {.asked = resume, .step = -1, .made.best_loss = INFINITY},
+                 .saving.step = -1,
                  .dir = ZR_RUN_DIR_INIT};
     result->loss = result->val_loss = result->noise_scale = NAN;
-    r.peak_before_bytes = zr__host_peak_bytes();
+    r.watching.peak_before_bytes = zr__host_peak_bytes();
     result->peak_rss_bytes = -1;
     result->agreed = true;
-    zr_status st = zr__run_agreed(&r, run_all(&r));
+    zr_status st = zr__run_agreed(&r.ranks, run_all(&r));
     const char *why = ZR__WHY(); /* what follows may fail too */
     if (!result->agreed) zr__comm_fail(comm);
     zr__run_release(&r);
-    zr__watch_destroy(&r.watch);
+    zr__watch_destroy(&r.watching.watch);
     zr_engine_destroy(&r.engine);
-    zr__run_save_drop(&r);
-    zr__hang_destroy(&r.hang);
-    zr__rows_ahead_destroy(&r.ahead);
+    zr__run_save_drop(&r.saving);
+    zr__hang_destroy(&r.watching.hang);
+    zr__rows_ahead_destroy(&r.data.ahead);
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);
-    zr__inputs_close(&r.inputs);
+    zr__inputs_close(&r.data.inputs);
     zr__hf_source_free(&r.source);
     zr_tokenizer_close(&r.tokenizer);
-    zr__resume_close(&r);
-    zr__run_tell_metrics(&r);
+    zr__resume_close(&r.resume);
+    if (zr__run_dir_end(&r.dir) != ZR_OK) zr__run_warn(&r.ranks, "%s", zr_error_message());
     zr__run_dir_close(&r.dir);
     return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", why);
 }

@@ -1,24 +1,27 @@
 /**
- * The state of a training run, shared by the files of this folder. run_check.c and same_inputs.c check everything
- * before the run creates anything. run.c has the order of a run. start.c starts it, and announce.c tells its choices.
- * step.c performs a training step on the rows of batch.c, validate.c evaluates, and sample.c generates texts.
- * requests.c handles requests, save.c and save_files.c write checkpoints, resume.c continues from a checkpoint, and
- * finish.c ends the run. agree.h has the functions by which ranks agree, notes.h the functions that inform the
- * observer, and log.h the functions that write metrics.
+ * train/run: a training run, from its checks to the final weights. run.c has the order of a run. run_check.c and
+ * settle.c check everything and choose open keys before the run creates anything. start.c starts it, and announce.c
+ * tells its choices. step.c performs a training step on the rows of the data, validate.c evaluates, and sample.c
+ * generates texts. requests.c handles requests, save.c writes checkpoints, resume.c continues from a checkpoint, and
+ * finish.c ends the run. log.c writes metrics.
+ *
+ * The state of a run is divided into parts by what they own. A function takes a part if it needs no more.
  */
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
 #include "checkpoint/checkpoint.h"
-#include "train/dir/checkpoint_run.h"
-#include "train/watch/hang.h"
-#include "train/family/inputs.h"
-#include "train/family/rows_ahead.h"
-#include "train/dir/run_dir.h"
-#include "train/watch/watch.h"
-#include "train/family/family.h"
 #include "train/control/control.h"
+#include "train/dir/checkpoint_run.h"
+#include "train/dir/metrics.h"
+#include "train/dir/run_dir.h"
+#include "train/family/family.h"
+#include "train/family/inputs.h"
+#include "train/family/samples.h"
+#include "train/ranks/ranks.h"
 #include "train/setup/setup.h"
+#include "train/watch/hang.h"
+#include "train/watch/watch.h"
 #include "zr/comm.h"
 #include "zr/config.h"
 #include "zr/data.h"
@@ -27,7 +30,26 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-/** The checkpoint from which a run resumes, and the other checkpoints in its directory. */
+/** The keys that a run sets. */
+typedef struct zr__settled {
+    zr_config config;       /* copy of the caller's configuration in which the run sets keys such as memory.limit */
+    const zr_config *given; /* the caller's configuration; NULL as long as the run uses it and not the copy */
+    char note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for keys that the configuration left open, or
+                                       "" */
+} zr__settled;
+
+/** The data and the initial weights. */
+typedef struct zr__run_data {
+    zr__inputs inputs;
+    zr__input_prints prints; /* complete only on rank 0 */
+    int64_t ahead_rows;      /* number of rows that a thread reads ahead; 0: none */
+    int64_t ahead_bytes;     /* memory of the data and of the rows that are read ahead, in bytes */
+    zr__rows_ahead *ahead;   /* rows that are read ahead, or NULL */
+    double wait_sec;         /* seconds for which the current training step has read data */
+    zr_status failed;        /* status of this rank's first failed read, which other ranks get at the next agreement */
+} zr__run_data;
+
+/** Earlier starts of the run, and the checkpoint from which it resumes. */
 typedef struct zr__resume {
     bool asked;
     bool there;   /* whether the directory already belongs to a run */
@@ -39,76 +61,79 @@ typedef struct zr__resume {
      * rank 0 has the configuration in this record. */
     int64_t *steps, n, next;
     zr__checkpoint_run from;
+    /* numbers of steps and samples that earlier starts of the run completed; 0 unless it resumes */
+    int64_t from_step, from_sample;
+    zr__run_made made; /* results of earlier starts of this run; best_loss is updated whenever weights with a lower loss
+                          are written to best/ */
 } zr__resume;
 
-typedef struct zr__run {
-    const zr_config *config;
-    zr_config settled;      /* copy of the caller's configuration in which the run sets keys such as memory.limit */
-    const zr_config *given; /* the caller's configuration; NULL as long as `config` points to it */
-    zr_comm *comm;
-    const zr_observer *observer;
+/** What the training steps change, besides the states in the engine. */
+typedef struct zr__training {
+    zr__loss_scaler scaler;
+    zr__noise_scale noise;
+    double step_sec;        /* estimated seconds of a training step, or 0 if unknown */
+    double highest_lr;      /* highest learning rate of the steps of this process */
+    int64_t skipped_in_row; /* number of consecutive skipped steps, without steps that lowered the loss scale and steps
+                               in which no target counts */
+    int64_t uncounted;      /* number of steps of this process in which no target counts */
+    bool suspect;           /* whether the last loss was not finite; the cause may be a bad batch or bad weights */
+    bool mixed;             /* whether an update failed after it had updated some units; such weights are not saved */
+    bool out_of_time;       /* whether the run stops at observer->end_sec, as far as this rank knows */
+} zr__training;
+
+/** Checkpoints and weights that the run writes. */
+typedef struct zr__saving {
+    int64_t step;         /* step of the newest checkpoint; -1 without a checkpoint */
+    struct zr__save *now; /* the asynchronous checkpoint that is being written, or NULL */
+    double sec;           /* seconds that the last checkpoint took; 0 if unknown */
+    char failure[512];    /* message of the first save that failed, or "" */
+    zr_status failed;     /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
+    bool reserved;        /* whether disk space is reserved for the weights and still unused; rank 0 only */
+} zr__saving;
+
+/** What observes the run. */
+typedef struct zr__watching {
+    zr__watch watch;
+    zr__hang *hang;     /* watcher for hangs; NULL if another rank of this process watches, or if watching is off */
+    zr_timings timings; /* times of steps, set at the end of the run if requested */
     int64_t peak_before_bytes; /* peak memory of this process in bytes when the run began */
-    zr_train_result *result;
+} zr__watching;
+
+typedef struct zr__run {
+    zr__ranks ranks;
+    const zr_config *config; /* the caller's configuration, or settled.config */
+    zr__settled settled;
     zr__family_model model;
-    zr__inputs inputs;
     zr__hf_source *source; /* record of the directory that the weights come from, or NULL; rank 0 only */
     zr_device *device;
     zr_plan *plan;
     zr_engine *engine;
     zr__run_dir dir; /* directory of the run; rank 0 only */
-    /* size and hash of the data, and of the base of adapters; complete only on rank 0 */
-    zr__file_print train, val, base;
-    zr__resume resume;
-    /* numbers of steps and samples that earlier starts of the run completed; 0 unless it resumes */
-    int64_t from_step, from_sample;
-    char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for keys that the configuration left
-                                              open, or "" */
-    zr__run_made made; /* results of earlier starts of this run; best_loss is updated whenever weights with a lower loss
-                          are written to best/ */
-    int64_t saved_step;      /* step of the newest checkpoint; -1 without a checkpoint */
-    struct zr__save *saving; /* the asynchronous checkpoint that is being written, or NULL */
-    /* estimated seconds of a training step; seconds that the last checkpoint took; 0 if unknown */
-    double step_sec, save_sec;
-    char save_failure[512]; /* message of the first save that failed, or "" */
-    zr_status save_failed;  /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
-    zr__watch watch;
-    zr__hang *hang;     /* watcher for hangs; NULL if another rank of this process watches, or if watching is off */
-    zr_timings timings; /* times of steps, set at the end of the run if requested */
     zr_train_info info;
-    int64_t rows_ahead;     /* number of rows that a thread reads ahead; 0: none */
-    int64_t ahead_bytes;    /* memory of the data and of the rows that are read ahead, in bytes */
-    zr__rows_ahead *ahead;  /* rows that are read ahead, or NULL */
-    double data_wait_sec;   /* seconds for which the current training step has read data */
-    zr_status batch_failed; /* status of this rank's first failed read, which other ranks get at the next agreement */
-    bool reserved;          /* whether disk space is reserved for the weights and still unused; rank 0 only */
-    bool suspect;           /* whether the last loss was not finite; the cause may be a bad batch or bad weights */
-    bool out_of_time;       /* whether the run stops at observer->end_sec, as far as this rank knows */
-    bool mixed;             /* whether an update failed after it had updated some units; such weights are not saved */
-    zr__loss_scaler scaler;
-    zr__noise_scale noise;
+    zr__run_data data;
+    zr__resume resume;
+    zr__training training;
+    zr__saving saving;
+    zr__watching watching;
     zr_tokenizer *tokenizer; /* tokenizer of sample texts, on rank 0 */
-    double highest_lr;       /* highest learning rate of the steps of this process */
-    int64_t skipped_in_row;  /* number of consecutive skipped steps, without steps that lowered the loss scale and steps
-                                in which no target counts */
-    int64_t uncounted;       /* number of steps of this process in which no target counts */
 } zr__run;
 
 /** Replace the byte counts of a report by their maxima over the ranks. Ranks with more threads need more scratch
  * memory, so the counts differ. Collective. */
-ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
+ZR_NODISCARD zr_status zr__run_highest_report(const zr__ranks *ranks, zr_report *report);
 
 /** Return the caller's configuration, with the values that the run chose for open keys. Pointers in it are borrowed. */
 zr_config zr__run_given(const zr__run *r);
+/** Choose values for keys whose values depend on ranks, hosts and rates, equal on all ranks, before the run is planned.
+ * Collective. */
+ZR_NODISCARD zr_status zr__run_settle(zr__run *r);
+/** Return the bytes of memory.limit that hold the samples of the data, and are therefore not for the plan. On a GPU the
+ * limit is for its own memory, which holds no samples. */
+int64_t zr__run_held_bytes(const zr__run *r);
 
-/** Return the peak FLOP/s that is the reference for this rank's matrix products, or 0 if it is unknown. */
-double zr__run_peak_flops(const zr__run *r);
-/** Set the peak FLOP/s. Read the peak that `zr info --bench` has recorded. If it has not, measure the peak in a few
- * milliseconds, while the other ranks wait and do not disturb the measurement. Rank 0 only. */
-void zr__run_know_peak(zr__run *r);
-
-/** Check that token files and initial weights are the same on all ranks, and that each token is in the vocabulary. If
- * not, fail with ZR_ERR_DATA, naming the deviating rank or the token. Collective. */
-ZR_NODISCARD zr_status zr__run_same_inputs(zr__run *r);
+/** Return the peak FLOP/s that is the reference for matrix products of this dtype on a device, or 0 if it is unknown.
+ */
+double zr__run_peak_flops(const zr_device *device, zr_dtype dtype);
 
 /** Check inputs, configuration, plan and available memory, and create the device and the plan. Collective. */
 ZR_NODISCARD zr_status zr__run_check(zr__run *r);
@@ -117,7 +142,7 @@ ZR_NODISCARD zr_status zr__run_check(zr__run *r);
  * creates no directory. Collective. */
 ZR_NODISCARD zr_status zr__run_start(zr__run *r);
 /** Inform the observer that the run starts, and report the choices that the configuration left to zr. */
-void zr__run_announce(zr__run *r);
+void zr__run_announce(const zr__run *r);
 
 /** Reserve disk space for the weights, before training. Rank 0 only. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);
@@ -133,13 +158,11 @@ ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
  * After a failure, report it and continue; the run then fails at its end. Collective. */
 ZR_NODISCARD zr_status zr__run_keep_best(zr__run *r);
 /** Complete model/ and best/ if a killed run left them unfinished. Rank 0 only. Errors: ZR_ERR_IO, ZR_ERR_CREATE. */
-ZR_NODISCARD zr_status zr__run_complete_weights(zr__run *r);
+ZR_NODISCARD zr_status zr__run_complete_weights(const zr__ranks *ranks, const zr__run_dir *dir);
 /** Set made.best_loss to the recorded loss of the weights in best/. If best/ has no weights, set made.best_loss to
  * infinity. If trained.json in best/ has no values, leave made.best_loss at the lowest loss in metrics.jsonl. Rank 0
  * only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__run_know_best(zr__run *r);
-/** Close metrics.jsonl, unless zr__run_end has closed it, and report lost lines. */
-void zr__run_tell_metrics(zr__run *r);
+ZR_NODISCARD zr_status zr__run_set_best(zr__run *r);
 
 /** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);
@@ -159,15 +182,100 @@ ZR_NODISCARD zr_status zr__run_validate(zr__run *r);
 
 /** Write the events of a training step to the trace, and pass a message of the trace, if any, to the observer.
  * Collective. */
-ZR_NODISCARD zr_status zr__run_collect_trace(zr__run *r, int64_t step);
+ZR_NODISCARD zr_status zr__run_collect_trace(const zr__ranks *ranks, zr__trace *trace, int64_t step);
 
 /** Return the arguments of a training step. `batch` is the function that fills the inputs of a micro-batch. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
 /** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
- * `batch_failed`. */
+ * `data.failed`. */
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);
-/** Count the losses in a micro-batch of a model with several loss terms, before the step reads the micro-batch. This is
- * a zr_count_fn; it treats failures like zr__run_read. */
-zr_status zr__run_count(void *arg, const zr_batch *batch);
+
+/* ---- the log (log.c) ------------------------------------------------------------------------------------------ */
+
+/* The lines of metrics.jsonl, and the records of the event file. If a file cannot be written, its lines are kept in
+ * memory, and a warning is given. A file that is not open, as on all ranks but 0, gets no lines. */
+
+/** Begin the event file. For a run that resumes after step `resumed_step` (-1 for a new run), also record its first
+ * step. TensorBoard then drops the data that earlier event files have for this step and later steps. */
+void zr__run_log_begin(const zr__ranks *ranks, zr__run_dir *dir, int64_t resumed_step);
+/** Write the scalars of the current step into metrics.jsonl and the event file, and pass them to the observer. Rank 0
+ * only. */
+void zr__run_log_step(const zr__ranks *ranks, zr__run_dir *dir, const zr_train_step *line);
+/** Write the scalars of an evaluation after the current step, and pass them to the observer. Rank 0 only. */
+void zr__run_log_eval(const zr__ranks *ranks, zr__run_dir *dir, const zr_train_eval *line);
+/** Write a line of metrics.jsonl, which ends with a newline. */
+void zr__run_log_text(const zr__ranks *ranks, zr__run_dir *dir, const char *line);
+
+/** For a model with several loss terms, name the results of the terms, and return the number of terms. Return 0 for a
+ * model with one term. */
+int zr__run_name_terms(const zr_plan *plan, const zr_term_result *result, zr_train_term *term);
+
+/* ---- checkpoints (save.c) ------------------------------------------------------------------------------------- */
+
+/** Write the checkpoint of the last step, unless it already exists, and remove old checkpoints beyond train.keep_last.
+ * If the write fails on all ranks, older checkpoints are unchanged. Fail with ZR_ERR_DIVERGED if a weight is not
+ * finite. Other errors: ZR_ERR_IO, ZR_ERR_CREATE, ZR_ERR_NOT_FOUND. Collective. */
+ZR_NODISCARD zr_status zr__run_checkpoint(zr__run *r);
+
+/** Write a checkpoint during training, asynchronously if the plan does so and another step follows. If the checkpoint
+ * cannot be written, report a warning, set `failure` for the end of the run, and return ZR_OK, so that training
+ * continues. Fail only if ranks cannot agree. Collective. */
+ZR_NODISCARD zr_status zr__run_save(zr__run *r);
+/** Wait until the asynchronous checkpoint is written, if there is one, and finish it. Handle failures as zr__run_save
+ * does. Collective. */
+ZR_NODISCARD zr_status zr__run_save_end(zr__run *r);
+/** Store the message of a failed save, if it is the first failure. The run returns the message as an error at its end.
+ */
+void zr__run_save_failed(zr__saving *saving, zr_status st, const char *why);
+/** Free the state of an unfinished asynchronous checkpoint. Call this after the engine is destroyed. Not collective. */
+void zr__run_save_drop(zr__saving *saving);
+
+/* ---- resuming (resume.c) -------------------------------------------------------------------------------------- */
+
+/* A run resumes from the newest intact checkpoint in its directory. The checkpoint may have been written with another
+ * number of ranks, stage or layout. Call zr__resume_open before memory of the model's size is allocated. Call
+ * zr__resume_fill when the engine exists, and zr__resume_announce afterwards. The first two functions are collective.
+ */
+
+/** Lock the directory and find the checkpoint. If the directory has no run or no checkpoint, the run begins at step 0.
+ * Fail with ZR_ERR_CREATE if the directory cannot be used. Fail with ZR_ERR_IO if a checkpoint cannot be read now; it
+ * is not skipped. Fail with ZR_ERR_DATA if no checkpoint is intact, or if the data or the tokenizer differs. Fail with
+ * ZR_ERR_CONFIG if the model differs, or if train.steps is less than the number of completed steps. */
+ZR_NODISCARD zr_status zr__resume_open(zr__run *r);
+
+/** Fill the engine from the checkpoint. Each rank reads the elements that it owns and verifies their checksums. If the
+ * checkpoint is damaged, use the next older checkpoint. Set result->steps to the step of the checkpoint used. */
+ZR_NODISCARD zr_status zr__resume_fill(zr__run *r);
+
+/** Return whether the checkpoint of the given step was skipped because it is damaged. Rank 0 only. */
+bool zr__resume_passed_over(const zr__resume *resume, int64_t step);
+/** Remove a step from the list of skipped checkpoints, since a new checkpoint of this step replaces the damaged
+ * checkpoint. Rank 0 only. */
+void zr__resume_forget(zr__resume *resume, int64_t step);
+
+/** Remove unfinished checkpoints. Call this only after all checks that can refuse the run. Rank 0 only. */
+void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const char *run_dir);
+
+/** Report where the run resumes, and which keys of its configuration have changed since the checkpoint. */
+void zr__resume_announce(const zr__run *r);
+
+void zr__resume_close(zr__resume *resume);
+
+/** Check that train.output_dir is the same directory on all ranks. Every rank looks in it for the lock that rank 0
+ * holds. If the directories differ, fail with ZR_ERR_CREATE, naming the hosts. Collective. */
+ZR_NODISCARD zr_status zr__run_same_dir(const zr__ranks *ranks, const zr__run_dir *dir, const char *path);
+
+/* ---- texts that the model generates during training (sample.c) ------------------------------------------------ */
+
+/** Maximum bytes of a prompt (PROMPT), and of the stored part of a sample with its prompt (SAMPLE). */
+#define ZR__PROMPT_BYTES 1024
+#define ZR__SAMPLE_BYTES 8192
+
+/** Open the tokenizer and check the prompt on rank 0, which writes the text. The other ranks only take part in
+ * decoding. Collective. */
+ZR_NODISCARD zr_status zr__sample_open(zr__run *run);
+/** Generate a sample after the current step, and write it into metrics.jsonl. If the weights have diverged, write
+ * nothing. Fail with ZR_ERR_STOPPED if the run is asked to stop. Collective. */
+ZR_NODISCARD zr_status zr__sample_write(zr__run *run);
 
 #endif

@@ -1,11 +1,8 @@
-#include "train/run/sample.h"
+/** Sample texts: rank 0 chooses the tokens, and all ranks decode them. */
+#include "train/run/run.h"
 
 #include "base/text/text.h"
-#include "train/dir/metrics.h"
-#include "train/run/agree.h"
-#include "train/run/log.h"
-#include "train/run/notes.h"
-#include "train/weights/writer.h"
+#include "train/generate/generate.h"
 
 #include <string.h>
 
@@ -25,7 +22,7 @@ typedef struct next_token {
 static zr_status share_token(zr__run *r, next_token *next)
 {
     ZR_TRY(zr__run_stop_asked(r));
-    return zr__run_share(r, next, sizeof(*next));
+    return zr__run_share(&r->ranks, next, sizeof(*next));
 }
 
 /** State of the text that rank 0 generates. */
@@ -39,7 +36,7 @@ static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output
 {
     ZR_TRY(share_token(r, next));
     if (!next->goes_on) return ZR_OK;
-    return zr__run_agreed(r, zr_engine_decode(r->engine, next->token, next->position, output));
+    return zr__run_agreed(&r->ranks, zr_engine_decode(r->engine, next->token, next->position, output));
 }
 
 /** Send a token of the text to all ranks and decode it. Only rank 0 calls this. The other ranks decode the token in
@@ -59,7 +56,7 @@ static zr_status decode_along(zr__run *r)
     next_token next = {.goes_on = true};
     zr_tensor output;
     while (next.goes_on) ZR_TRY(decode_with_all(r, &next, &output));
-    return zr__run_agree(r, ZR_OK);
+    return zr__run_agree(&r->ranks, ZR_OK);
 }
 
 /* ---- rank 0 writes --------------------------------------------------------------------------- */
@@ -86,7 +83,7 @@ static zr__writer writer_of(const zr__run *r, const zr_generate_args *args)
 static zr_status open_writer(zr__run *r)
 {
     const zr_generate_args args = args_of(r->config);
-    if (r->config->train.sample_tokens == 0 || r->comm->rank != 0) return ZR_OK;
+    if (r->config->train.sample_tokens == 0 || r->ranks.comm->rank != 0) return ZR_OK;
     ZR_CHECK(args.prompt_bytes <= ZR__PROMPT_BYTES, ZR_ERR_CONFIG,
              "train.sample_prompt has %lld bytes; the limit is %d", (long long)args.prompt_bytes, ZR__PROMPT_BYTES);
     ZR_TRY(zr_tokenizer_open(r->config->data.tokenizer, &r->tokenizer));
@@ -98,7 +95,7 @@ static zr_status open_writer(zr__run *r)
 
 zr_status zr__sample_open(zr__run *r)
 {
-    return zr__run_agree(r, open_writer(r));
+    return zr__run_agree(&r->ranks, open_writer(r));
 }
 
 /** Append a text to the sample. If the text does not fit, cut it after the last complete UTF-8 character that fits. */
@@ -118,13 +115,14 @@ static zr_status line_of(const writing *w, zr_status wrote, const char *why, cha
 {
     const zr__run *r = w->run;
     if (wrote == ZR_ERR_DIVERGED) {
-        zr__run_note(r, "no sample text was written after step %lld: %.500s", (long long)r->result->steps, why);
+        zr__run_note(&r->ranks, "no sample text was written after step %lld: %.500s", (long long)r->ranks.result->steps,
+                     why);
         return ZR_OK;
     }
     if (wrote != ZR_OK) return ZR_FAIL(wrote, "%s", why);
     ZR_CHECK(!w->kept.failed, ZR_ERR_MEMORY, "no memory for a text of %lld tokens",
              (long long)r->config->train.sample_tokens);
-    return zr__metrics_sample(r->result->steps, w->kept.data ? w->kept.data : "", (int64_t)w->kept.length, line);
+    return zr__metrics_sample(r->ranks.result->steps, w->kept.data ? w->kept.data : "", (int64_t)w->kept.length, line);
 }
 
 static zr_status write_sample(zr__run *r, char **line)
@@ -141,7 +139,7 @@ static zr_status write_sample(zr__run *r, char **line)
     const zr_status wrote = st;
     const char *why = ZR__WHY();
     ZR_TRY_GOTO(st, share_token(r, &last), done);
-    st = zr__run_agree(r, line_of(&text, wrote, why, line));
+    st = zr__run_agree(&r->ranks, line_of(&text, wrote, why, line));
 done:
     zr__writer_close(&w);
     zr__text_clear(&text.kept);
@@ -151,9 +149,9 @@ done:
 zr_status zr__sample_write(zr__run *r)
 {
     char *line = NULL;
-    zr__run_enter(r, ZR__PHASE_EVALUATE);
-    zr_status st = r->comm->rank == 0 ? write_sample(r, &line) : decode_along(r);
-    if (st == ZR_OK && line) zr__run_log_text(r, line);
+    zr__run_enter(&r->ranks, ZR__PHASE_EVALUATE);
+    zr_status st = r->ranks.comm->rank == 0 ? write_sample(r, &line) : decode_along(r);
+    if (st == ZR_OK && line) zr__run_log_text(&r->ranks, &r->dir, line);
     zr_free(line);
     return st;
 }

@@ -1,14 +1,11 @@
 /** Writing of checkpoints. Training stops during a synchronous save, and continues during an asynchronous save. A
  * checkpoint gets its final name only when it is complete. */
-#include "train/run/save.h"
+#include "train/run/run.h"
 
 #include "base/text/text.h"
 #include "config/config.h"
 #include "train/host/host.h"
-#include "train/run/agree.h"
-#include "train/run/resume.h"
 #include "train/run/save_files.h"
-#include "train/run/notes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,47 +34,65 @@ static zr_status move_aside(const zr__save *s)
     ZR_CHECK(rename(from, to) == 0, ZR_ERR_IO,
              "the directory with the name of this checkpoint cannot be renamed to %s: %s", ZR_SHOWN(to),
              strerror(errno));
-    zr__run_note(s->run, "step %lld: the directory that had the name of this checkpoint is kept as %s",
+    zr__run_note(s->ranks, "step %lld: the directory that had the name of this checkpoint is kept as %s",
                  (long long)s->step, ZR_SHOWN(to));
     return ZR_OK;
 }
 
-static zr_status make_place(zr__save *s)
+/** Fill save->about, the record of the run at the checkpoint's step. Rank 0 only. */
+static zr_status describe_run(const zr__run *r, zr__save *s)
+{
+    const zr_config c = zr__run_given(r);
+    s->about = (zr__checkpoint_run){.seed = c.train.seed,
+                                    .updates = zr_engine_updates(r->engine),
+                                    .samples = zr__run_sample(r, s->step),
+                                    .skipped = r->ranks.result->skipped,
+                                    .skipped_in_row = r->training.skipped_in_row,
+                                    .loss = r->ranks.result->loss,
+                                    .scaler = r->training.scaler,
+                                    .noise = r->training.noise,
+                                    .ranks = r->ranks.comm->size,
+                                    .prints = r->data.prints};
+    snprintf(s->about.optimizer, sizeof(s->about.optimizer), "%s", r->plan->optimizer.name);
+    snprintf(s->about.tokenizer, sizeof(s->about.tokenizer), "%s", c.data.tokenizer ? c.data.tokenizer : "");
+    return zr_config_to_json(&c, &s->about.config);
+}
+
+static zr_status make_place(zr__run *r, zr__save *s)
 {
     ZR_TRY(move_aside(s));
-    zr__resume_forget(s->run, s->step);
-    ZR_TRY(zr_checkpoint_begin(s->run_dir, s->step));
-    ZR_TRY(zr__save_note_run(s));
-    return zr__save_make_files(s);
+    zr__resume_forget(&r->resume, s->step);
+    ZR_TRY(zr__checkpoint_begin(s->run_dir, s->step));
+    ZR_TRY(describe_run(r, s));
+    return zr__save_make_files(s, &r->model, r->config->model.init, r->source);
 }
 
 /* ---- older checkpoints ------------------------------------------------------------------------ */
 
 /** Return whether a checkpoint is complete according to its manifest. */
-static bool is_whole(const zr__save *s, int64_t step)
+static bool is_whole(const zr__resume *resume, const char *run_dir, int64_t step)
 {
     char path[PATH_MAX];
-    zr_manifest *manifest = NULL;
-    if (zr__resume_passed_over(s->run, step)) return false;
-    bool whole = zr__checkpoint_path(path, s->run_dir, step) == ZR_OK && zr_manifest_read(path, &manifest) == ZR_OK;
-    zr_manifest_free(&manifest);
+    zr__manifest *manifest = NULL;
+    if (zr__resume_passed_over(resume, step)) return false;
+    bool whole = zr__checkpoint_path(path, run_dir, step) == ZR_OK && zr__manifest_read(path, &manifest) == ZR_OK;
+    zr__manifest_free(&manifest);
     return whole;
 }
 
 /** Remove old checkpoints beyond train.keep_last. Keep every checkpoint whose step is a multiple of checkpoint.every.
  * Keep checkpoints of later steps, which an earlier run left. Keep incomplete checkpoints, which do not count towards
  * train.keep_last. */
-static zr_status remove_old(const zr__save *s)
+static zr_status remove_old(const zr__resume *resume, const zr_config *c, const zr__save *s)
 {
-    const zr_config *c = s->run->config;
     int64_t *step = NULL, n = 0, kept = 0;
     ZR_TRY(zr_checkpoint_list(s->run_dir, &step, &n));
     zr_status st = ZR_OK;
     for (int64_t i = 0; i < n && st == ZR_OK; i++) {
         const bool for_good = c->checkpoint.every > 0 && step[i] % c->checkpoint.every == 0;
         if (step[i] > s->step || (for_good && kept >= c->train.keep_last)) continue;
-        if (!is_whole(s, step[i]) || kept++ < c->train.keep_last) continue;
-        st = zr_checkpoint_remove(s->run_dir, step[i]);
+        if (!is_whole(resume, s->run_dir, step[i]) || kept++ < c->train.keep_last) continue;
+        st = zr__checkpoint_remove(s->run_dir, step[i]);
     }
     zr_free(step);
     return st;
@@ -93,47 +108,45 @@ static void give_up(const zr__save *s)
     char path[PATH_MAX];
     if (!s->run_dir[0] || has_name(s, path)) return;
     const char *why = ZR__WHY();
-    if (zr_checkpoint_remove(s->run_dir, s->step) != ZR_OK && why[0]) (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
+    if (zr__checkpoint_remove(s->run_dir, s->step) != ZR_OK && why[0]) (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
 }
 
 /** Commit the checkpoint. First sync metrics.jsonl, so that the lines up to this step survive a power failure. If the
  * file `latest` cannot be written, only add a note, since zr does not read that file. */
-static zr_status commit_save(const zr__save *s)
+static zr_status commit_save(const zr__save *s, zr__run_dir *dir)
 {
     const long long step = s->step;
-    if (zr__run_dir_sync(&s->run->dir) != ZR_OK)
-        zr__run_warn(s->run, "the checkpoint of step %lld: %.1000s", step, zr_error_message());
-    zr_status st = zr_checkpoint_commit(s->run_dir, s->step);
+    if (zr__run_dir_sync(dir) != ZR_OK)
+        zr__run_warn(s->ranks, "the checkpoint of step %lld: %.1000s", step, zr_error_message());
+    zr_status st = zr__checkpoint_commit(s->run_dir, s->step);
     if (st != ZR_ERR_CREATE) return st;
-    zr__run_note(s->run, "the checkpoint of step %lld is written, but latest could not be: %.1000s", step,
+    zr__run_note(s->ranks, "the checkpoint of step %lld is written, but latest could not be: %.1000s", step,
                  zr_error_message());
     return ZR_OK;
 }
 
-static zr_status name_place(zr__save *s)
+static zr_status name_place(const zr__ranks *r, zr__run_dir *dir, zr__save *s)
 {
-    zr__run *r = s->run;
     char name[ZR_CHECKPOINT_NAME_BYTES];
     ZR_TRY(zr__save_names(s));
     if (r->comm->rank != 0) return ZR_OK;
-    ZR_TRY(zr__run_dir_find(&r->dir));
-    snprintf(s->run_dir, sizeof(s->run_dir), "%s", r->dir.path);
+    ZR_TRY(zr__run_dir_find(dir));
+    snprintf(s->run_dir, sizeof(s->run_dir), "%s", dir->path);
     zr_checkpoint_name(s->step, name);
     return zr__path_format(s->tmp, "%s/%s.tmp", s->run_dir, name);
 }
 
 /** Complete the checkpoint after all ranks have written their elements. `written` is the status of this rank's writes.
  */
-static zr_status finish_files(zr__save *s, zr_status written)
+static zr_status finish_files(zr__run *r, zr__save *s, zr_status written)
 {
-    zr__run *r = s->run;
-    const bool first = r->comm->rank == 0;
-    ZR_TRY(zr__run_agree(r, written));
+    const bool first = r->ranks.comm->rank == 0;
+    ZR_TRY(zr__run_agree(&r->ranks, written));
     ZR_TRY(zr__save_gather(s));
-    ZR_TRY(zr__run_agree(r, first ? zr__save_describe(s) : ZR_OK));
-    ZR_TRY(zr__run_agree(r, first ? commit_save(s) : ZR_OK));
-    if (first && remove_old(s) != ZR_OK)
-        zr__run_note(r, "an older checkpoint could not be removed: %.1000s", zr_error_message());
+    ZR_TRY(zr__run_agree(&r->ranks, first ? zr__save_describe(s) : ZR_OK));
+    ZR_TRY(zr__run_agree(&r->ranks, first ? commit_save(s, &r->dir) : ZR_OK));
+    if (first && remove_old(&r->resume, r->config, s) != ZR_OK)
+        zr__run_note(&r->ranks, "an older checkpoint could not be removed: %.1000s", zr_error_message());
     return ZR_OK;
 }
 
@@ -150,39 +163,43 @@ static void destroy_save(zr__save **s)
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
-    if (s) *s = (zr__save){.run = r, .step = r->result->steps, .n_states = 1 + r->plan->optimizer.n_slots, .file = -1};
-    ZR_TRY(zr__run_agree(r, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
-    ZR_TRY(zr__run_agree(r, name_place(s)));
-    ZR_TRY(zr__run_share_text(r, s->run_dir));
-    ZR_TRY(zr__run_share_text(r, s->tmp));
-    return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
+    if (s)
+        *s = (zr__save){.ranks = &r->ranks,
+                        .plan = r->plan,
+                        .step = r->ranks.result->steps,
+                        .n_states = 1 + r->plan->optimizer.n_slots,
+                        .file = -1};
+    ZR_TRY(zr__run_agree(&r->ranks, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
+    ZR_TRY(zr__run_agree(&r->ranks, name_place(&r->ranks, &r->dir, s)));
+    ZR_TRY(zr__run_share_text(&r->ranks, s->run_dir));
+    ZR_TRY(zr__run_share_text(&r->ranks, s->tmp));
+    return zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? make_place(r, s) : ZR_OK);
 }
 
 /** Report a completed checkpoint. If `st` is an error, remove the remains of the failed checkpoint instead. */
-static zr_status tell_end(const zr__save *s, zr_status st)
+static zr_status tell_end(zr__run *r, const zr__save *s, zr_status st)
 {
-    zr__run *r = s->run;
-    if (st != ZR_OK && r->comm->rank == 0 && r->result->agreed) give_up(s);
+    if (st != ZR_OK && r->ranks.comm->rank == 0 && r->ranks.result->agreed) give_up(s);
     ZR_TRY(st);
     zr_train_save told = {.step = s->step, .bytes = s->bytes, .sec = s->waited_sec, .dir = s->run_dir};
-    r->saved_step = s->step;
-    r->save_sec = s->waited_sec + s->async_sec;
-    if (r->comm->rank == 0 && r->observer->saved) r->observer->saved(r->observer->arg, &told);
+    r->saving.step = s->step;
+    r->saving.sec = s->waited_sec + s->async_sec;
+    if (r->ranks.comm->rank == 0 && r->ranks.observer->saved) r->ranks.observer->saved(r->ranks.observer->arg, &told);
     return ZR_OK;
 }
 
-static zr_status end_save(zr__save **s, zr_status st)
+static zr_status end_save(zr__run *r, zr__save **s, zr_status st)
 {
-    if (*s) st = tell_end(*s, st);
+    if (*s) st = tell_end(r, *s, st);
     destroy_save(s);
     return st;
 }
 
-void zr__run_save_failed(zr__run *r, zr_status st, const char *why)
+void zr__run_save_failed(zr__saving *s, zr_status st, const char *why)
 {
-    if (r->save_failure[0]) return;
-    r->save_failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
-    snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", why);
+    if (s->failure[0]) return;
+    s->failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
+    snprintf(s->failure, sizeof(s->failure), "%.500s", why);
 }
 
 /** Report a failed save. If all ranks know of the failure, training continues without the checkpoint, and the run fails
@@ -194,18 +211,18 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     const bool last = step == r->config->train.steps, model = r->config->train.save_model;
     const bool wanted =
         !last || !model || r->config->train.save_interval > 0 || zr__config_given(r->config, "train.save_end");
-    if (st == ZR_OK || !r->result->agreed) return st;
+    if (st == ZR_OK || !r->ranks.result->agreed) return st;
     const char *why = ZR__WHY();
     snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written", (long long)step);
     if (last)
-        zr__run_warn(r, "%s (%.1000s); %s", text, why,
+        zr__run_warn(&r->ranks, "%s (%.1000s); %s", text, why,
                      model ? "the weights are written without it" : "no weights are saved (train.save_model)");
     else
-        zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
+        zr__run_warn(&r->ranks, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
     /* Store the failure for the end of the run, except ZR_ERR_DIVERGED, because the end detects weights that are not
      * finite by itself. */
-    if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(r, st, text);
+    if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(&r->saving, st, text);
     return ZR_OK;
 }
 
@@ -216,14 +233,14 @@ static zr_status write_now(zr__run *r)
     zr__save *s = NULL;
     const double begin_sec = zr_clock_sec();
     zr_status st = begin_save(r, &s);
-    if (st == ZR_OK) st = finish_files(s, zr__save_put_all(s));
+    if (st == ZR_OK) st = finish_files(r, s, zr__save_put_all(s));
     if (s) s->waited_sec = zr_clock_sec() - begin_sec;
-    return end_save(&s, st);
+    return end_save(r, &s, st);
 }
 
 zr_status zr__run_checkpoint(zr__run *r)
 {
-    return r->saved_step == r->result->steps ? ZR_OK : write_now(r);
+    return r->saving.step == r->ranks.result->steps ? ZR_OK : write_now(r);
 }
 
 /* ---- asynchronous ----------------------------------------------------------------------------- */
@@ -239,15 +256,14 @@ static void keep_saving_event(void *arg, const zr_event *event)
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
-    if (s->begin_sec == 0 && s->run->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    if (s->begin_sec == 0 && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
     return zr__save_put(arg, state, param, first, n, in);
 }
 
-static zr_status make_room_for_events(zr__save *s)
+static zr_status make_room_for_events(zr__save *s, const zr__trace *trace)
 {
-    const zr__run *r = s->run;
-    if (!r->watch.trace || !zr__trace_wants(r->watch.trace, s->step)) return ZR_OK;
-    s->event_room = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    if (!trace || !zr__trace_wants(trace, s->step)) return ZR_OK;
+    s->event_room = s->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
     s->event = zr_alloc(sizeof(*s->event) * (size_t)s->event_room);
     ZR_CHECK(s->event, ZR_ERR_MEMORY, "no memory to trace a checkpoint");
     return ZR_OK;
@@ -260,10 +276,10 @@ static zr_status write_async(zr__run *r)
     zr__save *s = NULL;
     const double begin_sec = zr_clock_sec();
     zr_status st = begin_save(r, &s);
-    if (st == ZR_OK) st = zr__run_agree(r, make_room_for_events(s));
-    if (st != ZR_OK) return end_save(&s, st);
+    if (st == ZR_OK) st = zr__run_agree(&r->ranks, make_room_for_events(s, r->watching.watch.trace));
+    if (st != ZR_OK) return end_save(r, &s, st);
     const zr_sink sink = {put_async, zr__save_put_end, s->event ? keep_saving_event : NULL, s};
-    r->saving = s;
+    r->saving.now = s;
     ZR_TRY(zr_engine_save(r->engine, &sink));
     s->waited_sec = zr_clock_sec() - begin_sec;
     return ZR_OK;
@@ -271,52 +287,53 @@ static zr_status write_async(zr__run *r)
 
 zr_status zr__run_save_end(zr__run *r)
 {
-    zr__save *s = r->saving;
+    zr__save *s = r->saving.now;
     if (!s) return ZR_OK;
-    zr__run_enter(r, ZR__PHASE_SAVE);
+    zr__run_enter(&r->ranks, ZR__PHASE_SAVE);
     const double begin_sec = zr_clock_sec();
-    zr_status st = finish_files(s, zr_engine_save_end(r->engine));
+    zr_status st = finish_files(r, s, zr_engine_save_end(r->engine));
     s->waited_sec += zr_clock_sec() - begin_sec;
     s->async_sec = s->put_sec;
-    st = tell_failure(r, s->step, tell_end(s, st));
+    st = tell_failure(r, s->step, tell_end(r, s, st));
     if (st == ZR_OK && s->event) {
         /* Add the events that the engine's thread has stored during the save to the trace. Only the run's thread (this
          * one) may write to the trace. */
-        for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
-        st = zr__run_collect_trace(r, s->step);
+        for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watching.watch.trace, &s->event[i]);
+        st = zr__run_collect_trace(&r->ranks, r->watching.watch.trace, s->step);
     }
-    destroy_save(&r->saving);
+    destroy_save(&r->saving.now);
     return st;
 }
 
-void zr__run_save_drop(zr__run *r)
+void zr__run_save_drop(zr__saving *saving)
 {
-    destroy_save(&r->saving);
+    destroy_save(&saving->now);
 }
 
 /** Finish the asynchronous checkpoint of an earlier step, if it is still being written. */
 static zr_status finish_earlier(zr__run *r)
 {
     int64_t on_its_way = !zr_engine_saved(r->engine);
-    if (!r->saving || r->saving->step == r->result->steps) return ZR_OK;
-    ZR_TRY(zr__run_most(r, &on_its_way, 1));
+    if (!r->saving.now || r->saving.now->step == r->ranks.result->steps) return ZR_OK;
+    ZR_TRY(zr__run_most(&r->ranks, &on_its_way, 1));
     if (on_its_way)
-        zr__run_note(r, "the checkpoint of step %lld waits for that of step %lld, which is still being written",
-                     (long long)r->result->steps, (long long)r->saving->step);
+        zr__run_note(&r->ranks, "the checkpoint of step %lld waits for that of step %lld, which is still being written",
+                     (long long)r->ranks.result->steps, (long long)r->saving.now->step);
     return zr__run_save_end(r);
 }
 
 zr_status zr__run_save(zr__run *r)
 {
-    const int64_t step = r->result->steps;
+    const int64_t step = r->ranks.result->steps;
     const bool asynchronous = r->plan->save != ZR_SAVE_NONE && step < r->config->train.steps;
-    if (r->suspect) {
-        zr__run_note(r, "step %lld: no checkpoint was written, because the loss is not finite", (long long)step);
+    if (r->training.suspect) {
+        zr__run_note(&r->ranks, "step %lld: no checkpoint was written, because the loss is not finite",
+                     (long long)step);
         return ZR_OK;
     }
-    zr__run_enter(r, ZR__PHASE_SAVE);
+    zr__run_enter(&r->ranks, ZR__PHASE_SAVE);
     ZR_TRY(finish_earlier(r));
     /* Return if a checkpoint of this step is complete or being written. */
-    if (r->saved_step == step || r->saving) return ZR_OK;
+    if (r->saving.step == step || r->saving.now) return ZR_OK;
     return tell_failure(r, step, asynchronous ? write_async(r) : write_now(r));
 }

@@ -2,13 +2,14 @@
  * it owns. Rank 0 also writes the manifest. */
 #include "train/run/save_files.h"
 
+#include "base/file/folder.h"
 #include "base/number/finite.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 #include "train/family/inputs.h"
-#include "train/run/agree.h"
+#include "train/ranks/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,32 +38,32 @@ static int file_of(int state)
 
 static const zr_graph *graph_of(const zr__save *s)
 {
-    return s->run->plan->graph[ZR_SCHEDULE_TRAIN];
+    return s->plan->graph[ZR_SCHEDULE_TRAIN];
 }
 
 /** Write adapter_config.json, if the model has adapters. The weights in the checkpoint are then only the adapters. */
-static zr_status describe_adapter(const zr__save *s)
+static zr_status describe_adapter(const zr__save *s, const zr__family_model *model, const char *init)
 {
     zr__adapter adapter;
-    if (!s->part[ADAPTER].name[0]) return ZR_OK;
-    ZR_TRY(zr__adapter_describe(graph_of(s), &s->run->model, s->run->config->model.init, &adapter));
+    if (!s->adapters) return ZR_OK;
+    ZR_TRY(zr__adapter_describe(graph_of(s), model, init, &adapter));
     zr_status st = zr__adapter_write(s->tmp, &adapter);
     zr__adapter_clear(&adapter);
     return st;
 }
 
-zr_status zr__save_make_files(const zr__save *s)
+zr_status zr__save_make_files(const zr__save *s, const zr__family_model *model, const char *init,
+                              const zr__hf_source *source)
 {
-    zr__run *r = s->run;
     char path[PATH_MAX];
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
-    ZR_TRY(zr__hf_write_like(s->tmp, r->model.family, &r->model.config, r->source, ZR_F32, true));
-    zr_status st = describe_adapter(s);
+    ZR_TRY(zr__hf_write_like(s->tmp, model->family, &model->config, source, ZR_F32, true));
+    zr_status st = describe_adapter(s, model, init);
     for (int i = 0; i < s->n_states && st == ZR_OK; i++) {
         ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));
         st = zr__path_join(path, s->tmp, s->part[i].name);
-        if (st == ZR_OK) st = zr_safetensors_create(path, specs, n);
+        if (st == ZR_OK) st = zr__safetensors_create(path, NULL, specs, n);
         zr_free(specs);
     }
     return st;
@@ -80,11 +81,11 @@ static zr_status keep_mine(zr__save_list *list, const void *from, int64_t n, siz
     return ZR_OK;
 }
 
-static zr_status keep_checksums(const zr_chunk_writer *writer, zr__save_part *p)
+static zr_status keep_checksums(const zr__chunk_writer *writer, zr__save_part *p)
 {
     int64_t n_chunks, n_slices;
-    const zr_chunk *chunk = zr_chunk_writer_chunks(writer, &n_chunks);
-    const zr_slices *slices = zr__chunk_writer_slices(writer, &n_slices);
+    const zr__chunk *chunk = zr__chunk_writer_chunks(writer, &n_chunks);
+    const zr__slices *slices = zr__chunk_writer_slices(writer, &n_slices);
     ZR_TRY(keep_mine(&p->chunks, chunk, n_chunks, sizeof(*chunk), p->name));
     return keep_mine(&p->slices, slices, n_slices, sizeof(*slices), p->name);
 }
@@ -93,7 +94,7 @@ static zr_status keep_checksums(const zr_chunk_writer *writer, zr__save_part *p)
 static void drop_file(zr__save *s)
 {
     if (s->file < 0) return;
-    zr_chunk_writer_close(&s->writer);
+    zr__chunk_writer_close(&s->writer);
     zr_safetensors_close(&s->layout);
     s->file = -1;
     s->param = NULL;
@@ -105,7 +106,7 @@ static zr_status open_state_file(zr__save *s, int file)
     s->file = file;
     ZR_TRY(zr__path_join(path, s->tmp, s->part[file].name));
     ZR_TRY(zr_safetensors_open(path, &s->layout));
-    return zr_chunk_writer_open(path, zr__comm_process_ranks(s->run->comm), &s->writer);
+    return zr__chunk_writer_open(path, zr__comm_process_ranks(s->ranks->comm), &s->writer);
 }
 
 /** Complete the open file, unless it is `file`. States are written one after the other, so a file is complete when the
@@ -114,7 +115,7 @@ static zr_status close_other(zr__save *s, int file)
 {
     zr_status st = ZR_OK;
     if (s->file < 0 || s->file == file) return ZR_OK;
-    st = zr_chunk_writer_end(s->writer);
+    st = zr__chunk_writer_end(s->writer);
     if (st == ZR_OK) st = keep_checksums(s->writer, &s->part[s->file]);
     drop_file(s);
     return st;
@@ -125,19 +126,19 @@ static zr_status close_other(zr__save *s, int file)
  * columns of these rows, and the other tensor-parallel ranks write the remaining columns. If the columns consist of
  * several parts (zr_cut), each part of a row counts as a row. Three cases are written as contiguous ranges instead:
  * rows that are only partly in the shard (at its ends), a single row, and matrices divided by rows. */
-static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
+static zr__slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
     int64_t first, n, inner = sizeof(float);
-    if (parts == 0) return (zr_slices){0};
-    zr_engine_part(engine, param, &first, &n);
+    if (parts == 0) return (zr__slices){0};
+    zr__engine_part(engine, param, &first, &n);
     for (int d = param->cut.dim + 1; d < param->whole.ndim; d++) inner *= param->whole.dim[d];
     const int64_t here = param->shape.dim[param->cut.dim] / parts * inner;
     const int64_t there = param->whole.dim[param->cut.dim] / parts * inner;
     const int64_t begin = (first * (int64_t)sizeof(float) + here - 1) / here;
     const int64_t end = (first + n) * (int64_t)sizeof(float) / here;
-    if (end - begin < 2) return (zr_slices){0};
-    return (zr_slices){offset + begin * there, offset + end * there, there, here};
+    if (end - begin < 2) return (zr__slices){0};
+    return (zr__slices){offset + begin * there, offset + end * there, there, here};
 }
 
 /** Write elements into the file of a state. Fail with ZR_ERR_DIVERGED if a weight is not finite, since the checkpoint
@@ -150,19 +151,19 @@ static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, 
     if (s->file < 0) ZR_TRY(open_state_file(s, file));
     const zr_safetensors_tensor *tensor = zr_safetensors_find(s->layout, param->name);
     ZR_ASSERT(tensor);
-    if (s->param != param) s->slices = slices_of(s->run->engine, param, tensor->offset);
+    if (s->param != param) s->slices = slices_of(*s->ranks->engine, param, tensor->offset);
     s->param = param;
     ZR_CHECK(file != 0 || zr__first_bad(in, n) < 0, ZR_ERR_DIVERGED, "%s is not finite", param->name);
     const int64_t offset = tensor->offset + 4 * first;
     const bool sliced = offset >= s->slices.begin && offset < s->slices.end;
-    return zr__chunk_writer_put_sliced(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
+    return zr__chunk_writer_put(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
 }
 
 zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     zr__save *s = arg;
     /* The base of adapters is not saved, because a resumed run reads it from model.init. */
-    if (s->part[ADAPTER].name[0] && !param->adapter) return ZR_OK;
+    if (s->adapters && !param->adapter) return ZR_OK;
     zr_status st = put_in_file(s, file_of(state), param, first, n, in);
     if (st != ZR_OK) drop_file(s);
     return st;
@@ -192,7 +193,7 @@ zr_status zr__save_put_all(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++) {
         reading r = {s, zr__state_of_file(i)};
-        ZR_TRY(zr_engine_read(s->run->engine, r.state, put_read, &r));
+        ZR_TRY(zr_engine_read(*s->ranks->engine, r.state, put_read, &r));
     }
     return zr__save_put_end(s);
 }
@@ -215,7 +216,7 @@ static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const voi
 
 /** Gather a list of items of `size` bytes on rank 0. `send` has this rank's items, padded to `most` items. `count` has
  * the number of items of each rank; only rank 0 needs it. */
-static zr_status collect_list(zr__run *r, zr__save_list *list, size_t size, const int64_t *count, int64_t most,
+static zr_status collect_list(const zr__ranks *r, zr__save_list *list, size_t size, const int64_t *count, int64_t most,
                               const void *send)
 {
     unsigned char *all = list->all;
@@ -228,7 +229,7 @@ static zr_status collect_list(zr__run *r, zr__save_list *list, size_t size, cons
     return ZR_OK;
 }
 
-static zr_status gather_list(zr__run *r, zr__save_list *list, size_t size, const char *name)
+static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t size, const char *name)
 {
     const bool first = r->comm->rank == 0;
     int64_t most = 1, *count = NULL;
@@ -254,107 +255,50 @@ zr_status zr__save_gather(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++) {
         zr__save_part *p = &s->part[i];
-        ZR_TRY(gather_list(s->run, &p->chunks, sizeof(zr_chunk), p->name));
-        if (zr_plan_shares_layers(s->run->plan)) ZR_TRY(gather_list(s->run, &p->slices, sizeof(zr_slices), p->name));
+        ZR_TRY(gather_list(s->ranks, &p->chunks, sizeof(zr__chunk), p->name));
+        if (zr_plan_shares_layers(s->plan)) ZR_TRY(gather_list(s->ranks, &p->slices, sizeof(zr__slices), p->name));
     }
     return ZR_OK;
 }
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-/** Add checksums of a file that rank 0 wrote: of its bytes [0, end), or of all its bytes if `end` is -1. */
-static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
+static zr_status write_manifest(const zr__save *s, const zr__manifest_file *file, int n)
 {
-    char path[PATH_MAX];
-    zr_chunk *own = NULL;
-    int64_t n = 0;
-    ZR_TRY(zr__path_join(path, s->tmp, p->name));
-    ZR_TRY(zr_chunks_of_file(path, 0, end, &own, &n));
-    const int64_t n_all = n + p->chunks.n_all;
-    zr_chunk *all = zr_alloc(sizeof(*all) * (size_t)(n_all + 1));
-    if (all && n > 0) memcpy(all, own, sizeof(*all) * (size_t)n);
-    if (all && p->chunks.n_all > 0) memcpy(all + n, p->chunks.all, sizeof(*all) * (size_t)p->chunks.n_all);
-    zr_free(own);
-    zr_free(p->chunks.all);
-    p->chunks.all = all;
-    p->chunks.n_all = n_all;
-    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", p->name);
-    return ZR_OK;
-}
-
-/** Add the checksums of a tensor file's header, which ends where the first tensor begins. */
-static zr_status add_header(zr__save *s, zr__save_part *p)
-{
-    char path[PATH_MAX];
-    zr_safetensors *file = NULL;
-    ZR_TRY(zr__path_join(path, s->tmp, p->name));
-    ZR_TRY(zr_safetensors_open(path, &file));
-    int64_t end = zr_safetensors_count(file) > 0 ? zr_safetensors_get(file, 0)->offset : -1;
-    zr_safetensors_close(&file);
-    return add_own(s, p, end);
-}
-
-zr_status zr__save_note_run(zr__save *s)
-{
-    const zr__run *r = s->run;
-    const zr_config c = zr__run_given(r);
-    s->about = (zr__checkpoint_run){.seed = c.train.seed,
-                                    .updates = zr_engine_updates(r->engine),
-                                    .samples = zr__run_sample(r, s->step),
-                                    .skipped = r->result->skipped,
-                                    .skipped_in_row = r->skipped_in_row,
-                                    .loss = r->result->loss,
-                                    .scaler = r->scaler,
-                                    .noise = r->noise,
-                                    .ranks = r->comm->size,
-                                    .train = r->train,
-                                    .val = r->val,
-                                    .base = r->base};
-    snprintf(s->about.optimizer, sizeof(s->about.optimizer), "%s", r->plan->optimizer.name);
-    snprintf(s->about.tokenizer, sizeof(s->about.tokenizer), "%s", c.data.tokenizer ? c.data.tokenizer : "");
-    return zr_config_to_json(&c, &s->about.config);
-}
-
-static zr_status write_manifest(zr__save *s)
-{
-    zr_manifest_file file[ZR__SAVE_FILES];
     char *text = NULL;
-    int n = 0;
-    for (int i = 0; i < ZR__SAVE_FILES; i++) {
-        const zr__save_part *p = &s->part[i];
-        if (!p->name[0]) continue;
-        file[n] = (zr_manifest_file){.name = p->name,
-                                     .chunk = p->chunks.all,
-                                     .n_chunks = p->chunks.n_all,
-                                     .slices = p->slices.all,
-                                     .n_slices = p->slices.n_all};
-        for (int64_t c = 0; c < p->chunks.n_all; c++) file[n].bytes += file[n].chunk[c].bytes;
-        s->bytes += file[n++].bytes;
-    }
-    ZR_TRY(zr__checkpoint_run_print(&s->about, &s->run->plan->layout, &text));
-    zr_manifest manifest = {.step = s->step, .build = zr_version(), .run = text, .file = file, .n_files = n};
-    zr_status st = zr_manifest_write(s->tmp, &manifest);
+    ZR_TRY(zr__checkpoint_run_print(&s->about, &s->plan->layout, &text));
+    zr__manifest manifest = {.step = s->step, .build = zr_version(), .run = text, .file = file, .n_files = n};
+    zr_status st = zr__manifest_write(s->tmp, &manifest);
     zr_free(text);
     return st;
 }
 
 zr_status zr__save_describe(zr__save *s)
 {
-    for (int i = 0; i < s->n_states; i++) ZR_TRY(add_header(s, &s->part[i]));
-    ZR_TRY(add_own(s, &s->part[CONFIG], -1));
-    if (s->part[ADAPTER].name[0]) ZR_TRY(add_own(s, &s->part[ADAPTER], -1));
-    return write_manifest(s);
+    zr__manifest_file file[ZR__SAVE_FILES];
+    zr_status st = ZR_OK;
+    int n = 0;
+    for (int i = 0; i < ZR__SAVE_FILES && st == ZR_OK; i++) {
+        const zr__save_part *p = &s->part[i];
+        if (!p->name[0]) continue;
+        st = zr__manifest_describe(s->tmp, p->name, i < s->n_states, p->chunks.all, p->chunks.n_all, &file[n]);
+        file[n].slices = p->slices.all;
+        file[n].n_slices = p->slices.n_all;
+        s->bytes += file[n++].bytes;
+    }
+    if (st == ZR_OK) st = write_manifest(s, file, n);
+    for (int i = 0; i < n; i++) zr_free((void *)file[i].chunk);
+    return st;
 }
 
 /* ---- files of the checkpoint ------------------------------------------------------------------ */
 
 zr_status zr__save_names(zr__save *s)
 {
-    for (int i = 0; i < s->n_states; i++)
-        ZR_TRY(zr__state_file(s->run->plan, i, s->part[i].name, sizeof(s->part[i].name)));
+    for (int i = 0; i < s->n_states; i++) ZR_TRY(zr__state_file(s->plan, i, s->part[i].name, sizeof(s->part[i].name)));
     snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "%s", ZR_RUN_CONFIG);
-    if (zr__has_adapters(graph_of(s)))
-        snprintf(s->part[ADAPTER].name, sizeof(s->part[ADAPTER].name), "%s", ZR_ADAPTER_CONFIG);
+    s->adapters = zr__has_adapters(graph_of(s));
+    if (s->adapters) snprintf(s->part[ADAPTER].name, sizeof(s->part[ADAPTER].name), "%s", ZR_ADAPTER_CONFIG);
     return ZR_OK;
 }
 

@@ -3,7 +3,9 @@
 #ifndef ZR_TRAIN_SAVE_FILES_H
 #define ZR_TRAIN_SAVE_FILES_H
 
-#include "train/run/run.h"
+#include "train/dir/checkpoint_run.h"
+#include "train/ranks/ranks.h"
+#include "checkpoint/checkpoint.h"
 #include "zr/checkpoint.h"
 #include "zr/engine.h"
 #include "zr/graph.h"
@@ -24,15 +26,17 @@ typedef struct zr__save_list {
 /** A file of the checkpoint. */
 typedef struct zr__save_part {
     char name[64];        /* file name; "" if the checkpoint lacks this file */
-    zr__save_list chunks; /* checksums of the written chunks (zr_chunk); `all` also has chunks of the header */
-    zr__save_list slices; /* regions in which ranks wrote slices of rows (zr_slices) */
+    zr__save_list chunks; /* checksums of the written chunks (zr__chunk) */
+    zr__save_list slices; /* regions in which ranks wrote slices of rows (zr__slices) */
 } zr__save_part;
 
 typedef struct zr__save {
-    zr__run *run;
+    const zr__ranks *ranks;
+    const zr_plan *plan;
     int64_t step;                          /* training step of the checkpoint */
     char run_dir[PATH_MAX], tmp[PATH_MAX]; /* directory of the run; path of the checkpoint until it is complete */
     int n_states;                       /* number of states (parameters and optimizer states), each with its own file */
+    bool adapters;                      /* whether the model has adapters, which alone are then saved */
     zr__save_part part[ZR__SAVE_FILES]; /* files of the states; config.json at index ZR_CHECKPOINT_STATES;
                                            then adapter_config.json of a model with adapters */
     zr__checkpoint_run about;           /* on rank 0: record of the run at this step */
@@ -43,9 +47,9 @@ typedef struct zr__save {
     double begin_sec, put_sec; /* time of the first write; seconds from the first write to the last sync */
     int file;                  /* index in `part` of the file being written; -1 if no file is open */
     zr_safetensors *layout;
-    zr_chunk_writer *writer;
+    zr__chunk_writer *writer;
     const zr_param_info *param; /* the last parameter written to the open file, or NULL */
-    zr_slices slices;           /* region of `param` that this rank writes in slices; row_bytes is 0 without slices */
+    zr__slices slices;          /* region of `param` that this rank writes in slices; row_bytes is 0 without slices */
     zr_event *event;            /* events of the engine's thread; NULL if they are not traced */
     int32_t n_events, event_room;
 } zr__save;
@@ -60,10 +64,10 @@ int zr__state_of_file(int file);
 
 /** Set the names of all files of the checkpoint. */
 ZR_NODISCARD zr_status zr__save_names(zr__save *save);
-/** Fill save->about, the record of the run at the checkpoint's step. Rank 0 only. */
-ZR_NODISCARD zr_status zr__save_note_run(zr__save *save);
-/** Create the files and reserve space for whole tensors in them. Rank 0 only. */
-ZR_NODISCARD zr_status zr__save_make_files(const zr__save *save);
+/** Create the files and reserve space for whole tensors in them. `init` is model.init, the base of adapters. Rank 0
+ * only. */
+ZR_NODISCARD zr_status zr__save_make_files(const zr__save *save, const zr__family_model *model, const char *init,
+                                           const zr__hf_source *source);
 
 /** Write elements that this rank owns into the file of a state. This is a callback of zr_sink. The caller passes one
  * state after the other, and calls zr__save_put_end after the last state. Fail with ZR_ERR_DIVERGED if a weight is not

@@ -7,10 +7,8 @@
 #include "base/paths/output.h"
 #include "base/text/text.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokens/texts.h"
-#include "train/dir/new_dir.h"
+#include "train/dir/run_files.h"
 #include "train/host/host.h"
-#include "train/tokenizer/tokenizer_files.h"
 #include "zr/data.h"
 
 #include <dirent.h>
@@ -30,7 +28,6 @@ typedef struct tokenizing {
     const zr__tokenize_args *args;
     zr__tokenized *did;
     zr_tokenizer *tokenizer;
-    zr__texts_args wanted;
     zr__texts *texts;
     zr__new_file out;
     int64_t at; /* offset in the output file, in bytes */
@@ -90,14 +87,7 @@ static zr_status open_tokenizing(tokenizing *t)
     ZR_CHECK(t->between != ZR__NO_SEPARATOR, ZR_ERR_DATA,
              "the tokenizer %s has no token %s to put between texts, and no tokenizer_config.json with an eos_token",
              zr_tokenizer_name(t->tokenizer), ZR_END_OF_TEXT);
-    t->wanted = (zr__texts_args){.path = a->text,
-                                 .n = a->n_texts,
-                                 .text_key = a->text_key,
-                                 .skip_bad_lines = a->skip_bad_lines,
-                                 .as_text = a->as_text,
-                                 .progress = a->progress,
-                                 .arg = a->arg};
-    ZR_TRY(zr__texts_open(&t->wanted, &t->texts));
+    ZR_TRY(zr__texts_open(&a->texts, &t->texts));
     t->at = a->format == ZR_TOKENS_LLMC ? ZR_LLMC_HEADER_BYTES : 0;
     return ZR_OK;
 }
@@ -129,7 +119,7 @@ static zr_status check_output(tokenizing *t)
     if (t->args->format == ZR_TOKENS_LLMC) memcpy(magic, header, 4);
     const zr__output_kind kind = {"file of tokens", magic, false};
     t->inputs[0] = t->args->tokenizer;
-    for (int i = 0; i < t->args->n_texts; i++) t->inputs[i + 1] = t->args->text[i];
+    for (int i = 0; i < t->args->texts.n; i++) t->inputs[i + 1] = t->args->texts.path[i];
     ZR_TRY(zr__output_check(t->args->out, &kind, t->inputs));
     ZR_TRY(check_headerless(t));
     return ZR_OK;
@@ -176,7 +166,7 @@ static zr_status check_texts(int n)
 
 static zr_status check_args(const zr__tokenize_args *a)
 {
-    ZR_TRY(check_texts(a->n_texts));
+    ZR_TRY(check_texts(a->texts.n));
     ZR_CHECK(a->threads >= 0 && a->threads <= ZR_TOKENIZE_THREADS, ZR_ERR_ARG, "%d threads, 1 to %d are possible",
              a->threads, ZR_TOKENIZE_THREADS);
     ZR_CHECK(a->format == ZR_TOKENS_LLMC || (a->out[0] && zr__text_ends(a->out + 1, ".bin")), ZR_ERR_ARG,
@@ -203,15 +193,8 @@ zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did)
 
 static zr_status count_pieces(const zr__tokenize_train_args *args, zr__tokenizer_trainer *trainer, zr__tokenized *did)
 {
-    const zr__texts_args wanted = {.path = args->text,
-                                   .n = args->n_texts,
-                                   .text_key = args->text_key,
-                                   .skip_bad_lines = args->skip_bad_lines,
-                                   .as_text = args->as_text,
-                                   .progress = args->progress,
-                                   .arg = args->arg};
     zr__texts *texts = NULL;
-    ZR_TRY(zr__texts_open(&wanted, &texts));
+    ZR_TRY(zr__texts_open(&args->texts, &texts));
     zr_status st = zr__texts_learn(texts, trainer);
     tell_texts(texts, did);
     zr__texts_close(&texts);
@@ -271,7 +254,7 @@ static zr_status check_dir_empty(const char *out)
 zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did)
 {
     char *json = NULL;
-    ZR_TRY(check_texts(args->n_texts));
+    ZR_TRY(check_texts(args->texts.n));
     *did = (zr__tokenized){0};
     ZR_TRY(check_dir_empty(args->out));
     zr_status st = learn_tokenizer(args, &json, did);

@@ -1,9 +1,9 @@
 /** train/tokenizer: the functions of `zr tokenize`, which convert texts to token files and train tokenizers on texts.
- * tokenizer_files.h copies the files of a tokenizer into a directory. */
+ * tokenizer_files.c copies the files of a tokenizer into a directory. */
 #ifndef ZR_TRAIN_TOKENIZER_TOKENIZE_H
 #define ZR_TRAIN_TOKENIZER_TOKENIZE_H
 
-#include "zr/base.h"
+#include "data/tokens/texts.h"
 
 typedef enum zr__tokens_format {
     ZR_TOKENS_LLMC,   /* format of llm.c: a header of 1024 bytes, then uint16 tokens (uint32 if vocabulary > 65536) */
@@ -13,18 +13,12 @@ typedef enum zr__tokens_format {
 #define ZR_TOKENIZE_THREADS 256
 
 typedef struct zr__tokenize_args {
-    const char *tokenizer;   /* name or path for zr_tokenizer_open */
-    const char *const *text; /* paths of n_texts files; each file, or each of its JSON records, is a document */
-    int n_texts;             /* number of files, 1 to ZR_TOKENIZE_TEXTS */
+    const char *tokenizer; /* name or path for zr_tokenizer_open */
+    zr__texts_args texts;  /* 1 to ZR_TOKENIZE_TEXTS files; each file, or each of its JSON records, is a document */
     const char *out; /* path of the output, which zr_data_open can read; must end in ".bin" for ZR_TOKENS_NANOGPT */
     zr__tokens_format format;
-    bool eot;                /* whether a token separates documents: ZR_END_OF_TEXT or the eos_token */
-    int threads;             /* number of threads, up to ZR_TOKENIZE_THREADS; 0 for one per processor */
-    zr_progress_fn progress; /* progress in bytes of files; may be NULL */
-    void *arg;
-    const char *text_key; /* key of the text in a record; NULL for "text" */
-    bool skip_bad_lines;  /* whether bad lines are skipped instead of causing an error */
-    bool as_text;         /* whether each file is one text, even if it consists of JSON records */
+    bool eot;    /* whether a token separates documents: ZR_END_OF_TEXT or the eos_token */
+    int threads; /* number of threads, up to ZR_TOKENIZE_THREADS; 0 for one per processor */
 } zr__tokenize_args;
 
 /** Result of zr__tokenize or zr__tokenize_train. */
@@ -51,15 +45,9 @@ typedef struct zr__tokenized {
 ZR_NODISCARD zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did);
 
 typedef struct zr__tokenize_train_args {
-    const char *const *text; /* paths of n_texts files; each file, or each of its JSON records, is a document */
-    int n_texts;             /* number of files, 1 to ZR_TOKENIZE_TEXTS */
-    const char *out;         /* path of the output directory, which must be new or empty */
-    int64_t vocab;           /* number of tokens, at least ZR_TOKENIZER_LEAST_VOCAB */
-    zr_progress_fn progress; /* progress in bytes of files; may be NULL */
-    void *arg;
-    const char *text_key; /* key of the text in a record; NULL for "text" */
-    bool skip_bad_lines;  /* whether bad lines are skipped instead of causing an error */
-    bool as_text;         /* whether each file is one text, even if it consists of JSON records */
+    zr__texts_args texts; /* 1 to ZR_TOKENIZE_TEXTS files; each file, or each of its JSON records, is a document */
+    const char *out;      /* path of the output directory, which must be new or empty */
+    int64_t vocab;        /* number of tokens, at least ZR_TOKENIZER_LEAST_VOCAB */
 } zr__tokenize_train_args;
 
 /**
@@ -72,5 +60,30 @@ typedef struct zr__tokenize_train_args {
  * Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if a text is missing or bad. Other errors: ZR_ERR_MEMORY, ZR_ERR_IO.
  */
 ZR_NODISCARD zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did);
+
+/* ---- files of a tokenizer (tokenizer_files.c) ----------------------------------------------------------------- */
+
+/** Write tokenizer.json and tokenizer_config.json into `dir`. `json` is the text of tokenizer.json.
+ * tokenizer_config.json tells the package transformers the class of the tokenizer. `end_of_text` tells whether the
+ * tokenizer has the token <|endoftext|>. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text);
+
+/** Copy the files of the tokenizer `name` (zr_tokenizer_open) into `dir`, unchanged. If `name` is "bytes", write the
+ * files of an equivalent tokenizer. If `name` is NULL, do nothing. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the
+ * tokenizer has no usable files. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__tokenizer_files_copy(const char *name, const char *dir);
+
+/** Copy all tokenizer files from the directory `from` into `dir`, unchanged and unchecked. Fail with ZR_ERR_DATA if a
+ * file is too large for a tokenizer. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__tokenizer_files_take(const char *from, const char *dir);
+/** Copy generation_config.json from the directory `from` into `dir`, unless `dir` has one. If `all` is set and `from`
+ * has a tokenizer, copy all tokenizer files instead. Errors: as zr__tokenizer_files_take. */
+ZR_NODISCARD zr_status zr__tokenizer_files_add(const char *from, const char *dir, bool all);
+/** Return whether `dir` has at least one file of a tokenizer. */
+bool zr__tokenizer_files_any(const char *dir);
+
+/** Remove the tokenizer files in `dir`. If the directory `like` is not NULL, remove only files that have the same
+ * content in `like`. */
+void zr__tokenizer_files_remove(const char *dir, const char *like);
 
 #endif

@@ -1,4 +1,5 @@
-#include "train/tokenizer/tokenizer_files.h"
+/* The files of a tokenizer in a Hugging Face directory: written, copied and removed. */
+#include "train/tokenizer/tokenize.h"
 
 #include "base/file/commit.h"
 #include "base/file/folder.h"

@@ -1,8 +1,8 @@
 /**
- * Observation of training steps while they run. Observers do not change the run. timings.h adds up the times of steps,
- * and trace.h writes these times into a file. After each schedule step the callback zr_observer.reached is called;
- * tests use it to kill a rank in a given phase, such as the backward pass. hang.h finds ranks that are stuck or have
- * ended.
+ * train/watch: observation of training steps while they run. Observers do not change the run. timings.h adds up the
+ * times of steps, and trace.h writes these times into a file. After each schedule step the callback zr_observer.reached
+ * is called; tests use it to kill a rank in a given phase, such as the backward pass. hang.h finds ranks that are stuck
+ * or have ended.
  */
 #ifndef ZR_TRAIN_WATCH_H
 #define ZR_TRAIN_WATCH_H

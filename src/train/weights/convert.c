@@ -7,9 +7,9 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/new_dir.h"
+#include "train/dir/run_files.h"
 #include "train/family/inputs.h"
-#include "train/tokenizer/tokenizer_files.h"
+#include "train/tokenizer/tokenize.h"
 #include "train/weights/load.h"
 
 #include <stdio.h>
@@ -27,17 +27,17 @@
 static zr_status open_checkpoint(zr__convert *c)
 {
     const char *dir = c->did->from.path;
-    ZR_TRY(zr_manifest_read(dir, &c->manifest));
+    ZR_TRY(zr__manifest_read(dir, &c->manifest));
     ZR_TRY(zr__checkpoint_check_file(dir, c->manifest, "config.json"));
     ZR_TRY(zr__family_read(dir, &c->model));
-    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader));
+    ZR_TRY(zr__chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader));
     return ZR_OK;
 }
 
 static zr_status check_shapes(const zr__convert *c)
 {
     char wanted[96];
-    const zr_safetensors *file = zr_chunk_reader_tensors(c->reader);
+    const zr_safetensors *file = zr__chunk_reader_tensors(c->reader);
     for (int64_t i = 0; i < c->did->tensors; i++) {
         const zr_shape *shape = &c->specs[i].shape;
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, c->specs[i].name);
@@ -104,7 +104,7 @@ static zr_status open_source(zr__convert *c)
 static zr_status read_piece(const zr__convert *c, const char *name, int64_t first, int64_t n)
 {
     if (c->reader)
-        ZR_TRY(zr_chunk_reader_f32(c->reader, name, first, n, c->piece));
+        ZR_TRY(zr__chunk_reader_f32(c->reader, name, first, n, c->piece));
     else
         ZR_TRY(zr_weights_read(c->weights, name, first, n, c->piece));
     if (c->merge) zr__merge_piece(c, first, n);
@@ -118,12 +118,12 @@ static zr_status write_piece(const zr__convert *c, int64_t tensor, int64_t first
     if (c->to) return zr__weights_write(c->to, c->specs[tensor].name, first, n, c->piece);
     const zr_safetensors_tensor *to = zr_safetensors_find(c->layout, c->specs[tensor].name);
     ZR_ASSERT(to);
-    return zr_chunk_writer_put(c->writer, to->offset + 4 * first, c->piece, 4 * n);
+    return zr__chunk_writer_put(c->writer, NULL, to->offset + 4 * first, c->piece, 4 * n);
 }
 
 static zr_status copy_tensor(zr__convert *c, int64_t tensor)
 {
-    const zr_tensor_spec *spec = &c->specs[tensor];
+    const zr__tensor_spec *spec = &c->specs[tensor];
     const int64_t elems = zr_shape_elems(&spec->shape);
     zr__merge_end(c);
     ZR_TRY(zr__merge_begin(c, spec->name));
@@ -278,7 +278,7 @@ static void remove_tmp(const zr__convert *c)
                                         "metrics.jsonl.tmp",
                                         "model.safetensors.index.json.tmp"};
     char path[PATH_MAX];
-    (void)!zr_checkpoint_remove(c->tmp, 0);
+    (void)!zr__checkpoint_remove(c->tmp, 0);
     if (c->out) zr__weights_remove(c->tmp, "");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (zr__path_join(path, c->tmp, names[i]) == ZR_OK) unlink(path);
@@ -343,14 +343,14 @@ zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
     zr_free(c.piece);
     zr__merge_end(&c);
     zr_graph_destroy(&c.adapters);
-    zr_chunk_writer_close(&c.writer);
+    zr__chunk_writer_close(&c.writer);
     zr_safetensors_close(&c.layout);
     zr__weights_out_close(&c.out);
     zr_weights_close(&c.to);
     zr_weights_close(&c.weights);
     zr__hf_source_free(&c.source);
-    zr_chunk_reader_close(&c.reader);
-    zr_manifest_free(&c.manifest);
+    zr__chunk_reader_close(&c.reader);
+    zr__manifest_free(&c.manifest);
     zr_free(c.specs);
     zr_graph_destroy(&c.graph);
     return st;

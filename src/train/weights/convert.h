@@ -21,9 +21,9 @@ typedef struct zr__convert {
     char dir[PATH_MAX]; /* directory of the weights: `tmp` or a folder in `tmp` */
     zr__family_model model;
     zr_graph *graph;
-    zr_tensor_spec *specs;
-    zr_manifest *manifest; /* manifest of the source, if the source is a checkpoint */
-    zr_chunk_reader *reader;
+    zr__tensor_spec *specs;
+    zr__manifest *manifest; /* manifest of the source, if the source is a checkpoint */
+    zr__chunk_reader *reader;
     zr_weights *weights;   /* weights of the source, if the source is a Hugging Face directory or has adapters */
     char base[PATH_MAX];   /* directory of the base of adapters, which are merged into it; "" without adapters */
     zr_lora lora;          /* the adapters; its targets are borrowed from `weights` */
@@ -34,7 +34,7 @@ typedef struct zr__convert {
     zr_weights *to;        /* weights of the target, if the target is a Hugging Face directory */
     char file[PATH_MAX];   /* path of the target's weights file, if the target is a checkpoint */
     zr_safetensors *layout;
-    zr_chunk_writer *writer;
+    zr__chunk_writer *writer;
     float *piece;
     int64_t done;
 } zr__convert;

@@ -9,7 +9,7 @@
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 #include "train/family/inputs.h"
-#include "train/tokenizer/tokenizer_files.h"
+#include "train/tokenizer/tokenize.h"
 
 #include <errno.h>
 #include <math.h>
@@ -30,8 +30,7 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     return w->adapters && !param->adapter ? ZR_OK : zr__weights_write(w->weights, param->name, first, n, in);
 }
 
-enum { MARKS = 3 };
-static const char *const marks[MARKS] = {ZR_RUN_WEIGHTS, ZR_RUN_WEIGHTS_INDEX, ZR_ADAPTER_SINGLE};
+/* Suffix of the weights file, of the index of several, or of the file of adapters, until all weights are on disk. */
 #define UNFINISHED ".tmp"
 
 /** Paths used by the export of a directory. */
@@ -39,20 +38,7 @@ typedef struct paths {
     char tmp[PATH_MAX];    /* temporary path of the new directory */
     char old[PATH_MAX];    /* path to which an existing directory `dir` is moved */
     char config[PATH_MAX]; /* config.json in tmp */
-    /* Paths of the weights file in tmp, of the index of several weights files, and of the file of adapters; only one of
-     * the three exists. `unfinished` is the path until all weights are on disk. Then the file is renamed to `finished`.
-     */
-    char unfinished[MARKS][PATH_MAX], finished[MARKS][PATH_MAX];
 } paths;
-
-/** Return whether one of the paths exists. */
-static bool any_is_there(char path[MARKS][PATH_MAX])
-{
-    struct stat st;
-    for (int i = 0; i < MARKS; i++)
-        if (lstat(path[i], &st) == 0) return true;
-    return false;
-}
 
 static zr_status name_parts(const char *dir, paths *p)
 {
@@ -60,10 +46,6 @@ static zr_status name_parts(const char *dir, paths *p)
     ZR_TRY(zr__path_format(p->old, "%s.old", dir));
     ZR_TRY(zr__path_join(p->config, p->tmp, ZR_RUN_CONFIG));
     if (zr__path_is_in(p->tmp, ZR_ADAPTER_CONFIG)) ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
-    for (int i = 0; i < MARKS; i++) {
-        ZR_TRY(zr__path_format(p->unfinished[i], "%s/%s" UNFINISHED, p->tmp, marks[i]));
-        ZR_TRY(zr__path_join(p->finished[i], p->tmp, marks[i]));
-    }
     return ZR_OK;
 }
 
@@ -76,7 +58,7 @@ static void remove_in(const char *dir, const char *name)
 static void release_export(paths *p)
 {
     zr__weights_remove(p->tmp, UNFINISHED);
-    if (any_is_there(p->finished)) return;
+    if (zr__weights_in(p->tmp, "")) return;
     unlink(p->config);
     remove_in(p->tmp, ZR_TRAINED_NAME);
     zr__tokenizer_files_remove(p->tmp, NULL);
@@ -97,12 +79,14 @@ static const zr_graph *graph_of(const zr_plan *plan)
 /** Create the file of adapters, and adapter_config.json. */
 static zr_status make_adapter(paths *p, const zr__exported *what)
 {
+    char weights[PATH_MAX];
     zr__adapter adapter;
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
+    ZR_TRY(zr__path_join(weights, p->tmp, ZR_ADAPTER_SINGLE UNFINISHED));
     ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
     ZR_TRY(zr__adapter_specs(graph_of(what->plan), &specs, &n));
-    zr_status st = zr_safetensors_create(p->unfinished[2], specs, n);
+    zr_status st = zr__safetensors_create(weights, NULL, specs, n);
     zr_free(specs);
     ZR_TRY(st);
     ZR_TRY(zr__adapter_describe(graph_of(what->plan), what->model, what->init, &adapter));
@@ -118,7 +102,7 @@ static zr_status make_weights(paths *p, const zr__exported *what)
     if (zr__has_adapters(graph_of(what->plan))) return make_adapter(p, what);
     const zr_family *family = what->model->family;
     const zr__weights_form form = {.names = &family->names, .source = what->source};
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     zr__weights_out *out = NULL;
     int64_t n = 0;
     ZR_TRY(zr__param_specs(graph_of(what->plan), ZR_PARAMS_ALL, &specs, &n));
@@ -247,13 +231,13 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
 }
 
 /** Give the weights file or the index its final name, which shows that the weights are complete. */
-static zr_status finish_weights(paths *p)
+static zr_status finish_weights(const paths *p)
 {
-    struct stat st;
-    int i = 0;
-    while (i < MARKS - 1 && lstat(p->unfinished[i], &st) != 0) i++;
-    ZR_CHECK(rename(p->unfinished[i], p->finished[i]) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished[i],
-             p->finished[i], strerror(errno));
+    char from[PATH_MAX], to[PATH_MAX];
+    const char *name = zr__weights_in(p->tmp, UNFINISHED);
+    ZR_TRY(zr__path_join(to, p->tmp, name ? name : ZR_RUN_WEIGHTS));
+    ZR_TRY(zr__path_format(from, "%s" UNFINISHED, to));
+    ZR_CHECK(rename(from, to) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", from, to, strerror(errno));
     return ZR_OK;
 }
 
@@ -264,22 +248,13 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
     return give_name(p, dir, replace, rest);
 }
 
-bool zr__export_is_there(const char *dir)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    for (int i = 0; i < MARKS; i++)
-        if (zr__path_join(path, dir, marks[i]) == ZR_OK && lstat(path, &st) == 0) return true;
-    return false;
-}
-
 /** Write the path of the directory with the complete weights, or "", to `place`. Call this on rank 0. */
 static void find_complete(paths *p, const char *dir, char *place, size_t size)
 {
-    if (any_is_there(p->unfinished) && finish_weights(p) != ZR_OK) return;
-    if (any_is_there(p->finished))
+    if (zr__weights_in(p->tmp, UNFINISHED) && finish_weights(p) != ZR_OK) return;
+    if (zr__weights_in(p->tmp, ""))
         snprintf(place, size, "%s", p->tmp);
-    else if (zr__export_is_there(dir))
+    else if (zr__weights_in(dir, ""))
         snprintf(place, size, "%s", dir);
 }
 
@@ -321,7 +296,7 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
 static bool holds_weights(const char *dir)
 {
     struct stat st;
-    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && zr__export_is_there(dir);
+    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && zr__weights_in(dir, "");
 }
 
 static bool is_newer(const zr__trained *a, const zr__trained *b)

@@ -10,7 +10,7 @@
 #define ZR_TRAIN_EXPORT_H
 
 #include "checkpoint/checkpoint.h"
-#include "train/dir/trained.h"
+#include "train/dir/run_files.h"
 #include "train/family/family.h"
 #include "zr/comm.h"
 #include "zr/engine.h"
@@ -24,11 +24,8 @@ typedef struct zr__exported {
     const char *tokenizer;       /* the tokenizer (data.tokenizer), or NULL */
     const char *init;            /* Hugging Face directory from which the run started (model.init), or NULL */
     const zr__hf_source *source; /* record of `init`, in whose form the weights are written, or NULL; rank 0 only */
-    zr__trained trained;         /* step and validation loss of the weights (trained.h) */
+    zr__trained trained;         /* step and validation loss of the weights */
 } zr__exported;
-
-/** Return whether `dir` has weights in the form that zr__export writes. */
-bool zr__export_is_there(const char *dir);
 
 /** Complete the export of a run that was killed. If `dir`.tmp has complete weights, rename it to `dir`. An existing
  * `dir` is replaced only if its weights have a higher loss or, without recorded losses, an earlier step. If `dir`.tmp

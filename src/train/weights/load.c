@@ -18,12 +18,12 @@
 
 zr_status zr__load_check(const char *dir)
 {
-    zr_manifest *manifest = NULL;
-    ZR_TRY(zr_manifest_read(dir, &manifest));
+    zr__manifest *manifest = NULL;
+    ZR_TRY(zr__manifest_read(dir, &manifest));
     zr_status st = zr__checkpoint_check_file(dir, manifest, "config.json");
     if (st == ZR_OK) st = zr__checkpoint_check_file(dir, manifest, "model.safetensors");
     if (st == ZR_OK && zr__adapter_is_in(dir)) st = zr__checkpoint_check_file(dir, manifest, ZR_ADAPTER_CONFIG);
-    zr_manifest_free(&manifest);
+    zr__manifest_free(&manifest);
     return st;
 }
 

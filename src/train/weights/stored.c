@@ -1,7 +1,10 @@
+/* Where the weights of a path are: in a run's model/ or newest checkpoint, in a checkpoint, or in the directory itself.
+ */
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "train/dir/run_dir.h"
+#include "train/dir/run_files.h"
 #include "train/family/inputs.h"
 #include "train/weights/weights.h"
 
@@ -12,10 +15,6 @@
 
 _Static_assert(sizeof(((zr__stored *)0)->path) == PATH_MAX, "paths are of one size");
 
-#define WHOLE_MODEL "model/model.safetensors"
-#define SHARDED_MODEL "model/model.safetensors.index.json"
-#define ADAPTER_MODEL "model/" ZR_ADAPTER_SINGLE
-
 static bool has_weights(const char *dir)
 {
     return zr__path_is_in(dir, "model.safetensors") || zr__path_is_in(dir, "model.safetensors.index.json") ||
@@ -24,7 +23,8 @@ static bool has_weights(const char *dir)
 
 static bool has_model(const char *run)
 {
-    return zr__path_is_in(run, WHOLE_MODEL) || zr__path_is_in(run, SHARDED_MODEL) || zr__path_is_in(run, ADAPTER_MODEL);
+    char model[PATH_MAX];
+    return zr__path_join(model, run, ZR_RUN_MODEL) == ZR_OK && zr__weights_in(model, "");
 }
 
 static bool is_run(const char *dir)
@@ -62,12 +62,12 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     int64_t *step = NULL, n = 0;
-    zr_manifest *manifest = NULL;
+    zr__manifest *manifest = NULL;
     zr_status st = zr_checkpoint_list(stored->run, &step, &n);
     for (int64_t i = 0; st == ZR_OK && i < n && !manifest; i++) {
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
-        if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
+        if (st == ZR_OK) st = zr__manifest_read(stored->path, &manifest);
         /* After ZR_ERR_MEMORY the search ends, since it is unknown whether this checkpoint is complete. */
         if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
@@ -77,7 +77,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
                      zr_error_message());
     }
     *found = manifest != NULL;
-    zr_manifest_free(&manifest);
+    zr__manifest_free(&manifest);
     zr_free(step);
     return st;
 }
@@ -93,9 +93,9 @@ static bool stat_in(const char *dir, const char *name, struct stat *st)
 static bool is_newer_than_model(const zr__stored *stored)
 {
     struct stat checkpoint, model;
-    return stat_in(stored->path, "manifest.json", &checkpoint) &&
-           (stat_in(stored->run, WHOLE_MODEL, &model) || stat_in(stored->run, SHARDED_MODEL, &model) ||
-            stat_in(stored->run, ADAPTER_MODEL, &model)) &&
+    char dir[PATH_MAX];
+    const char *name = zr__path_join(dir, stored->run, ZR_RUN_MODEL) == ZR_OK ? zr__weights_in(dir, "") : NULL;
+    return stat_in(stored->path, "manifest.json", &checkpoint) && name && stat_in(dir, name, &model) &&
            (checkpoint.st_mtim.tv_sec > model.st_mtim.tv_sec ||
             (checkpoint.st_mtim.tv_sec == model.st_mtim.tv_sec && checkpoint.st_mtim.tv_nsec > model.st_mtim.tv_nsec));
 }

@@ -1,7 +1,6 @@
 /**
  * train/weights: trained weights on disk. stored.c finds weights, load.h loads them into an engine, and convert.h
- * converts their format. export.h writes the weights of a run. eval_dir.c and evaluate.h compute the loss of weights.
- * generate.c and writer.h generate text with weights.
+ * converts their format. export.h writes the weights of a run.
  */
 #ifndef ZR_TRAIN_WEIGHTS_WEIGHTS_H
 #define ZR_TRAIN_WEIGHTS_WEIGHTS_H

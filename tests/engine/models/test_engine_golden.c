@@ -40,7 +40,7 @@ static zr_status read_hidden(trainer *run, zr_engine *engine, zr_comm *comm)
     ZR_TRY(zr_graph_create(&spec, &g));
     golden.model.build(g, golden.model.config);
     ZR_TRY(zr_graph_finish(g));
-    zr_value hidden = zr_graph_get_op(g, zr_graph_value(g, zr_graph_get_losses(g))->producer)->in[0];
+    zr_value hidden = zr_graph_get_op(g, zr_graph_value(g, zr_graph_get_loss_term(g, 0))->producer)->in[0];
     zr_graph_destroy(&g);
     return zr_engine_value(engine, ZR_SCHEDULE_EVAL, hidden, run->arg);
 }

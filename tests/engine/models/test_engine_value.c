@@ -136,7 +136,7 @@ static void what_is_not_there_is_refused(void **state)
     named = false;
     rig r = make();
     const zr_graph *g = r.plan->graph[ZR_SCHEDULE_EVAL];
-    const zr_value logits = zr_graph_get_output(g), losses = zr_graph_get_losses(g);
+    const zr_value logits = zr_graph_get_output(g), losses = zr_graph_get_loss_term(g, 0);
     const zr_schedule_kind eval = ZR_SCHEDULE_EVAL;
     assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* nothing has run */
     assert_non_null(strstr(zr_error_message(), "call zr_engine_eval just before"));
@@ -144,7 +144,7 @@ static void what_is_not_there_is_refused(void **state)
     zr_exact sum = {0};
     assert_int_equal(zr_engine_eval(r.engine, &(zr_batch){.step = 0}, no_batch, NULL, &sum), ZR_ERR_DATA);
     assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* that walk failed */
-    const zr_value train_losses = zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]);
+    const zr_value train_losses = zr_graph_get_loss_term(r.plan->graph[ZR_SCHEDULE_TRAIN], 0);
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, train_losses, out), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "call zr_engine_step"));
     evaluate(&r, 0);
@@ -160,7 +160,7 @@ static void what_is_not_there_is_refused(void **state)
     ok(zr_engine_step(r.engine, &(zr_step_args){.lr = 0.1, .batch = fill}, &result));
     assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* another walk */
     const zr_value gone =
-        zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]); /* bytes that the backward pass reuses */
+        zr_graph_get_loss_term(r.plan->graph[ZR_SCHEDULE_TRAIN], 0); /* bytes that the backward pass reuses */
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, gone, out), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "any more"));
     drop(&r);

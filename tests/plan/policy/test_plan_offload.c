@@ -2,6 +2,7 @@
 /* Activation checkpoints kept in host memory or on disk between forward and backward pass: the place of each buffer,
  * the copies, that everything else is unchanged, and that faults are noticed. */
 #include "engine/layout_variants.h"
+#include "plan/cost/cost.h"
 
 static void same_steps(const trainer *a, const trainer *b)
 {
@@ -277,12 +278,12 @@ static void test_auto(void **state)
         run.layout.recompute_every = 1;
         run.layout.checkpoint_home = ZR_SPACE_HOST;
         assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &unit), ZR_OK);
-        const int64_t least = zr_memory_taken(&unit->memory);
+        const int64_t least = zr__memory_taken(&unit->memory);
         assert_true(least > unit->memory.total_bytes);
         run.layout.recompute = ZR_RECOMPUTE_AUTO;
         run.layout.limit_bytes = least * 100 / percent;
         assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &chosen), ZR_OK);
-        assert_in_range(zr_memory_taken(&chosen->memory), 1, run.layout.limit_bytes);
+        assert_in_range(zr__memory_taken(&chosen->memory), 1, run.layout.limit_bytes);
         zr_plan_destroy(&unit);
         zr_plan_destroy(&chosen);
     }

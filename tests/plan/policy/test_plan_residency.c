@@ -6,6 +6,7 @@
 
 #include "base/number/rng.h"
 #include "support/long.h"
+#include "plan/cost/cost.h"
 #include "plan/plan_make.h"
 
 static const zr_rng seed = {.seed = 38, .purpose = ZR_RNG_INIT};
@@ -200,7 +201,7 @@ static void test_optimizer_states_on_disk(void **state)
             assert_int_equal(params, apart ? 3 * param * BUCKET : 0);
             assert_int_equal(grads, apart ? 3 * grad * BUCKET : 0);
             assert_true(work > plan->schedule[0].buffer[plan->passing_disk].bytes + 2 * plan->window_bytes);
-            assert_int_equal(zr_memory_taken(m), m->total_bytes + work + passing + params + grads);
+            assert_int_equal(zr__memory_taken(m), m->total_bytes + work + passing + params + grads);
             assert_int_equal(plan->schedule[0].buffer[plan->passing_disk].bytes, 4 * plan->layout.home.block_bytes);
             assert_int_equal(plan->layout.home.block_bytes, 4 * BUCKET); /* no transfer is larger */
             zr_plan_destroy(&plan);

@@ -46,7 +46,7 @@ static void test_what_is_taken(void **state)
                 with->memory.space[ZR_SPACE_DISK].total_bytes > 0
                     ? host[ZR_CATEGORY_WORK] - without->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_WORK]
                     : 0;
-            assert_int_equal(zr_memory_taken(&with->memory) - zr_memory_taken(&without->memory),
+            assert_int_equal(zr__memory_taken(&with->memory) - zr__memory_taken(&without->memory),
                              (both[m] == ZR_SAVE_COPY ? price.bytes : 0) + passing);
             assert_int_equal(host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_OPTIM],
                              both[m] == ZR_SAVE_COPY ? price.bytes : 0);
@@ -252,7 +252,7 @@ static void test_auto(void **state)
     (void)state;
     zr_layout l = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *copy = saving_plan(l, ZR_SAVE_COPY), *plan;
-    const int64_t needs = zr_memory_taken(&copy->memory);
+    const int64_t needs = zr__memory_taken(&copy->memory);
     const struct {
         int64_t limit_bytes;
         zr_save chosen;

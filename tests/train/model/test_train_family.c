@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "config/config.h"
 #include "support/tempdir.h"
 #include "train/family/family.h"
 #include "zr/run.h"
@@ -118,7 +119,7 @@ static zr__family_model small(const zr_family *family)
     if (zr_config_parse(text, strlen(text), "c.json", &override, 1, &config) != ZR_OK)
         fail_msg("%s", zr_error_message());
     assert_ptr_equal(config->model.family, family);
-    zr_config_resize(config, &sizes);
+    zr__config_resize(config, &sizes);
     for (const zr_field *field = family->field; field->key; field++) {
         const bool dropout = field->role == ZR_FIELD_DROPOUT && field->place != ZR_FIELD_IN_CONFIG;
         const double value = (field->min + field->max) / 2;

@@ -83,7 +83,7 @@ static zr_shape shape_of(const zr_safetensors_tensor *t)
 static void put_part(const form *f, const zr_safetensors *from, int i, zr__text *map)
 {
     static float value[ELEMS_MOST];
-    zr_tensor_spec spec[TENSORS_MOST];
+    zr__tensor_spec spec[TENSORS_MOST];
     zr_dtype type[TENSORS_MOST];
     zr_safetensors *to = NULL;
     char path[PATH_MAX], name[64];
@@ -92,16 +92,16 @@ static void put_part(const form *f, const zr_safetensors *from, int i, zr__text 
     snprintf(path, sizeof path, "%s/%s", in_tempdir(f->name), name);
     for (int64_t t = i; t < zr_safetensors_count(from); t += f->files) {
         const zr_safetensors_tensor *tensor = zr_safetensors_get(from, t);
-        spec[n] = (zr_tensor_spec){tensor->name, shape_of(tensor)};
+        spec[n] = (zr__tensor_spec){tensor->name, shape_of(tensor)};
         type[n++] = f->type[t % 3];
         zr__text_add(map, "%s\"%s\": \"%s\"", map->length ? ", " : "", tensor->name, name);
     }
-    assert_int_equal(zr__safetensors_create_as(path, type, spec, n), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &to), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, type, spec, n), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &to), ZR_OK);
     for (int k = 0; k < n; k++) {
         const zr_safetensors_tensor *tensor = zr_safetensors_find(from, spec[k].name);
         assert_int_equal(zr_safetensors_read_f32(from, tensor, 0, tensor->elems, value), ZR_OK);
-        assert_int_equal(zr_safetensors_write(to, zr_safetensors_find(to, spec[k].name), 0, tensor->elems, value),
+        assert_int_equal(zr__safetensors_write(to, zr_safetensors_find(to, spec[k].name), 0, tensor->elems, value),
                          ZR_OK);
     }
     zr_safetensors_close(&to);

@@ -12,7 +12,7 @@
 #include "support/prepared.h"
 #include "config/config.h"
 #include "train/family/inputs.h"
-#include "train/family/rows_ahead.h"
+#include "train/family/samples.h"
 #include "train/setup/setup.h"
 
 /* ---- rows ----------------------------------------------------------------------------------------- */

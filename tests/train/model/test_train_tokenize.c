@@ -19,7 +19,7 @@ enum { WINDOW = 1 << 20 };
 
 static zr__tokenize_args args_of(const char *const *text, int n, const char *out)
 {
-    return (zr__tokenize_args){.tokenizer = "bytes", .text = text, .n_texts = n, .out = out, .threads = 1};
+    return (zr__tokenize_args){.tokenizer = "bytes", .texts = {.path = text, .n = n}, .out = out, .threads = 1};
 }
 
 static void expect_failure(const zr__tokenize_args *args, zr_status wanted, const char *message)
@@ -58,8 +58,8 @@ static void texts_must_not_change(void **state)
     const char *text[] = {put_windows("first.txt", 2), put_file("second.txt", "a b c", 5)};
     zr__tokenize_args args = args_of(text, 2, in_tempdir("out.bin"));
     snprintf(second, sizeof(second), "%s", text[1]);
-    args.progress = append_once;
-    args.arg = second;
+    args.texts.progress = append_once;
+    args.texts.arg = second;
     expect_failure(&args, ZR_ERR_IO, "second.txt: the file changed while in use");
 }
 
@@ -89,7 +89,7 @@ static void too_many_tokens_are_refused_when_they_come(void **state)
     (void)state;
     const char *text[] = {put_windows("four.txt", 4)};
     zr__tokenize_args args = args_of(text, 1, in_tempdir("many.bin"));
-    args.progress = count_windows;
+    args.texts.progress = count_windows;
     header_limit = 3 * WINDOW / 2;
     expect_failure(&args, ZR_ERR_DATA, "too many for the header of llm.c");
     header_limit = INT32_MAX;

@@ -11,7 +11,7 @@
 
 #include "data/tokenizer/bpe_make.h"
 #include "support/tempdir.h"
-#include "train/tokenizer/tokenizer_files.h"
+#include "train/tokenizer/tokenize.h"
 #include "zr/data.h"
 
 static void put_text(const char *name, const char *text)

@@ -584,10 +584,10 @@ static void weights_that_are_not_finite(void **state)
     it = nothing();
     assert_int_equal(train("good", 1, keys), ZR_OK);
     zr_safetensors *file = NULL;
-    assert_int_equal(zr_safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
     const float bad = NAN;
     assert_int_equal(
-        zr_safetensors_write(file, zr_safetensors_find(file, "transformer.h.0.mlp.c_fc.weight"), 17, 1, &bad), ZR_OK);
+        zr__safetensors_write(file, zr_safetensors_find(file, "transformer.h.0.mlp.c_fc.weight"), 17, 1, &bad), ZR_OK);
     zr_safetensors_close(&file);
     snprintf(init, sizeof init, "model.init=%s/good/model", tempdir);
     const char *const from[] = {
@@ -614,9 +614,9 @@ static void weights_that_overflow(void **state)
     it = nothing();
     assert_int_equal(train("good", 1, keys), ZR_OK);
     zr_safetensors *file = NULL;
-    assert_int_equal(zr_safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
     for (int i = 0; i < 8; i++) huge[i] = 3e38f;
-    assert_int_equal(zr_safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.weight"), 0, 8, huge),
+    assert_int_equal(zr__safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.weight"), 0, 8, huge),
                      ZR_OK);
     zr_safetensors_close(&file);
     zr_eval_result result;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "checkpoint/checkpoint.h"
 #include "support/known_rates.h"
 #include "support/tempdir.h"
 #include "told_run.h"
@@ -342,9 +343,9 @@ static void rewrite(const char *dir, const char *name, const char *word, const c
 {
     static char text[1 << 20];
     char path[300];
-    zr_manifest *was = NULL;
-    zr_manifest_file file[8];
-    zr_chunk *chunk = NULL;
+    zr__manifest *was = NULL;
+    zr__manifest_file file[8];
+    zr__chunk *chunk = NULL;
     snprintf(path, sizeof path, "%s/%s", in_tempdir(dir), name);
     FILE *in = fopen(path, "r+b");
     assert_non_null(in);
@@ -355,20 +356,20 @@ static void rewrite(const char *dir, const char *name, const char *word, const c
     rewind(in);
     assert_int_equal(fwrite(text, 1, n, in), n);
     fclose(in);
-    if (zr_manifest_read(in_tempdir(dir), &was) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr__manifest_read(in_tempdir(dir), &was) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_in_range(was->n_files, 1, 8);
     for (int i = 0; i < was->n_files; i++) {
         file[i] = was->file[i];
         if (strcmp(file[i].name, name) != 0) continue;
-        assert_int_equal(zr_chunks_of_file(path, 0, -1, &chunk, &file[i].n_chunks), ZR_OK);
+        assert_int_equal(zr__chunks_of_file(path, 0, -1, &chunk, &file[i].n_chunks), ZR_OK);
         file[i].chunk = chunk;
     }
-    zr_manifest is = *was;
+    zr__manifest is = *was;
     is.file = file;
     snprintf(path, sizeof path, "%s/manifest.json", in_tempdir(dir));
     assert_int_equal(unlink(path), 0);
-    if (zr_manifest_write(in_tempdir(dir), &is) != ZR_OK) fail_msg("%s", zr_error_message());
-    zr_manifest_free(&was);
+    if (zr__manifest_write(in_tempdir(dir), &is) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr__manifest_free(&was);
     zr_free(chunk);
 }
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "train/weights/stops.h"
+#include "train/generate/generate.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * into micro-batches; stage, recompute policy and micro-batch, checked against a list of all choices. Given settings
  * stay. */
 #include "choose_config.h"
+#include "plan/cost/cost.h"
 
 #define WORDS "\"train_micro_batch_size_per_gpu\": \"auto\", \"gradient_accumulation_steps\": \"auto\""
 #define AUTO "\"activation_checkpointing\": {\"policy\": \"auto\"}"
@@ -18,7 +19,7 @@ static int64_t needs(int64_t accum, zr_recompute again)
     config->micro_batch_size = ROWS / accum;
     config->recompute.policy = again;
     assert_int_equal(zr__train_plan(config, RANKS, -1, &unknown, &plan), ZR_OK);
-    const int64_t bytes = zr__process_bytes(zr_memory_taken(&plan->memory), 1) + 1;
+    const int64_t bytes = zr__process_bytes(zr__memory_taken(&plan->memory), 1) + 1;
     zr_plan_destroy(&plan);
     zr_config_destroy(&config);
     return bytes;
@@ -168,7 +169,7 @@ static made make(const zr_config *config, const zr_profile *profile)
     if (zr__train_plan(config, RANKS, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_int_equal(zr_plan_price(plan, profile, &price), ZR_OK);
     const made m = {price.step_sec / (double)(config->train_batch_size * config->data.seq_length),
-                    zr__process_bytes(zr_memory_taken(&plan->memory), 1)};
+                    zr__process_bytes(zr__memory_taken(&plan->memory), 1)};
     zr_plan_destroy(&plan);
     return m;
 }

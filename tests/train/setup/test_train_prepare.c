@@ -23,7 +23,7 @@
 static const zr_gpt2_config HF = {2, 2, 16, 8, 256, 0, 0, 0, 1e-5, 0.02};
 
 /* Write a directory of an adapter of the base "base" with these tensors, and the base's path. */
-static void write_adapter(const char *name, const char *base, const zr_tensor_spec *tensor, int n)
+static void write_adapter(const char *name, const char *base, const zr__tensor_spec *tensor, int n)
 {
     char path[PATH_MAX];
     hf_new_folder(name);
@@ -36,11 +36,11 @@ static void write_adapter(const char *name, const char *base, const zr_tensor_sp
             base ? ", \"base_model_name_or_path\": \"" : "", base ? base : "", base ? "\"" : "");
     fclose(f);
     snprintf(path, sizeof(path), "%s/%s/adapter_model.safetensors", tempdir, name);
-    assert_int_equal(zr_safetensors_create(path, tensor, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, NULL, tensor, n), ZR_OK);
 }
 
 #define LAYER "base_model.model.transformer.h.0.attn.c_attn.lora_"
-static const zr_tensor_spec A = {LAYER "A.weight", {2, {2, 16}}}, B = {LAYER "B.weight", {2, {48, 2}}};
+static const zr__tensor_spec A = {LAYER "A.weight", {2, {2, 16}}}, B = {LAYER "B.weight", {2, {48, 2}}};
 
 static zr_status open_adapter(const char *name, const char *base, zr__family_model *model)
 {
@@ -58,7 +58,7 @@ static void adapters_fit_their_base(void **state)
     (void)state;
     char base[PATH_MAX];
     zr__family_model model;
-    const zr_tensor_spec both[] = {A, B, {"base_model.model.transformer.h.1.attn.c_attn.lora_B.weight", {2, {48, 2}}}};
+    const zr__tensor_spec both[] = {A, B, {"base_model.model.transformer.h.1.attn.c_attn.lora_B.weight", {2, {48, 2}}}};
     hf_make("base", &HF, NULL, 0);
     snprintf(base, sizeof(base), "%s/base", tempdir);
     write_adapter("right", base, both, 2);
@@ -85,7 +85,7 @@ static void adapters_fit_their_base(void **state)
 static void a_base_that_has_moved_is_found(void **state)
 {
     (void)state;
-    const zr_tensor_spec both[] = {A, B};
+    const zr__tensor_spec both[] = {A, B};
     char found[PATH_MAX], dir[PATH_MAX], want[PATH_MAX];
     hf_make("base", &HF, NULL, 0);
     hf_new_folder("a");
@@ -111,11 +111,11 @@ static void adapters_are_described(void **state)
 {
     (void)state;
     char base[PATH_MAX], dir[PATH_MAX], real[PATH_MAX];
-    const zr_tensor_spec both[] = {A, B};
+    const zr__tensor_spec both[] = {A, B};
     zr__family_model model;
     zr__adapter read = {0}, adapter;
     zr_graph *graph = NULL;
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     hf_make("base", &HF, NULL, 0);
     snprintf(base, sizeof(base), "%s/base", tempdir);
@@ -207,7 +207,7 @@ static void inputs_are_checked(void **state)
 /* Check the weights of a directory, with or without an adapter, and that nothing is left without memory. */
 static zr_status list_params(void *arg)
 {
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     const zr_status st = zr__param_specs(arg, ZR_PARAMS_ALL, &specs, &n);
     zr_free(specs);
@@ -216,7 +216,7 @@ static zr_status list_params(void *arg)
 
 static zr_status list_factors(void *arg)
 {
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     const zr_status st = zr__adapter_specs(arg, &specs, &n);
     zr_free(specs);
@@ -227,7 +227,7 @@ static void weights_of_directories_are_opened(void **state)
 {
     (void)state;
     char base[PATH_MAX], dir[PATH_MAX], note[512];
-    const zr_tensor_spec both[] = {A, B};
+    const zr__tensor_spec both[] = {A, B};
     zr__family_model model;
     zr_weights *weights = NULL;
     zr_graph *graph = NULL;
@@ -279,7 +279,7 @@ static void an_adapter_gives_its_keys(void **state)
 {
     (void)state;
     char base[PATH_MAX], dir[PATH_MAX];
-    const zr_tensor_spec both[] = {A, B};
+    const zr__tensor_spec both[] = {A, B};
     zr__inputs inputs = {0};
     hf_make("base", &HF, NULL, 0);
     snprintf(base, sizeof(base), "%s/base", tempdir);
@@ -362,7 +362,7 @@ static void another_task_has_a_new_head(void **state)
     (void)state;
     zr__family_model model = {0};
     zr_graph *graph = NULL;
-    zr_tensor_spec *specs = NULL;
+    zr__tensor_spec *specs = NULL;
     zr__inputs inputs = {0};
     int64_t n = 0;
     char path[PATH_MAX];
@@ -377,7 +377,7 @@ static void another_task_has_a_new_head(void **state)
     assert_int_equal(zr__param_graph(&model, &graph), ZR_OK);
     assert_int_equal(zr__param_specs(graph, ZR_PARAMS_ALL, &specs, &n), ZR_OK);
     snprintf(path, sizeof(path), "%s/bert/model.safetensors", tempdir);
-    assert_int_equal(zr_safetensors_create(path, specs, n), ZR_OK);
+    assert_int_equal(zr__safetensors_create(path, NULL, specs, n), ZR_OK);
     zr_free(specs);
     zr_graph_destroy(&graph);
     static const char tuned[] =

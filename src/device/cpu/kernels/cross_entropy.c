@@ -1,3 +1,4 @@
+/* Ops cross_entropy and place_cross_entropy with their gradients (_dx). */
 #include "device/cpu/shared/cross_entropy_rows.h"
 
 static zr_status cross_entropy(const zr_kernel_args *args)

@@ -1,3 +1,4 @@
+/* Ops that look up rows of tables by indices: embedding, rows and position, with their gradients (_dw, _dx). */
 #include <omp.h>
 
 #include "device/cpu/shared/rows.h"

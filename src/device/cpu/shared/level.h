@@ -1,13 +1,12 @@
 /*
- * Code that several families of kernels share. Every file of src/device/cpu/kernels/ includes this header, which
- * defines the level's vector, 16-bit storage, exp and sums. Other headers of this folder: rows.h (rows in pieces),
- * tile.h (products of small blocks), pack.h (packed operands of a matrix product), transpose.h (transposes in
- * registers).
+ * device/cpu/shared: code that several families of kernels share. Every kernel includes this header, which defines the
+ * level's vector, 16-bit storage, exp and sums. Other headers of this folder: rows.h (rows in pieces), tile.h (products
+ * of small blocks), pack.h (packed operands of a matrix product), transpose.h (transposes in registers).
  *
- * The files of kernels/ are compiled once for each processor level, such as v3 (AVX2). ZR_LEVEL is the name of the
- * level. The compiler's target flags select its instructions. Levels that differ only in instructions for matrix
- * products share all files without products (VECTOR_* in the Makefile). All functions here are static, so that two
- * levels never share code.
+ * device/cpu/kernels: the kernels, one file for each family of ops. The files are compiled once for each processor
+ * level, such as v3 (AVX2). ZR_LEVEL is the name of the level. The compiler's target flags select its instructions.
+ * Levels that differ only in instructions for matrix products share all files without products (VECTOR_* in the
+ * Makefile). All functions here are static, so that two levels never share code.
  *
  * Two rules make results independent of how ranks, threads or shards divide an array:
  *   - Element-wise loops use the same operations for every element. Plain loops obey this rule: contraction is off, and

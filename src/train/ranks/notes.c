@@ -1,4 +1,4 @@
-#include "train/run/notes.h"
+#include "train/ranks/ranks.h"
 
 #include "base/text/text.h"
 #include "comm/comm.h"
@@ -19,7 +19,7 @@ const char *zr__run_why(char why[ZR__WHY_BYTES])
     return why;
 }
 
-void zr__run_enter(const zr__run *r, zr__phase phase)
+void zr__run_enter(const zr__ranks *r, zr__phase phase)
 {
     zr__comm_show(r->comm, ZR__PHASE_SHOWN, zr__phase_shown(phase, r->result->steps));
     if (r->observer->reached && phase != ZR__PHASE_TRAIN && phase != ZR__PHASE_TRAIN_AND_SAVE)
@@ -27,7 +27,7 @@ void zr__run_enter(const zr__run *r, zr__phase phase)
 }
 
 /** Format a line and pass it to `fn`, a function of the observer, which may be NULL. */
-static void tell_observer(const zr__run *r, void (*fn)(void *arg, const char *text), const char *format, va_list args)
+static void tell_observer(const zr__ranks *r, void (*fn)(void *arg, const char *text), const char *format, va_list args)
 {
     char text[LINE_BYTES];
     if (r->comm->rank != 0 || !fn) return;
@@ -35,7 +35,7 @@ static void tell_observer(const zr__run *r, void (*fn)(void *arg, const char *te
     fn(r->observer->arg, text);
 }
 
-void zr__run_note(const zr__run *r, const char *format, ...)
+void zr__run_note(const zr__ranks *r, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -43,7 +43,7 @@ void zr__run_note(const zr__run *r, const char *format, ...)
     va_end(args);
 }
 
-void zr__run_warn(const zr__run *r, const char *format, ...)
+void zr__run_warn(const zr__ranks *r, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -54,9 +54,9 @@ void zr__run_warn(const zr__run *r, const char *format, ...)
 void zr__run_progress(void *arg, int64_t done, int64_t all)
 {
     zr__progress *p = arg;
-    zr__comm_show(p->run->comm, ZR_ENGINE_MOVED, (uint64_t)done);
+    zr__comm_show(p->ranks->comm, ZR_ENGINE_MOVED, (uint64_t)done);
     if (p->next_news == 0) p->next_news = zr_clock_sec() + QUIET_SEC;
     if (zr_clock_sec() < p->next_news) return;
     p->next_news = zr_clock_sec() + NEWS_SEC;
-    zr__run_note(p->run, "%s before the first step: %s of %s", p->what, ZR_SIZE((double)done), ZR_SIZE((double)all));
+    zr__run_note(p->ranks, "%s before the first step: %s of %s", p->what, ZR_SIZE((double)done), ZR_SIZE((double)all));
 }

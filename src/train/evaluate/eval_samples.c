@@ -1,10 +1,11 @@
-#include "train/weights/eval_samples.h"
+/* Evaluation of an encoder: its losses, and the quality of its labels or answers. */
+#include "train/evaluate/evaluate.h"
 
+#include "data/labelled/labelled.h"
 #include "data/pairs/pairs.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
-#include "train/weights/eval_text.h"
-#include "train/weights/logits.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ typedef struct judge {
     int32_t *label;          /* labels (rows of a batch, S) of the current batch; unused in other tasks */
     int64_t right, labelled; /* number of samples whose label has the largest logit, and of samples with a label */
     int64_t hits;            /* number of masked tokens whose target has the largest logit */
-    zr_answers *answers;     /* answers found; NULL in other tasks, and if questions may be incomplete */
+    zr__answers *answers;    /* answers found; NULL in other tasks, and if questions may be incomplete */
     void *raw;               /* output of a batch, logits or hits, in the type of the layout */
     float *output;
 } judge;
@@ -99,7 +100,7 @@ static zr_status prepare(judge *j)
     ZR_CHECK(!args->answers || answers, ZR_ERR_UNSUPPORTED, "%s",
              kind == ZR_SAMPLES_ANSWERS ? "answers need all windows of a question; leave out the number of batches"
                                         : "only a model of the task question_answering gives answers");
-    if (answers) ZR_TRY(zr_answers_open(j->samples.labelled, 0, 0, &j->answers));
+    if (answers) ZR_TRY(zr__answers_open(j->samples.labelled, 0, 0, &j->answers));
     const int64_t S = j->layout.samples * j->layout.batch, elems = output_elems(j, kind);
     if (elems == 0) return ZR_OK;
     j->label = zr_alloc((size_t)S * sizeof(*j->label));
@@ -157,7 +158,7 @@ static zr_status take_output(judge *j, int64_t rows)
     for (int64_t row = j->done; row < rows; row++) {
         const int64_t b = row - j->done;
         if (j->answers)
-            ZR_TRY(zr_answers_add(j->answers, row, j->output + b * 2 * j->seq));
+            ZR_TRY(zr__answers_add(j->answers, row, j->output + b * 2 * j->seq));
         else if (masked)
             judge_masked(j, b);
         else
@@ -177,17 +178,17 @@ static zr_status end_batch(void *arg, int64_t rows)
 
 static zr_status set_scores(judge *j, zr_eval_result *result)
 {
-    zr_answers_scored scored;
+    zr__answers_scored scored;
     if (j->labelled > 0) result->accuracy = (double)j->right / (double)j->labelled;
     result->samples = j->labelled;
     if (j->layout.predictions > 0 && result->tokens > 0)
         result->masked_lm_accuracy = (double)j->hits / (double)result->tokens;
     if (!j->answers) return ZR_OK;
-    ZR_TRY(zr_answers_score(j->answers, &scored));
+    ZR_TRY(zr__answers_score(j->answers, &scored));
     result->exact = scored.exact;
     result->f1 = scored.f1;
     result->samples = scored.questions;
-    return j->args->answers ? zr_answers_json(j->answers, &result->answers) : ZR_OK;
+    return j->args->answers ? zr__answers_json(j->answers, &result->answers) : ZR_OK;
 }
 
 static zr_status evaluate(judge *j, const char *path, zr_eval_result *result)
@@ -217,7 +218,7 @@ zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq
     j.layout.seq = seq;
     j.layout.batch = zr__eval_batch_rows(seq);
     const zr_status st = evaluate(&j, path, result);
-    zr_answers_close(&j.answers);
+    zr__answers_close(&j.answers);
     zr__samples_close(&j.samples);
     zr_free(j.label);
     zr_free(j.raw);

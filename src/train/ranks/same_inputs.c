@@ -1,8 +1,7 @@
 /** The check that all ranks train on the same bytes. Ranks that open the same file on the same host share a copy of an
  * input; a file on another host counts as another copy. One rank reads each copy, and the hashes of the copies are
  * compared. */
-#include "train/run/agree.h"
-#include "train/run/notes.h"
+#include "train/ranks/ranks.h"
 
 #include "base/file/file.h"
 #include "base/paths/shards.h"
@@ -17,7 +16,7 @@
 #include <xxhash.h>
 
 typedef struct input {
-    zr__run *run;
+    const zr__ranks *ranks;
     const char *key, *path;
     const zr__samples *data; /* the data; NULL if the input is weights */
     const zr_weights *weights;
@@ -58,7 +57,7 @@ static zr_status identify(const input *in, uint64_t *identity)
 
 /** Set *reader to the lowest rank that opens the same files as this rank. Set *places to whether any rank opens other
  * files. */
-static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *places)
+static zr_status find_reader(const zr__ranks *r, uint64_t identity, int *reader, bool *places)
 {
     ZR_TRY(zr__run_gather(r, identity));
     *reader = r->comm->rank;
@@ -75,7 +74,7 @@ static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *p
 /** Read an input completely and compute its hash. If `hash` is NULL, do not read weights, because nothing needs it. */
 static zr_status read_input(const input *in, uint64_t *hash)
 {
-    zr__progress p = {.run = in->run};
+    zr__progress p = {.ranks = in->ranks};
     snprintf(p.what, sizeof(p.what), "%s: looking at all of %s", in->key, ZR_SHOWN(in->path));
     if (in->data) return zr__samples_check(in->data, hash, zr__run_progress, &p);
     return hash ? zr__weights_hash(in->weights, in->first, in->files, hash, zr__run_progress, &p) : ZR_OK;
@@ -87,7 +86,7 @@ static zr_status same_of_input(const input *in, const char *what, uint64_t mine)
 {
     char text[1024];
     snprintf(text, sizeof(text), "%s: %s of %s", in->key, what, ZR_SHOWN(in->path));
-    zr_status st = zr__run_same(in->run, text, mine);
+    zr_status st = zr__run_same(in->ranks, text, mine);
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", ZR__WHY()) : st;
 }
 
@@ -99,7 +98,7 @@ static int64_t bytes_of(const input *in)
 
 static zr_status check_input(input *in)
 {
-    zr__run *r = in->run;
+    const zr__ranks *r = in->ranks;
     uint64_t identity = 0, hash = 0;
     int reader = 0;
     bool places = false;
@@ -116,24 +115,24 @@ static zr_status check_input(input *in)
     return same_of_input(in, "the content", hash);
 }
 
-zr_status zr__run_same_inputs(zr__run *r)
+zr_status zr__run_same_inputs(const zr__ranks *r, const zr_config *c, const zr__inputs *inputs,
+                              zr__input_prints *prints)
 {
-    const zr_config *c = r->config;
-    const zr__samples *train = &r->inputs.train, *val = zr__samples_are_open(&r->inputs.val) ? &r->inputs.val : NULL;
-    const zr_weights *weights = r->inputs.weights, *adapter = c->model.lora_init ? weights : NULL;
+    const zr__samples *train = &inputs->train, *val = zr__samples_are_open(&inputs->val) ? &inputs->val : NULL;
+    const zr_weights *weights = inputs->weights, *adapter = c->model.lora_init ? weights : NULL;
     const int64_t files = weights ? zr__weights_files(weights) : 0, base = files - (adapter ? 1 : 0);
-    zr__file_print *of_base = c->model.lora.rank > 0 ? &r->base : NULL;
+    zr__file_print *of_base = c->model.lora.rank > 0 ? &prints->base : NULL;
     input all[] = {
-        {.run = r, .key = "data.train", .path = c->data.train, .data = train, .print = &r->train},
-        {.run = r, .key = "data.val", .path = c->data.val, .data = val, .print = &r->val},
-        {.run = r, .key = "model.init", .path = c->model.init, .weights = weights, .files = base, .print = of_base},
-        {.run = r,
+        {.ranks = r, .key = "data.train", .path = c->data.train, .data = train, .print = &prints->train},
+        {.ranks = r, .key = "data.val", .path = c->data.val, .data = val, .print = &prints->val},
+        {.ranks = r, .key = "model.init", .path = c->model.init, .weights = weights, .files = base, .print = of_base},
+        {.ranks = r,
          .key = "model.lora.init",
          .path = c->model.lora_init,
          .weights = adapter,
          .first = base,
          .files = 1}};
-    r->train.bytes = r->val.bytes = r->base.bytes = -1;
+    prints->train.bytes = prints->val.bytes = prints->base.bytes = -1;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].data || all[i].weights) ZR_TRY(check_input(&all[i]));
     return ZR_OK;

@@ -1,8 +1,7 @@
+/* Generation of a text with the weights of a directory. */
+#include "train/generate/generate.h"
+
 #include "data/text/chat.h"
-#include "train/weights/generation.h"
-#include "train/weights/load.h"
-#include "train/weights/writer.h"
-#include "zr/run.h"
 
 #include <limits.h>
 #include <math.h>

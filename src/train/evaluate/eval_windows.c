@@ -1,4 +1,6 @@
-#include "train/weights/eval_windows.h"
+/* Windows of a text for an evaluation, with the text length of their targets. */
+#include "train/evaluate/evaluate.h"
+
 #include "train/family/inputs.h"
 
 #include "data/samples/samples.h"

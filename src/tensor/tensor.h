@@ -1,10 +1,13 @@
-/** Logits of any type of floating-point numbers. */
-#ifndef ZR_TRAIN_LOGITS_H
-#define ZR_TRAIN_LOGITS_H
+/** tensor: types of elements, shapes, and views of memory. zr/tensor.h has most of it. */
+#ifndef ZR_TENSOR_TENSOR_H
+#define ZR_TENSOR_TENSOR_H
 
 #include "zr/tensor.h"
 
-/** Return element i of a tensor. */
+/** Return the number of elements in a record. */
+int64_t zr__dtype_grain(zr_dtype dtype);
+
+/** Return element i of a tensor of the type F32, BF16 or F16. */
 static inline float zr__number_at(const zr_tensor *tensor, int64_t i)
 {
     const uint16_t *half = (const uint16_t *)tensor->data;

@@ -1,9 +1,8 @@
-#include "train/weights/generation.h"
+/* Settings for text generation in a Hugging Face directory: the tokens that end a text, and how to draw tokens. */
+#include "train/generate/generate.h"
 
 #include "base/file/folder.h"
 #include "base/json/json.h"
-#include "base/text/text.h"
-#include "zr/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,15 +19,9 @@ void zr__ends_add(zr__ends *ends, int32_t token)
 /* Read a JSON object of a directory. *root receives NULL if the file does not exist. */
 static zr_status read_object(const char *dir, const char *name, char path[PATH_MAX], json_t **root)
 {
-    char *text = NULL;
-    size_t bytes = 0;
     *root = NULL;
     ZR_TRY(zr__path_join(path, dir, name));
-    if (!zr__path_is_in(dir, name)) return ZR_OK;
-    zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, root);
-    zr_free(text);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return zr__path_is_in(dir, name) ? zr__json_load_data(path, root) : ZR_OK;
 }
 
 /* Add a token that ends a text. The number -1 stands for no token. */

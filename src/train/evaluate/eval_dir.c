@@ -1,10 +1,9 @@
+/* Evaluation of the weights of a directory: finds weights and data, and chooses the way to evaluate them. */
+#include "train/evaluate/evaluate.h"
+
 #include "base/paths/shards.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
-#include "train/weights/eval_samples.h"
-#include "train/weights/eval_text.h"
-#include "train/weights/eval_windows.h"
-#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
