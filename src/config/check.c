@@ -366,10 +366,8 @@ static zr_status check_samples(const zr_config *config, const zr__source *source
 /* Refuse weights on the sources of data.val, because an evaluation reads all of the data, and tokens of 3 bytes. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
-    json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
-    const bool weighted = json_is_object(json_array_get(val, 0));
-    json_decref(val);
-    if (weighted)
+    json_auto_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
+    if (json_is_object(json_array_get(val, 0)))
         return fail_key(source, "data.val", ZR_ERR_CONFIG,
                         "evaluation data cannot have weights; write a path or a list of paths");
     if (config->data.token_bytes == 3)

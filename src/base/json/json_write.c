@@ -85,10 +85,9 @@ void zr__json_break(zr__json_out *out, const char *at)
 
 zr_status zr__json_write(zr__json_out *out, FILE *to)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     zr__text_append(&out->text, "\n", 1);
     ZR_TRY(zr__text_take(&out->text, &text));
     fputs(text, to);
-    zr_free(text);
     return ZR_OK;
 }

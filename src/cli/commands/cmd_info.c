@@ -182,7 +182,7 @@ static void print_info(const machine_info *i)
 static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
 {
     char processor[160];
-    zr_device *device = NULL;
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     b->how.quiet = args->quiet;
     b->json = args->json;
     ZR_TRY(zr__host_room(BENCH_BYTES, zr__host_cores() - 1));
@@ -190,9 +190,7 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
     const zr_device_facts *facts = &device->profile.facts;
     zr__host_processor(processor, sizeof(processor));
     b->processor = facts->own_memory ? facts->name : processor;
-    zr_status st = cli_bench_run(b, device);
-    zr_device_destroy(&device);
-    return st;
+    return cli_bench_run(b, device);
 }
 
 /** Measure training steps with all ranks of a launcher together. Do not measure this machine's rates, because waiting

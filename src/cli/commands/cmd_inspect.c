@@ -262,6 +262,13 @@ static zr_status inspect(const char *path, const cli_args *args, inspection *in)
     return ZR_OK;
 }
 
+static void close_inspection(inspection *in)
+{
+    zr_free(in->rows);
+    zr_free(in->saved);
+    cli_files_close(&in->files);
+}
+
 static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
@@ -273,12 +280,8 @@ static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc
     ZR_TRY(cli_parse_operands(&args, command, "a path", argc, argv));
     if (args.help) return ZR_OK;
     ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
-    inspection in = {.norms = !no_norms};
-    zr_status st = inspect(args.operand[0], &args, &in);
-    zr_free(in.rows);
-    zr_free(in.saved);
-    cli_files_close(&in.files);
-    return st;
+    ZR_AUTO(close_inspection) inspection in = {.norms = !no_norms};
+    return inspect(args.operand[0], &args, &in);
 }
 
 const cli_command cli_inspect = {

@@ -27,15 +27,14 @@ static zr_status measure_launch_rank(zr_comm *comm, void *arg)
 {
     const launch_job *m = arg;
     zr_launch launch;
-    zr_device *device = NULL;
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, threads_of(m, comm->local_size), comm->local_rank, &device));
-    zr_status st = zr__launch_measure(comm, device, m->how->quick, &launch);
-    if (st == ZR_OK && comm->rank == 0)
+    ZR_TRY(zr__launch_measure(comm, device, m->how->quick, &launch));
+    if (comm->rank == 0)
         *m->launch = launch;
-    else if (st == ZR_OK)
+    else
         zr__launch_clear(&launch);
-    zr_device_destroy(&device);
-    return st;
+    return ZR_OK;
 }
 
 zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches)

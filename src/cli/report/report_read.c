@@ -215,17 +215,18 @@ static bool find_file(const cli_report_run *run, const char *file, char path[PAT
  * add a note and return NULL. */
 static json_t *read_run_json(cli_report_run *run, const char *file)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     if (!find_file(run, file, path)) return NULL;
     zr_status st = zr__json_read_file(path, &text, &bytes);
     if (st == ZR_OK) st = zr__json_parse(text, bytes, file, &root);
-    zr_free(text);
-    if (st != ZR_OK) add_note(run, "%s cannot be read: %s", file, zr_error_message());
-    if (st == ZR_OK && json_is_object(root)) return root;
-    if (st == ZR_OK) add_note(run, "%s is not an object of JSON", file);
-    json_decref(root);
+    if (json_is_object(root)) return json_incref(root);
+    if (st == ZR_OK)
+        add_note(run, "%s is not an object of JSON", file);
+    else
+        add_note(run, "%s cannot be read: %s", file, zr_error_message());
     return NULL;
 }
 
