@@ -216,10 +216,8 @@ static zr_status take_tekken(zr__reader *r, const json_t *root)
 
 zr_status zr__read_tekken(zr__reader *r, const char *path)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     r->has_zeros = true;
     ZR_TRY(zr__read_json(r, path, &root));
-    zr_status st = take_tekken(r, root);
-    json_decref(root);
-    return st;
+    return take_tekken(r, root);
 }
