@@ -130,12 +130,9 @@ static zr_status transpose_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status split_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status merge_adjoint(zr_graph *graph, const zr_op *op);
 
-#define SWAP(text, family)                                                                                             \
-    {                                                                                                                  \
-        .name = text, .n_out = 1, .infer = family##_infer, .adjoint = family##_adjoint, .cost = zr__cost_bytes         \
-    }
-static const zr_op_def transpose = SWAP("transpose", transpose), split = SWAP("split_heads", split),
-                       merge = SWAP("merge_heads", merge);
+static const zr_op_def transpose = ZR__OP("transpose", .infer = transpose_infer, .adjoint = transpose_adjoint),
+                       split = ZR__OP("split_heads", .infer = split_infer, .adjoint = split_adjoint),
+                       merge = ZR__OP("merge_heads", .infer = merge_infer, .adjoint = merge_adjoint);
 
 /* Contribute to the gradient by applying the inverse op to dy. */
 static zr_status contribute_inverse(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)

@@ -21,15 +21,9 @@ typedef struct unary {
 
 #define UNARY(text)                                                                                                    \
     {                                                                                                                  \
-        .forward = {.name = text,                                                                                      \
-                    .n_out = 1,                                                                                        \
-                    .infer = zr__unary_infer,                                                                          \
-                    .adjoint = unary_adjoint,                                                                          \
-                    .cost = zr__cost_bytes,                                                                            \
-                    .cheap = true,                                                                                     \
-                    .keeps_cut = true,                                                                                 \
-                    .keeps_tokens = true},                                                                             \
-        .dx = {.name = text "_dx", .n_out = 1, .infer = unary_dx_infer, .cost = zr__cost_bytes, .in_place = {1}},      \
+        .forward = ZR__OP(text, .infer = zr__unary_infer, .adjoint = unary_adjoint, .cheap = true, .keeps_cut = true,  \
+                          .keeps_tokens = true),                                                                       \
+        .dx = ZR__OP(text "_dx", .infer = unary_dx_infer, .in_place = {1}),                                            \
     }
 enum { GELU, GELU_ERF, RELU, SILU, TANH };
 static const unary unaries[] = {[GELU] = UNARY("gelu"),

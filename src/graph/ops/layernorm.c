@@ -73,10 +73,7 @@ static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *
 
 /* Define the op that computes a norm's dx. dx overwrites dy rather than the sum of earlier contributions, `earlier`,
  * because `earlier` may be absent. */
-#define NORM_DX(text)                                                                                                  \
-    {                                                                                                                  \
-        .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \
-    }
+#define NORM_DX(text) ZR__OP(text, .infer = norm_dx_infer, .in_place = {1})
 #define NORM_DW(text, n)                                                                                               \
     {                                                                                                                  \
         .name = text, .n_out = n, .infer = norm_dw_infer, .cost = zr__cost_bytes                                       \
