@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,10 +15,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 {
     char message[512];
     zr__key_place place;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(message, format);
     const zr_key *key = zr__key_find(zr__keys_of(source->config), path);
     if (key) path = zr__key_shown(source->config, key);
     return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);

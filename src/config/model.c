@@ -2,7 +2,6 @@
 #include "config/internal.h"
 #include "config/config.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

@@ -3,7 +3,6 @@
 #include "base/file/folder.h"
 #include "config/config.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,10 +26,7 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
                           ...)
 {
     char message[512], path[PATH_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(message, format);
     zr__json_path(place, path, sizeof(path));
     int line = 1, column = 1;
     bool in_file = source->text && zr__json_find(source->text, source->bytes, place, &line, &column);

@@ -6,7 +6,6 @@
 #include "config/config.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The recipe of `zr init`, with the learning rate of a small model and a warm-up for the default train.steps. NULL

@@ -82,10 +82,7 @@ void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...)
 {
     if (zr__graph_closed(graph)) return;
     graph->latched = status == ZR_OK ? ZR_ERR_ARG : status;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(graph->message, sizeof graph->message, format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(graph->message, format);
 }
 
 void zr__graph_latch(zr_graph *graph, zr_status status)

@@ -1,10 +1,12 @@
 /** Variables that are released at the end of their block, as jansson's json_auto_t is, so that a function may return
- * from any place. */
+ * from any place; and a function's own variable arguments, printed. */
 #ifndef ZR_BASE_SCOPE_H
 #define ZR_BASE_SCOPE_H
 
 #include "zr/base.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /** Declare a variable that `release` receives by its address at the end of the block. It must have an initial value:
@@ -20,6 +22,15 @@
         (pointer) = NULL;                                                                                              \
         zr_taken_;                                                                                                     \
     })
+
+/** Print the variable arguments of a function, which follow its parameter `format`, into an array of chars. */
+#define ZR_PRINT_ARGS(array, format)                                                                                   \
+    do {                                                                                                               \
+        va_list zr_args_;                                                                                              \
+        va_start(zr_args_, format);                                                                                    \
+        (void)vsnprintf((array), sizeof(array), (format), zr_args_);                                                   \
+        va_end(zr_args_);                                                                                              \
+    } while (0)
 
 static inline void zr__free_at(void *variable)
 {

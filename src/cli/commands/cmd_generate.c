@@ -121,18 +121,21 @@ static zr_status print_samples(const sink *s)
     return zr__json_write(&json, stdout);
 }
 
+static void clear_sink(sink *s)
+{
+    zr__text_clear(&s->text);
+    zr_free(s->made);
+}
+
 static zr_status generate_samples(const char *dir, const zr_generate_args *args, bool json)
 {
-    sink s = {.args = args, .collect = json, .shown = !json && isatty(STDOUT_FILENO)};
+    ZR_AUTO(clear_sink) sink s = {.args = args, .collect = json, .shown = !json && isatty(STDOUT_FILENO)};
     if (json) {
         s.made = zr_alloc((size_t)args->samples * sizeof(*s.made));
         ZR_CHECK(s.made, ZR_ERR_MEMORY, "no memory for %lld samples", (long long)args->samples);
     }
-    zr_status st = zr_generate(dir, args, take_text, &s);
-    if (st == ZR_OK && json) st = print_samples(&s);
-    zr__text_clear(&s.text);
-    zr_free(s.made);
-    return st;
+    ZR_TRY(zr_generate(dir, args, take_text, &s));
+    return json ? print_samples(&s) : ZR_OK;
 }
 
 /** Set how tokens are drawn: by the options, otherwise by the directory if `own` is set, otherwise by the defaults. An

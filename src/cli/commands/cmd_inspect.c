@@ -42,24 +42,23 @@ typedef struct inspection {
 static zr_status list_saved(inspection *in)
 {
     char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
-    int64_t *step = NULL, n = 0;
+    ZR_AUTO_FREE int64_t *step = NULL;
+    int64_t n = 0;
     ZR_TRY(zr_checkpoint_list(in->stored.run, &step, &n));
     in->saved = zr_alloc(sizeof(*in->saved) * (size_t)(n + 1));
-    zr_status st = ZR_OK;
-    for (int64_t i = 0; in->saved && i < n && st != ZR_ERR_MEMORY; i++) {
-        zr_manifest *manifest = NULL;
+    ZR_CHECK(in->saved, ZR_ERR_MEMORY, "no memory for %lld names", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        ZR_AUTO(zr_manifest_free) zr_manifest *manifest = NULL;
         saved *s = &in->saved[in->n_saved++];
         *s = (saved){.step = step[i]};
         zr_checkpoint_name(step[i], name);
         int length = snprintf(path, sizeof(path), "%s/%s", in->stored.run, name);
-        st = length < PATH_MAX ? zr_manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
+        const zr_status st = length < PATH_MAX ? zr_manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
+        if (st == ZR_ERR_MEMORY) return st;
         s->whole = st == ZR_OK;
         if (!s->whole) snprintf(s->why, sizeof(s->why), "%s", zr_error_message());
-        zr_manifest_free(&manifest);
     }
-    zr_free(step);
-    ZR_CHECK(in->saved, ZR_ERR_MEMORY, "no memory for %lld names", (long long)n);
-    return st == ZR_ERR_MEMORY ? st : ZR_OK;
+    return ZR_OK;
 }
 
 /** List the tensors of all files. Unless --no-norms was given, read each tensor and compute its norm. */
@@ -104,7 +103,7 @@ static long long whole_of(const json_t *object, const char *key)
 /** Print a checkpoint's step, the zr version that wrote it, its layout, and the run's progress. */
 static void print_state(const zr_manifest *manifest)
 {
-    json_t *run = zr__json_loads(manifest->run, 0);
+    json_auto_t *run = zr__json_loads(manifest->run, 0);
     const json_t *loss = json_object_get(run, "loss"), *data = json_object_get(json_object_get(run, "data"), "train");
     long long ranks = whole_of(run, "ranks");
     printf("step         %lld, written by zr %s\n", (long long)manifest->step, manifest->build);
@@ -118,7 +117,6 @@ static void print_state(const zr_manifest *manifest)
         printf(", of a file of %s (XXH3 %s)", ZR_SIZE((double)whole_of(data, "bytes")), text_of(data, "xxh3"));
     printf("\nupdates      %lld, skipped steps %lld\n", whole_of(run, "updates"), whole_of(run, "skipped"));
     if (json_is_number(loss)) printf("loss         %s\n", ZR_G9(json_number_value(loss)));
-    json_decref(run);
 }
 
 static void print_saved(const inspection *in)

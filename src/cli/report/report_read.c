@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,10 +29,7 @@ static void add_note(cli_report_run *run, const char *format, ...) ZR_PRINTF(2, 
 static void add_note(cli_report_run *run, const char *format, ...)
 {
     if (run->n_notes == REPORT_NOTES) return;
-    va_list list;
-    va_start(list, format);
-    vsnprintf(run->note[run->n_notes++], sizeof(run->note[0]), format, list);
-    va_end(list);
+    ZR_PRINT_ARGS(run->note[run->n_notes++], format);
 }
 
 static void add_fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
@@ -42,10 +38,7 @@ static void add_fact(cli_report_run *run, const char *key, const char *label, do
 {
     cli_fact *f = &run->fact[run->n_facts++];
     *f = (cli_fact){.key = key, .label = label, .value = value};
-    va_list list;
-    va_start(list, format);
-    vsnprintf(f->text, sizeof(f->text), format, list);
-    va_end(list);
+    ZR_PRINT_ARGS(f->text, format);
 }
 
 /** Add a fact: the number or text that run.json or config.json has at `path`. `words` formats a number. */

@@ -2,7 +2,6 @@
 
 #include "base/core/grow.h"
 #include "base/json/json.h"
-#include "base/text/text.h"
 #include "data/text/jsonl.h"
 #include "data/text/kind.h"
 

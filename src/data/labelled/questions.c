@@ -1,7 +1,6 @@
 #include "data/labelled/questions.h"
 
 #include "base/core/grow.h"
-#include "base/file/file.h"
 #include "base/json/json_stream.h"
 #include "data/labelled/words.h"
 #include "data/text/kind.h"

@@ -2,7 +2,6 @@
 
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
-#include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

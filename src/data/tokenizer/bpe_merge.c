@@ -3,7 +3,6 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/wordpiece.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 

@@ -1,6 +1,5 @@
 /* Reads Mistral's tekken.json: byte-level BPE without a list of merges. Any pair whose concatenation is a token may be
  * merged, in the order of the tokens' ranks. Special tokens come before all other tokens. */
-#include "base/text/text.h"
 #include "data/tokenizer/read.h"
 
 #include <stdio.h>
