@@ -4,7 +4,6 @@
 #include "cli/report/report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define DEFAULT_OUT "report.html"
 
@@ -13,15 +12,14 @@ static const zr__output_kind html_kind = {"report", REPORT_HEAD, true};
 /** Write the HTML page, and print the numbers of the page as JSON or text. */
 static zr_status write_report(const cli_args *args, const cli_report *report, const char *out)
 {
-    char *html = NULL;
+    ZR_AUTO(svg_page_free) char *html = NULL;
     size_t bytes = 0;
-    zr_status st = cli_report_html(report, &html, &bytes);
-    if (st == ZR_OK) st = zr__output_write(out, &html_kind, args->operand, html, bytes);
-    free(html); /* allocated by open_memstream, not by zr_alloc */
-    if (st == ZR_OK && args->json) st = cli_report_json(stdout, report, out);
-    if (st == ZR_OK && !args->json && !args->quiet) cli_report_terminal(stdout, report);
-    if (st == ZR_OK && !args->quiet) cli_say("wrote %s", out);
-    return st;
+    ZR_TRY(cli_report_html(report, &html, &bytes));
+    ZR_TRY(zr__output_write(out, &html_kind, args->operand, html, bytes));
+    if (args->json) ZR_TRY(cli_report_json(stdout, report, out));
+    if (!args->json && !args->quiet) cli_report_terminal(stdout, report);
+    if (!args->quiet) cli_say("wrote %s", out);
+    return ZR_OK;
 }
 
 static zr_status report_on(const cli_args *args, const char *out)
