@@ -107,7 +107,6 @@ static void add_sample(zr__json_out *json, const sink *s, int64_t i)
 static zr_status print_samples(const sink *s)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add_bytes(&json, "prompt", s->args->prompt, s->args->prompt_bytes);
     add_sample(&json, s, 0);
     zr__json_open(&json, "samples", '[');
@@ -117,7 +116,6 @@ static zr_status print_samples(const sink *s)
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

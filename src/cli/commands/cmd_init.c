@@ -59,9 +59,7 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
     ZR_TRY(write_new(path, text));
     if (args.json) {
         zr__json_out json = {0};
-        zr__json_open(&json, NULL, '{');
         zr__json_add(&json, "file", path);
-        zr__json_close(&json, '}');
         ZR_TRY(zr__json_write(&json, stdout));
     }
     const zr_family *family = type ? zr_family_find(type) : NULL, *of;

@@ -221,7 +221,6 @@ static zr_status print_inspection_json(const inspection *in)
 {
     const zr_manifest *manifest = in->files.manifest;
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "path", in->stored.path, "kind", cli_stored_name(in->stored.kind));
     if (manifest) {
         zr__json_add(&json, "step", manifest->step, "build", manifest->build);
@@ -239,7 +238,6 @@ static zr_status print_inspection_json(const inspection *in)
     zr__json_open(&json, "tensors", '[');
     for (int64_t i = 0; i < in->n_rows; i++) add_tensor(&json, in, &in->rows[i]);
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -40,7 +40,6 @@ static void add_losses(zr__json_out *json, const char *key, const curve_series *
 static zr_status print_plot_json(const char *out, const char *const *run, cli_curve *const *curve, int n)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "file", out);
     zr__json_open(&json, "runs", '[');
     for (int i = 0; i < n; i++) {
@@ -53,7 +52,6 @@ static zr_status print_plot_json(const char *out, const char *const *run, cli_cu
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -152,14 +152,12 @@ static zr_status print_run_json(const zr_config *config, const zr_train_result *
     ZR_TRY(zr__report_json(&result->planned, &planned));
     ZR_TRY(zr__report_json(&result->measured, &measured));
     if (timings->steps > 0) ZR_TRY(zr__timings_json(timings, &timed));
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "output_dir", config->train.output_dir, "steps", result->steps, "skipped", result->skipped,
                  "loss", result->loss, "val_loss", result->val_loss, "wall_sec", result->wall_sec);
     zr__json_add(&json, "peak_rss_bytes", result->peak_rss_bytes, "promised_rss_bytes", result->promised_rss_bytes);
     zr__json_add_json(&json, "planned", planned);
     zr__json_add_json(&json, "measured", measured);
     if (timed) zr__json_add_json(&json, "timings", timed);
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

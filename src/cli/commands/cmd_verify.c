@@ -153,7 +153,6 @@ static void print_parts(const verification *v)
 static zr_status print_parts_json(const verification *v, bool whole)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add_bool(&json, "whole", whole);
     zr__json_open(&json, "parts", '[');
     for (int64_t i = 0; i < v->n; i++) {
@@ -171,7 +170,6 @@ static zr_status print_parts_json(const verification *v, bool whole)
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 
