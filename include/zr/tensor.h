@@ -39,6 +39,8 @@ typedef struct zr_shape {
     int ndim;
     int64_t dim[ZR_MAX_DIMS];
 } zr_shape;
+/** Make a shape from its dimensions: ZR_SHAPE(B, T, C). */
+#define ZR_SHAPE(...) ((zr_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 
 /** Return the number of elements, that is, the product of the dimensions. It is 1 if ndim is 0. */
 ZR_API int64_t zr_shape_elems(const zr_shape *shape);

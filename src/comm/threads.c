@@ -251,16 +251,15 @@ static zr_status create_group(team *t, int size, group **made)
     for (int turn = 0; turn < 2; turn++) g->table[turn] = zr_alloc((size_t)size * ZR_COMM_SCALARS * sizeof(double));
     bool room = g->names && g->table[0] && g->table[1];
     zr_status st = room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the tables of %d ranks", size);
-    ZR_TRY_GOTO(st, st, failed);
-    for (int r = 0; r < size; r++) {
-        ZR_TRY_GOTO(st, zr__comm_init(&g->ranks[r].comm, &ops_threads, "threads", r, size, g->names), failed);
+    for (int r = 0; r < size && st == ZR_OK; r++) {
+        st = zr__comm_init(&g->ranks[r].comm, &ops_threads, "threads", r, size, g->names);
         g->ranks[r].group = g;
         g->ranks[r].comm.second_thread = true;
     }
-    *made = g;
-    return ZR_OK;
-failed:
-    free_group(g);
+    if (st == ZR_OK)
+        *made = g;
+    else
+        free_group(g);
     return st;
 }
 

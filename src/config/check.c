@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,10 +15,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 {
     char message[512];
     zr__key_place place;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(message, format);
     const zr_key *key = zr__key_find(zr__keys_of(source->config), path);
     if (key) path = zr__key_shown(source->config, key);
     return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);
@@ -358,10 +354,8 @@ static zr_status check_samples(const zr_config *config, const zr__source *source
 /* Refuse weights on the sources of data.val, because an evaluation reads all of the data, and tokens of 3 bytes. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
-    json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
-    const bool weighted = json_is_object(json_array_get(val, 0));
-    json_decref(val);
-    if (weighted)
+    json_auto_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
+    if (json_is_object(json_array_get(val, 0)))
         return fail_key(source, "data.val", ZR_ERR_CONFIG,
                         "evaluation data cannot have weights; write a path or a list of paths");
     if (config->data.token_bytes == 3)

@@ -108,10 +108,8 @@ json_t *zr__value_meant(const char *path, const json_t *given, const char **note
     zr__key_own_name(path, own, sizeof(own));
     for (int i = 0; i < VALUES; i++) {
         if (strcmp(path, value[i].key) != 0 && strcmp(own, value[i].key) != 0) continue;
-        json_t *one = zr__json_constant(value[i].given);
-        const bool same = same_value(given, one);
-        json_decref(one);
-        if (!same) continue;
+        json_auto_t *one = zr__json_constant(value[i].given);
+        if (!same_value(given, one)) continue;
         *note = value[i].note;
         return zr__json_constant(value[i].meant);
     }

@@ -2,7 +2,6 @@
 #include "config/internal.h"
 #include "config/config.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -21,16 +20,14 @@ static const zr_family *family_called(const char *name)
  * The function that reads the directory reports the error better. */
 static const zr_family *family_of_dir(const char *dir)
 {
-    char path[4096], *text = NULL;
+    char path[4096];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     const int n = snprintf(path, sizeof(path), "%s/config.json", dir);
     if (n < 0 || (size_t)n >= sizeof(path) || zr__json_read_file(path, &text, &bytes) != ZR_OK) return NULL;
-    const bool read = zr__json_parse(text, bytes, path, &root) == ZR_OK;
-    const zr_family *family = read ? family_called(json_string_value(json_object_get(root, "model_type"))) : NULL;
-    json_decref(root);
-    zr_free(text);
-    return family;
+    if (zr__json_parse(text, bytes, path, &root) != ZR_OK) return NULL;
+    return family_called(json_string_value(json_object_get(root, "model_type")));
 }
 
 const zr_family *zr__config_family(const json_t *root)
@@ -144,14 +141,10 @@ static const zr_key *key_of_field(const zr__keys *keys, const zr_field *field)
 /* Refuse a setting of the file that differs from the setting that is taken from elsewhere. */
 static zr_status check_given(const zr_config *config, const zr_config *from, const zr_key *key, const char *origin)
 {
-    json_t *had = zr__value_get(config, key), *has = zr__value_get(from, key);
-    zr_status st = ZR_OK;
-    if (!json_equal(had, has))
-        st = zr__config_refuse(config, "%s: %s differs from %s, which %s sets; leave it out", key->path,
-                               ZR_JSON_SHOWN(had), ZR_JSON_SHOWN(has), origin);
-    json_decref(had);
-    json_decref(has);
-    return st;
+    json_auto_t *had = zr__value_get(config, key), *has = zr__value_get(from, key);
+    if (json_equal(had, has)) return ZR_OK;
+    return zr__config_refuse(config, "%s: %s differs from %s, which %s sets; leave it out", key->path,
+                             ZR_JSON_SHOWN(had), ZR_JSON_SHOWN(has), origin);
 }
 
 bool zr__config_gives_dropout(const zr_config *config, const zr_field *field)

@@ -104,11 +104,9 @@ static bool holds(const zr_config *config, const char *part)
     const char *rest;
     const zr_key *key = key_of_part(config, part, &rest);
     if (!key || is_undecided(config, key)) return true; /* another family lacks the key */
-    json_t *value = zr__value_get(config, key);
+    json_auto_t *value = zr__value_get(config, key);
     const bool other = *rest == '!', off = json_is_null(value) || is_listed(value, "0,false,none");
-    const bool on = *rest == '\0' || *rest == '|' ? !off : is_listed(value, rest + other + 1) != other;
-    json_decref(value);
-    return on;
+    return *rest == '\0' || *rest == '|' ? !off : is_listed(value, rest + other + 1) != other;
 }
 
 /* Return whether a key is given and has no effect. The default counts as given only on the command line or, for a key
@@ -176,7 +174,7 @@ zr_status zr__config_note_needs(zr_config *config)
     for (int i = 0; i < NEEDS; i++) {
         if (!idle[i]) continue;
         int members = 0;
-        zr__text names = {0};
+        ZR_AUTO(zr__text_clear) zr__text names = {0};
         const char *path = shown(config, &needs[i]), *why = reason(config, &needs[i], a, sizeof(a));
         const size_t section = section_bytes(path);
         for (int k = i; k < NEEDS; k++) {
@@ -186,12 +184,10 @@ zr_status zr__config_note_needs(zr_config *config)
             idle[k] = false;
             zr__text_add(&names, "%s%s", members++ ? ", " : "", in_section(shown(config, &needs[k])));
         }
-        const zr_status st = names.failed   ? ZR_FAIL(ZR_ERR_MEMORY, "out of memory for a notice")
-                             : members == 1 ? zr__config_note(config, "%s has no effect: %s", path, why)
-                                            : zr__config_note(config, "%.*s: these keys have no effect: %s: %s",
-                                                              (int)section - 1, path, names.data, why);
-        zr__text_clear(&names);
-        ZR_TRY(st);
+        ZR_CHECK(!names.failed, ZR_ERR_MEMORY, "out of memory for a notice");
+        ZR_TRY(members == 1 ? zr__config_note(config, "%s has no effect: %s", path, why)
+                            : zr__config_note(config, "%.*s: these keys have no effect: %s: %s", (int)section - 1, path,
+                                              names.data, why));
     }
     return ZR_OK;
 }

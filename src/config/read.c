@@ -3,7 +3,6 @@
 #include "base/file/folder.h"
 #include "config/config.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,10 +26,7 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
                           ...)
 {
     char message[512], path[PATH_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(message, format);
     zr__json_path(place, path, sizeof(path));
     int line = 1, column = 1;
     bool in_file = source->text && zr__json_find(source->text, source->bytes, place, &line, &column);
@@ -161,18 +157,14 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
 
 static zr_status create_config(json_t *root, const zr__source *source, zr_config **config)
 {
-    zr_config *c = zr_alloc(sizeof(*c));
+    ZR_AUTO(zr_config_destroy) zr_config *c = zr_alloc(sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "out of memory for the configuration");
     c->state = zr_alloc(sizeof(*c->state));
+    ZR_CHECK(c->state, ZR_ERR_MEMORY, "out of memory for the configuration");
     zr__source own = *source;
     own.config = c;
-    zr_status st =
-        c->state ? read_stages(c, root, &own) : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
-    if (st != ZR_OK) {
-        zr_config_destroy(&c);
-        return zr_error_frame(st, __func__, __FILE__, __LINE__);
-    }
-    *config = c;
+    ZR_TRY(read_stages(c, root, &own));
+    *config = ZR_TAKE(c);
     return ZR_OK;
 }
 
@@ -193,36 +185,29 @@ static zr_status check_begins(const char *text, size_t bytes, const char *name)
 zr_status zr_config_parse(const char *text, size_t bytes, const char *name, const char *const *overrides,
                           int n_overrides, zr_config **config)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     *config = NULL;
-    char *plain = zr_alloc(bytes + 1);
+    ZR_AUTO_FREE char *plain = zr_alloc(bytes + 1);
     ZR_CHECK(plain, ZR_ERR_MEMORY, "out of memory for the configuration");
     memcpy(plain, text, bytes);
     zr__json_blank_comments(plain, bytes);
-    zr_status st = check_begins(plain, bytes, name);
-    if (st == ZR_OK) st = zr__json_parse(plain, bytes, name, &root);
-    if (st == ZR_OK) {
-        zr__source source = {name, plain, bytes, overrides, n_overrides, NULL};
-        zr__json_skip_mark(&source.text, &source.bytes);
-        st = create_config(root, &source, config);
-    }
-    json_decref(root);
-    zr_free(plain);
-    return st;
+    ZR_TRY(check_begins(plain, bytes, name));
+    ZR_TRY(zr__json_parse(plain, bytes, name, &root));
+    zr__source source = {name, plain, bytes, overrides, n_overrides, NULL};
+    zr__json_skip_mark(&source.text, &source.bytes);
+    return create_config(root, &source, config);
 }
 
 zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides, zr_config **config)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes;
     *config = NULL;
     if (!path) return zr_config_parse("{}", 2, "command line", overrides, n_overrides, config);
     ZR_CHECK(!zr__path_is_in(path, "config.json"), ZR_ERR_NOT_FOUND,
              "%s is a directory; give the configuration in it, %s/config.json", ZR_SHOWN(path), ZR_SHOWN(path));
     ZR_TRY(zr__json_read(path, &text, &bytes));
-    zr_status st = zr_config_parse(text, bytes, path, overrides, n_overrides, config);
-    zr_free(text);
-    if (st != ZR_OK) return st;
+    ZR_TRY(zr_config_parse(text, bytes, path, overrides, n_overrides, config));
     (*config)->state->path = zr__config_keep(*config, path);
     if ((*config)->state->path) return ZR_OK;
     zr_config_destroy(config);
@@ -239,11 +224,9 @@ zr_status zr_config_set(zr_config *config, const char *path, const char *text)
     ZR_CHECK(strcmp(path, "model.type") != 0 || strcmp(text, config->model.type) == 0, ZR_ERR_CONFIG,
              "model.type: %s cannot replace %s, because it decides which keys there are; give it when loading",
              ZR_SHOWN(text), config->model.type);
-    json_t *value = zr__override_value(zr__key_is_text(key), text);
+    json_auto_t *value = zr__override_value(zr__key_is_text(key), text);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    zr_status st = zr__value_set(config, key, value, &source, zr__key_place_of(path, &place));
-    json_decref(value);
-    return st;
+    return zr__value_set(config, key, value, &source, zr__key_place_of(path, &place));
 }
 
 static bool has_own_keys(const json_t *root)
@@ -262,14 +245,12 @@ static bool has_own_keys(const json_t *root)
 
 bool zr__config_is_own(const char *dir)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     if (zr__path_join(path, dir, "config.json") != ZR_OK || zr__json_read_file(path, &text, &bytes) != ZR_OK)
         return false;
     zr__json_blank_comments(text, bytes);
-    const bool own = zr__json_parse(text, bytes, path, &root) == ZR_OK && has_own_keys(root);
-    json_decref(root);
-    zr_free(text);
-    return own;
+    return zr__json_parse(text, bytes, path, &root) == ZR_OK && has_own_keys(root);
 }

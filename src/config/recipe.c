@@ -6,7 +6,6 @@
 #include "config/config.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The recipe of `zr init`, with the learning rate of a small model and a warm-up for the default train.steps. NULL
@@ -114,13 +113,11 @@ zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
         if (!wanted || has_origin(config, key) || !its || !has_origin(run, its)) continue;
         /* a type stands before its parameters, so the type is known here */
         if (!is_open(config, key->path) || !zr__key_is_read(config, key)) continue;
-        json_t *value = zr__value_get(run, its);
+        json_auto_t *value = zr__value_get(run, its);
         const zr__source source = {0};
         zr__key_place place;
         ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-        const zr_status st = zr__value_set(config, key, value, &source, zr__key_place_of(key->path, &place));
-        json_decref(value);
-        ZR_TRY(st);
+        ZR_TRY(zr__value_set(config, key, value, &source, zr__key_place_of(key->path, &place)));
         zr__origin_of(config, key)->given = kept = true;
     }
     if (!kept) return ZR_OK;
@@ -153,7 +150,7 @@ static void add_value(zr__text *list, const char *path, const char *value)
 zr_status zr__config_recipe(zr_config *config)
 {
     char room[ZR_NUMBER_BYTES];
-    zr__text added = {0};
+    ZR_AUTO(zr__text_clear) zr__text added = {0};
     const bool tunes = config->model.init, any = tunes || config->model.preset;
     if (!config->state->recipe) return ZR_OK;
     for (int i = 0; i < KEYS; i++) {
@@ -162,23 +159,19 @@ zr_status zr__config_recipe(zr_config *config)
         if (had.given || !zr__key_is_read(config, key)) continue;
         if (!had.automatic && !(any && is_open(config, key->path))) continue;
         const char *value = value_for(config, i, room);
-        const zr_status st = zr_config_set(config, key->path, value);
-        if (st != ZR_OK) zr__text_clear(&added);
-        ZR_TRY(st);
+        ZR_TRY(zr_config_set(config, key->path, value));
         if (had.automatic)
             *zr__origin_of(config, key) = had;
         else
             add_value(&added, key->path, value);
     }
-    zr_status st = ZR_OK;
-    if (added.failed) st = ZR_FAIL(ZR_ERR_MEMORY, "out of memory for a notice");
-    if (added.length && st == ZR_OK)
-        st = zr__config_note(
+    ZR_CHECK(!added.failed, ZR_ERR_MEMORY, "out of memory for a notice");
+    if (added.length)
+        ZR_TRY(zr__config_note(
             config,
             "%s %s: the training recipe for %s sets what is not given: %s; an optimizer or scheduler that a file gives "
             "with a type stands as written",
             tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
-            tunes ? "fine-tuning" : "this size", added.data);
-    zr__text_clear(&added);
-    return st;
+            tunes ? "fine-tuning" : "this size", added.data));
+    return ZR_OK;
 }

@@ -150,9 +150,7 @@ zr_status zr__refusals_say(zr_config *config)
     for (struct zr__refusal *r = all; r; r = r->next) left += !r->said;
     if (left) zr__text_add(&text, "\nand %d more", left);
     add_options(&text, all);
-    char *whole = NULL;
+    ZR_AUTO_FREE char *whole = NULL;
     ZR_TRY(zr__text_take(&text, &whole));
-    st = ZR_FAIL(st, "%s", whole);
-    zr_free(whole);
-    return st;
+    return ZR_FAIL(st, "%s", whole);
 }

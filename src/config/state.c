@@ -2,7 +2,6 @@
 #include "config/internal.h"
 #include "config/config.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,10 +40,7 @@ static zr_status append_once(zr__string **end, const char *text, int most)
 zr_status zr__config_note(zr_config *config, const char *format, ...)
 {
     char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(text, format);
     return append_once(&config->state->notes, text, MOST_NOTES);
 }
 
@@ -56,10 +52,7 @@ zr_status zr__config_unused(zr_config *config, const char *path)
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
 {
     char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(text, format);
     return ZR_FAIL(ZR_ERR_CONFIG, "%s: %s", config->state->name, text);
 }
 

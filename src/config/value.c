@@ -309,11 +309,10 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
 {
     char path[128];
     const char *note;
-    json_t *meant = zr__value_meant(zr__json_path(place, path, sizeof(path)), value, &note);
+    json_auto_t *meant = zr__value_meant(zr__json_path(place, path, sizeof(path)), value, &note);
     ZR_CHECK(meant, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    zr_status st = set_meant(config, key, meant, source, place);
-    json_decref(meant);
-    return st == ZR_OK && note ? zr__config_note(config, "%s: %s", path, note) : st;
+    ZR_TRY(set_meant(config, key, meant, source, place));
+    return note ? zr__config_note(config, "%s: %s", path, note) : ZR_OK;
 }
 
 zr_status zr__value_default(zr_config *config, const zr_key *key)
@@ -323,13 +322,11 @@ zr_status zr__value_default(zr_config *config, const zr_key *key)
         store_nothing(config, key);
         return ZR_OK;
     }
-    json_t *value = standard_json(key);
+    json_auto_t *value = standard_json(key);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the default of %s", key->path);
-    zr_status st = read_field(key, value, &field)
-                       ? store_field(config, key, &field)
-                       : ZR_FAIL(ZR_ERR_INTERNAL, "the default of %s is not a value of it", key->path);
-    json_decref(value);
-    return st;
+    return read_field(key, value, &field)
+               ? store_field(config, key, &field)
+               : ZR_FAIL(ZR_ERR_INTERNAL, "the default of %s is not a value of it", key->path);
 }
 
 static json_t *choice_json(const zr_key *key, int index)
@@ -414,19 +411,14 @@ json_t *zr__value_get(const zr_config *config, const zr_key *key)
 
 bool zr__value_is_standard(const zr_config *config, const zr_key *key)
 {
-    json_t *value = zr__value_get(config, key), *standard = standard_json(key);
-    const bool same = json_is_null(value) || json_equal(value, standard); /* null: not set */
+    json_auto_t *value = zr__value_get(config, key), *standard = standard_json(key);
     if (!standard) config->state->lacks_memory = true;
-    json_decref(value);
-    json_decref(standard);
-    return same;
+    return json_is_null(value) || json_equal(value, standard); /* null: not set */
 }
 
 bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size)
 {
-    json_t *value = zr__value_get(config, key);
-    bool open = !value || is_word(value, auto_word);
+    json_auto_t *value = zr__value_get(config, key);
     if (value) zr__json_show(value, out, size);
-    json_decref(value);
-    return !open;
+    return value && !is_word(value, auto_word);
 }

@@ -21,19 +21,16 @@ static zr_status add_members(const zr_config *config, json_t *root)
 zr_status zr_config_to_json(const zr_config *config, char **json)
 {
     *json = NULL;
-    json_t *root = json_object();
+    json_auto_t *root = json_object();
     ZR_CHECK(root, ZR_ERR_MEMORY, "out of memory for the resolved configuration");
-    zr_status st = add_members(config, root);
-    if (st == ZR_OK) st = zr__json_print(root, json);
-    json_decref(root);
-    return st;
+    ZR_TRY(add_members(config, root));
+    return zr__json_print(root, json);
 }
 
 zr_status zr__config_hash(const zr_config *config, uint64_t *hash)
 {
-    char *json;
+    ZR_AUTO_FREE char *json = NULL;
     ZR_TRY(zr_config_to_json(config, &json));
     *hash = XXH3_64bits_withSeed(json, strlen(json), XXH3_64bits(ZR_VERSION, strlen(ZR_VERSION)));
-    zr_free(json);
     return ZR_OK;
 }

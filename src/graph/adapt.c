@@ -91,8 +91,8 @@ static void declare(zr_graph *graph, const zr_param_info *w, bool transposed, zr
     const int32_t before = graph->n_params;
     char name[ZR_NAME_MAX];
     layer_name(w->name, name);
-    factor[0] = zr_param_cut(graph, uniform, ZR__SHAPE(rank, inputs), a_cut, "%s.lora_A.weight", name);
-    factor[1] = zr_param_cut(graph, zero, ZR__SHAPE(outputs, rank), b_cut, "%s.lora_B.weight", name);
+    factor[0] = zr_param_cut(graph, uniform, ZR_SHAPE(rank, inputs), a_cut, "%s.lora_A.weight", name);
+    factor[1] = zr_param_cut(graph, zero, ZR_SHAPE(outputs, rank), b_cut, "%s.lora_B.weight", name);
     for (int32_t p = before; p < graph->n_params; p++) {
         graph->param[p].adapter = true;
         graph->param[p].by_columns = !transposed;

@@ -82,10 +82,7 @@ void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...)
 {
     if (zr__graph_closed(graph)) return;
     graph->latched = status == ZR_OK ? ZR_ERR_ARG : status;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(graph->message, sizeof graph->message, format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(graph->message, format);
 }
 
 void zr__graph_latch(zr_graph *graph, zr_status status)
@@ -548,16 +545,13 @@ static int compare_names(const void *a, const void *b)
 static zr_status check_names(const zr_graph *graph)
 {
     if (graph->n_params < 2) return ZR_OK;
-    const zr_param_info **sorted = zr_alloc((size_t)graph->n_params * sizeof *sorted);
+    ZR_AUTO_FREE const zr_param_info **sorted = zr_alloc((size_t)graph->n_params * sizeof *sorted);
     ZR_CHECK(sorted, ZR_ERR_MEMORY, "graph: no memory to sort %d names", (int)graph->n_params);
     for (int32_t i = 0; i < graph->n_params; i++) sorted[i] = &graph->param[i];
     qsort(sorted, (size_t)graph->n_params, sizeof *sorted, compare_names);
-    const char *twice = NULL;
-    for (int32_t i = 1; i < graph->n_params && !twice; i++)
-        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0 && sorted[i - 1]->first != sorted[i]->first)
-            twice = sorted[i]->name;
-    zr_free(sorted);
-    ZR_CHECK(!twice, ZR_ERR_CONFIG, "graph: two parameters are called %s", twice);
+    for (int32_t i = 1; i < graph->n_params; i++)
+        ZR_CHECK(strcmp(sorted[i - 1]->name, sorted[i]->name) != 0 || sorted[i - 1]->first == sorted[i]->first,
+                 ZR_ERR_CONFIG, "graph: two parameters are called %s", sorted[i]->name);
     return ZR_OK;
 }
 

@@ -132,9 +132,6 @@ void zr__fill(zr_graph *graph, int term, zr_value out);
 /** wildcard for a dimension of an expected shape; any size matches */
 #define ZR__ANY (-1)
 
-/** Make a shape from its dimensions: ZR__SHAPE(B, T, C). */
-#define ZR__SHAPE(...) ((zr_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
-
 bool zr__in_has(const zr_op *op, int i);
 /** Return the type of operand i or output i, which must be present. */
 const zr_type *zr__in(const zr_graph *graph, const zr_op *op, int i);
@@ -170,6 +167,11 @@ double zr__bytes(const zr_graph *graph, const zr_op *op);
 /** Return the cost of an op whose time depends only on the bytes that it reads and writes. Its FLOPs are 0, because the
  * papers count only the FLOPs of matrix products. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
+/** Define an op with one output and the cost zr__cost_bytes, by its name and its other members: a zr_op_def. */
+#define ZR__OP(text, ...)                                                                                              \
+    {                                                                                                                  \
+        .name = text, .n_out = 1, .cost = zr__cost_bytes, __VA_ARGS__                                                  \
+    }
 
 /* ---- linear_cross_entropy.c ---------------------------------------------------------------------- */
 

@@ -5,11 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static zr_shape vector(int64_t n)
-{
-    return (zr_shape){1, {n}};
-}
-
 static const zr_init zero = {.kind = ZR_INIT_ZERO}, one = {.kind = ZR_INIT_ONE};
 
 /* Return whether a layer has a name. If not, store an error in the graph. */
@@ -25,8 +20,8 @@ zr_value zr_layer_linear(zr_graph *graph, zr_value x, int64_t inputs, int64_t ou
     if (!is_named(graph, "linear layer", name)) return ZR_NONE;
     const zr_init init = {.kind = ZR_INIT_NORMAL, .std = std};
     const zr_cut bias_cut = {0, cut.dim == 0 ? cut.parts : 0};
-    zr_value w = zr_param_cut(graph, init, (zr_shape){2, {outputs, inputs}}, cut, "%s.weight", name);
-    zr_value b = zr_param_cut(graph, zero, vector(outputs), bias_cut, "%s.bias", name);
+    zr_value w = zr_param_cut(graph, init, ZR_SHAPE(outputs, inputs), cut, "%s.weight", name);
+    zr_value b = zr_param_cut(graph, zero, ZR_SHAPE(outputs), bias_cut, "%s.bias", name);
     return zr_linear(graph, x, w, b, true);
 }
 
@@ -35,8 +30,8 @@ zr_value zr_layer_norm(zr_graph *graph, zr_value x, double eps, const char *name
     if (!is_named(graph, "layer norm", name)) return ZR_NONE;
     const zr_value_info *info = zr_graph_value(graph, x);
     const int64_t width = info ? zr_shape_cols(&info->type.shape) : 1;
-    zr_value gain = zr_param(graph, one, vector(width), "%s.weight", name);
-    zr_value bias = zr_param(graph, zero, vector(width), "%s.bias", name);
+    zr_value gain = zr_param(graph, one, ZR_SHAPE(width), "%s.weight", name);
+    zr_value bias = zr_param(graph, zero, ZR_SHAPE(width), "%s.bias", name);
     return zr_layernorm(graph, x, gain, bias, eps);
 }
 

@@ -5,6 +5,7 @@
  * unit, so that a table needs no buffer of its size. Frozen parameters form separate units, so that either all
  * parameters of a unit train or no parameter does. */
 #include "graph/internal.h"
+#include "base/core/scope.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -162,11 +163,10 @@ zr_status zr__part_units(zr_graph *graph)
     bool moves = false;
     for (int32_t p = 0; p < n; p++) moves |= graph->param[p].frozen || is_tile(&graph->param[p]);
     if (!moves) return ZR_OK;
-    zr_param_info *was = zr_alloc(sizeof *was * (size_t)n);
+    ZR_AUTO_FREE zr_param_info *was = zr_alloc(sizeof *was * (size_t)n);
     ZR_CHECK(was, ZR_ERR_MEMORY, "graph: no memory for %d parameters", (int)n);
     memcpy(was, graph->param, sizeof *was * (size_t)n);
     zr_status st = place_params(graph, was, n);
-    zr_free(was);
     move_ops(graph);
     return st;
 }

@@ -69,30 +69,10 @@ zr_status zr__bert_check(const zr_bert_config *c)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static zr_shape vector(int64_t n)
-{
-    return (zr_shape){1, {n}};
-}
-
-static zr_shape matrix(int64_t rows, int64_t cols)
-{
-    return (zr_shape){2, {rows, cols}};
-}
-
-static zr_init normal_init(double std)
-{
-    return (zr_init){.kind = ZR_INIT_NORMAL, .std = std};
-}
-
 static const zr_init zero = {.kind = ZR_INIT_ZERO};
 
 /* Cuts of a table or a weight: by outputs, not at all. */
 static const zr_cut by_outputs = {0, 1}, whole = {0, 0};
-
-static zr_value norm(zr_graph *graph, const zr_bert_config *c, zr_value x, const char *name)
-{
-    return zr_layer_norm(graph, x, c->layer_norm_eps, name);
-}
 
 /* Add a linear layer of a head, which every tensor-parallel rank has whole. */
 static zr_value dense(zr_graph *graph, const zr_bert_config *c, zr_value x, int64_t outputs, const char *name)
@@ -155,14 +135,14 @@ static bool fits(zr_graph *graph, const zr_bert_config *c)
 static zr_value embed(zr_graph *graph, const zr_bert_config *c, zr_value tokens, zr_value segments, zr_value words)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    const zr_init init = normal_init(c->initializer_range);
+    const zr_init init = {.kind = ZR_INIT_NORMAL, .std = c->initializer_range};
     const zr_cut cut = spec->sequence && spec->tensor > 1 ? by_outputs : whole;
-    zr_value positions = zr_param(graph, init, matrix(c->max_position_embeddings, c->hidden_size),
+    zr_value positions = zr_param(graph, init, ZR_SHAPE(c->max_position_embeddings, c->hidden_size),
                                   "bert.embeddings.position_embeddings.weight");
-    zr_value types = zr_param_cut(graph, init, matrix(c->type_vocab_size, c->hidden_size), cut,
+    zr_value types = zr_param_cut(graph, init, ZR_SHAPE(c->type_vocab_size, c->hidden_size), cut,
                                   "bert.embeddings.token_type_embeddings.weight");
     zr_value x = zr_add(graph, zr_embedding(graph, tokens, words), zr_embedding(graph, segments, types));
-    x = norm(graph, c, zr_position(graph, x, positions), "bert.embeddings.LayerNorm");
+    x = zr_layer_norm(graph, zr_position(graph, x, positions), c->layer_norm_eps, "bert.embeddings.LayerNorm");
     return zr_dropout(graph, x, c->hidden_dropout_prob);
 }
 
@@ -171,8 +151,8 @@ static zr_value embed(zr_graph *graph, const zr_bert_config *c, zr_value tokens,
 static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value targets, zr_value words)
 {
     zr_value h = dense(graph, c, x, c->hidden_size, "cls.predictions.transform.dense");
-    h = norm(graph, c, zr_gelu_erf(graph, h), "cls.predictions.transform.LayerNorm");
-    zr_value bias = zr_param_cut(graph, zero, vector(c->vocab_size), by_outputs, "cls.predictions.bias");
+    h = zr_layer_norm(graph, zr_gelu_erf(graph, h), c->layer_norm_eps, "cls.predictions.transform.LayerNorm");
+    zr_value bias = zr_param_cut(graph, zero, ZR_SHAPE(c->vocab_size), by_outputs, "cls.predictions.bias");
     const bool eval = zr_graph_get_spec(graph)->mode == ZR_MODE_EVAL;
     zr_value hits = ZR_NONE;
     zr_graph_loss_term(graph, "masked_lm",
@@ -224,16 +204,16 @@ static inputs declare_inputs(zr_graph *graph, const zr_bert_config *c)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const int64_t B = spec->batch, T = spec->seq, P = spec->predictions, S = spec->samples;
     inputs in = {ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE};
-    in.tokens = zr_input(graph, "tokens", ZR_I32, matrix(B, T));
-    in.segments = zr_input(graph, "segments", ZR_I32, matrix(B, T));
+    in.tokens = zr_input(graph, "tokens", ZR_I32, ZR_SHAPE(B, T));
+    in.segments = zr_input(graph, "segments", ZR_I32, ZR_SHAPE(B, T));
     if (c->task == ZR_BERT_PRETRAINING) {
-        in.masked = zr_input(graph, "masked", ZR_I32, matrix(B, P));
-        in.masked_targets = zr_input(graph, "masked_targets", ZR_I32, matrix(B, P));
+        in.masked = zr_input(graph, "masked", ZR_I32, ZR_SHAPE(B, P));
+        in.masked_targets = zr_input(graph, "masked_targets", ZR_I32, ZR_SHAPE(B, P));
     }
-    if (c->task != ZR_BERT_ANSWERS) in.first = zr_input(graph, "first", ZR_I32, matrix(B, S));
-    if (c->task == ZR_BERT_PRETRAINING) in.next = zr_input(graph, "next", ZR_I32, matrix(B, S));
-    if (c->task == ZR_BERT_CLASSIFICATION) in.label = zr_input(graph, "label", ZR_I32, matrix(B, S));
-    if (c->task == ZR_BERT_ANSWERS) in.answer = zr_input(graph, "answer", ZR_I32, (zr_shape){3, {B, S, 2}});
+    if (c->task != ZR_BERT_ANSWERS) in.first = zr_input(graph, "first", ZR_I32, ZR_SHAPE(B, S));
+    if (c->task == ZR_BERT_PRETRAINING) in.next = zr_input(graph, "next", ZR_I32, ZR_SHAPE(B, S));
+    if (c->task == ZR_BERT_CLASSIFICATION) in.label = zr_input(graph, "label", ZR_I32, ZR_SHAPE(B, S));
+    if (c->task == ZR_BERT_ANSWERS) in.answer = zr_input(graph, "answer", ZR_I32, ZR_SHAPE(B, S, 2));
     return in;
 }
 
@@ -243,15 +223,16 @@ static void bert_build(zr_graph *graph, const void *config)
     if (!fits(graph, c)) return;
     const inputs in = declare_inputs(graph, c);
     zr_graph_unit(graph, "embedding");
-    zr_value words = zr_param_table(graph, normal_init(c->initializer_range), c->vocab_size, c->hidden_size,
-                                    "bert.embeddings.word_embeddings.weight");
+    const zr_init init = {.kind = ZR_INIT_NORMAL, .std = c->initializer_range};
+    zr_value words =
+        zr_param_table(graph, init, c->vocab_size, c->hidden_size, "bert.embeddings.word_embeddings.weight");
     zr_value x = embed(graph, c, in.tokens, in.segments, words);
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
         zr_graph_unit(graph, "layer.%" PRId64, i);
         x = layer(graph, c, i, x);
     }
     zr_graph_unit(graph, "heads");
-    if (c->pre_layer_norm) x = norm(graph, c, x, "bert.encoder.FinalLayerNorm");
+    if (c->pre_layer_norm) x = zr_layer_norm(graph, x, c->layer_norm_eps, "bert.encoder.FinalLayerNorm");
     if (c->task == ZR_BERT_ANSWERS) {
         find_answers(graph, c, x, in.answer);
     } else if (c->task == ZR_BERT_CLASSIFICATION) {
@@ -304,7 +285,7 @@ typedef struct bert_settings {
         }                                                                                                              \
     }
 #define PRESET(name, layers, width, heads, lr) {name, SETTINGS(layers, width, heads), lr},
-static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}}, preln_presets[] = {PRELN_LIST(PRESET){0}};
+static const zr_preset bert_presets[] = {SHAPE_LIST(PRESET){0}}, bert_preln_presets[] = {PRELN_LIST(PRESET){0}};
 
 /* ---- families -------------------------------------------------------------------------------- */
 
@@ -347,23 +328,16 @@ static void build_bert(zr_graph *graph, const void *config)
     bert_build(graph, &c);
 }
 
-static void build_preln(zr_graph *graph, const void *config)
+static void build_bert_preln(zr_graph *graph, const void *config)
 {
     const zr_bert_config c = settled(config, true);
     bert_build(graph, &c);
 }
 
-#define AT(member) .offset = offsetof(bert_settings, member)
 #define SIZE(...) ZR__FIELD_SIZE(bert_settings, __VA_ARGS__)
 #define DROPOUT(name, what, text)                                                                                      \
-    {                                                                                                                  \
-        .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "0.1",              \
-        .max = 0.999, .means = what, .help = text                                                                      \
-    }
-#define ONLY(name, value)                                                                                              \
-    {                                                                                                                  \
-        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value                                \
-    }
+    FIELD(REAL, #name, model.name, DROPOUT, "0.1", .max = 0.999, .means = what, .help = text)
+#define FIELD(...) ZR__FIELD(bert_settings, __VA_ARGS__)
 
 static const zr_field fields[] = {
     SIZE(num_hidden_layers, "12", "layers", "number of layers; auto: 12"),
@@ -374,83 +348,34 @@ static const zr_field fields[] = {
     SIZE(max_position_embeddings, "512", "positions", "longest sequence, in tokens; auto: 512"),
     SIZE(vocab_size, "30522", "vocabulary",
          "size of the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 30522"),
-    {.key = "type_vocab_size",
-     .type = ZR_FIELD_INT,
-     .role = ZR_FIELD_SHAPE,
-     AT(model.type_vocab_size),
-     .standard = "2",
-     .min = 1,
-     .max = 0x1p31 - 1,
-     .help = "number of segments, which tell the two texts of a sample apart"},
+    FIELD(INT, "type_vocab_size", model.type_vocab_size, SHAPE, "2", .min = 1, .max = 0x1p31 - 1,
+          .help = "number of segments, which tell the two texts of a sample apart"),
     DROPOUT(hidden_dropout_prob, "dropout", "dropout probability after the embedding and before residual additions"),
     DROPOUT(attention_probs_dropout_prob, "attention dropout", "dropout probability of attention weights"),
-    {.key = "layer_norm_eps",
-     .type = ZR_FIELD_REAL,
-     .role = ZR_FIELD_RESULT,
-     AT(model.layer_norm_eps),
-     .standard = "1e-12",
-     .min = 1e-12,
-     .max = 1,
-     .means = "norm epsilon",
-     .help = "epsilon of layer norms, which is added to the variance"},
-    {.key = "initializer_range",
-     .type = ZR_FIELD_REAL,
-     .role = ZR_FIELD_START,
-     AT(model.initializer_range),
-     .standard = "0.02",
-     .max = 10,
-     .means = "initial deviation",
-     .help = "standard deviation of the initial weights"},
+    FIELD(REAL, "layer_norm_eps", model.layer_norm_eps, RESULT, "1e-12", .min = 1e-12, .max = 1,
+          .means = "norm epsilon", .help = "epsilon of layer norms, which is added to the variance"),
+    ZR__FIELD_DEVIATION(bert_settings),
     {.key = "hidden_act",
      .type = ZR_FIELD_FIXED,
      .standard = "\"gelu\"",
      .choices = "gelu|gelu_new|gelu_pytorch_tanh|relu|silu|tanh",
      .means = "activation",
      .help = "activation function of the MLP and of the head of masked tokens"},
-    {.key = "pad_token_id",
-     .type = ZR_FIELD_IDS,
-     .role = ZR_FIELD_START,
-     .place = ZR_FIELD_IN_HF,
-     AT(pad),
-     .standard = "0"},
-    {.key = "task",
-     .type = ZR_FIELD_CHOICE,
-     .role = ZR_FIELD_RESULT,
-     .place = ZR_FIELD_IN_CONFIG,
-     AT(model.task),
-     .standard = "\"pretraining\"",
-     .choices = "pretraining|sequence_classification|question_answering",
-     .means = "task",
-     .help = "what the model predicts, and so its head and data; another task than that of model.init has a new head"},
-    {.key = "num_labels",
-     .type = ZR_FIELD_INT,
-     .role = ZR_FIELD_RESULT,
-     .place = ZR_FIELD_IN_CONFIG,
-     AT(model.num_labels),
-     .standard = "2",
-     .min = 2,
-     .max = LABELS_MAX,
-     .means = "labels",
-     .help = "number of labels of the task sequence_classification"},
-    {.key = "classifier_dropout",
-     .type = ZR_FIELD_REAL,
-     .role = ZR_FIELD_DROPOUT,
-     AT(model.classifier_dropout),
-     .standard = "null",
-     .max = 0.999,
-     .means = "label dropout",
-     .help = "dropout probability before the classifier of the task sequence_classification; null: "
-             "hidden_dropout_prob"},
-    {.key = "problem_type",
-     .type = ZR_FIELD_FIXED,
-     .place = ZR_FIELD_IN_HF,
-     .standard = "\"single_label_classification\"",
-     .fallback = "null",
-     .same = "null"},
-    ONLY("position_embedding_type", "\"absolute\""),
-    ONLY("is_decoder", "false"),
-    ONLY("add_cross_attention", "false"),
-    ONLY("tie_word_embeddings", "true"),
+    FIELD(IDS, "pad_token_id", pad, START, "0", .place = ZR_FIELD_IN_HF),
+    FIELD(CHOICE, "task", model.task, RESULT, "\"pretraining\"", .place = ZR_FIELD_IN_CONFIG,
+          .choices = "pretraining|sequence_classification|question_answering", .means = "task",
+          .help =
+              "what the model predicts, and so its head and data; another task than that of model.init has a new head"),
+    FIELD(INT, "num_labels", model.num_labels, RESULT, "2", .place = ZR_FIELD_IN_CONFIG, .min = 2, .max = LABELS_MAX,
+          .means = "labels", .help = "number of labels of the task sequence_classification"),
+    FIELD(REAL, "classifier_dropout", model.classifier_dropout, DROPOUT, "null", .max = 0.999, .means = "label dropout",
+          .help = "dropout probability before the classifier of the task sequence_classification; null: "
+                  "hidden_dropout_prob"),
+    ZR__FIELD_ONLY("problem_type", "\"single_label_classification\"", .fallback = "null", .same = "null"),
+    ZR__FIELD_ONLY("position_embedding_type", "\"absolute\""),
+    ZR__FIELD_ONLY("is_decoder", "false"),
+    ZR__FIELD_ONLY("add_cross_attention", "false"),
+    ZR__FIELD_ONLY("tie_word_embeddings", "true"),
     {0},
 };
 
@@ -464,41 +389,30 @@ static const char *const spelled[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}
                                          {NULL, NULL}};
 static const char *const heads[] = {"cls.", "classifier.", "qa_outputs.", "bert.pooler.", NULL};
 static const char *const bodies[] = {"BertModel", "BertForMaskedLM", NULL};
-static const zr_family_task tasks[] = {
+static const zr_family_task bert_tasks[] = {
     {"BertForSequenceClassification", ZR_SAMPLES_LABELS}, {"BertForQuestionAnswering", ZR_SAMPLES_ANSWERS}, {0}};
-static const zr_family_task preln_tasks[] = {{"BertPreLNForSequenceClassification", ZR_SAMPLES_LABELS},
-                                             {"BertPreLNForQuestionAnswering", ZR_SAMPLES_ANSWERS},
-                                             {0}};
+static const zr_family_task bert_preln_tasks[] = {{"BertPreLNForSequenceClassification", ZR_SAMPLES_LABELS},
+                                                  {"BertPreLNForQuestionAnswering", ZR_SAMPLES_ANSWERS},
+                                                  {0}};
 #define NAMES                                                                                                          \
     {                                                                                                                  \
         .prefix = "bert.", .redundant = redundant, .spelled = spelled, .head = "cls.predictions.decoder.weight",       \
         .table = "bert.embeddings.word_embeddings.weight", .heads = heads, .bodies = bodies                            \
     }
 
-const zr_family zr__family_bert = {.name = "bert",
-                                   .title = "BERT",
-                                   .architecture = "BertForPreTraining",
-                                   .bytes = sizeof(bert_settings),
-                                   .field = fields,
-                                   .preset = presets,
-                                   .samples = ZR_SAMPLES_PAIRS,
-                                   .task = tasks,
-                                   .names = NAMES,
-                                   .complete = complete,
-                                   .check = check_bert,
-                                   .build = build_bert,
-                                   .resize = resize};
-
-const zr_family zr__family_bert_preln = {.name = "bert-preln",
-                                         .title = "BERT with norms before each part",
-                                         .architecture = "BertPreLNForPreTraining",
-                                         .bytes = sizeof(bert_settings),
-                                         .field = fields,
-                                         .preset = preln_presets,
-                                         .samples = ZR_SAMPLES_PAIRS,
-                                         .task = preln_tasks,
-                                         .names = NAMES,
-                                         .complete = complete,
-                                         .check = check_bert,
-                                         .build = build_preln,
-                                         .resize = resize};
+#define ROW(of, its_name, its_title, class)                                                                            \
+    const zr_family zr__family_##of = {.name = its_name,                                                               \
+                                       .title = its_title,                                                             \
+                                       .architecture = class,                                                          \
+                                       .bytes = sizeof(bert_settings),                                                 \
+                                       .field = fields,                                                                \
+                                       .preset = of##_presets,                                                         \
+                                       .samples = ZR_SAMPLES_PAIRS,                                                    \
+                                       .task = of##_tasks,                                                             \
+                                       .names = NAMES,                                                                 \
+                                       .complete = complete,                                                           \
+                                       .check = check_bert,                                                            \
+                                       .build = build_##of,                                                            \
+                                       .resize = resize};
+ROW(bert, "bert", "BERT", "BertForPreTraining")
+ROW(bert_preln, "bert-preln", "BERT with norms before each part", "BertPreLNForPreTraining")

@@ -29,7 +29,7 @@ static void chain_build(zr_graph *graph, const void *config)
     const zr_chain_config *c = config;
     if (!chain_fits(graph, c)) return;
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    zr_value x = zr_input(graph, "x", spec->dtype, (zr_shape){3, {spec->batch, spec->seq, c->rows}});
+    zr_value x = zr_input(graph, "x", spec->dtype, ZR_SHAPE(spec->batch, spec->seq, c->rows));
     int64_t from = c->rows, to = c->cols;
     for (int64_t i = 0; i < c->units; i++) {
         zr_graph_unit(graph, "%" PRId64, i);
@@ -37,13 +37,13 @@ static void chain_build(zr_graph *graph, const void *config)
         /* Cut the matrices alternately by columns and by rows, as Megatron cuts the matrices of a block. In this way
          * each pair of matrices needs only one sum over the ranks. */
         zr_cut cut = {.dim = i % 2 == 0 ? 1 : 0, .parts = 1};
-        zr_value w = zr_param_cut(graph, init, (zr_shape){2, {from, to}}, cut, "%" PRId64 ".weight", i);
+        zr_value w = zr_param_cut(graph, init, ZR_SHAPE(from, to), cut, "%" PRId64 ".weight", i);
         x = zr_linear(graph, x, w, ZR_NONE, false);
         int64_t next = from;
         from = to;
         to = next;
     }
-    zr_value targets = zr_input(graph, "targets", ZR_I32, (zr_shape){2, {spec->batch, spec->seq}});
+    zr_value targets = zr_input(graph, "targets", ZR_I32, ZR_SHAPE(spec->batch, spec->seq));
     zr_graph_losses(graph, zr_cross_entropy(graph, x, targets));
 }
 

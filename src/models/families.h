@@ -15,6 +15,23 @@
         .help = __VA_ARGS__                                                                                            \
     }
 
+/** Declare a field by its type, its key, its member of the struct `settings`, its role, its default, and then other
+ * members of zr_field. */
+#define ZR__FIELD(settings, its_type, name, member, its_role, ...)                                                     \
+    {                                                                                                                  \
+        .key = name, .type = ZR_FIELD_##its_type, .role = ZR_FIELD_##its_role, .offset = offsetof(settings, member),   \
+        .standard = __VA_ARGS__                                                                                        \
+    }
+/** Declare a field of config.json for which zr computes only one value, given after the key. */
+#define ZR__FIELD_ONLY(name, ...)                                                                                      \
+    {                                                                                                                  \
+        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = __VA_ARGS__                          \
+    }
+/** Declare the standard deviation of initial weights, a member of `model`. */
+#define ZR__FIELD_DEVIATION(settings)                                                                                  \
+    ZR__FIELD(settings, REAL, "initializer_range", model.initializer_range, START, "0.02", .max = 10,                  \
+              .means = "initial deviation", .help = "standard deviation of the initial weights")
+
 extern const zr_family zr__family_gpt2;
 extern const zr_family zr__family_bert, zr__family_bert_preln;
 extern const zr_family zr__family_llama, zr__family_mistral, zr__family_qwen2, zr__family_qwen3;

@@ -1,5 +1,6 @@
 /* GPT-2 (Radford et al. 2019): pre-LN blocks, learned positions, the head tied to the embedding. */
 #include "models/families.h"
+#include "zr/layers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -57,29 +58,7 @@ zr_status zr__gpt2_check(const zr_gpt2_config *c)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static zr_shape vector(int64_t n)
-{
-    return (zr_shape){1, {n}};
-}
-
-static zr_shape matrix(int64_t rows, int64_t cols)
-{
-    return (zr_shape){2, {rows, cols}};
-}
-
-static zr_init normal_init(double std)
-{
-    return (zr_init){.kind = ZR_INIT_NORMAL, .std = std};
-}
-
 static const zr_init zero = {.kind = ZR_INIT_ZERO};
-
-static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, const char *name)
-{
-    zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, vector(c->n_embd), "%s.weight", name);
-    zr_value bias = zr_param(graph, zero, vector(c->n_embd), "%s.bias", name);
-    return zr_layernorm(graph, x, gain, bias, c->layer_norm_epsilon);
-}
 
 /* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs), cut as in Megatron (Shoeybi et al. 2019,
  * section 3). A cut by columns (dimension 1) cuts each of the side-by-side parts, so that each rank gets whole heads or
@@ -87,9 +66,10 @@ static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, 
 static zr_value dense(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs, zr_cut cut,
                       double std)
 {
+    const zr_init init = {.kind = ZR_INIT_NORMAL, .std = std};
     const zr_cut bias_cut = {0, cut.dim == 1 ? cut.parts : 0};
-    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), cut, "%s.weight", name);
-    zr_value b = zr_param_cut(graph, zero, vector(outputs), bias_cut, "%s.bias", name);
+    zr_value w = zr_param_cut(graph, init, ZR_SHAPE(inputs, outputs), cut, "%s.weight", name);
+    zr_value b = zr_param_cut(graph, zero, ZR_SHAPE(outputs), bias_cut, "%s.bias", name);
     return zr_linear(graph, x, w, b, false);
 }
 
@@ -109,13 +89,13 @@ static zr_value gpt2_block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, 
     /* Divide by the square root of the number of branches that add to the residual stream. */
     double residual_std = std / sqrt(2.0 * (double)c->n_layer);
 
-    zr_value h = gpt2_norm(graph, c, x, PART("ln_1"));
+    zr_value h = zr_layer_norm(graph, x, c->layer_norm_epsilon, PART("ln_1"));
     h = dense(graph, h, PART("attn.c_attn"), C, 3 * C, (zr_cut){1, 3}, std);
     h = zr_attention(graph, h, c->n_head, c->attn_pdrop);
     h = dense(graph, h, PART("attn.c_proj"), C, C, (zr_cut){0, 1}, residual_std);
     x = zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
 
-    h = gpt2_norm(graph, c, x, PART("ln_2"));
+    h = zr_layer_norm(graph, x, c->layer_norm_epsilon, PART("ln_2"));
     h = dense(graph, h, PART("mlp.c_fc"), C, 4 * C, (zr_cut){1, 1}, std);
     h = zr_gelu(graph, h);
     h = dense(graph, h, PART("mlp.c_proj"), 4 * C, C, (zr_cut){0, 1}, residual_std);
@@ -160,12 +140,12 @@ static void gpt2_build(zr_graph *graph, const void *config)
     const zr_gpt2_config *c = config;
     if (!gpt2_fits(graph, c)) return;
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(spec->batch, spec->seq));
+    zr_value tokens = zr_input(graph, "tokens", ZR_I32, ZR_SHAPE(spec->batch, spec->seq));
 
     zr_graph_unit(graph, "embedding");
-    zr_init init = normal_init(c->initializer_range);
+    const zr_init init = {.kind = ZR_INIT_NORMAL, .std = c->initializer_range};
     zr_value wte = zr_param_table(graph, init, c->vocab_size, c->n_embd, "transformer.wte.weight");
-    zr_value wpe = zr_param(graph, init, matrix(c->n_positions, c->n_embd), "transformer.wpe.weight");
+    zr_value wpe = zr_param(graph, init, ZR_SHAPE(c->n_positions, c->n_embd), "transformer.wpe.weight");
     zr_value x = zr_position(graph, zr_embedding(graph, tokens, wte), wpe);
     x = zr_dropout(graph, x, c->embd_pdrop);
 
@@ -175,12 +155,12 @@ static void gpt2_build(zr_graph *graph, const void *config)
     }
 
     zr_graph_unit(graph, "final");
-    x = gpt2_norm(graph, c, x, "transformer.ln_f");
+    x = zr_layer_norm(graph, x, c->layer_norm_epsilon, "transformer.ln_f");
     if (spec->mode == ZR_MODE_DECODE) {
         zr_graph_output(graph, zr_linear(graph, x, wte, ZR_NONE, true));
         return;
     }
-    zr_value targets = zr_input(graph, "targets", ZR_I32, matrix(spec->batch, spec->seq));
+    zr_value targets = zr_input(graph, "targets", ZR_I32, ZR_SHAPE(spec->batch, spec->seq));
     zr_graph_losses(graph, zr_linear_cross_entropy(graph, x, wte, targets));
 }
 
@@ -338,22 +318,11 @@ static void resize_gpt2(void *config, const zr_model_sizes *from)
     ((gpt2_settings *)config)->n_inner = 0;
 }
 
-#define AT(member) .offset = offsetof(gpt2_settings, member)
 #define SIZE(...) ZR__FIELD_SIZE(gpt2_settings, __VA_ARGS__)
+#define FIELD(...) ZR__FIELD(gpt2_settings, __VA_ARGS__)
 #define DROPOUT(name, text)                                                                                            \
-    {                                                                                                                  \
-        .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "\"auto\"",         \
-        .fallback = "0.1", .max = 0.999, .help = text "; auto: model.dropout"                                          \
-    }
-#define ONLY(name, value)                                                                                              \
-    {                                                                                                                  \
-        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value                                \
-    }
-#define SPECIAL(name, member)                                                                                          \
-    {                                                                                                                  \
-        .key = name, .type = ZR_FIELD_IDS, .role = ZR_FIELD_START, .place = ZR_FIELD_IN_HF, AT(member),                \
-        .standard = "null"                                                                                             \
-    }
+    FIELD(REAL, #name, model.name, DROPOUT, "\"auto\"", .fallback = "0.1", .max = 0.999,                               \
+          .help = text "; auto: model.dropout")
 
 static const zr_field fields[] = {
     SIZE(n_layer, "12", "layers", "number of transformer blocks; auto: 12"),
@@ -362,35 +331,14 @@ static const zr_field fields[] = {
     SIZE(n_positions, "1024", "positions", "longest sequence, in tokens; auto: 1024"),
     SIZE(vocab_size, "50257", "vocabulary",
          "size of the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 50257"),
-    {.key = "dropout",
-     .type = ZR_FIELD_REAL,
-     .role = ZR_FIELD_DROPOUT,
-     .place = ZR_FIELD_IN_CONFIG,
-     AT(dropout),
-     .standard = "0.0",
-     .max = 0.999,
-     .means = "dropout",
-     .help = "default of embd_pdrop, resid_pdrop and attn_pdrop; without it a run has the dropout of model.init"},
+    FIELD(REAL, "dropout", dropout, DROPOUT, "0.0", .place = ZR_FIELD_IN_CONFIG, .max = 0.999, .means = "dropout",
+          .help = "default of embd_pdrop, resid_pdrop and attn_pdrop; without it a run has the dropout of model.init"),
     DROPOUT(embd_pdrop, "dropout probability after the embedding"),
     DROPOUT(resid_pdrop, "dropout probability before each residual addition"),
     DROPOUT(attn_pdrop, "dropout probability of attention weights"),
-    {.key = "layer_norm_epsilon",
-     .type = ZR_FIELD_REAL,
-     .role = ZR_FIELD_RESULT,
-     AT(model.layer_norm_epsilon),
-     .standard = "1e-5",
-     .min = 1e-12,
-     .max = 1,
-     .means = "norm epsilon",
-     .help = "epsilon of layer norms, which is added to the variance"},
-    {.key = "initializer_range",
-     .type = ZR_FIELD_REAL,
-     .role = ZR_FIELD_START,
-     AT(model.initializer_range),
-     .standard = "0.02",
-     .max = 10,
-     .means = "initial deviation",
-     .help = "standard deviation of the initial weights"},
+    FIELD(REAL, "layer_norm_epsilon", model.layer_norm_epsilon, RESULT, "1e-5", .min = 1e-12, .max = 1,
+          .means = "norm epsilon", .help = "epsilon of layer norms, which is added to the variance"),
+    ZR__FIELD_DEVIATION(gpt2_settings),
     {.key = "activation_function",
      .type = ZR_FIELD_FIXED,
      .standard = "\"gelu_new\"",
@@ -398,20 +346,13 @@ static const zr_field fields[] = {
      .choices = "gelu_new|gelu|relu|silu|tanh",
      .means = "activation",
      .help = "activation function of the feed-forward part"},
-    {.key = "n_inner",
-     .type = ZR_FIELD_INT,
-     .role = ZR_FIELD_START,
-     .place = ZR_FIELD_IN_HF,
-     AT(n_inner),
-     .standard = "null",
-     .min = 1,
-     .max = 0x1p53},
-    ONLY("scale_attn_weights", "true"),
-    ONLY("scale_attn_by_inverse_layer_idx", "false"),
-    ONLY("add_cross_attention", "false"),
-    ONLY("tie_word_embeddings", "true"),
-    SPECIAL("bos_token_id", bos),
-    SPECIAL("eos_token_id", eos),
+    FIELD(INT, "n_inner", n_inner, START, "null", .place = ZR_FIELD_IN_HF, .min = 1, .max = 0x1p53),
+    ZR__FIELD_ONLY("scale_attn_weights", "true"),
+    ZR__FIELD_ONLY("scale_attn_by_inverse_layer_idx", "false"),
+    ZR__FIELD_ONLY("add_cross_attention", "false"),
+    ZR__FIELD_ONLY("tie_word_embeddings", "true"),
+    FIELD(IDS, "bos_token_id", bos, START, "null", .place = ZR_FIELD_IN_HF),
+    FIELD(IDS, "eos_token_id", eos, START, "null", .place = ZR_FIELD_IN_HF),
     {0},
 };
 

@@ -66,16 +66,6 @@ zr_status zr__llama_check(const zr_llama_config *c)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static zr_shape vector(int64_t n)
-{
-    return (zr_shape){1, {n}};
-}
-
-static zr_shape matrix(int64_t rows, int64_t cols)
-{
-    return (zr_shape){2, {rows, cols}};
-}
-
 #define PART_BYTES 64
 /* Return the name of a part of block i. The text is in a temporary array of the calling block. */
 #define PART(what) part_name((char[PART_BYTES]){0}, i, what)
@@ -88,7 +78,7 @@ static const char *part_name(char name[PART_BYTES], int64_t i, const char *what)
 /* Add a norm of every `width` columns of x. */
 static zr_value norm(zr_graph *graph, const zr_llama_config *c, zr_value x, int64_t width, const char *name)
 {
-    zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, vector(width), "%s.weight", name);
+    zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, ZR_SHAPE(width), "%s.weight", name);
     return zr_rmsnorm_rounded(graph, x, gain, c->rms_norm_eps);
 }
 
@@ -98,8 +88,8 @@ static zr_value dense(zr_graph *graph, const zr_llama_config *c, zr_value x, con
 {
     const zr_init normal = {.kind = ZR_INIT_NORMAL, .std = c->initializer_range}, zero = {.kind = ZR_INIT_ZERO};
     const zr_cut bias_cut = {0, cut.dim == 0 ? cut.parts : 0};
-    zr_value w = zr_param_cut(graph, normal, matrix(outputs, inputs), cut, "%s.weight", name);
-    zr_value b = biased ? zr_param_cut(graph, zero, vector(outputs), bias_cut, "%s.bias", name) : ZR_NONE;
+    zr_value w = zr_param_cut(graph, normal, ZR_SHAPE(outputs, inputs), cut, "%s.weight", name);
+    zr_value b = biased ? zr_param_cut(graph, zero, ZR_SHAPE(outputs), bias_cut, "%s.bias", name) : ZR_NONE;
     return zr_linear(graph, x, w, b, true);
 }
 
@@ -177,7 +167,7 @@ static void llama_build(zr_graph *graph, const void *config)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_init normal = {.kind = ZR_INIT_NORMAL, .std = c->initializer_range};
     const int64_t V = c->vocab_size, C = c->hidden_size;
-    zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(spec->batch, spec->seq));
+    zr_value tokens = zr_input(graph, "tokens", ZR_I32, ZR_SHAPE(spec->batch, spec->seq));
 
     zr_graph_unit(graph, "embedding");
     zr_value head = zr_param_table(graph, normal, V, C, "model.embed_tokens.weight");
@@ -194,7 +184,7 @@ static void llama_build(zr_graph *graph, const void *config)
         zr_graph_output(graph, zr_linear(graph, x, head, ZR_NONE, true));
         return;
     }
-    zr_value targets = zr_input(graph, "targets", ZR_I32, matrix(spec->batch, spec->seq));
+    zr_value targets = zr_input(graph, "targets", ZR_I32, ZR_SHAPE(spec->batch, spec->seq));
     zr_graph_losses(graph, zr_linear_cross_entropy(graph, x, head, targets));
 }
 
@@ -414,30 +404,15 @@ FAMILY(qwen3)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-#define AT(member) .offset = offsetof(llama_settings, member)
 #define SIZE(...) ZR__FIELD_SIZE(llama_settings, __VA_ARGS__)
-#define FLAG(name, member, its_role, ...)                                                                              \
-    {                                                                                                                  \
-        .key = name, .type = ZR_FIELD_BOOL, .role = its_role, AT(member), .standard = "false", .help = __VA_ARGS__     \
-    }
-/* A field that may have only one value if config.json has it. */
-#define ONLY(name, value, second_value, second_key)                                                                    \
-    {                                                                                                                  \
-        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value, .fallback = "null",           \
-        .same = second_value, .also = second_key                                                                       \
-    }
-#define SPECIAL(name, member)                                                                                          \
-    {                                                                                                                  \
-        .key = name, .type = ZR_FIELD_IDS, .role = ZR_FIELD_START, .place = ZR_FIELD_IN_HF, AT(member),                \
-        .standard = "null"                                                                                             \
-    }
+#define FIELD(...) ZR__FIELD(llama_settings, __VA_ARGS__)
+#define FLAG(name, member, its_role, text) FIELD(BOOL, name, member, its_role, "false", .help = text)
+#define SPECIAL(name, member) FIELD(IDS, name, member, START, "null", .place = ZR_FIELD_IN_HF)
 /* A constant of the rotary embedding, which is in rope_scaling in transformers 4 and in rope_parameters in
  * transformers 5. */
-#define SCALING(name, member, default_of_both, ...)                                                                    \
-    {                                                                                                                  \
-        .key = "rope_scaling." name, .twin = "rope_parameters." name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_RESULT,  \
-        AT(model.rotary.member), .standard = default_of_both, .min = 0, .max = 1e9, .help = __VA_ARGS__                \
-    }
+#define SCALING(name, member, default_of_both, text)                                                                   \
+    FIELD(REAL, "rope_scaling." name, model.rotary.member, RESULT, default_of_both, .twin = "rope_parameters." name,   \
+          .min = 0, .max = 1e9, .help = text)
 
 /* Fields of all four families: the sizes with the defaults of transformers, in the order of the arguments. */
 #define COMMON(width_, mlp_width, kv_heads, head_width, tokens, vocabulary)                                            \
@@ -454,125 +429,65 @@ FAMILY(qwen3)
         SIZE(max_position_embeddings, tokens, "positions", "longest sequence, in tokens; auto: 2048"),                 \
         SIZE(vocab_size, vocabulary, "vocabulary",                                                                     \
              "size of the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 32000"),        \
-        FLAG("tie_word_embeddings", model.tie_word_embeddings, ZR_FIELD_SHAPE,                                         \
+        FLAG("tie_word_embeddings", model.tie_word_embeddings, SHAPE,                                                  \
              "whether the head uses the weights of the embedding"),                                                    \
-        {.key = "rms_norm_eps",                                                                                        \
-         .type = ZR_FIELD_REAL,                                                                                        \
-         .role = ZR_FIELD_RESULT,                                                                                      \
-         AT(model.rms_norm_eps),                                                                                       \
-         .standard = "1e-6",                                                                                           \
-         .min = 1e-12,                                                                                                 \
-         .max = 1,                                                                                                     \
-         .means = "norm epsilon",                                                                                      \
-         .help = "epsilon of norms, which is added to the mean square"},                                               \
-        {.key = "rope_theta",                                                                                          \
-         .twin = "rope_parameters.rope_theta",                                                                         \
-         .type = ZR_FIELD_REAL,                                                                                        \
-         .role = ZR_FIELD_RESULT,                                                                                      \
-         AT(model.rotary.theta),                                                                                       \
-         .standard = "10000.0",                                                                                        \
-         .min = 1,                                                                                                     \
-         .max = 1e12,                                                                                                  \
-         .help = "base of the frequencies of rotary positions"},                                                       \
-        {.key = "rope_scaling.rope_type",                                                                              \
-         .twin = "rope_parameters.rope_type",                                                                          \
-         .also = "rope_scaling.type|rope_parameters.type",                                                             \
-         .type = ZR_FIELD_CHOICE,                                                                                      \
-         .role = ZR_FIELD_RESULT,                                                                                      \
-         AT(model.rotary.kind),                                                                                        \
-         .standard = "\"default\"",                                                                                    \
-         .choices = "default|linear|dynamic|llama3|yarn",                                                              \
-         .help = "how rotary positions are scaled for longer sequences. dynamic changes only sequences of more than "  \
-                 "max_position_embeddings tokens, which zr does not train"},                                           \
+        FIELD(REAL, "rms_norm_eps", model.rms_norm_eps, RESULT, "1e-6", .min = 1e-12, .max = 1,                        \
+              .means = "norm epsilon", .help = "epsilon of norms, which is added to the mean square"),                 \
+        FIELD(REAL, "rope_theta", model.rotary.theta, RESULT, "10000.0", .twin = "rope_parameters.rope_theta",         \
+              .min = 1, .max = 1e12, .help = "base of the frequencies of rotary positions"),                           \
+        FIELD(CHOICE, "rope_scaling.rope_type", model.rotary.kind, RESULT, "\"default\"",                              \
+              .twin = "rope_parameters.rope_type", .also = "rope_scaling.type|rope_parameters.type",                   \
+              .choices = "default|linear|dynamic|llama3|yarn",                                                         \
+              .help = "how rotary positions are scaled for longer sequences. dynamic changes only sequences of more "  \
+                      "than max_position_embeddings tokens, which zr does not train"),                                 \
         SCALING("factor", factor, "null", "factor of the length of sequences; needed unless rope_type is default"),    \
         SCALING("low_freq_factor", low_freq_factor, "null",                                                            \
-                "llama3: a wavelength above original / low_freq_factor "                                               \
-                "tokens is multiplied by factor"),                                                                     \
+                "llama3: a wavelength above original / low_freq_factor tokens is multiplied by factor"),               \
         SCALING("high_freq_factor", high_freq_factor, "null",                                                          \
-                "llama3: a wavelength below original / "                                                               \
-                "high_freq_factor tokens is kept"),                                                                    \
-        {.key = "rope_scaling.original_max_position_embeddings",                                                       \
-         .twin = "rope_parameters.original_max_position_embeddings",                                                   \
-         .also = "original_max_position_embeddings",                                                                   \
-         .type = ZR_FIELD_INT,                                                                                         \
-         .role = ZR_FIELD_RESULT,                                                                                      \
-         AT(model.rotary.original),                                                                                    \
-         .standard = "null",                                                                                           \
-         .min = 1,                                                                                                     \
-         .max = 0x1p53,                                                                                                \
-         .help = "llama3, yarn: length in tokens of the sequences before scaling; null: max_position_embeddings"},     \
+                "llama3: a wavelength below original / high_freq_factor tokens is kept"),                              \
+        FIELD(INT, "rope_scaling.original_max_position_embeddings", model.rotary.original, RESULT, "null",             \
+              .twin = "rope_parameters.original_max_position_embeddings", .also = "original_max_position_embeddings",  \
+              .min = 1, .max = 0x1p53,                                                                                 \
+              .help = "llama3, yarn: length in tokens of the sequences before scaling; null: "                         \
+                      "max_position_embeddings"),                                                                      \
         SCALING("beta_fast", beta_fast, "32.0",                                                                        \
                 "yarn: frequencies of more than beta_fast turns in the original length are kept"),                     \
         SCALING("beta_slow", beta_slow, "1.0",                                                                         \
                 "yarn: frequencies of fewer than beta_slow turns in the original length are divided by factor"),       \
         SCALING("attention_factor", attention_factor, "null",                                                          \
                 "yarn: factor of queries and keys; null: 0.1 ln(factor) + 1"),                                         \
-        {.key = "rope_scaling.truncate",                                                                               \
-         .twin = "rope_parameters.truncate",                                                                           \
-         .type = ZR_FIELD_BOOL,                                                                                        \
-         .role = ZR_FIELD_RESULT,                                                                                      \
-         AT(model.rotary.truncate),                                                                                    \
-         .standard = "true",                                                                                           \
-         .help = "yarn: whether the two borders are rounded to whole pairs of columns"},                               \
-        {.key = "attention_dropout",                                                                                   \
-         .type = ZR_FIELD_REAL,                                                                                        \
-         .role = ZR_FIELD_DROPOUT,                                                                                     \
-         AT(model.attention_dropout),                                                                                  \
-         .standard = "0.0",                                                                                            \
-         .max = 0.999,                                                                                                 \
-         .means = "dropout",                                                                                           \
-         .help = "dropout probability of attention weights"},                                                          \
-        {.key = "initializer_range",                                                                                   \
-         .type = ZR_FIELD_REAL,                                                                                        \
-         .role = ZR_FIELD_START,                                                                                       \
-         AT(model.initializer_range),                                                                                  \
-         .standard = "0.02",                                                                                           \
-         .max = 10,                                                                                                    \
-         .means = "initial deviation",                                                                                 \
-         .help = "standard deviation of the initial weights"},                                                         \
-        {.key = "hidden_act",                                                                                          \
-         .type = ZR_FIELD_FIXED,                                                                                       \
-         .place = ZR_FIELD_IN_HF,                                                                                      \
-         .standard = "\"silu\"",                                                                                       \
-         .same = "\"swish\""},                                                                                         \
-        ONLY("partial_rotary_factor", "1.0", NULL, "rope_parameters.partial_rotary_factor"),                           \
-        ONLY("is_causal", "true", NULL, NULL),                                                                         \
-        {.key = "quantization_config",                                                                                 \
-         .type = ZR_FIELD_FIXED,                                                                                       \
-         .place = ZR_FIELD_IN_HF,                                                                                      \
-         .standard = "null",                                                                                           \
-         .fallback = "null",                                                                                           \
-         .help = "save the model without quantization first, such as with dequantize() of transformers"},              \
+        FIELD(BOOL, "rope_scaling.truncate", model.rotary.truncate, RESULT, "true",                                    \
+              .twin = "rope_parameters.truncate",                                                                      \
+              .help = "yarn: whether the two borders are rounded to whole pairs of columns"),                          \
+        FIELD(REAL, "attention_dropout", model.attention_dropout, DROPOUT, "0.0", .max = 0.999, .means = "dropout",    \
+              .help = "dropout probability of attention weights"),                                                     \
+        ZR__FIELD_DEVIATION(llama_settings), ZR__FIELD_ONLY("hidden_act", "\"silu\"", .same = "\"swish\""),            \
+        ZR__FIELD_ONLY("partial_rotary_factor", "1.0", .fallback = "null",                                             \
+                       .also = "rope_parameters.partial_rotary_factor"),                                               \
+        ZR__FIELD_ONLY("is_causal", "true", .fallback = "null"),                                                       \
+        ZR__FIELD_ONLY("quantization_config", "null", .fallback = "null",                                              \
+                       .help = "save the model without quantization first, such as with dequantize() of "              \
+                               "transformers"),                                                                        \
         SPECIAL("bos_token_id", bos), SPECIAL("eos_token_id", eos), SPECIAL("pad_token_id", pad)
 
 #define WINDOW(default_of_transformers, condition)                                                                     \
-    {                                                                                                                  \
-        .key = "sliding_window", .type = ZR_FIELD_INT, .role = ZR_FIELD_RESULT, AT(model.sliding_window),              \
-        .standard = "null", .fallback = default_of_transformers, .min = 1, .max = 0x1p53,                              \
-        .help = "number of tokens that a token attends to, itself included" condition "; null: all"                    \
-    }
+    FIELD(INT, "sliding_window", model.sliding_window, RESULT, "null", .fallback = default_of_transformers, .min = 1,  \
+          .max = 0x1p53, .help = "number of tokens that a token attends to, itself included" condition "; null: all")
 #define LAYER_TYPES                                                                                                    \
-    {                                                                                                                  \
-        .key = "layer_types", .type = ZR_FIELD_LAYERS, .role = ZR_FIELD_RESULT, .place = ZR_FIELD_IN_HF,               \
-        AT(full_layers), .standard = "null", .choices = "full_attention|sliding_attention"                             \
-    }
+    FIELD(LAYERS, "layer_types", full_layers, RESULT, "null", .place = ZR_FIELD_IN_HF,                                 \
+          .choices = "full_attention|sliding_attention")
 #define ATTENTION_BIAS                                                                                                 \
-    FLAG("attention_bias", model.attention_bias, ZR_FIELD_SHAPE,                                                       \
-         "whether the four projections of attention have biases")
+    FLAG("attention_bias", model.attention_bias, SHAPE, "whether the four projections of attention have biases")
 #define QWEN_WINDOWS                                                                                                   \
-    FLAG("use_sliding_window", use_sliding_window, ZR_FIELD_RESULT, "whether sliding_window is used"),                 \
+    FLAG("use_sliding_window", use_sliding_window, RESULT, "whether sliding_window is used"),                          \
         WINDOW("4096", ", if use_sliding_window is true"),                                                             \
-    {                                                                                                                  \
-        .key = "max_window_layers", .type = ZR_FIELD_INT, .role = ZR_FIELD_RESULT, AT(model.max_window_layers),        \
-        .standard = "28", .min = 0, .max = 0x1p53,                                                                     \
-        .help = "number of first layers in which tokens attend to all tokens, in spite of sliding_window"              \
-    }
+        FIELD(INT, "max_window_layers", model.max_window_layers, RESULT, "28", .min = 0, .max = 0x1p53,                \
+              .help = "number of first layers in which tokens attend to all tokens, in spite of sliding_window")
 
 static const zr_field llama_fields[] = {
     COMMON("4096", "11008", "null", "null", "2048", "32000"),
     ATTENTION_BIAS,
-    FLAG("mlp_bias", model.mlp_bias, ZR_FIELD_SHAPE,
-         "whether the three projections of the feed-forward part have biases"),
+    FLAG("mlp_bias", model.mlp_bias, SHAPE, "whether the three projections of the feed-forward part have biases"),
     LAYER_TYPES,
     {0},
 };

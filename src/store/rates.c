@@ -115,7 +115,7 @@ zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_byt
     bench b = {.bucket_bytes = block_bytes * depth};
     const int64_t pair_bytes = 2 * b.bucket_bytes, passing_bytes = zr__passing_bytes(block_bytes, depth);
     b.buckets = (bytes + pair_bytes - 1) / pair_bytes * 2;
-    unsigned char *memory = zr_alloc((size_t)(pair_bytes + passing_bytes + ZR_STORE_ALIGN));
+    ZR_AUTO_FREE unsigned char *memory = zr_alloc((size_t)(pair_bytes + passing_bytes + ZR_STORE_ALIGN));
     ZR_CHECK(memory, ZR_ERR_MEMORY, "no memory for %lld bytes to measure the disk of %s",
              (long long)(pair_bytes + passing_bytes), ZR_SHOWN(folder));
     unsigned char *aligned = memory + (ZR_STORE_ALIGN - (uintptr_t)memory % ZR_STORE_ALIGN) % ZR_STORE_ALIGN;
@@ -138,6 +138,5 @@ zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_byt
     zr__store_destroy(&b.store);
     pthread_cond_destroy(&b.changed);
     pthread_mutex_destroy(&b.lock);
-    zr_free(memory);
     return st;
 }

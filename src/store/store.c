@@ -320,18 +320,15 @@ zr_status zr__store_create(const zr__store_config *config, zr__store **store)
 {
     *store = NULL;
     ZR_TRY(check_config(config));
-    zr__store *s = zr_alloc(sizeof(*s));
+    ZR_AUTO(zr__store_destroy) zr__store *s = zr_alloc(sizeof(*s));
     ZR_CHECK(s, ZR_ERR_MEMORY, "no memory for %zu bytes", sizeof(*s));
     s->bytes = config->bytes;
     s->block_bytes = config->block_bytes;
     zr__text_escape(config->owner, s->owner, sizeof s->owner);
     for (int w = 0; w < 2; w++) pthread_mutex_init(&s->lane[w].lock, NULL);
-    zr_status st = create(s, config);
-    if (st == ZR_OK)
-        *store = s;
-    else
-        zr__store_destroy(&s);
-    return st;
+    ZR_TRY(create(s, config));
+    *store = ZR_TAKE(s);
+    return ZR_OK;
 }
 
 void zr__store_destroy(zr__store **store)

@@ -116,16 +116,14 @@ bool zr__uring_pin(void *object, void *memory, int64_t bytes)
     uring *u = object;
     const int64_t pieces = (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
     if (u->pinned || pieces > PIECES) return false;
-    struct iovec *piece = zr_alloc(sizeof(*piece) * (size_t)pieces);
+    ZR_AUTO_FREE struct iovec *piece = zr_alloc(sizeof(*piece) * (size_t)pieces);
     if (!piece) return false;
     for (int64_t i = 0; i < pieces; i++) {
         const int64_t left = bytes - i * PIECE_BYTES;
         piece[i].iov_base = (unsigned char *)memory + i * PIECE_BYTES;
         piece[i].iov_len = (size_t)(left < PIECE_BYTES ? left : PIECE_BYTES);
     }
-    const bool pins = io_uring_register_buffers(&u->ring, piece, (unsigned)pieces) == 0;
-    zr_free(piece);
-    if (!pins) return false;
+    if (io_uring_register_buffers(&u->ring, piece, (unsigned)pieces) != 0) return false;
     u->pinned = memory;
     u->pinned_bytes = bytes;
     return true;

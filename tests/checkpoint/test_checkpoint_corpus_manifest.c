@@ -56,11 +56,11 @@ static const struct {
 enum { ENTRIES = sizeof(corpus) / sizeof(*corpus) };
 
 /* Write what was read to `text`. */
-static void describe(const zr_manifest *m, char text[512])
+static void describe(const zr__manifest *m, char text[512])
 {
     size_t at = 0;
     for (int f = 0; f < m->n_files; f++) {
-        const zr_manifest_file *file = &m->file[f];
+        const zr__manifest_file *file = &m->file[f];
         at += (size_t)snprintf(text + at, 512 - at, "%s%s %lld:", f ? " " : "", file->name, (long long)file->bytes);
         for (int64_t i = 0; i < file->n_chunks; i++)
             at += (size_t)snprintf(text + at, 512 - at, " %lld+%lld", (long long)file->chunk[i].offset,
@@ -75,7 +75,7 @@ static void entries_give_what_is_right(void **state)
     (void)state;
     for (int i = 0; i < ENTRIES; i++) {
         char text[CORPUS_ROOM + ZR_MANIFEST_TAIL_BYTES + 1], got[512] = "";
-        zr_manifest *m = NULL;
+        zr__manifest *m = NULL;
         const size_t n = corpus_read(corpus_folder("manifest").path, corpus[i].entry, (uint8_t *)text);
         /* Without its checksum at its end, no entry is a manifest. */
         assert_int_equal(zr__manifest_parse("entry", text, n, &m), ZR_ERR_DATA);

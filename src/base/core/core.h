@@ -5,7 +5,7 @@
 #ifndef ZR_BASE_CORE_CORE_H
 #define ZR_BASE_CORE_CORE_H
 
-#include "zr/base.h"
+#include "base/core/scope.h"
 
 /** Return how many bytes zr_alloc has allocated on this thread so far. Freed memory is not subtracted. The difference
  * between two calls is the memory allocated in between. */

@@ -2,7 +2,7 @@
 #ifndef ZR_BASE_GROW_H
 #define ZR_BASE_GROW_H
 
-#include "zr/base.h"
+#include "base/core/scope.h"
 
 /** Return `array` with capacity for at least `n` elements of `each` bytes. If the current capacity *room is too small,
  * allocate a new array at least twice as large, copy the old elements, set the rest to zero, and free the old array. A

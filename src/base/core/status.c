@@ -4,7 +4,6 @@
 #include "zr/base.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -40,10 +39,7 @@ zr_status zr_error_set(zr_status status, const char *function, const char *file,
 {
     /* Format into a separate buffer, because the old message may be one of the arguments: callers add context to it. */
     char message[MESSAGE_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(message, format);
     memcpy(last_message, message, strlen(message) + 1);
     last_trace[0] = '\0';
     return zr_error_frame(status, function, file, line);

@@ -39,12 +39,10 @@ zr_status zr__dir_commit(const char *tmp, const char *final)
 
 zr_status zr__file_write_new(const char *path, const void *bytes, int64_t n)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     ZR_TRY(zr__file_create(path, &file));
-    zr_status st = zr__file_write(&file, 0, bytes, n);
-    if (st == ZR_OK) st = zr__file_sync(&file);
-    zr__file_close(&file);
-    return st;
+    ZR_TRY(zr__file_write(&file, 0, bytes, n));
+    return zr__file_sync(&file);
 }
 
 zr_status zr__new_file_begin(const char *path, bool anew, zr__new_file *made)

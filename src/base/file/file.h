@@ -6,7 +6,7 @@
 #ifndef ZR_BASE_FILE_H
 #define ZR_BASE_FILE_H
 
-#include "zr/base.h"
+#include "base/core/scope.h"
 
 #include <time.h>
 

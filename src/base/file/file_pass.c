@@ -24,13 +24,12 @@ static zr_status read_pieces(const zr__file *file, int64_t first, pass *p, zr__p
 
 zr_status zr__file_pass_from(const zr__file *file, int64_t first, zr__piece_fn fn, void *arg, uint64_t *hash)
 {
-    pass *p = zr_alloc(sizeof(*p));
+    ZR_AUTO_FREE pass *p = zr_alloc(sizeof(*p));
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for %zu bytes to read %s", sizeof(*p), file->name);
     (void)XXH3_64bits_reset(&p->state);
-    zr_status st = read_pieces(file, first, p, fn, arg, hash != NULL);
+    ZR_TRY(read_pieces(file, first, p, fn, arg, hash != NULL));
     if (hash) *hash = XXH3_64bits_digest(&p->state);
-    zr_free(p);
-    return st;
+    return ZR_OK;
 }
 
 zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash)

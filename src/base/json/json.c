@@ -52,15 +52,12 @@ static zr_status open_text(const char *path, const char *name, bool pipes, int *
 
 static zr_status read_json_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
 {
-    char *all = NULL;
+    ZR_AUTO_FREE char *all = NULL;
     int fd = -1;
     ZR_TRY(open_text(path, ZR_SHOWN(path), pipes, &fd));
     zr_status st = read_to_end(fd, ZR_SHOWN(path), most, &all, bytes);
     close(fd);
-    if (st == ZR_OK)
-        *text = all;
-    else
-        zr_free(all);
+    if (st == ZR_OK) *text = ZR_TAKE(all);
     return st;
 }
 

@@ -7,7 +7,7 @@
 #ifndef ZR_BASE_JSON_H
 #define ZR_BASE_JSON_H
 
-#include "zr/base.h"
+#include "base/core/scope.h"
 
 #include <jansson.h>
 

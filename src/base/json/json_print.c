@@ -82,13 +82,11 @@ zr_status zr__json_print(const json_t *json, char **text)
 
 const char *zr__json_show(const json_t *json, char *out, size_t size)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     if (!json) return snprintf(out, size, "missing"), out;
     if (json_is_object(json)) return snprintf(out, size, "an object"), out;
     if (json_is_array(json) && json_array_size(json) > 8) return snprintf(out, size, "a long array"), out;
     if (zr__json_print(json, &text) != ZR_OK) return snprintf(out, size, "a value"), out;
     text[strcspn(text, "\n")] = '\0';
-    zr__text_escape(text, out, size);
-    zr_free(text);
-    return out;
+    return zr__text_escape(text, out, size);
 }

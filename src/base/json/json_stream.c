@@ -107,12 +107,10 @@ static zr_status read_each(zr__json_stream *s, char bracket, json_t *keys, zr__j
     ZR_TRY(expect(s, bracket));
     ZR_TRY(zr__json_stream_peek(s, &c));
     for (size_t index = 0; c != close; index++) {
-        json_t *key = NULL;
+        json_auto_t *key = NULL;
         if (index > 0) ZR_TRY(expect(s, ','));
-        zr_status st = keys ? read_key(s, keys, &key) : ZR_OK;
-        if (st == ZR_OK) st = fn(arg, s, json_string_value(key), index);
-        json_decref(key);
-        ZR_TRY(st);
+        if (keys) ZR_TRY(read_key(s, keys, &key));
+        ZR_TRY(fn(arg, s, json_string_value(key), index));
         ZR_TRY(zr__json_stream_peek(s, &c));
     }
     return expect(s, close);
@@ -120,10 +118,8 @@ static zr_status read_each(zr__json_stream *s, char bracket, json_t *keys, zr__j
 
 zr_status zr__json_stream_each(zr__json_stream *s, char bracket, zr__json_stream_fn fn, void *arg)
 {
-    json_t *keys = bracket == '{' ? json_object() : NULL;
-    const zr_status st = read_each(s, bracket, keys, fn, arg);
-    json_decref(keys);
-    return st;
+    json_auto_t *keys = bracket == '{' ? json_object() : NULL;
+    return read_each(s, bracket, keys, fn, arg);
 }
 
 zr_status zr__json_stream_end(zr__json_stream *s)

@@ -8,6 +8,10 @@
 /** Write everything that comes before a member's value: a comma, whitespace and the key. */
 static void begin_member(zr__json_out *out, const char *key)
 {
+    if (key && out->text.length == 0) {
+        zr__text_append(&out->text, "{", 1);
+        out->object = true;
+    }
     if (out->more) zr__text_append(&out->text, ", ", out->at || out->tight ? 1 : 2);
     if (out->at) zr__text_append(&out->text, out->at, strlen(out->at));
     out->more = true;
@@ -85,10 +89,9 @@ void zr__json_break(zr__json_out *out, const char *at)
 
 zr_status zr__json_write(zr__json_out *out, FILE *to)
 {
-    char *text = NULL;
-    zr__text_append(&out->text, "\n", 1);
+    ZR_AUTO_FREE char *text = NULL;
+    zr__text_append(&out->text, out->object ? "}\n" : "\n", out->object ? 2 : 1);
     ZR_TRY(zr__text_take(&out->text, &text));
     fputs(text, to);
-    zr_free(text);
     return ZR_OK;
 }

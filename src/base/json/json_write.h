@@ -11,12 +11,14 @@
 #include <stdio.h>
 
 /** A JSON document being written. Set it to zeros before the first use. A failed allocation is recorded, and reported
- * at the end, as with zr__text. */
+ * at the end, as with zr__text. If the first call adds a member with a key, the document is an object, which
+ * zr__json_write ends. */
 typedef struct zr__json_out {
     zr__text text;
     bool spaced; /* whether to write "key": value, with a space, rather than "key":value */
     bool tight;  /* whether to leave out the space after a comma */
     bool more;   /* whether the open object or array has a member already */
+    bool object; /* whether the document is an object that no call of zr__json_open began */
     /* Whitespace to write before the next member, such as "\n ", in place of a space. If the member is not the first, a
      * comma is written before this text. */
     const char *at;

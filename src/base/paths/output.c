@@ -60,12 +60,11 @@ static bool is_input(const char *path, const struct stat *info)
  * because the function that reads the value reports the error. */
 static bool is_shard(const char *value, const struct stat *info)
 {
-    zr__shards shards;
-    bool found = false;
-    if (zr__shards_find(value, &shards) == ZR_OK)
-        for (int64_t i = 0; i < shards.n && !found; i++) found = same_file(shards.path[i], info);
-    zr__shards_free(&shards);
-    return found;
+    ZR_AUTO(zr__shards_free) zr__shards shards = {0};
+    if (zr__shards_find(value, &shards) != ZR_OK) return false;
+    for (int64_t i = 0; i < shards.n; i++)
+        if (same_file(shards.path[i], info)) return true;
+    return false;
 }
 
 /* Return the first input that is this file or includes it, or NULL if the file is not an input. */
@@ -139,21 +138,17 @@ static zr_status write_through(const zr__file *file, const char *data, size_t by
 zr_status zr__output_write(const char *path, const zr__output_kind *kind, const char *const *inputs, const char *data,
                            size_t bytes)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     struct stat info;
-    zr_status st = ZR_OK;
     ZR_TRY(zr__output_open(path, kind, inputs, &file));
-    if (fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode) && ftruncate(file.fd, 0) != 0)
-        st = ZR_FAIL(ZR_ERR_CREATE, "the %s %s cannot be overwritten: %s; name another file", kind->what, file.name,
-                     strerror(errno));
-    if (st == ZR_OK) st = write_through(&file, data, bytes);
-    zr__file_close(&file);
-    return st;
+    ZR_CHECK(fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode) || ftruncate(file.fd, 0) == 0, ZR_ERR_CREATE,
+             "the %s %s cannot be overwritten: %s; name another file", kind->what, file.name, strerror(errno));
+    return write_through(&file, data, bytes);
 }
 
 zr_status zr__output_check(const char *path, const zr__output_kind *kind, const char *const *inputs)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     struct stat info;
     /* Do not fail for a missing file. If it cannot be created, zr__output_open reports the error later. */
     if (stat(path, &info) != 0) return ZR_OK;
@@ -161,9 +156,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s exists but cannot be read: %s; name another file", kind->what,
              file.name, strerror(errno));
-    zr_status st = check_output(&file, kind, inputs);
-    zr__file_close(&file);
-    return st;
+    return check_output(&file, kind, inputs);
 }
 
 zr_status zr__output_check_stream(int fd, const char *name, const char *const *inputs)

@@ -17,10 +17,8 @@ bool zr__shards_is_pattern(const char *path)
 
 json_t *zr__shards_list(const char *value)
 {
-    json_t *list = value[0] == '[' ? zr__json_loads(value, JSON_REJECT_DUPLICATES) : NULL;
-    if (json_is_array(list)) return list;
-    json_decref(list);
-    return NULL;
+    json_auto_t *list = value[0] == '[' ? zr__json_loads(value, JSON_REJECT_DUPLICATES) : NULL;
+    return json_is_array(list) ? json_incref(list) : NULL;
 }
 
 static bool is_path(const json_t *value)
@@ -135,11 +133,9 @@ static zr_status add_single(zr__shards *s, const char *name)
 
 zr_status zr__shards_find(const char *value, zr__shards *shards)
 {
-    json_t *list = zr__shards_list(value);
+    json_auto_t *list = zr__shards_list(value);
     *shards = (zr__shards){0};
-    zr_status st = list ? add_sources(shards, list) : add_single(shards, value);
-    json_decref(list);
-    return st;
+    return list ? add_sources(shards, list) : add_single(shards, value);
 }
 
 void zr__shards_free(zr__shards *s)
@@ -171,15 +167,14 @@ static zr_status change_all(json_t *value, zr__shards_fn fn, void *arg)
 
 zr_status zr__shards_each(const char *value, zr__shards_fn fn, void *arg, char **changed)
 {
-    json_t *list = zr__shards_list(value);
+    json_auto_t *list = zr__shards_list(value);
     char found[PATH_MAX];
     *changed = NULL;
-    zr_status st = list ? change_all(list, fn, arg) : fn(arg, value, found);
-    char *dumped = st == ZR_OK && list ? json_dumps(list, JSON_COMPACT) : NULL;
-    if (st == ZR_OK && list && !dumped) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of files");
-    const char *now = list ? dumped : found;
-    if (st == ZR_OK) st = zr__text_copy(now, strlen(now), changed);
+    ZR_TRY(list ? change_all(list, fn, arg) : fn(arg, value, found));
+    if (!list) return zr__text_copy(found, strlen(found), changed);
+    char *dumped = json_dumps(list, JSON_COMPACT);
+    ZR_CHECK(dumped, ZR_ERR_MEMORY, "no memory for the names of files");
+    const zr_status st = zr__text_copy(dumped, strlen(dumped), changed);
     free(dumped); /* jansson allocated the text, so zr_free cannot free it */
-    json_decref(list);
     return st;
 }

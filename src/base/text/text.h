@@ -5,7 +5,7 @@
 #ifndef ZR_BASE_TEXT_H
 #define ZR_BASE_TEXT_H
 
-#include "zr/base.h"
+#include "base/core/scope.h"
 
 /** A growing string. Set it to zeros before the first use. The first failed allocation sets `failed`, and later
  * additions are dropped, so a writer needs to check only once, at the end. */

@@ -24,12 +24,10 @@ static void say_converted(const zr__convert_args *want, const zr__converted *did
 static zr_status print_converted(const zr__convert_args *want, const zr__converted *did)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "from", did->from.path, "to", want->to, "kind", did->kind == ZR_CONVERT_HF ? "hf" : "run",
                  "dtype", zr_dtype_name(did->dtype), "tensors", did->tensors, "weights", did->elems);
     zr__json_add(&json, "files", did->files);
     zr__json_add_bool(&json, "tokenizer", did->tokenizer);
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -13,7 +13,6 @@
 static zr_status print_eval_json(const zr_eval_result *r)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "loss", r->loss, "perplexity", r->perplexity, "bits_per_byte", r->bits_per_byte, "tokens",
                  r->tokens, "params", r->params, "data", r->data);
     zr__json_add(&json, "seq_length", r->seq, "stride", r->stride);
@@ -25,7 +24,6 @@ static zr_status print_eval_json(const zr_eval_result *r)
         zr__json_add(&json, "bytes", r->bytes);
     else
         zr__json_add_json(&json, "bytes", NULL);
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -108,7 +108,6 @@ static void add_sample(zr__json_out *json, const sink *s, int64_t i)
 static zr_status print_samples(const sink *s)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add_bytes(&json, "prompt", s->args->prompt, s->args->prompt_bytes);
     add_sample(&json, s, 0);
     zr__json_open(&json, "samples", '[');
@@ -118,22 +117,24 @@ static zr_status print_samples(const sink *s)
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
+}
+
+static void clear_sink(sink *s)
+{
+    zr__text_clear(&s->text);
+    zr_free(s->made);
 }
 
 static zr_status generate_samples(const char *dir, const zr_generate_args *args, bool json)
 {
-    sink s = {.args = args, .collect = json, .shown = !json && isatty(STDOUT_FILENO)};
+    ZR_AUTO(clear_sink) sink s = {.args = args, .collect = json, .shown = !json && isatty(STDOUT_FILENO)};
     if (json) {
         s.made = zr_alloc((size_t)args->samples * sizeof(*s.made));
         ZR_CHECK(s.made, ZR_ERR_MEMORY, "no memory for %lld samples", (long long)args->samples);
     }
-    zr_status st = zr_generate(dir, args, take_text, &s);
-    if (st == ZR_OK && json) st = print_samples(&s);
-    zr__text_clear(&s.text);
-    zr_free(s.made);
-    return st;
+    ZR_TRY(zr_generate(dir, args, take_text, &s));
+    return json ? print_samples(&s) : ZR_OK;
 }
 
 /** Set how tokens are drawn: by the options, otherwise by the directory if `own` is set, otherwise by the defaults. An

@@ -142,7 +142,6 @@ static zr_status print_info_json(const machine_info *i)
 {
     const char *mpi = i->mpi[0] ? i->mpi : NULL;
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "version", zr_version(), "processor", i->processor, "cores", i->facts.threads);
     zr__json_add_as(&json, "memory_available", "%.0f", i->memory_bytes);
     zr__json_add(&json, "kernels", zr_device_cpu_level());
@@ -153,7 +152,6 @@ static zr_status print_info_json(const machine_info *i)
     add_gpus(&json);
     zr__json_add(&json, "mpi", mpi, "jansson", jansson_version_str(), "compiler", __VERSION__);
     zr__json_add_json(&json, "transports", mpi ? "[\"threads\", \"mpi\"]" : "[\"threads\"]");
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 
@@ -182,7 +180,7 @@ static void print_info(const machine_info *i)
 static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
 {
     char processor[160];
-    zr_device *device = NULL;
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     b->quiet = args->quiet;
     b->how.begin = args->quiet ? NULL : cli_launches_begin;
     b->json = args->json;
@@ -191,9 +189,7 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
     const zr_device_facts *facts = &device->profile.facts;
     zr__host_processor(processor, sizeof(processor));
     b->processor = facts->own_memory ? facts->name : processor;
-    zr_status st = cli_bench_run(b, device);
-    zr_device_destroy(&device);
-    return st;
+    return cli_bench_run(b, device);
 }
 
 /** Measure training steps with all ranks of a launcher together. Do not measure this machine's rates, because waiting
@@ -231,9 +227,7 @@ static zr_status bench_disk(const cli_args *args, const char *folder, bool quick
         return ZR_OK;
     }
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     add_disk(&json, &disk);
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -51,21 +51,17 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
          "named model shape, e.g. smollm2-135m, with training settings for its size (`zr plan --shapes` lists them)"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     (void)comm;
     ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
     if (args.help) return ZR_OK;
     ZR_TRY(check_model(type, preset));
     const char *path = args.n_operands ? args.operand[0] : DEFAULT_OUT;
     ZR_TRY(zr__config_example(type, preset, &text));
-    zr_status st = write_new(path, text);
-    zr_free(text);
-    ZR_TRY(st);
+    ZR_TRY(write_new(path, text));
     if (args.json) {
         zr__json_out json = {0};
-        zr__json_open(&json, NULL, '{');
         zr__json_add(&json, "file", path);
-        zr__json_close(&json, '}');
         ZR_TRY(zr__json_write(&json, stdout));
     }
     const zr_family *family = type ? zr_family_find(type) : NULL, *of;

@@ -44,24 +44,23 @@ typedef struct inspection {
 static zr_status list_saved(inspection *in)
 {
     char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
-    int64_t *step = NULL, n = 0;
+    ZR_AUTO_FREE int64_t *step = NULL;
+    int64_t n = 0;
     ZR_TRY(zr_checkpoint_list(in->stored.run, &step, &n));
     in->saved = zr_alloc(sizeof(*in->saved) * (size_t)(n + 1));
-    zr_status st = ZR_OK;
-    for (int64_t i = 0; in->saved && i < n && st != ZR_ERR_MEMORY; i++) {
-        zr__manifest *manifest = NULL;
+    ZR_CHECK(in->saved, ZR_ERR_MEMORY, "no memory for %lld names", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
         saved *s = &in->saved[in->n_saved++];
         *s = (saved){.step = step[i]};
         zr_checkpoint_name(step[i], name);
         int length = snprintf(path, sizeof(path), "%s/%s", in->stored.run, name);
-        st = length < PATH_MAX ? zr__manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
+        const zr_status st = length < PATH_MAX ? zr__manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
+        if (st == ZR_ERR_MEMORY) return st;
         s->whole = st == ZR_OK;
         if (!s->whole) snprintf(s->why, sizeof(s->why), "%s", zr_error_message());
-        zr__manifest_free(&manifest);
     }
-    zr_free(step);
-    ZR_CHECK(in->saved, ZR_ERR_MEMORY, "no memory for %lld names", (long long)n);
-    return st == ZR_ERR_MEMORY ? st : ZR_OK;
+    return ZR_OK;
 }
 
 /** List the tensors of all files. Unless --no-norms was given, read each tensor and compute its norm. */
@@ -106,7 +105,7 @@ static long long whole_of(const json_t *object, const char *key)
 /** Print a checkpoint's step, the zr version that wrote it, its layout, and the run's progress. */
 static void print_state(const zr__manifest *manifest)
 {
-    json_t *run = zr__json_loads(manifest->run, 0);
+    json_auto_t *run = zr__json_loads(manifest->run, 0);
     const json_t *loss = json_object_get(run, "loss"), *data = json_object_get(json_object_get(run, "data"), "train");
     long long ranks = whole_of(run, "ranks");
     printf("step         %lld, written by zr %s\n", (long long)manifest->step, manifest->build);
@@ -120,7 +119,6 @@ static void print_state(const zr__manifest *manifest)
         printf(", of a file of %s (XXH3 %s)", ZR_SIZE((double)whole_of(data, "bytes")), text_of(data, "xxh3"));
     printf("\nupdates      %lld, skipped steps %lld\n", whole_of(run, "updates"), whole_of(run, "skipped"));
     if (json_is_number(loss)) printf("loss         %s\n", ZR_G9(json_number_value(loss)));
-    json_decref(run);
 }
 
 static void print_saved(const inspection *in)
@@ -225,7 +223,6 @@ static zr_status print_inspection_json(const inspection *in)
 {
     const zr__manifest *manifest = in->files.manifest;
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "path", in->stored.path, "kind", cli_stored_name(in->stored.kind));
     if (manifest) {
         zr__json_add(&json, "step", manifest->step, "build", manifest->build);
@@ -243,7 +240,6 @@ static zr_status print_inspection_json(const inspection *in)
     zr__json_open(&json, "tensors", '[');
     for (int64_t i = 0; i < in->n_rows; i++) add_tensor(&json, in, &in->rows[i]);
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 
@@ -264,6 +260,13 @@ static zr_status inspect(const char *path, const cli_args *args, inspection *in)
     return ZR_OK;
 }
 
+static void close_inspection(inspection *in)
+{
+    zr_free(in->rows);
+    zr_free(in->saved);
+    cli_files_close(&in->files);
+}
+
 static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
@@ -275,12 +278,8 @@ static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc
     ZR_TRY(cli_parse_operands(&args, command, "a path", argc, argv));
     if (args.help) return ZR_OK;
     ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
-    inspection in = {.norms = !no_norms};
-    zr_status st = inspect(args.operand[0], &args, &in);
-    zr_free(in.rows);
-    zr_free(in.saved);
-    cli_files_close(&in.files);
-    return st;
+    ZR_AUTO(close_inspection) inspection in = {.norms = !no_norms};
+    return inspect(args.operand[0], &args, &in);
 }
 
 const cli_command cli_inspect = {

@@ -177,11 +177,10 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     const zr_report report = zr__report_planned(plan);
     cli_choices choices;
     zr_save_price price;
-    char *json = NULL;
+    ZR_AUTO_FREE char *json = NULL;
     ZR_TRY(zr__report_json(&report, &json));
     zr__text_append(&out->text, json + 1, strlen(json) - 2); /* copy the members without their braces */
     out->more = true;
-    zr_free(json);
     ZR_TRY(cli_within_json(out, p->config, plan, &p->target.profile));
     ZR_TRY(add_layer_members(plan, out));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(out, &p->max);
@@ -213,25 +212,19 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
-    zr_plan *plan = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     /* not read: cli_try is called for the plan, and to check that the cluster has enough devices */
     cli_trial trial;
-    zr_status st = ZR_OK;
     ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
     if (p->o->svg) {
         const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
         const char *model = named ? c->model.preset : c->model.type;
-        ZR_TRY_GOTO(st, cli_target_draw(&p->target, c, plan, model, p->o->svg), done);
+        ZR_TRY(cli_target_draw(&p->target, c, plan, model, p->o->svg));
     }
-    if (p->args->json)
-        ZR_TRY_GOTO(st, print_plan_json(p, plan), done);
-    else if (p->o->schedule)
-        cli_schedule_print(stdout, plan);
-    else
-        ZR_TRY_GOTO(st, print_plan_text(p, plan), done);
-done:
-    zr_plan_destroy(&plan);
-    return st;
+    if (p->args->json) return print_plan_json(p, plan);
+    if (!p->o->schedule) return print_plan_text(p, plan);
+    cli_schedule_print(stdout, plan);
+    return ZR_OK;
 }
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
@@ -241,7 +234,7 @@ done:
  * only the stored rates, so that zr chooses the same keys as in `zr train`. */
 static zr_status profile_here(planning *p)
 {
-    zr_device *device = NULL;
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     zr_rates rates;
     ZR_TRY(zr__train_device(p->config->device, zr__train_threads(p->config, p->target.local_ranks), 0, &device));
     const bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
@@ -252,7 +245,6 @@ static zr_status profile_here(planning *p)
     p->target.chooser = device->profile;
     if (timed && !known) device->ops->measure(device, dtype);
     p->target.profile = device->profile;
-    zr_device_destroy(&device);
     return ZR_OK;
 }
 
@@ -339,20 +331,17 @@ static zr_status check_layers(const planning *p)
 static zr_status make_plan(cli_args *args, planning *p)
 {
     char room[CLI_BRIEF_KEYS][256];
-    zr_status st = ZR_OK;
     cli_brief brief = p->o->brief;
     brief.chooses = !p->o->max; /* with --max the memory is only a limit, so do not choose keys to fit it */
     ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
-    ZR_TRY_GOTO(st, check_layers(p), done);
-    ZR_TRY_GOTO(st, cli_check_outputs(p->config, p->o->svg), done);
-    ZR_TRY_GOTO(st, settle_plan(p), done);
-    ZR_TRY_GOTO(st, show_plan(p), done);
-    ZR_TRY_GOTO(st, cli_flush(), done); /* the tables come before the notes if both go into one file */
+    ZR_TRY(check_layers(p));
+    ZR_TRY(cli_check_outputs(p->config, p->o->svg));
+    ZR_TRY(settle_plan(p));
+    ZR_TRY(show_plan(p));
+    ZR_TRY(cli_flush()); /* the tables come before the notes if both go into one file */
     say_plan_notes(p);
-done:
-    zr_config_destroy(&p->config);
-    return st;
+    return ZR_OK;
 }
 
 static zr_status check_plan_options(const cli_args *args, const plan_options *o, const zr_comm *comm)
@@ -370,20 +359,25 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
     return ZR_OK;
 }
 
+static void end_planning(planning *p)
+{
+    zr_config_destroy(&p->config);
+    cli_target_clear(&p->target);
+}
+
 /** Print the list of --shapes if it was requested. Otherwise print the plan. */
 static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     if (o->shapes) return cli_shapes_print(stdout, args->json);
     ZR_TRY(check_plan_options(args, o, comm));
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
+    ZR_AUTO(end_planning)
     planning p = {.args = args,
                   .o = o,
                   .target = {.ranks = ranks,
                              .local_ranks = comm ? comm->local_size : ranks,
                              .in_process = comm ? zr__comm_process_ranks(comm) : ranks}};
-    const zr_status st = make_plan(args, &p);
-    cli_target_clear(&p.target);
-    return st;
+    return make_plan(args, &p);
 }
 
 static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, char **argv)

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <math.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #define DEFAULT_OUT "loss.svg"
@@ -42,7 +41,6 @@ static void add_losses(zr__json_out *json, const char *key, const curve_series *
 static zr_status print_plot_json(const char *out, const char *const *run, cli_curve *const *curve, int n)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "file", out);
     zr__json_open(&json, "runs", '[');
     for (int i = 0; i < n; i++) {
@@ -55,7 +53,6 @@ static zr_status print_plot_json(const char *out, const char *const *run, cli_cu
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 
@@ -63,27 +60,21 @@ static zr_status plot_runs(const cli_args *args, const char *out)
 {
     const int n = args->n_operands;
     const char *name[CLI_MAX_OPERANDS];
-    char *svg = NULL, (*room)[PATH_MAX] = zr_alloc((size_t)n * PATH_MAX);
+    ZR_AUTO(svg_page_free) char *svg = NULL;
     size_t bytes = 0;
-    cli_curve *curve[CLI_MAX_OPERANDS] = {NULL};
-    zr_status st = cli_check_stdout(args->operand);
-    if (st == ZR_OK) st = zr__output_check(out, &cli_svg_kind, args->operand);
-    for (int i = 0; i < n && st == ZR_OK; i++) {
-        curve[i] = zr_alloc(sizeof(*curve[i]));
-        st = curve[i] && room ? read_metrics_of(args->operand[i], curve[i])
-                              : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d runs", n);
-    }
-    if (st == ZR_OK) {
-        cli_runs_name(args->operand, n, room, name);
-        st = cli_curve_draw(curve, name, n, &svg, &bytes);
-    }
-    if (st == ZR_OK) st = zr__output_write(out, &cli_svg_kind, args->operand, svg, bytes);
-    if (st == ZR_OK && args->json) st = print_plot_json(out, args->operand, curve, n);
-    if (st == ZR_OK && !args->quiet) cli_say("wrote %s", out);
-    for (int i = 0; i < n; i++) zr_free(curve[i]);
-    zr_free(room);
-    free(svg); /* allocated by open_memstream, not by zr_alloc */
-    return st;
+    ZR_AUTO_FREE char(*room)[PATH_MAX] = zr_alloc((size_t)n * PATH_MAX);
+    ZR_AUTO_FREE cli_curve *curves = zr_alloc((size_t)n * sizeof(*curves));
+    cli_curve *curve[CLI_MAX_OPERANDS];
+    ZR_TRY(cli_check_stdout(args->operand));
+    ZR_TRY(zr__output_check(out, &cli_svg_kind, args->operand));
+    ZR_CHECK(curves && room, ZR_ERR_MEMORY, "no memory for %d runs", n);
+    for (int i = 0; i < n; i++) ZR_TRY(read_metrics_of(args->operand[i], curve[i] = &curves[i]));
+    cli_runs_name(args->operand, n, room, name);
+    ZR_TRY(cli_curve_draw(curve, name, n, &svg, &bytes));
+    ZR_TRY(zr__output_write(out, &cli_svg_kind, args->operand, svg, bytes));
+    if (args->json) ZR_TRY(print_plot_json(out, args->operand, curve, n));
+    if (!args->quiet) cli_say("wrote %s", out);
+    return ZR_OK;
 }
 
 static zr_status run_plot(const cli_command *command, zr_comm *comm, int argc, char **argv)

@@ -5,7 +5,6 @@
 #include "cli/report/report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define DEFAULT_OUT "report.html"
 
@@ -14,41 +13,36 @@ static const zr__output_kind html_kind = {"report", REPORT_HEAD, true};
 /** Write the HTML page, and print the numbers of the page as JSON or text. */
 static zr_status write_report(const cli_args *args, const cli_report *report, const char *out)
 {
-    char *html = NULL;
+    ZR_AUTO(svg_page_free) char *html = NULL;
     size_t bytes = 0;
-    zr_status st = cli_report_html(report, &html, &bytes);
-    if (st == ZR_OK) st = zr__output_write(out, &html_kind, args->operand, html, bytes);
-    free(html); /* allocated by open_memstream, not by zr_alloc */
-    if (st == ZR_OK && args->json) st = cli_report_json(stdout, report, out);
-    if (st == ZR_OK && !args->json && !args->quiet) cli_report_terminal(stdout, report);
-    if (st == ZR_OK && !args->quiet) cli_say("wrote %s", out);
-    return st;
+    ZR_TRY(cli_report_html(report, &html, &bytes));
+    ZR_TRY(zr__output_write(out, &html_kind, args->operand, html, bytes));
+    if (args->json) ZR_TRY(cli_report_json(stdout, report, out));
+    if (!args->json && !args->quiet) cli_report_terminal(stdout, report);
+    if (!args->quiet) cli_say("wrote %s", out);
+    return ZR_OK;
 }
 
 static zr_status report_on(const cli_args *args, const char *out)
 {
     const int n = args->n_operands;
-    char(*room)[PATH_MAX] = zr_alloc((size_t)(n + 1) * PATH_MAX);
+    ZR_AUTO_FREE char(*room)[PATH_MAX] = zr_alloc((size_t)(n + 1) * PATH_MAX);
     const char *name[CLI_MAX_OPERANDS];
-    cli_report report = {0};
-    zr_status st = ZR_OK;
+    ZR_AUTO(cli_report_clear) cli_report report = {0};
     ZR_CHECK(room, ZR_ERR_MEMORY, "no memory for %d runs", n);
     /* By default write the page into the run's directory. For several runs, write it into the working directory. */
     if (!out) {
         const int length = n == 1 ? snprintf(room[n], PATH_MAX, "%s/" DEFAULT_OUT, args->operand[0])
                                   : snprintf(room[n], PATH_MAX, DEFAULT_OUT);
         out = room[n];
-        if (length <= 0 || length >= PATH_MAX)
-            st = ZR_FAIL(ZR_ERR_CREATE, "the path %.60s... is too long; -o FILE names another", args->operand[0]);
+        ZR_CHECK(length > 0 && length < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; -o FILE names another",
+                 args->operand[0]);
     }
-    if (st == ZR_OK) st = cli_check_stdout(args->operand);
+    ZR_TRY(cli_check_stdout(args->operand));
     cli_runs_name(args->operand, n, room, name);
-    if (st == ZR_OK) st = cli_report_read(&report, args->operand, name, n);
-    if (st == ZR_OK) st = zr__output_check(out, &html_kind, args->operand);
-    if (st == ZR_OK) st = write_report(args, &report, out);
-    cli_report_clear(&report);
-    zr_free(room);
-    return st;
+    ZR_TRY(cli_report_read(&report, args->operand, name, n));
+    ZR_TRY(zr__output_check(out, &html_kind, args->operand));
+    return write_report(args, &report, out);
 }
 
 static zr_status run_report(const cli_command *command, zr_comm *comm, int argc, char **argv)

@@ -141,14 +141,12 @@ static void print_simulation(const simulating *c, const cli_trial *made)
 static zr_status add_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic", "offload", "copied"};
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     ZR_TRY(zr__report_json(report, &text));
-    json_t *all = zr__json_loads(text, 0);
-    zr_free(text);
+    json_auto_t *all = zr__json_loads(text, 0);
     ZR_CHECK(all, ZR_ERR_MEMORY, "no memory to print a report");
     for (int i = 0; i < 4; i++)
         if (json_object_get(all, keys[i])) (void)json_object_set(root, keys[i], json_object_get(all, keys[i]));
-    json_decref(all);
     return ZR_OK;
 }
 
@@ -203,17 +201,13 @@ zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *co
 static zr_status show_simulation(simulating *c)
 {
     const char *svg = c->o->svg, *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
-    zr_plan *plan = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
     ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
     ZR_TRY(cli_settle(c->config, &c->target));
     ZR_TRY(cli_try(&c->target, c->config, NULL, &made, svg ? &plan : NULL));
-    if (plan) {
-        const zr_status st = cli_target_draw(&c->target, c->config, plan, model, svg);
-        zr_plan_destroy(&plan);
-        ZR_TRY(st);
-    }
+    if (plan) ZR_TRY(cli_target_draw(&c->target, c->config, plan, model, svg));
     if (c->args->json)
         ZR_TRY(print_simulation_json(c, &made));
     else

@@ -24,14 +24,12 @@ static zr_status print_tokenized(const tokenize_options *w, const zr__tokenized 
                                  const char *format)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "out", w->out);
     if (tokenizer) zr__json_add(&json, "tokenizer", tokenizer);
     zr__json_add_as(&json, "hash", "\"%016llx\"", (unsigned long long)did->hash);
     zr__json_add(&json, "vocab", did->vocab, "texts", w->texts.n, "documents", did->documents, "skipped_lines",
                  did->skipped_lines, "bytes", did->bytes);
     if (format) zr__json_add(&json, "tokens", did->tokens, "format", format, "token_bytes", did->token_bytes);
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -113,13 +113,11 @@ static zr_status check_run(const watch_options *watch, const zr_config *config)
 static zr_status keep_rule(zr_config *config)
 {
     char path[PATH_MAX];
-    zr_config *run = NULL;
+    ZR_AUTO(zr_config_destroy) zr_config *run = NULL;
     ZR_TRY(zr__path_join(path, config->train.output_dir, "config.json"));
     if (access(path, R_OK) != 0) return ZR_OK; /* the resume reports the missing run */
-    zr_status st = zr_config_load(path, NULL, 0, &run);
-    if (st == ZR_OK) st = zr__config_keep_rule(config, run);
-    zr_config_destroy(&run);
-    return st;
+    ZR_TRY(zr_config_load(path, NULL, 0, &run));
+    return zr__config_keep_rule(config, run);
 }
 
 /** Load the configuration of a run to resume. If the file is the run's own config.json, set train.output_dir to the
@@ -148,34 +146,23 @@ static zr_status load_run(const cli_args *args, const watch_options *watch, zr_c
         watch->resume ? resumed_config(args, ranks, config) : cli_config(args, ranks, unix_sec, config, own_dir);
     if (st == ZR_OK) st = check_run(watch, *config);
     if (comm) st = zr_comm_agree(comm, st);
-    if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
-    /* If loading failed only on another rank, this rank has loaded a configuration. */
-    if (st != ZR_OK) zr_config_destroy(config);
-    return st;
+    return st == ZR_OK && *own_dir ? cli_own_dir_make(*config, comm) : st;
 }
 
 static zr_status print_run_json(const zr_config *config, const zr_train_result *result, const zr_timings *timings)
 {
-    char *planned = NULL, *measured = NULL, *timed = NULL;
+    ZR_AUTO_FREE char *planned = NULL, *measured = NULL, *timed = NULL;
     zr__json_out json = {0};
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr__report_json(&result->planned, &planned), done);
-    ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
-    if (timings->steps > 0) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
-    zr__json_open(&json, NULL, '{');
+    ZR_TRY(zr__report_json(&result->planned, &planned));
+    ZR_TRY(zr__report_json(&result->measured, &measured));
+    if (timings->steps > 0) ZR_TRY(zr__timings_json(timings, &timed));
     zr__json_add(&json, "output_dir", config->train.output_dir, "steps", result->steps, "skipped", result->skipped,
                  "loss", result->loss, "val_loss", result->val_loss, "wall_sec", result->wall_sec);
     zr__json_add(&json, "peak_rss_bytes", result->peak_rss_bytes, "promised_rss_bytes", result->promised_rss_bytes);
     zr__json_add_json(&json, "planned", planned);
     zr__json_add_json(&json, "measured", measured);
     if (timed) zr__json_add_json(&json, "timings", timed);
-    zr__json_close(&json, '}');
-    st = zr__json_write(&json, stdout);
-done:
-    zr_free(planned);
-    zr_free(measured);
-    zr_free(timed);
-    return st;
+    return zr__json_write(&json, stdout);
 }
 
 static void say_done(const zr_train_result *result)
@@ -200,7 +187,7 @@ static zr_status end_watch(const cli_progress *progress, cli_loss *loss, zr_stat
 
 static zr_status train_all(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
 {
-    zr_config *config = NULL;
+    ZR_AUTO(zr_config_destroy) zr_config *config = NULL;
     cli_loss loss = {.curve = NULL};
     cli_progress progress = {.quiet = args->quiet,
                              .color = cli_colored(args->color, STDERR_FILENO),
@@ -228,7 +215,6 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
     if (st == ZR_OK && first && !args->quiet) say_done(&j.result);
     if (st == ZR_OK && first && args->json) st = print_run_json(config, &j.result, &progress.timings);
     if (st == ZR_OK && first && !args->quiet) cli_next_say(config, &j.result);
-    zr_config_destroy(&config);
     return st;
 }
 

@@ -108,16 +108,15 @@ static zr_status add_part(verification *v, const zr__stored *stored)
 static zr_status add_run_parts(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    int64_t *step = NULL, n = 0;
+    ZR_AUTO_FREE int64_t *step = NULL;
+    int64_t n = 0;
     zr__stored one = {.kind = ZR_STORED_CHECKPOINT};
-    zr_status st = zr_checkpoint_list(run, &step, &n);
-    for (int64_t i = 0; i < n && st == ZR_OK; i++) {
+    ZR_TRY(zr_checkpoint_list(run, &step, &n));
+    for (int64_t i = 0; i < n; i++) {
         zr_checkpoint_name(step[i], name);
         snprintf(one.path, sizeof(one.path), "%.4000s/%s", run, name);
-        st = add_part(v, &one);
+        ZR_TRY(add_part(v, &one));
     }
-    zr_free(step);
-    ZR_TRY(st);
     char model[PATH_MAX];
     snprintf(model, sizeof(model), "%.4000s/model", run);
     if (zr__stored_find(model, true, &one) == ZR_OK && one.kind == ZR_STORED_HF) ZR_TRY(add_part(v, &one));
@@ -155,7 +154,6 @@ static void print_parts(const verification *v)
 static zr_status print_parts_json(const verification *v, bool whole)
 {
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add_bool(&json, "whole", whole);
     zr__json_open(&json, "parts", '[');
     for (int64_t i = 0; i < v->n; i++) {
@@ -173,7 +171,6 @@ static zr_status print_parts_json(const verification *v, bool whole)
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -211,16 +211,13 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
 
 zr_status cli_curve_read(cli_curve *curve, const char *path, bool to_end)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     struct stat info;
     ZR_TRY(zr__file_open(path, false, &file));
-    char *block = zr_alloc(BLOCK_BYTES);
+    ZR_AUTO_FREE char *block = zr_alloc(BLOCK_BYTES);
     int64_t same = fstat(file.fd, &info) == 0 ? (int64_t)info.st_ino : 0;
     if (curve->file != same || file.bytes < curve->offset) memset(curve, 0, sizeof(*curve));
     curve->file = same;
-    zr_status st =
-        block ? read_more(curve, &file, block, to_end) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to read %s", file.name);
-    zr_free(block);
-    zr__file_close(&file);
-    return st;
+    ZR_CHECK(block, ZR_ERR_MEMORY, "no memory to read %s", file.name);
+    return read_more(curve, &file, block, to_end);
 }

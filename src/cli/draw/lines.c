@@ -1,5 +1,6 @@
 #include "cli/draw/lines.h"
 
+#include "base/core/scope.h"
 #include "cli/draw/axes.h"
 
 #include <stdio.h>
@@ -172,12 +173,9 @@ static zr_status draw_lines_page(FILE *out, void *arg)
 
 zr_status cli_lines_write(const cli_lines *lines, const char *path, const char *const *inputs)
 {
-    lines_page g = {.lines = lines,
-                    .x = zr_alloc((size_t)lines->n_x * sizeof(*g.x)),
-                    .sorted = zr_alloc((size_t)lines->n_x * sizeof(*g.sorted))};
-    const zr_status st =
-        g.x && g.sorted ? svg_write(draw_lines_page, &g, path, inputs) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
-    zr_free(g.x);
-    zr_free(g.sorted);
-    return st;
+    ZR_AUTO_FREE double *x = zr_alloc((size_t)lines->n_x * sizeof(*x));
+    ZR_AUTO_FREE int *sorted = zr_alloc((size_t)lines->n_x * sizeof(*sorted));
+    lines_page g = {.lines = lines, .x = x, .sorted = sorted};
+    ZR_CHECK(x && sorted, ZR_ERR_MEMORY, "no memory to draw");
+    return svg_write(draw_lines_page, &g, path, inputs);
 }

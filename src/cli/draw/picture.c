@@ -504,27 +504,22 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
                             const char *model, int64_t whole_states_bytes)
 {
     const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    ZR_AUTO_FREE zr_step_time *time = zr_alloc(((size_t)schedule->n_steps + 1) * sizeof(*time)),
+                              *alive = zr_alloc(((size_t)schedule->n_buffers + 1) * sizeof(*alive));
     cli_picture p = {.plan = plan,
                      .schedule = schedule,
                      .graph = plan->graph[ZR_SCHEDULE_TRAIN],
                      .times = times,
+                     .timed = times->time,
                      .model = model,
                      .whole_states_bytes = whole_states_bytes,
-                     .time = zr_alloc(((size_t)schedule->n_steps + 1) * sizeof(*p.time)),
-                     .alive = zr_alloc(((size_t)schedule->n_buffers + 1) * sizeof(*p.alive))};
-    zr_status st = ZR_OK;
-    if (p.time && p.alive) {
-        p.timed = times->time != NULL;
-        for (int32_t i = 0; i < schedule->n_steps; i++) {
-            p.time[i] = p.timed ? times->time[i] : (zr_step_time){i, i + 1};
-            if (p.time[i].end_sec > p.span) p.span = p.time[i].end_sec;
-        }
-        set_lives(&p);
-        st = svg_write(draw_picture_page, &p, path, inputs);
-    } else {
-        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw %d steps", schedule->n_steps);
+                     .time = time,
+                     .alive = alive};
+    ZR_CHECK(time && alive, ZR_ERR_MEMORY, "no memory to draw %d steps", schedule->n_steps);
+    for (int32_t i = 0; i < schedule->n_steps; i++) {
+        p.time[i] = p.timed ? times->time[i] : (zr_step_time){i, i + 1};
+        if (p.time[i].end_sec > p.span) p.span = p.time[i].end_sec;
     }
-    zr_free(p.time);
-    zr_free(p.alive);
-    return st;
+    set_lives(&p);
+    return svg_write(draw_picture_page, &p, path, inputs);
 }

@@ -136,7 +136,7 @@ static int by_address(const void *x, const void *y)
 static zr_status draw_state_bands(const cli_picture *p)
 {
     int32_t n = 0;
-    const zr_buffer **sorted = zr_alloc(sizeof(*sorted) * (size_t)(p->plan->n_persistent + 1));
+    ZR_AUTO_FREE const zr_buffer **sorted = zr_alloc(sizeof(*sorted) * (size_t)(p->plan->n_persistent + 1));
     ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory to draw %d buffers", p->plan->n_persistent);
     for (int32_t i = 0; i < p->plan->n_persistent; i++) {
         const zr_buffer *b = &p->plan->persistent[i];
@@ -153,7 +153,6 @@ static zr_status draw_state_bands(const cli_picture *p)
         }
         draw_buffer(p, &band);
     }
-    zr_free(sorted);
     return ZR_OK;
 }
 

@@ -16,9 +16,7 @@ zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_tim
     ZR_TRY(zr_plan_price(plan, profile, &times->price));
     times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
     ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
-    const zr_status st = zr_plan_times(plan, profile, times->time);
-    if (st != ZR_OK) cli_times_clear(times);
-    return st;
+    return zr_plan_times(plan, profile, times->time);
 }
 
 void cli_times_clear(cli_times *times)
@@ -31,17 +29,14 @@ void cli_times_clear(cli_times *times)
  * change the model states. */
 static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
 {
-    zr_plan *whole = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *whole = NULL;
     zr_layout layout = zr__train_layout(config, ranks);
     layout.stage = 0;
     layout.recompute = ZR_RECOMPUTE_NONE;
     layout.partition_checkpoints = false;
     layout.shard_ranks = layout.hpz_ranks = 0;
     layout.home = (zr_homes){.param_share = 1, .optim_share = 1}; /* without offload */
-    if (zr__train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
-    const int64_t bytes = whole->memory.states_bytes;
-    zr_plan_destroy(&whole);
-    return bytes;
+    return zr__train_plan_layout(config, &layout, profile, &whole) == ZR_OK ? whole->memory.states_bytes : 0;
 }
 
 /** Compute the begin and end of each step of a plan. Free the times with cli_times_clear. */
@@ -52,21 +47,18 @@ static zr_status times_on(const cli_target *target, const zr_plan *plan, cli_tim
     *times = (cli_times){.by = target->cluster.name};
     times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
     ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
-    const zr_status st = zr_simulate(plan, &target->cluster, &target->options, &simulation, times->time);
+    ZR_TRY(zr_simulate(plan, &target->cluster, &target->options, &simulation, times->time));
     times->price = simulation.price;
-    if (st != ZR_OK) cli_times_clear(times);
-    return st;
+    return ZR_OK;
 }
 
 zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan, const char *model,
                           const char *svg)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    cli_times times;
+    ZR_AUTO(cli_times_clear) cli_times times = {0};
     zr__config_inputs(config, inputs);
     ZR_TRY(times_on(target, plan, &times));
-    const zr_status st = cli_picture_write(svg, inputs, plan, &times, model,
-                                           whole_states_bytes(config, target->ranks, &target->profile));
-    cli_times_clear(&times);
-    return st;
+    return cli_picture_write(svg, inputs, plan, &times, model,
+                             whole_states_bytes(config, target->ranks, &target->profile));
 }

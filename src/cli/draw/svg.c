@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,20 +19,22 @@ zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes)
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
-    if (st == ZR_OK) return ZR_OK;
+    if (st != ZR_OK) svg_page_free(page);
+    return st;
+}
+
+void svg_page_free(char **page)
+{
     free(*page); /* allocated by open_memstream, not by zr_alloc */
     *page = NULL;
-    return st;
 }
 
 zr_status svg_write(svg_draw *draw, void *arg, const char *path, const char *const *inputs)
 {
-    char *page = NULL;
+    ZR_AUTO(svg_page_free) char *page = NULL;
     size_t bytes = 0;
     ZR_TRY(svg_page(draw, arg, &page, &bytes));
-    const zr_status st = zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
-    free(page); /* allocated by open_memstream, not by zr_alloc */
-    return st;
+    return zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
 }
 
 static void svg_escape(FILE *out, const char *text, bool lines)
@@ -147,10 +148,7 @@ void svg_text(FILE *out, double x, double y, svg_font font, const char *format, 
 {
     static const char *const anchor[] = {"start", "middle", "end"};
     char text[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
+    ZR_PRINT_ARGS(text, format);
     fputs("<text", out);
     svg_attribute(out, "x", x);
     svg_attribute(out, "y", y);

@@ -26,9 +26,10 @@ typedef struct svg_font {
 
 /** Write a page to `out`. If this callback fails, the page is discarded. */
 typedef zr_status svg_draw(FILE *out, void *arg);
-/** Write a page to memory by calling `draw`. The caller releases *page with free(). On failure, set *page to NULL, and
- * return the status of `draw` or ZR_ERR_MEMORY. */
+/** Write a page to memory by calling `draw`. The caller releases *page with svg_page_free. On failure, set *page to
+ * NULL, and return the status of `draw` or ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes);
+void svg_page_free(char **page);
 
 /** Write an SVG picture into the file `path` by calling `draw`. The file must not be one of `inputs` (see
  * zr__output_open). */

@@ -165,7 +165,6 @@ static zr_status print_bench_json(const cli_bench *b)
 {
     const zr_rates *r = &b->rates;
     zr__json_out json = {0};
-    zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "processor", b->processor, "level", r->peak.level, "threads", r->threads, "matmul",
                  matmul_of(r));
     add_levels(&json, r);
@@ -196,7 +195,6 @@ static zr_status print_bench_json(const cli_bench *b)
     zr__json_close(&json, '}');
     add_known_rate(&json, "flops", b->f32.flops);
     zr__json_add(&json, "rest_flops_share", rest_share(&b->f32));
-    zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }
 

@@ -20,11 +20,9 @@ static json_t *finite_json(double x)
 /** Return a JSON string. Replace bytes that are not UTF-8, which a path may have, by U+FFFD. */
 static json_t *text_json(const char *text)
 {
-    zr__text quoted = {0};
+    ZR_AUTO(zr__text_clear) zr__text quoted = {0};
     zr__text_add_json(&quoted, text, (int64_t)strlen(text));
-    json_t *string = quoted.failed ? NULL : zr__json_loads(quoted.data, JSON_DECODE_ANY);
-    zr__text_clear(&quoted);
-    return string;
+    return quoted.failed ? NULL : zr__json_loads(quoted.data, JSON_DECODE_ANY);
 }
 
 static json_t *series_json(const curve_series *s)
@@ -86,9 +84,9 @@ zr_status cli_report_json(FILE *out, const cli_report *report, const char *file)
     json_t *runs = json_array();
     int failed = 0;
     for (int i = 0; i < report->n; i++) failed |= json_array_append_new(runs, run_json(&report->run[i]));
-    json_t *root = json_pack("{s:o, s:o, s:O}", "file", text_json(file), "runs", runs, "different", report->different);
+    json_auto_t *root =
+        json_pack("{s:o, s:o, s:O}", "file", text_json(file), "runs", runs, "different", report->different);
     char *text = root && !failed ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the figures of %d runs", report->n);
     zr__json_out shown = {0};
     cli_json_append_shown(&shown.text, text);

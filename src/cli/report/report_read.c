@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,10 +31,7 @@ static void add_note(cli_report_run *run, const char *format, ...) ZR_PRINTF(2, 
 static void add_note(cli_report_run *run, const char *format, ...)
 {
     if (run->n_notes == REPORT_NOTES) return;
-    va_list list;
-    va_start(list, format);
-    vsnprintf(run->note[run->n_notes++], sizeof(run->note[0]), format, list);
-    va_end(list);
+    ZR_PRINT_ARGS(run->note[run->n_notes++], format);
 }
 
 static void add_fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
@@ -44,10 +40,7 @@ static void add_fact(cli_report_run *run, const char *key, const char *label, do
 {
     cli_fact *f = &run->fact[run->n_facts++];
     *f = (cli_fact){.key = key, .label = label, .value = value};
-    va_list list;
-    va_start(list, format);
-    vsnprintf(f->text, sizeof(f->text), format, list);
-    va_end(list);
+    ZR_PRINT_ARGS(f->text, format);
 }
 
 /** Add a fact: the number or text that run.json or config.json has at `path`. `words` formats a number. */
@@ -217,17 +210,18 @@ static bool find_file(const cli_report_run *run, const char *file, char path[PAT
  * add a note and return NULL. */
 static json_t *read_run_json(cli_report_run *run, const char *file)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     if (!find_file(run, file, path)) return NULL;
     zr_status st = zr__json_read_file(path, &text, &bytes);
     if (st == ZR_OK) st = zr__json_parse(text, bytes, file, &root);
-    zr_free(text);
-    if (st != ZR_OK) add_note(run, "%s cannot be read: %s", file, zr_error_message());
-    if (st == ZR_OK && json_is_object(root)) return root;
-    if (st == ZR_OK) add_note(run, "%s is not an object of JSON", file);
-    json_decref(root);
+    if (json_is_object(root)) return json_incref(root);
+    if (st == ZR_OK)
+        add_note(run, "%s is not an object of JSON", file);
+    else
+        add_note(run, "%s cannot be read: %s", file, zr_error_message());
     return NULL;
 }
 

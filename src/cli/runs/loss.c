@@ -3,24 +3,22 @@
 #include "base/file/commit.h"
 #include "cli/shell/message.h"
 #include "cli/draw/curve.h"
+#include "cli/draw/svg.h"
 
 #include <stdio.h>
 #include <math.h>
-#include <stdlib.h>
 
 #define LEAST_PART 100 /* minimum pause after a drawing, in multiples of the time that the drawing took */
 
 static zr_status draw_loss(cli_loss *loss)
 {
-    char *svg = NULL;
+    ZR_AUTO(svg_page_free) char *svg = NULL;
     size_t bytes = 0;
     const char *name = loss->name;
     ZR_TRY(zr__output_check(loss->svg, &cli_svg_kind, NULL));
     ZR_TRY(cli_curve_read(loss->curve, loss->metrics, false));
-    zr_status st = cli_curve_draw(&loss->curve, &name, 1, &svg, &bytes);
-    if (st == ZR_OK) st = zr__file_put(loss->svg, svg, (int64_t)bytes);
-    free(svg); /* allocated by open_memstream, not by zr_alloc */
-    return st;
+    ZR_TRY(cli_curve_draw(&loss->curve, &name, 1, &svg, &bytes));
+    return zr__file_put(loss->svg, svg, (int64_t)bytes);
 }
 
 void cli_loss_redraw(cli_loss *loss, double sec)

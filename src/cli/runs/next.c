@@ -9,7 +9,7 @@ void cli_next_say(const zr_config *config, const zr_train_result *result)
 {
     const char *dir = ZR_WORD(config->train.output_dir);
     zr__text line = {0};
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     /* whether there is model/ or a checkpoint; all these commands read both */
     const bool weights = result->saved || config->train.save_end || config->train.save_interval > 0;
     const bool writes = zr__config_samples(config) == ZR_SAMPLES_NEXT;
@@ -22,5 +22,4 @@ void cli_next_say(const zr_config *config, const zr_train_result *result)
         zr__text_add(&line, "zr convert %s DIR (the adapters merged into the model); ", dir);
     zr__text_add(&line, "zr report %s", dir);
     if (zr__text_take(&line, &text) == ZR_OK) cli_say("next: %s", text);
-    zr_free(text);
 }

@@ -115,7 +115,7 @@ zr_status cli_numbers_of(const cli_file *file, const zr_safetensors_tensor *tens
         *done += tensor->elems;
         return ZR_OK;
     }
-    float *x = zr_alloc((size_t)PIECE * sizeof(*x));
+    ZR_AUTO_FREE float *x = zr_alloc((size_t)PIECE * sizeof(*x));
     ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %lld numbers", (long long)PIECE);
     for (int64_t first = 0; first < tensor->elems && st == ZR_OK; first += PIECE) {
         int64_t n = tensor->elems - first < PIECE ? tensor->elems - first : PIECE;
@@ -125,7 +125,6 @@ zr_status cli_numbers_of(const cli_file *file, const zr_safetensors_tensor *tens
         *done += n;
         if (shown) cli_show_done(shown, *done, of);
     }
-    zr_free(x);
     numbers->norm = sqrt(squares);
     if (st != ZR_ERR_DATA) return st;
     numbers->read = false;

@@ -123,7 +123,8 @@ void cli_timings_print(FILE *out, const zr_timings *t)
     zr__text text = {0};
     optional_columns c = {.slowest = t->ranks > 1};
     for (int k = 0; k < t->n_kinds; k++) c.again |= t->kind[k].replays > 0;
-    char *table = NULL, ranks[32];
+    ZR_AUTO_FREE char *table = NULL;
+    char ranks[32];
     snprintf(ranks, sizeof(ranks), " and %d ranks", t->ranks);
     zr__text_add(&text, "where the time goes: mean of %lld step%s%s%s; bytes and FLOPs as planned\n",
                  (long long)t->steps, t->steps == 1 ? "" : "s", t->left_out ? " (the first is left out)" : "",
@@ -133,5 +134,4 @@ void cli_timings_print(FILE *out, const zr_timings *t)
     add_products_line(&text, t);
     add_whole_step(&text, t);
     if (zr__text_take(&text, &table) == ZR_OK) fputs(table, out);
-    zr_free(table);
 }

@@ -58,7 +58,7 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
 static bool key_called(const char *name, char path[128])
 {
     int n = 0;
-    zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *key = NULL;
     const zr_key *found = NULL;
     if (zr_config_keys(&key, &n) != ZR_OK) return false;
     for (int i = 0; i < n; i++) {
@@ -68,7 +68,6 @@ static bool key_called(const char *name, char path[128])
         if (exact) break;
     }
     if (found) snprintf(path, 128, "%s", found->path);
-    zr_free(key);
     return found != NULL;
 }
 

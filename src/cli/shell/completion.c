@@ -1,4 +1,5 @@
 /* Completion scripts of the zr command for bash and zsh. */
+#include "base/core/scope.h"
 #include "cli/shell/reference.h"
 #include "train/family/family.h"
 
@@ -34,7 +35,7 @@ static void bash_command(const cli_command *command, const cli_option *options, 
 static zr_status print_bash(const cli_command *const *commands, int n)
 {
     int n_keys = 0;
-    zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *key = NULL;
     char words[256];
     ZR_TRY(zr_config_keys(&key, &n_keys));
     printf("# Completion of zr for bash, written by `zr help --completion bash`.\n_zr_commands=\"help");
@@ -48,7 +49,6 @@ static zr_status print_bash(const cli_command *const *commands, int n)
     for (int i = 0; i < n_keys; i++)
         if (key[i].state != ZR_KEY_NO_MEANING && !cli_key_repeats(key, i) && *cli_key_words(&key[i], words))
             printf("    --%s) echo %s ;;\n", key[i].path, words);
-    zr_free(key);
     printf("    esac\n}\n_zr_options() {\n    options= keys=\n    case $1 in\n");
     for (int i = 0; i < n; i++) ZR_TRY(cli_options_of(commands[i], bash_command));
     fputs("    esac\n}\n"
@@ -123,7 +123,7 @@ static void zsh_command(const cli_command *command, const cli_option *options, b
 static zr_status print_zsh_all(const cli_command *const *commands, int n)
 {
     int n_keys = 0;
-    zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *key = NULL;
     char words[256], help[CLI_KEY_HELP_BYTES];
     ZR_TRY(zr_config_keys(&key, &n_keys));
     printf("#compdef zr\n# Completion of zr for zsh, written by `zr help --completion zsh`.\n"
@@ -142,7 +142,6 @@ static zr_status print_zsh_all(const cli_command *const *commands, int n)
         if (*cli_key_words(&key[i], words)) printf("(%s)", words);
         printf("'\n");
     }
-    zr_free(key);
     printf("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n"
            "  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n"
            "    help) _describe command commands ;;\n");

@@ -129,18 +129,17 @@ static void print_options(const topic_words *w, const char *command, const cli_o
 /** Print the options, if there are any, and, if `keys`, the configuration keys that have the words. */
 static zr_status print_topic(const char *const *word, int n, const char *command, const cli_option *options, bool keys)
 {
-    topic_words w = {.word = word, .n = n};
-    int found = 0;
-    if (keys) ZR_TRY(zr_config_keys(&w.key, &w.n_keys));
+    ZR_AUTO_FREE zr_key *key = NULL;
+    int n_keys = 0, found = 0;
+    if (keys) ZR_TRY(zr_config_keys(&key, &n_keys));
+    const topic_words w = {word, n, key, n_keys};
     if (options) {
         print_options(&w, command, options, &found);
         print_options(&w, command, cli_common_options, &found);
     }
     if (found && keys) putchar('\n');
     found += print_keys(&w);
-    const zr_status st = found ? ZR_OK : fail_topic(&w, options);
-    zr_free(w.key);
-    return st;
+    return found ? ZR_OK : fail_topic(&w, options);
 }
 
 zr_status cli_help_keys(char **word, int n)

@@ -5,7 +5,6 @@
 #include "cli/shell/message.h"
 
 #include <stdio.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -40,12 +39,9 @@ const char *cli_time_left(double begin, int64_t done, int64_t of, char text[32])
 
 void cli_line_add(cli_line *line, int rank, const char *format, ...)
 {
-    va_list list;
     cli_line_field *f = &line->field[line->n++];
     f->rank = rank;
-    va_start(list, format);
-    vsnprintf(f->text, sizeof(f->text), format, list);
-    va_end(list);
+    ZR_PRINT_ARGS(f->text, format);
 }
 
 /** Join the fields of a line, separated by `between`, to a text of at most `wide` columns. If the text is too long,

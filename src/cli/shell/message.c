@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,10 +49,7 @@ static void write_message(const char *message)
 void cli_say(const char *format, ...)
 {
     char message[MESSAGE_BYTES];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(message, sizeof(message), format, list);
-    va_end(list);
+    ZR_PRINT_ARGS(message, format);
     write_message(message);
 }
 

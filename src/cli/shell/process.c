@@ -2,6 +2,8 @@
  * programs can choose their own settings. */
 #include "cli/shell/process.h"
 
+#include "base/core/scope.h"
+
 #include <stdio.h>
 #include <malloc.h>
 #include <sched.h>
@@ -76,10 +78,8 @@ void cli_leave_binding(void)
 
 zr_status cli_ranks_run(int ranks, zr_status (*rank)(zr_comm *comm, void *arg), void *arg)
 {
-    zr_comm *comm = NULL;
+    ZR_AUTO(zr_comm_destroy) zr_comm *comm = NULL;
     if (ranks > 1) return zr_comm_threads_run(ranks, rank, arg);
     ZR_TRY(zr_comm_create_self(&comm));
-    zr_status st = rank(comm, arg);
-    zr_comm_destroy(&comm);
-    return st;
+    return rank(comm, arg);
 }

@@ -157,13 +157,11 @@ static int compare(const void *left, const void *right)
  */
 static zr_status say(const zr__answers *a, const int32_t *token, int64_t n, zr__text *out)
 {
-    zr__text names = {0};
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__text_clear) zr__text names = {0};
     for (int64_t i = 0; i < n; i++) {
         const char *name = NULL;
         int64_t bytes = 0;
-        st = zr_tokenizer_decode(a->questions->list->tokenizer, token[i], &name, &bytes);
-        if (st != ZR_OK) break;
+        ZR_TRY(zr_tokenizer_decode(a->questions->list->tokenizer, token[i], &name, &bytes));
         if (i > 0 && bytes >= 2 && memcmp(name, "##", 2) == 0) {
             name += 2;
             bytes -= 2;
@@ -174,8 +172,7 @@ static zr_status say(const zr__answers *a, const int32_t *token, int64_t n, zr__
     }
     if (names.data) zr__join_split(names.data, out);
     out->failed |= names.failed;
-    zr__text_clear(&names);
-    return st;
+    return ZR_OK;
 }
 
 /* Append the text of an answer to a->texts. */
@@ -184,16 +181,14 @@ static zr_status add_text(zr__answers *a, const zr__question *question, const ca
     const zr__labelled_sample *s = &a->questions->list->sample[c->sample];
     const int64_t first = s->b - question->token + c->start.token - zr__labelled_second(s),
                   n = c->end.token - c->start.token + 1;
-    zr__text said = {0}, original = {0};
-    zr_status st = say(a, a->words.token + first, n, &said);
+    ZR_AUTO(zr__text_clear) zr__text said = {0}, original = {0};
+    ZR_TRY(say(a, a->words.token + first, n, &said));
     zr__words_join(&a->words, zr__words_of_token(&a->words, first), zr__words_of_token(&a->words, first + n - 1) + 1,
                    &original);
-    if (st == ZR_OK && (said.failed || original.failed)) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for an answer");
-    if (st == ZR_OK) st = zr__final_text(a->bert, said.data ? said.data : "", original.data, &a->texts);
-    if (st == ZR_OK) zr__text_append(&a->texts, "", 1);
-    zr__text_clear(&said);
-    zr__text_clear(&original);
-    return st;
+    ZR_CHECK(!said.failed && !original.failed, ZR_ERR_MEMORY, "no memory for an answer");
+    ZR_TRY(zr__final_text(a->bert, said.data ? said.data : "", original.data, &a->texts));
+    zr__text_append(&a->texts, "", 1);
+    return ZR_OK;
 }
 
 /* Take the best candidates with different texts. */
@@ -324,16 +319,14 @@ static int compare_ids(const void *a, const void *b)
 /* Refuse questions with the same id, since ids name the answers in the file for SQuAD's script. */
 static zr_status check_ids(const zr_labelled *labelled, const zr__questions *q)
 {
-    const char **id = zr_alloc((size_t)q->n * sizeof(*id));
+    ZR_AUTO_FREE const char **id = zr_alloc((size_t)q->n * sizeof(*id));
     ZR_CHECK(id, ZR_ERR_MEMORY, "no memory for the ids of %lld questions", (long long)q->n);
     for (int64_t i = 0; i < q->n; i++) id[i] = q->strings.data + q->question[i].id;
     qsort(id, (size_t)q->n, sizeof(*id), compare_ids);
-    const char *twice = NULL;
-    for (int64_t i = 1; i < q->n && !twice; i++)
-        if (strcmp(id[i - 1], id[i]) == 0) twice = id[i];
-    zr_free(id);
-    ZR_CHECK(!twice, ZR_ERR_DATA, "%s: two questions have the id %s; give each question an id of its own",
-             ZR_SHOWN(zr_labelled_get_info(labelled).path), ZR_SHOWN(twice));
+    for (int64_t i = 1; i < q->n; i++)
+        ZR_CHECK(strcmp(id[i - 1], id[i]) != 0, ZR_ERR_DATA,
+                 "%s: two questions have the id %s; give each question an id of its own",
+                 ZR_SHOWN(zr_labelled_get_info(labelled).path), ZR_SHOWN(id[i]));
     return ZR_OK;
 }
 
@@ -346,19 +339,16 @@ zr_status zr__answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_an
              "most 1048576",
              (long long)n_best, (long long)max_answer_length);
     ZR_TRY(check_ids(labelled, q));
-    zr__answers *a = zr_alloc(sizeof(*a));
+    ZR_AUTO(zr__answers_close) zr__answers *a = zr_alloc(sizeof(*a));
     ZR_CHECK(a, ZR_ERR_MEMORY, "no memory for %zu bytes of answers", sizeof(*a));
     *a = (zr__answers){.labelled = labelled,
-                       .questions = q,
-                       .bert = zr__tokenizer_bert(q->list->tokenizer),
-                       .n_best = n_best > 0 ? n_best : 20,
-                       .most_tokens = max_answer_length > 0 ? max_answer_length : 30};
-    const zr_status st = take_memory(a);
-    if (st == ZR_OK)
-        *answers = a;
-    else
-        zr__answers_close(&a);
-    return st;
+                      .questions = q,
+                      .bert = zr__tokenizer_bert(q->list->tokenizer),
+                      .n_best = n_best > 0 ? n_best : 20,
+                      .most_tokens = max_answer_length > 0 ? max_answer_length : 30};
+    ZR_TRY(take_memory(a));
+    *answers = ZR_TAKE(a);
+    return ZR_OK;
 }
 
 void zr__answers_close(zr__answers **answers)

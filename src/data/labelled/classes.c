@@ -2,7 +2,6 @@
 
 #include "base/core/grow.h"
 #include "base/json/json.h"
-#include "base/text/text.h"
 #include "data/text/jsonl.h"
 #include "data/text/kind.h"
 
@@ -88,20 +87,18 @@ static zr_status add_sample(zr__class_reader *r, const char *text, const char *p
 static zr_status read_line(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason)
 {
     zr__class_reader *r = arg;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     bool blank = false;
     (void)of;
     *bytes = 0;
-    zr_status st = zr__jsonl_object(line, n, wanted, &root, &blank, reason);
-    if (st == ZR_OK && !blank && !reason[0]) {
-        const char *text = read_text(root, "text", false, reason);
-        const char *pair = reason[0] ? NULL : read_text(root, "text_pair", true, reason);
-        const int32_t label = reason[0] ? -1 : read_label(r->args, root, reason);
-        if (!reason[0]) st = add_sample(r, text, pair, label);
-        if (!reason[0]) *bytes = n;
-    }
-    json_decref(root);
-    return st;
+    ZR_TRY(zr__jsonl_object(line, n, wanted, &root, &blank, reason));
+    if (blank || reason[0]) return ZR_OK;
+    const char *text = read_text(root, "text", false, reason);
+    const char *pair = reason[0] ? NULL : read_text(root, "text_pair", true, reason);
+    const int32_t label = reason[0] ? -1 : read_label(r->args, root, reason);
+    if (reason[0]) return ZR_OK;
+    *bytes = n;
+    return add_sample(r, text, pair, label);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -124,18 +121,16 @@ zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, const char
                        .line = read_line,
                        .skip_bad_lines = r->args->skip_bad_lines,
                        .remedy = "use data.bad_lines \"skip\" to skip such records"};
-    zr__part part = {0};
-    zr_status st = find_shape(file, path, &parts.shape);
-    if (st == ZR_OK) st = zr__parts_begin(&parts);
-    while (st == ZR_OK) {
-        st = zr__part_read(&parts, &part);
-        if (st != ZR_OK || (part.n == 0 && !part.too_long)) break;
+    ZR_AUTO(zr__part_free) zr__part part = {0};
+    ZR_TRY(find_shape(file, path, &parts.shape));
+    ZR_TRY(zr__parts_begin(&parts));
+    while (true) {
+        ZR_TRY(zr__part_read(&parts, &part));
+        if (part.n == 0 && !part.too_long) return ZR_OK;
         zr__part_run(&parts, &part, NULL, r);
-        st = zr__part_take(&parts, &part, found);
+        ZR_TRY(zr__part_take(&parts, &part, found));
         if (r->args->progress) r->args->progress(r->args->arg, parts.read, file->bytes);
     }
-    zr__part_free(&part);
-    return st;
 }
 
 void zr__class_reader_free(zr__class_reader *r)

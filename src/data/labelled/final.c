@@ -5,15 +5,14 @@
 /* Append the words of a text, as BERT's tokenizer normalizes and divides it, separated by spaces. */
 static zr_status add_words(const zr__bert *bert, const char *text, zr__text *out)
 {
-    zr__text normalized = {0};
+    ZR_AUTO(zr__text_clear) zr__text normalized = {0};
     zr__bert_word word = {0};
-    zr_status st = zr__bert_add(bert, text, (int64_t)strlen(text), &normalized);
-    while (st == ZR_OK && normalized.data && zr__bert_next(bert, normalized.data, (int64_t)normalized.length, &word)) {
+    ZR_TRY(zr__bert_add(bert, text, (int64_t)strlen(text), &normalized));
+    while (normalized.data && zr__bert_next(bert, normalized.data, (int64_t)normalized.length, &word)) {
         if (out->length > 0) zr__text_append(out, " ", 1);
         zr__text_append(out, normalized.data + word.from, (size_t)(word.to - word.from));
     }
-    zr__text_clear(&normalized);
-    return st;
+    return ZR_OK;
 }
 
 /* Return whether a byte begins a character other than a space. */
@@ -40,9 +39,9 @@ static const char *place_of(const char *text, int64_t n)
 
 zr_status zr__final_text(const zr__bert *bert, const char *said, const char *original, zr__text *out)
 {
-    zr__text words = {0};
-    zr_status st = add_words(bert, original, &words);
-    const char *found = st == ZR_OK && words.data && *said ? strstr(words.data, said) : NULL;
+    ZR_AUTO(zr__text_clear) zr__text words = {0};
+    ZR_TRY(add_words(bert, original, &words));
+    const char *found = words.data && *said ? strstr(words.data, said) : NULL;
     const int64_t all = count(original, strlen(original));
     if (found && all == count(words.data, words.length)) {
         const int64_t before = count(words.data, (size_t)(found - words.data)), n = count(found, strlen(said));
@@ -52,9 +51,6 @@ zr_status zr__final_text(const zr__bert *bert, const char *said, const char *ori
     } else {
         zr__text_append(out, original, strlen(original));
     }
-    const bool failed = words.failed || out->failed;
-    zr__text_clear(&words);
-    ZR_TRY(st);
-    ZR_CHECK(!failed, ZR_ERR_MEMORY, "no memory for an answer of %zu bytes", strlen(original));
+    ZR_CHECK(!words.failed && !out->failed, ZR_ERR_MEMORY, "no memory for an answer of %zu bytes", strlen(original));
     return ZR_OK;
 }

@@ -200,16 +200,13 @@ static zr_status check_args(const zr_labelled_args *args)
 zr_status zr_labelled_open(const zr_labelled_args *args, zr_labelled **labelled)
 {
     ZR_TRY(check_args(args));
-    zr_labelled *l = zr_alloc(sizeof(*l));
+    ZR_AUTO(zr_labelled_close) zr_labelled *l = zr_alloc(sizeof(*l));
     ZR_CHECK(l, ZR_ERR_MEMORY, "no memory for %zu bytes of labelled samples", sizeof(*l));
     *l = (zr_labelled){.args = *args};
-    zr_status st = zr__text_copy(args->path, strlen(args->path), &l->path);
-    if (st == ZR_OK) st = open_labelled(l);
-    if (st == ZR_OK)
-        *labelled = l;
-    else
-        zr_labelled_close(&l);
-    return st;
+    ZR_TRY(zr__text_copy(args->path, strlen(args->path), &l->path));
+    ZR_TRY(open_labelled(l));
+    *labelled = ZR_TAKE(l);
+    return ZR_OK;
 }
 
 void zr_labelled_close(zr_labelled **labelled)
@@ -245,12 +242,10 @@ zr_status zr__labelled_check(const zr_labelled *l, uint64_t *hash, zr_progress_f
     uint64_t all = 0;
     int64_t read = 0;
     for (int64_t i = 0; hash && i < l->files.n; i++) { /* opening has checked all files */
-        zr__file file;
+        ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
         uint64_t its = 0;
         ZR_TRY(zr__file_open(l->files.path[i], false, &file));
-        const zr_status st = zr__file_pass(&file, NULL, NULL, &its);
-        zr__file_close(&file);
-        ZR_TRY(st);
+        ZR_TRY(zr__file_pass(&file, NULL, NULL, &its));
         all = i == 0 ? its : zr__hash_join(all, its);
         read += file.bytes;
         if (fn) fn(arg, read, l->info.bytes);

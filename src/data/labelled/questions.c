@@ -1,7 +1,6 @@
 #include "data/labelled/questions.h"
 
 #include "base/core/grow.h"
-#include "base/file/file.h"
 #include "base/json/json_stream.h"
 #include "data/labelled/words.h"
 #include "data/text/kind.h"
@@ -28,15 +27,14 @@ typedef struct reading {
 /* Return the failure for a value that is not as wanted. `value` may be NULL. */
 static zr_status refuse(const reading *r, const zr__json_place *place, const json_t *value, const char *wanted)
 {
-    char message[256], *text = NULL;
+    char message[256];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     snprintf(message, sizeof(message), "%s; expected %s", ZR_JSON_SHOWN(value), wanted);
     ZR_TRY(zr__json_read_most(r->name, FILE_BYTES, &text, &bytes)); /* only to find line and column of the place */
     const char *begin = text;
     zr__json_skip_mark(&begin, &bytes);
-    const zr_status st = zr__json_fail(begin, bytes, r->name, place, ZR_ERR_DATA, message);
-    zr_free(text);
-    return st;
+    return zr__json_fail(begin, bytes, r->name, place, ZR_ERR_DATA, message);
 }
 
 static zr_status read_text(const reading *r, const json_t *object, const zr__json_place *parent, const char *key,
@@ -207,14 +205,10 @@ static zr_status read_one_paragraph(void *arg, zr__json_stream *stream, const ch
 {
     reading *r = arg;
     const zr__json_place place = {r->paragraphs, NULL, index};
-    json_t *paragraph = NULL;
+    json_auto_t *paragraph = NULL;
     (void)key;
-    zr_status st = zr__json_stream_value(stream, &paragraph);
-    if (st == ZR_OK)
-        st = json_is_object(paragraph) ? read_paragraph(r, paragraph, &place)
-                                       : refuse(r, &place, paragraph, "an object");
-    json_decref(paragraph);
-    return st;
+    ZR_TRY(zr__json_stream_value(stream, &paragraph));
+    return json_is_object(paragraph) ? read_paragraph(r, paragraph, &place) : refuse(r, &place, paragraph, "an object");
 }
 
 /* Read the list that is the value of a member, or skip another member. */
@@ -222,15 +216,13 @@ static zr_status read_member(reading *r, zr__json_stream *stream, const zr__json
                              zr__json_stream_fn element)
 {
     char c = '\0';
-    json_t *value = NULL;
+    json_auto_t *value = NULL;
     const bool is_wanted = strcmp(place->key, wanted) == 0;
     ZR_TRY(zr__json_stream_peek(stream, &c));
     r->found = r->found || is_wanted;
     if (is_wanted && c == '[') return zr__json_stream_each(stream, c, element, r);
-    zr_status st = zr__json_stream_value(stream, &value);
-    if (st == ZR_OK && is_wanted) st = refuse(r, place, value, "a list, as in the files of SQuAD");
-    json_decref(value);
-    return st;
+    ZR_TRY(zr__json_stream_value(stream, &value));
+    return is_wanted ? refuse(r, place, value, "a list, as in the files of SQuAD") : ZR_OK;
 }
 
 static zr_status read_article_member(void *arg, zr__json_stream *stream, const char *key, size_t index)
@@ -254,7 +246,7 @@ static zr_status read_article(void *arg, zr__json_stream *stream, const char *ke
     static const zr__json_place top = {0};
     reading *r = arg;
     const zr__json_place data = {&top, "data", 0}, place = {&data, NULL, index};
-    json_t *value = NULL;
+    json_auto_t *value = NULL;
     char c = '\0';
     (void)key;
     ZR_TRY(zr__json_stream_peek(stream, &c));
@@ -266,10 +258,8 @@ static zr_status read_article(void *arg, zr__json_stream *stream, const char *ke
         r->found = true; /* of the member "data", which this element belongs to */
         return ZR_OK;
     }
-    zr_status st = zr__json_stream_value(stream, &value);
-    if (st == ZR_OK) st = refuse(r, &place, value, "an object");
-    json_decref(value);
-    return st;
+    ZR_TRY(zr__json_stream_value(stream, &value));
+    return refuse(r, &place, value, "an object");
 }
 
 static zr_status read_root_member(void *arg, zr__json_stream *stream, const char *key, size_t index)
@@ -296,18 +286,14 @@ static zr_status read_stream(reading *r, zr__json_stream *stream)
 /* Fail with the message of a parser that has the whole file. */
 static zr_status refuse_file(const char *path)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     ZR_TRY(zr__json_read_most(path, FILE_BYTES, &text, &bytes));
-    zr_status st = zr__json_parse_most(text, bytes, FILE_BYTES, path, &root);
-    const bool object = json_is_object(root);
-    json_decref(root);
-    zr_free(text);
-    ZR_TRY(st);
+    ZR_TRY(zr__json_parse_most(text, bytes, FILE_BYTES, path, &root));
     return ZR_FAIL(ZR_ERR_DATA, "%s: %s", ZR_SHOWN(path),
-                   object ? "the file cannot be read paragraph by paragraph"
-                          : "expected an object with a list \"data\", as in the files of SQuAD");
+                   json_is_object(root) ? "the file cannot be read paragraph by paragraph"
+                                        : "expected an object with a list \"data\", as in the files of SQuAD");
 }
 
 zr_status zr__questions_read(zr__questions *q, const char *path)

@@ -118,16 +118,13 @@ static double f1_of(const char *answer, const char *right)
 
 zr_status zr__scorer_compare(const zr__scorer *scorer, const char *answer, const char *right, bool *exact, double *f1)
 {
-    zr__text a = {0}, b = {0};
+    ZR_AUTO(zr__text_clear) zr__text a = {0}, b = {0};
     zr__scorer_normalize(scorer, answer, &a);
     zr__scorer_normalize(scorer, right, &b);
-    const bool failed = a.failed || b.failed;
     const char *x = a.data ? a.data : "", *y = b.data ? b.data : "";
     *exact = strcmp(x, y) == 0;
     *f1 = f1_of(x, y);
-    zr__text_clear(&a);
-    zr__text_clear(&b);
-    ZR_CHECK(!failed, ZR_ERR_MEMORY, "no memory to compare an answer of %zu bytes", strlen(answer));
+    ZR_CHECK(!a.failed && !b.failed, ZR_ERR_MEMORY, "no memory to compare an answer of %zu bytes", strlen(answer));
     return ZR_OK;
 }
 
@@ -143,9 +140,7 @@ zr_status zr__answer_compare(const char *answer, const char *right, bool *exact,
 {
     ZR_CHECK(is_utf8(answer) && is_utf8(right), ZR_ERR_ARG, "%s: a text to compare must be valid UTF-8",
              ZR_SHOWN(is_utf8(answer) ? right : answer));
-    zr__scorer scorer = {NULL};
-    zr_status st = zr__scorer_open(&scorer);
-    if (st == ZR_OK) st = zr__scorer_compare(&scorer, answer, right, exact, f1);
-    zr__scorer_close(&scorer);
-    return st;
+    ZR_AUTO(zr__scorer_close) zr__scorer scorer = {NULL};
+    ZR_TRY(zr__scorer_open(&scorer));
+    return zr__scorer_compare(&scorer, answer, right, exact, f1);
 }

@@ -7,12 +7,6 @@
 
 /* ---- white space ----------------------------------------------------------------------------- */
 
-bool zr__is_python_space(uint32_t c)
-{
-    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
-
 void zr__join_split(const char *text, zr__text *out)
 {
     const size_t begin = out->length;
@@ -124,14 +118,11 @@ static int64_t word_of_character(const zr__words *w, int64_t character, bool *in
  * by one space. As in Google's run_squad.py and in transformers, any words contain an answer of only white space. */
 static zr_status contain(const zr__words *w, int64_t from, int64_t to, const char *answer, bool *found)
 {
-    zr__text words = {0}, wanted = {0};
+    ZR_AUTO(zr__text_clear) zr__text words = {0}, wanted = {0};
     zr__words_join(w, from, to, &words);
     zr__join_split(answer, &wanted);
-    const bool failed = words.failed || wanted.failed;
     *found = words.length > 0 && (wanted.length == 0 || strstr(words.data, wanted.data));
-    zr__text_clear(&words);
-    zr__text_clear(&wanted);
-    ZR_CHECK(!failed, ZR_ERR_MEMORY, "no memory for an answer of %zu bytes", strlen(answer));
+    ZR_CHECK(!words.failed && !wanted.failed, ZR_ERR_MEMORY, "no memory for an answer of %zu bytes", strlen(answer));
     return ZR_OK;
 }
 

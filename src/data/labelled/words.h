@@ -41,8 +41,6 @@ void zr__words_join(const zr__words *words, int64_t from, int64_t to, zr__text *
 ZR_NODISCARD zr_status zr__words_answer(const zr__words *words, zr__labelled_list *list, const char *answer,
                                         int64_t start, bool *found, int64_t *first, int64_t *last);
 
-/** Return whether the methods `split` and `strip` of Python's strings take a character for white space. */
-bool zr__is_python_space(uint32_t c);
 /** Append a text without white space at its ends, and with a single space for each other run of white space. */
 void zr__join_split(const char *text, zr__text *out);
 

@@ -81,10 +81,8 @@ static bool is_ready(const zr__shards *files)
 
 bool zr__pairs_are_ready(const char *value)
 {
-    zr__shards files = {0};
-    const bool ready = zr__shards_find(value, &files) == ZR_OK && is_ready(&files);
-    zr__shards_free(&files);
-    return ready;
+    ZR_AUTO(zr__shards_free) zr__shards files = {0};
+    return zr__shards_find(value, &files) == ZR_OK && is_ready(&files);
 }
 
 static zr_status open_files(zr_pairs *p, const zr_pairs_args *args, const zr__shards *shards)
@@ -123,9 +121,9 @@ static zr_status check_args(const zr_pairs_args *args)
 
 zr_status zr_pairs_open(const zr_pairs_args *args, zr_pairs **pairs)
 {
-    zr__shards shards = {0};
+    ZR_AUTO(zr__shards_free) zr__shards shards = {0};
     ZR_TRY(check_args(args));
-    zr_pairs *p = zr_alloc(sizeof(*p));
+    ZR_AUTO(zr_pairs_close) zr_pairs *p = zr_alloc(sizeof(*p));
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for %zu bytes of sentence pairs", sizeof(*p));
     *p = (zr_pairs){.order = args->order,
                     .seed = args->seed,
@@ -134,15 +132,11 @@ zr_status zr_pairs_open(const zr_pairs_args *args, zr_pairs **pairs)
                     .samples = args->samples,
                     .whole_words = args->whole_words,
                     .info = {.note = ""}};
-    zr_status st = zr__text_copy(args->path, strlen(args->path), &p->path);
-    if (st == ZR_OK) st = zr__shards_find(args->path, &shards);
-    if (st == ZR_OK) st = open_files(p, args, &shards);
-    zr__shards_free(&shards);
-    if (st == ZR_OK)
-        *pairs = p;
-    else
-        zr_pairs_close(&p);
-    return st;
+    ZR_TRY(zr__text_copy(args->path, strlen(args->path), &p->path));
+    ZR_TRY(zr__shards_find(args->path, &shards));
+    ZR_TRY(open_files(p, args, &shards));
+    *pairs = ZR_TAKE(p);
+    return ZR_OK;
 }
 
 void zr_pairs_close(zr_pairs **pairs)

@@ -184,12 +184,10 @@ zr_status zr__ready_open(const zr_pairs_args *args, const char *path, zr__ready 
     zr__text_escape(path, r->name, sizeof(r->name));
     ZR_TRY(zr_safetensors_open(path, &r->file));
     ZR_TRY(find_tensors(r));
-    int32_t *part = zr_alloc((size_t)r->seq_length * sizeof(*part));
+    ZR_AUTO_FREE int32_t *part = zr_alloc((size_t)r->seq_length * sizeof(*part));
     r->stage = zr_alloc((size_t)r->seq_length * sizeof(*r->stage));
-    zr_status st = part && r->stage ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a row of %s", r->name);
-    if (st == ZR_OK) st = check_rows(r, part);
-    zr_free(part);
-    return st;
+    ZR_CHECK(part && r->stage, ZR_ERR_MEMORY, "no memory for a row of %s", r->name);
+    return check_rows(r, part);
 }
 
 /* A pass over the file. */
@@ -209,12 +207,10 @@ static zr_status tell(void *arg, int64_t at, const void *piece, int64_t bytes)
 
 zr_status zr__ready_hash(const zr__ready *r, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     ZR_TRY(zr__file_open(zr__safetensors_path(r->file), false, &file));
     reading pass = {file.bytes, fn, arg};
-    const zr_status st = hash ? zr__file_pass(&file, tell, &pass, hash) : ZR_OK; /* opening has checked all rows */
-    zr__file_close(&file);
-    return st;
+    return hash ? zr__file_pass(&file, tell, &pass, hash) : ZR_OK; /* opening has checked all rows */
 }
 
 void zr__ready_close(zr__ready *r)

@@ -72,6 +72,13 @@ static inline int64_t zr__character_put(int32_t character, char out[4])
     return n;
 }
 
+/** Return whether the methods `split` and `strip` of Python's strings take a character for white space. */
+static inline bool zr__is_python_space(uint32_t c)
+{
+    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
 /** Return the class of a character. */
 static inline unsigned zr__class_of(const zr__classes *classes, uint32_t c)
 {

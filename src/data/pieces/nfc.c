@@ -1,5 +1,7 @@
 #include "data/pieces/nfc.h"
 
+#include "data/pieces/classes.h"
+
 #include <string.h>
 #include <utf8proc.h>
 
@@ -70,25 +72,21 @@ static void mark_all(uint8_t *number)
 
 zr_status zr__nfc_open(zr__nfc **nfc)
 {
-    uint8_t *number = zr_alloc((size_t)PAGES * PAGE);
-    zr__nfc *made = zr_alloc(sizeof(*made));
+    ZR_AUTO_FREE uint8_t *number = zr_alloc((size_t)PAGES * PAGE);
+    ZR_AUTO_FREE zr__nfc *made = zr_alloc(sizeof(*made));
     int pages = 0;
-    if (number && made) {
-        mark_all(number);
-        memset(made->page[FULL], CHANGES, PAGE);
-        for (int i = 0; i < PAGES; i++) {
-            int at = i > 0 ? made->place[i - 1] : 0;
-            if (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at = 0;
-            while (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at++;
-            if (at == pages && pages < FULL) memcpy(made->page[pages++], number + i * PAGE, PAGE);
-            made->place[i] = (uint8_t)at;
-        }
-        *nfc = made;
+    ZR_CHECK(number && made, ZR_ERR_MEMORY, "no memory for a table of characters");
+    mark_all(number);
+    memset(made->page[FULL], CHANGES, PAGE);
+    for (int i = 0; i < PAGES; i++) {
+        int at = i > 0 ? made->place[i - 1] : 0;
+        if (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at = 0;
+        while (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at++;
+        if (at == pages && pages < FULL) memcpy(made->page[pages++], number + i * PAGE, PAGE);
+        made->place[i] = (uint8_t)at;
     }
-    zr_free(number);
-    if (number && made) return ZR_OK;
-    zr_free(made);
-    return ZR_FAIL(ZR_ERR_MEMORY, "no memory for a table of characters");
+    *nfc = ZR_TAKE(made);
+    return ZR_OK;
 }
 
 void zr__nfc_close(zr__nfc **nfc)
@@ -104,20 +102,12 @@ const char *zr__nfc_version(void)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-static int32_t character_at(const unsigned char *text, int64_t n)
-{
-    if (n == 1) return text[0];
-    if (n == 2) return (text[0] & 31) << 6 | (text[1] & 63);
-    if (n == 3) return (text[0] & 15) << 12 | (text[1] & 63) << 6 | (text[2] & 63);
-    return (text[0] & 7) << 18 | (text[1] & 63) << 12 | (text[2] & 63) << 6 | (text[3] & 63);
-}
-
 /* Return the number of the character at text[at], and its length in *n; 0 bytes for a byte that is not UTF-8. */
 static unsigned number_at(const zr__nfc *nfc, const char *text, int64_t at, int64_t bytes, int64_t *n)
 {
     *n = zr__text_utf8(text + at, bytes - at);
     if (*n < 2) return 0;
-    const int32_t c = character_at((const unsigned char *)text + at, *n);
+    const uint32_t c = zr__character_at((const unsigned char *)text + at, n);
     return nfc->page[nfc->place[c / PAGE]][c % PAGE];
 }
 
@@ -193,26 +183,21 @@ void zr__nfc_order(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
     }
 }
 
-static void add_character(zr__text *out, int32_t c)
-{
-    utf8proc_uint8_t byte[4];
-    const utf8proc_ssize_t n = utf8proc_encode_char(c, byte);
-    zr__text_append(out, (const char *)byte, (size_t)n);
-}
-
 /* Normalize a stretch and append it. `c` and `room` have space for MOST_PER_CHARACTER characters per byte. */
 static void compose(const zr__nfc *nfc, const char *text, int64_t bytes, int32_t *c, int32_t *room, zr__text *out)
 {
     int64_t n = 0, length = 0;
     int bound = 0;
     for (int64_t at = 0; at < bytes; at += length) {
-        length = zr__text_utf8(text + at, bytes - at);
-        n += utf8proc_decompose_char(character_at((const unsigned char *)text + at, length), c + n, MOST_PER_CHARACTER,
-                                     OPTIONS, &bound);
+        const uint32_t its = zr__character_at((const unsigned char *)text + at, &length);
+        n += utf8proc_decompose_char((int32_t)its, c + n, MOST_PER_CHARACTER, OPTIONS, &bound);
     }
     zr__nfc_order(nfc, c, n, room);
     n = utf8proc_normalize_utf32(c, n, OPTIONS);
-    for (int64_t i = 0; i < n; i++) add_character(out, c[i]);
+    for (int64_t i = 0; i < n; i++) {
+        char utf8[4];
+        zr__text_append(out, utf8, (size_t)zr__character_put(c[i], utf8));
+    }
 }
 
 static zr_status add_stretch(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out)

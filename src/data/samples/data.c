@@ -256,14 +256,12 @@ static int64_t window_numbers(int64_t seq_length, bool documents)
 
 static zr_status open_into(zr_data *d, const zr_data_args *args)
 {
-    zr__shards shards = {0};
+    ZR_AUTO(zr__shards_free) zr__shards shards = {0};
     const size_t tokens = (size_t)d->seq_length + 1;
     ZR_TRY(zr__text_copy(args->path, strlen(args->path), &d->path));
     if (args->tokenizer) ZR_TRY(zr_tokenizer_open(args->tokenizer, &d->opening.tokenizer));
-    zr_status st = zr__shards_find(args->path, &shards);
-    if (st == ZR_OK) st = open_sources(d, &shards);
-    zr__shards_free(&shards);
-    ZR_TRY(st);
+    ZR_TRY(zr__shards_find(args->path, &shards));
+    ZR_TRY(open_sources(d, &shards));
     d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* a file stores a token in at most 4 bytes */
     d->window = zr_alloc((size_t)window_numbers(d->seq_length, d->documents) * sizeof(*d->window));
     ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
@@ -287,20 +285,17 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
              "%d is not a valid choice of targets", (int)args->loss_on);
     ZR_CHECK(args->packing >= ZR_PACK_AUTO && args->packing <= ZR_PACK_WHOLE, ZR_ERR_ARG, "%d is not a valid packing",
              (int)args->packing);
-    zr_data *data = zr_alloc(sizeof(*data));
+    ZR_AUTO(zr_data_close) zr_data *data = zr_alloc(sizeof(*data));
     ZR_CHECK(data, ZR_ERR_MEMORY, "no memory for %zu bytes of a data file", sizeof(*data));
     *data = (zr_data){.opening = {.args = args},
                       .seq_length = seq,
                       .order = args->order,
                       .seed = args->seed,
                       .documents = args->documents};
-    zr_status st = open_into(data, args);
+    ZR_TRY(open_into(data, args));
     data->opening.args = NULL; /* the caller may free args after this call */
-    if (st == ZR_OK)
-        *out = data;
-    else
-        zr_data_close(&data);
-    return st;
+    *out = ZR_TAKE(data);
+    return ZR_OK;
 }
 
 zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size, int64_t seq_length,
@@ -332,20 +327,19 @@ void zr_data_close(zr_data **data)
 
 zr_status zr__data_look(const char *path, bool as_text, bool *text, char *note, size_t size)
 {
-    zr__shards shards;
+    ZR_AUTO(zr__shards_free) zr__shards shards = {0};
     char its[ZR__NOTE_BYTES] = "", first[ZR__NOTE_BYTES] = "";
     *text = false;
-    zr_status st = zr__shards_find(path, &shards);
-    for (int64_t i = 0; st == ZR_OK && i < shards.n; i++) {
+    ZR_TRY(zr__shards_find(path, &shards));
+    for (int64_t i = 0; i < shards.n; i++) {
         bool one = false;
         zr__shape shape;
-        st = zr__shard_is_text(shards.path[i], as_text, &one, &shape, its, sizeof(its));
+        ZR_TRY(zr__shard_is_text(shards.path[i], as_text, &one, &shape, its, sizeof(its)));
         if (!first[0]) memcpy(first, its, sizeof(first));
         *text = *text || one;
     }
-    zr__shards_free(&shards);
     if (note) snprintf(note, size, "%s", first);
-    return st;
+    return ZR_OK;
 }
 
 zr_data_info zr_data_get_info(const zr_data *data)

@@ -2,6 +2,7 @@
 #include "data/text/chat.h"
 
 #include "base/core/grow.h"
+#include "data/pieces/classes.h"
 #include "data/text/chat_forms.h"
 
 #include <string.h>
@@ -82,16 +83,8 @@ static bool begins_with_system(const page *p)
  * str.strip() removes. */
 static int64_t space_bytes(const char *text, int64_t bytes)
 {
-    static const char *const wide[] = {"\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80\xa8",
-                                       "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"};
-    const unsigned char *c = (const unsigned char *)text;
-    if (bytes > 0 && (c[0] == ' ' || (c[0] >= '\t' && c[0] <= '\r') || (c[0] >= 0x1c && c[0] <= 0x1f))) return 1;
-    for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
-        const int64_t n = (int64_t)strlen(wide[i]);
-        if (bytes >= n && memcmp(text, wide[i], (size_t)n) == 0) return n;
-    }
-    /* U+2000 to U+200A */
-    return bytes >= 3 && c[0] == 0xe2 && c[1] == 0x80 && c[2] >= 0x80 && c[2] <= 0x8a ? 3 : 0;
+    int64_t n = bytes > 0 ? zr__text_utf8(text, bytes) : 0;
+    return n > 0 && zr__is_python_space(zr__character_at((const unsigned char *)text, &n)) ? n : 0;
 }
 
 /* Return the message without white space at both ends. */

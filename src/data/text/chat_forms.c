@@ -12,76 +12,42 @@
 
 #define MOST_BYTES ((size_t)16 << 20)
 
-#define CHATML_CONTROLS                                                                                                \
-    {                                                                                                                  \
-        "<|im_start|>", "<|im_end|>"                                                                                   \
-    }
-#define LLAMA3_CONTROLS                                                                                                \
-    {                                                                                                                  \
-        "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"                                                       \
-    }
 /* Text before the system prompt of Llama 3.1 and later. The date is the template's default. */
 #define LLAMA31_FACTS "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
+#define CHATML(its_name, its_like, its_system)                                                                         \
+    {                                                                                                                  \
+        .name = its_name, .like = its_like, .system = its_system, .end = "<|im_end|>", .control = {                    \
+            "<|im_start|>",                                                                                            \
+            "<|im_end|>"                                                                                               \
+        }                                                                                                              \
+    }
+#define LLAMA3(its_name, its_system)                                                                                   \
+    {                                                                                                                  \
+        .name = its_name, .like = ZR__LIKE_LLAMA3, .system = its_system, .begin = "<|begin_of_text|>",                 \
+        .end = "<|eot_id|>", .control = {                                                                              \
+            "<|start_header_id|>",                                                                                     \
+            "<|end_header_id|>",                                                                                       \
+            "<|eot_id|>"                                                                                               \
+        }                                                                                                              \
+    }
+#define MISTRAL(its_name, its_open, its_close, its_lead, ...)                                                          \
+    {                                                                                                                  \
+        .name = its_name, .like = ZR__LIKE_MISTRAL, .begin = "<s>", .end = "</s>", .open = its_open,                   \
+        .close = its_close, .lead = its_lead, __VA_ARGS__                                                              \
+    }
 static const zr__chat_form forms[] = {
-    {.name = "chatml", .like = ZR__LIKE_CHATML, .end = "<|im_end|>", .control = CHATML_CONTROLS},
-    {.name = "qwen2",
-     .like = ZR__LIKE_CHATML,
-     .system = "You are a helpful assistant.",
-     .end = "<|im_end|>",
-     .control = CHATML_CONTROLS},
-    {.name = "qwen2.5",
-     .like = ZR__LIKE_CHATML,
-     .system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-     .end = "<|im_end|>",
-     .control = CHATML_CONTROLS},
-    {.name = "qwen3", .like = ZR__LIKE_QWEN3, .end = "<|im_end|>", .control = CHATML_CONTROLS},
+    CHATML("chatml", ZR__LIKE_CHATML, NULL),
+    CHATML("qwen2", ZR__LIKE_CHATML, "You are a helpful assistant."),
+    CHATML("qwen2.5", ZR__LIKE_CHATML, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+    CHATML("qwen3", ZR__LIKE_QWEN3, NULL),
     {.name = "llama2", .like = ZR__LIKE_LLAMA2, .begin = "<s>", .end = "</s>"},
-    {.name = "llama3",
-     .like = ZR__LIKE_LLAMA3,
-     .begin = "<|begin_of_text|>",
-     .end = "<|eot_id|>",
-     .control = LLAMA3_CONTROLS},
-    {.name = "llama3.1",
-     .like = ZR__LIKE_LLAMA3,
-     .system = LLAMA31_FACTS,
-     .begin = "<|begin_of_text|>",
-     .end = "<|eot_id|>",
-     .control = LLAMA3_CONTROLS},
-    {.name = "mistral",
-     .like = ZR__LIKE_MISTRAL,
-     .open = "[INST] ",
-     .close = " [/INST]",
-     .lead = "",
-     .no_system = true,
-     .begin = "<s>",
-     .end = "</s>"},
-    {.name = "mistral-v1",
-     .like = ZR__LIKE_MISTRAL,
-     .open = " [INST] ",
-     .close = " [/INST]",
-     .lead = " ",
-     .begin = "<s>",
-     .end = "</s>"},
-    {.name = "mistral-v3",
-     .like = ZR__LIKE_MISTRAL,
-     .open = " ",
-     .close = "",
-     .lead = " ",
-     .late = true,
-     .strips = true,
-     .begin = "<s>",
-     .end = "</s>",
-     .control = {"[INST]", "[/INST]"}},
-    {.name = "mistral-tekken",
-     .like = ZR__LIKE_MISTRAL,
-     .open = "",
-     .close = "",
-     .lead = "",
-     .late = true,
-     .begin = "<s>",
-     .end = "</s>",
-     .control = {"[INST]", "[/INST]"}},
+    LLAMA3("llama3", NULL),
+    LLAMA3("llama3.1", LLAMA31_FACTS),
+    MISTRAL("mistral", "[INST] ", " [/INST]", "", .no_system = true),
+    MISTRAL("mistral-v1", " [INST] ", " [/INST]", " ", .late = false),
+    MISTRAL("mistral-v3", " ", "", " ", .late = true, .strips = true, .control = {"[INST]", "[/INST]"}),
+    MISTRAL("mistral-tekken", "", "", "", .late = true, .control = {"[INST]", "[/INST]"}),
 };
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
@@ -160,13 +126,13 @@ static void take_template(zr__chat *chat, const char *template, size_t bytes, co
 
 static zr_status read_config(zr__chat *chat, const char *dir)
 {
-    char path[PATH_MAX], *text = NULL, place[PATH_MAX + 32];
+    char path[PATH_MAX], place[PATH_MAX + 32];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     ZR_TRY(read_in(dir, "tokenizer_config.json", path, &text, &bytes));
     if (!text) return ZR_OK;
     zr_status st = zr__json_parse_reals(text, bytes, MOST_BYTES, path, &root);
-    zr_free(text);
     if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
     const json_t *template = template_in(root);
@@ -174,7 +140,6 @@ static zr_status read_config(zr__chat *chat, const char *dir)
     if (json_is_string(template)) take_template(chat, json_string_value(template), json_string_length(template), place);
     take_mark(root, "bos_token", chat->begin);
     take_mark(root, "eos_token", chat->end);
-    json_decref(root);
     return ZR_OK;
 }
 
@@ -182,13 +147,13 @@ static zr_status read_config(zr__chat *chat, const char *dir)
  * tokenizer_config.json, as in transformers. */
 static zr_status read_template(zr__chat *chat, const char *dir)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     ZR_TRY(read_in(dir, "chat_template.jinja", path, &text, &bytes));
     if (!text) return ZR_OK;
     chat->unknown[0] = '\0';
     take_template(chat, text, bytes, path);
-    zr_free(text);
     return ZR_OK;
 }
 

@@ -149,14 +149,10 @@ static zr_status look_at_part(const zr__file *file, int64_t at, unsigned char *p
 
 zr_status zr__data_look_at_text(const zr__file *file, char *note, size_t size)
 {
-    zr_status st = ZR_OK;
-    unsigned char *part = zr_alloc(LOOK_BYTES);
+    ZR_AUTO_FREE unsigned char *part = zr_alloc(LOOK_BYTES);
     note[0] = '\0';
     ZR_CHECK(part, ZR_ERR_MEMORY, "%d bytes to look at %s", LOOK_BYTES, file->name);
     int64_t last = file->bytes > LOOK_BYTES ? file->bytes - LOOK_BYTES : 0;
-    for (int i = 0; i < 3 && (i == 0 || last > 0); i++)
-        ZR_TRY_GOTO(st, look_at_part(file, last / 2 * i, part, note, size), done);
-done:
-    zr_free(part);
-    return st;
+    for (int i = 0; i < 3 && (i == 0 || last > 0); i++) ZR_TRY(look_at_part(file, last / 2 * i, part, note, size));
+    return ZR_OK;
 }

@@ -137,16 +137,11 @@ static zr_status give_record_text(const zr__parts *parts, zr__part *part, const 
 {
     char reason[ZR__REASON_BYTES];
     const char *text = NULL;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     int64_t n = 0;
-    zr_status st =
-        zr__jsonl_text(record, bytes, parts->text_key, parts->key_named, parts->forms, &root, &text, &n, reason);
-    if (st == ZR_OK && !text)
-        st = refuse_record(parts, part, reason);
-    else if (st == ZR_OK && n > 0)
-        st = give_text(parts, part, text, n, fn, arg);
-    json_decref(root);
-    return st;
+    ZR_TRY(zr__jsonl_text(record, bytes, parts->text_key, parts->key_named, parts->forms, &root, &text, &n, reason));
+    if (!text) return refuse_record(parts, part, reason);
+    return n > 0 ? give_text(parts, part, text, n, fn, arg) : ZR_OK;
 }
 
 /* Pass a record of instruction data to the function for such records. */

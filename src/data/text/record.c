@@ -19,8 +19,8 @@ static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_
                               bool *decides, bool *blank)
 {
     char reason[ZR__REASON_BYTES];
-    json_t *root = NULL;
-    zr_status st = zr__jsonl_object(line, bytes, "", &root, blank, reason);
+    json_auto_t *root = NULL;
+    ZR_TRY(zr__jsonl_object(line, bytes, "", &root, blank, reason));
     *kind = ZR__LINES_TEXT;
     *decides = json_object_get(root, text_key) != NULL;
     if (!*decides && json_object_get(root, "messages"))
@@ -28,8 +28,7 @@ static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_
     else if (!*decides && json_object_get(root, "prompt") && json_object_get(root, "completion"))
         *kind = ZR__LINES_PAIR;
     *decides = *decides || *kind != ZR__LINES_TEXT;
-    json_decref(root);
-    return st;
+    return ZR_OK;
 }
 
 /* Look for the deciding record in the first n bytes of the file. `whole`: whether these are all bytes of the file. */
@@ -51,21 +50,17 @@ static zr_status look_at_records(zr__shape shape, const char *text, int64_t n, b
 zr_status zr__lines_kind_of(const zr__file *file, zr__shape shape, const char *text_key, bool skips,
                             zr__lines_kind *kind)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     int64_t room = 0;
     bool found = false;
-    zr_status st = ZR_OK;
     *kind = ZR__LINES_TEXT;
-    for (int64_t n = LOOK_BYTES; file->bytes > 0 && !found && n <= ZR__LINE_BYTES && st == ZR_OK; n *= 4) {
+    for (int64_t n = LOOK_BYTES; file->bytes > 0 && !found && n <= ZR__LINE_BYTES; n *= 4) {
         const int64_t some = n < file->bytes ? n : file->bytes;
-        char *more = some <= room ? text : zr__enlarge(text, &room, some, 1);
-        if (!more) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the first line of %s", file->name);
-        if (more) text = more;
-        if (st == ZR_OK) st = zr__file_read(file, 0, text, some, ZR_ERR_IO);
-        if (st == ZR_OK) st = look_at_records(shape, text, some, some == file->bytes, text_key, skips, kind, &found);
+        ZR_GROW(text, room, some, "bytes of the first line of a file");
+        ZR_TRY(zr__file_read(file, 0, text, some, ZR_ERR_IO));
+        ZR_TRY(look_at_records(shape, text, some, some == file->bytes, text_key, skips, kind, &found));
     }
-    zr_free(text);
-    return st;
+    return ZR_OK;
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -212,7 +207,6 @@ static zr_status render_messages(const zr__instruct *x, const json_t *root, zr__
     const json_t *list = json_object_get(root, "messages");
     const size_t n = json_array_size(list);
     const char *bad = NULL;
-    zr_status st = ZR_OK;
     if (!json_is_array(list)) {
         char members[160];
         snprintf(reason, ZR__REASON_BYTES,
@@ -224,27 +218,25 @@ static zr_status render_messages(const zr__instruct *x, const json_t *root, zr__
         snprintf(reason, ZR__REASON_BYTES, "\"tools\" are not supported; write them into the system message");
         return ZR_OK;
     }
-    zr__message *message = zr_alloc((n + 1) * sizeof(*message));
+    ZR_AUTO_FREE zr__message *message = zr_alloc((n + 1) * sizeof(*message));
     ZR_CHECK(message, ZR_ERR_MEMORY, "no memory for %zu messages", n);
     read_messages(x, list, message, bytes, reason);
     if (!reason[0]) bad = *bytes > 0 ? nothing_to_learn(message, n) : "the messages have no text";
-    if (!reason[0] && !bad) st = zr__chat_render(&x->chat, message, (int64_t)n, false, r, &bad);
+    if (!reason[0] && !bad) ZR_TRY(zr__chat_render(&x->chat, message, (int64_t)n, false, r, &bad));
     if (bad) snprintf(reason, ZR__REASON_BYTES, "%s", bad);
-    zr_free(message);
-    return st;
+    return ZR_OK;
 }
 
 zr_status zr__record_render(const zr__instruct *x, const char *line, int64_t n, zr__rendered *r, int64_t *bytes,
                             char reason[ZR__REASON_BYTES])
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     bool blank = false;
     const bool pair = x->kind == ZR__LINES_PAIR;
     *bytes = 0;
     zr__rendered_clear(r);
-    zr_status st = zr__jsonl_object(line, n, pair ? pair_wanted : messages_wanted, &root, &blank, reason);
-    if (st == ZR_OK && !blank && !reason[0]) st = (pair ? render_pair : render_messages)(x, root, r, bytes, reason);
+    ZR_TRY(zr__jsonl_object(line, n, pair ? pair_wanted : messages_wanted, &root, &blank, reason));
+    if (!blank && !reason[0]) ZR_TRY((pair ? render_pair : render_messages)(x, root, r, bytes, reason));
     if (reason[0]) *bytes = 0;
-    json_decref(root);
-    return st;
+    return ZR_OK;
 }

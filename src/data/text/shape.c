@@ -2,7 +2,6 @@
 
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
-#include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -104,11 +103,10 @@ static bool begins_object(const char *text, int64_t n, int64_t at)
 /* Set *is to whether the bytes are a JSON object. */
 static zr_status is_object(const char *text, int64_t bytes, const char *name, bool *is)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     json_error_t error;
     ZR_TRY(zr__json_load(text, (size_t)bytes, JSON_ALLOW_NUL, name, &root, &error));
     *is = json_is_object(root);
-    json_decref(root);
     return ZR_OK;
 }
 
@@ -145,20 +143,16 @@ static zr_status look(const char *text, int64_t n, bool whole, bool most, const 
 /* Look at more and more of a file that begins like records. */
 static zr_status look_further(const zr__file *file, zr__shape *shape)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     int64_t room = 0;
     bool more = true;
-    zr_status st = ZR_OK;
-    for (int64_t n = LOOK_BYTES; more && n <= ZR__LINE_BYTES && st == ZR_OK; n *= 4) {
+    for (int64_t n = LOOK_BYTES; more && n <= ZR__LINE_BYTES; n *= 4) {
         const int64_t some = n < file->bytes ? n : file->bytes;
-        char *larger = some <= room ? text : zr__enlarge(text, &room, some, 1);
-        if (!larger) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the first record of %s", file->name);
-        if (larger) text = larger;
-        if (st == ZR_OK) st = zr__file_read(file, 0, text, some, ZR_ERR_IO);
-        if (st == ZR_OK) st = look(text, some, some == file->bytes, n == ZR__LINE_BYTES, file->name, shape, &more);
+        ZR_GROW(text, room, some, "bytes of the first record of a file");
+        ZR_TRY(zr__file_read(file, 0, text, some, ZR_ERR_IO));
+        ZR_TRY(look(text, some, some == file->bytes, n == ZR__LINE_BYTES, file->name, shape, &more));
     }
-    zr_free(text);
-    return st;
+    return ZR_OK;
 }
 
 static zr_status look_at_file(const zr__file *file, zr__shape *shape)

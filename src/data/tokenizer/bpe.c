@@ -57,12 +57,10 @@ static zr_status put_merged(encoder *e, const char *piece, int64_t bytes)
         e->n += n;
         return ZR_OK;
     }
-    int32_t *apart = zr_alloc((size_t)bytes * sizeof(*apart));
+    ZR_AUTO_FREE int32_t *apart = zr_alloc((size_t)bytes * sizeof(*apart));
     ZR_CHECK(apart, ZR_ERR_MEMORY, "no memory for the tokens of a piece of text of %lld bytes", (long long)bytes);
-    zr_status st = zr__bpe_merge_piece(e->bpe, piece, bytes, apart, &n);
-    if (st == ZR_OK) st = put_ids(e, apart, n);
-    zr_free(apart);
-    return st;
+    ZR_TRY(zr__bpe_merge_piece(e->bpe, piece, bytes, apart, &n));
+    return put_ids(e, apart, n);
 }
 
 static zr_status put_piece(void *arg, const char *piece, int64_t bytes)

@@ -162,17 +162,15 @@ static zr_status find_alone(zr__bpe *bpe)
     int64_t longest = 1;
     for (int32_t token = 0; token < bpe->vocab; token++)
         if (zr__bpe_bytes(bpe, token) > longest) longest = zr__bpe_bytes(bpe, token);
-    int32_t *tokens = zr_alloc((size_t)longest * sizeof(*tokens));
+    ZR_AUTO_FREE int32_t *tokens = zr_alloc((size_t)longest * sizeof(*tokens));
     ZR_CHECK(tokens, ZR_ERR_MEMORY, "no memory for a tokenizer");
-    zr_status st = ZR_OK;
-    for (int32_t token = 0; token < bpe->vocab && st == ZR_OK; token++) {
+    for (int32_t token = 0; token < bpe->vocab; token++) {
         int64_t n = 0;
         if (!bpe->spelled[token]) continue;
-        st = zr__bpe_merge_piece(bpe, bpe->text + bpe->begin[token], zr__bpe_bytes(bpe, token), tokens, &n);
+        ZR_TRY(zr__bpe_merge_piece(bpe, bpe->text + bpe->begin[token], zr__bpe_bytes(bpe, token), tokens, &n));
         bpe->alone[token] = n == 1 && tokens[0] == token;
     }
-    zr_free(tokens);
-    return st;
+    return ZR_OK;
 }
 
 zr_status zr__bpe_finish(zr__bpe *bpe)

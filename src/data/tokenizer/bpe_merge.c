@@ -3,7 +3,6 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/wordpiece.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -244,7 +243,7 @@ zr_status zr__bpe_merge_piece(const zr__bpe *bpe, const char *piece, int64_t byt
     symbol few[SHORT_BYTES];
     uint64_t few_keys[HEAP_ROOM(SHORT_BYTES)];
     merger m = {bpe, few, few_keys, 0};
-    char *memory = NULL;
+    ZR_AUTO_FREE char *memory = NULL;
     if (bpe->pieces == ZR__PIECES_BERT) return zr__wordpiece_word(bpe, piece, bytes, tokens, n);
     ZR_CHECK(bytes <= INT32_MAX, ZR_ERR_DATA, "the text has %lld bytes without a place to split them; the limit is %d",
              (long long)bytes, INT32_MAX);
@@ -256,7 +255,6 @@ zr_status zr__bpe_merge_piece(const zr__bpe *bpe, const char *piece, int64_t byt
         m.at = (symbol *)(void *)(memory + keys);
     }
     *n = merge_all(&m, piece, (int32_t)bytes, tokens);
-    zr_free(memory);
     return ZR_OK;
 }
 

@@ -20,19 +20,25 @@ static void replace_zeros(char *text, size_t bytes)
 /* Function that parses a text of at most `most` bytes: zr__json_parse_most or zr__json_parse_reals. */
 typedef zr_status (*parse_fn)(const char *text, size_t bytes, size_t most, const char *name, json_t **root);
 
+/* Return the status of reading a file of a tokenizer. Such files count as data, not as configuration. */
+static zr_status as_data(zr_status st)
+{
+    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
+zr_status zr__read_file(zr__reader *r, const char *path, char **text, size_t *bytes)
+{
+    zr__text_escape(path, r->file, sizeof(r->file));
+    return as_data(zr__json_read_most(path, ZR__READ_MOST_BYTES, text, bytes)); /* reads any text */
+}
+
 static zr_status read_json(zr__reader *r, const char *path, parse_fn parse, json_t **root)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    zr_status st = ZR_OK;
-    zr__text_escape(path, r->file, sizeof(r->file));
-    ZR_TRY_GOTO(st, zr__json_read_most(path, ZR__READ_MOST_BYTES, &text, &bytes), done);
+    ZR_TRY(zr__read_file(r, path, &text, &bytes));
     if (r->has_zeros) replace_zeros(text, bytes);
-    ZR_TRY_GOTO(st, parse(text, bytes, ZR__READ_MOST_BYTES, path, root), done);
-done:
-    zr_free(text);
-    /* A tokenizer's files count as data, not as configuration. */
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return as_data(parse(text, bytes, ZR__READ_MOST_BYTES, path, root));
 }
 
 zr_status zr__read_json(zr__reader *r, const char *path, json_t **root)
@@ -156,7 +162,7 @@ static zr_status take_tokenizer(zr__reader *r, const json_t *root)
 static zr_status find_end(zr__reader *r, const char *path)
 {
     char dir[PATH_MAX], own[PATH_MAX];
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     zr__path_parent(path, dir);
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(own, dir, "tokenizer_config.json"));
@@ -166,18 +172,15 @@ static zr_status find_end(zr__reader *r, const char *path)
     const json_t *told = json_object_get(config, "eos_token"), *content = json_object_get(told, "content");
     const char *name = json_string_value(content ? content : told);
     if (name) snprintf(r->end_of_text, sizeof(r->end_of_text), "%s", name);
-    json_decref(config);
     return ZR_OK;
 }
 
 static zr_status read_tokenizer(zr__reader *r, const char *path)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     ZR_TRY(find_end(r, path));
     ZR_TRY(zr__read_json(r, path, &root));
-    zr_status st = take_tokenizer(r, root);
-    json_decref(root);
-    return st;
+    return take_tokenizer(r, root);
 }
 
 /* Refuse the kind of BPE that marks the end of a word by "</w>" in token names. */
@@ -195,33 +198,21 @@ static zr_status refuse_word_ends(const zr__reader *r)
     return ZR_OK;
 }
 
-static zr_status take_two_files(zr__reader *r, const char *merges_path)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    ZR_TRY(refuse_word_ends(r));
-    ZR_TRY(zr__read_vocab(r));
-    zr__text_escape(merges_path, r->file, sizeof(r->file));
-    /* zr__json_read_most reads any text, not only JSON. */
-    zr_status st = zr__json_read_most(merges_path, ZR__READ_MOST_BYTES, &text, &bytes);
-    if (st == ZR_OK) st = zr__read_merge_lines(r, text, bytes);
-    zr_free(text);
-    if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
-    ZR_TRY(st);
-    return zr__read_finish(r);
-}
-
 static zr_status read_two_files(zr__reader *r, const char *vocab_path, const char *merges_path)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
+    ZR_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
     ZR_TRY(zr__read_json(r, vocab_path, &root));
     r->vocab = root;
     r->two_files = true;
     r->bpe->unknown = r->bpe->ends.separator = -1;
     ZR_TRY(zr__read_add_expression(r, ZR__SPLIT_GPT2));
-    zr_status st = take_two_files(r, merges_path);
-    json_decref(root);
-    return st;
+    ZR_TRY(refuse_word_ends(r));
+    ZR_TRY(zr__read_vocab(r));
+    ZR_TRY(zr__read_file(r, merges_path, &text, &bytes));
+    ZR_TRY(zr__read_merge_lines(r, text, bytes));
+    return zr__read_finish(r);
 }
 
 /* Refuse settings of tokenizer_config.json that change how vocab.json and merges.txt tokenize. */
@@ -250,16 +241,14 @@ static zr_status check_config(const zr__reader *r, const json_t *config)
 static zr_status check_beside(zr__reader *r, const char *dir)
 {
     char path[PATH_MAX];
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     ZR_TRY(zr__path_of_input(path, dir, "added_tokens.json"));
     ZR_CHECK(!zr__path_is_in(dir, "added_tokens.json"), ZR_ERR_DATA,
              "%s: added tokens are supported only in a tokenizer.json, which is missing", ZR_SHOWN(path));
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(path, dir, "tokenizer_config.json"));
     ZR_TRY(zr__read_config(r, path, &config));
-    zr_status st = check_config(r, config);
-    json_decref(config);
-    return st;
+    return check_config(r, config);
 }
 
 /* Fail because a directory has no files of a tokenizer that zr can read. */
@@ -317,11 +306,9 @@ bool zr__tokenizer_is_in(const char *dir)
 
 zr_status zr__bpe_read(const char *path, zr__bpe *bpe)
 {
-    zr__reader *r = zr_alloc(sizeof(*r));
+    ZR_AUTO_FREE zr__reader *r = zr_alloc(sizeof(*r));
     ZR_CHECK(r, ZR_ERR_MEMORY, "no memory to read a tokenizer");
     *bpe = (zr__bpe){0};
     r->bpe = bpe;
-    zr_status st = read_path(r, path);
-    zr_free(r);
-    return st;
+    return read_path(r, path);
 }

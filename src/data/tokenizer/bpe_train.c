@@ -118,14 +118,11 @@ struct zr__tokenizer_trainer {
 zr_status zr__tokenizer_trainer_open(zr__tokenizer_trainer **trainer)
 {
     const char *const expression[] = {ZR__SPLIT_GPT2};
-    zr__tokenizer_trainer *made = zr_alloc(sizeof(*made));
+    ZR_AUTO_FREE zr__tokenizer_trainer *made = zr_alloc(sizeof(*made));
     ZR_CHECK(made, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
-    zr_status st = zr__split_open(expression, 1, NULL, "GPT-2's tokenizer", &made->split);
-    if (st == ZR_OK)
-        *trainer = made;
-    else
-        zr_free(made);
-    return st;
+    ZR_TRY(zr__split_open(expression, 1, NULL, "GPT-2's tokenizer", &made->split));
+    *trainer = ZR_TAKE(made);
+    return ZR_OK;
 }
 
 void zr__tokenizer_trainer_close(zr__tokenizer_trainer **trainer)
@@ -150,11 +147,9 @@ static zr_status count_piece(void *arg, const char *piece, int64_t bytes)
 
 zr_status zr__tokenizer_trainer_add(zr__tokenizer_trainer *trainer, const char *text, int64_t bytes)
 {
-    zr__matcher *matcher = NULL;
+    ZR_AUTO(zr__matcher_close) zr__matcher *matcher = NULL;
     ZR_TRY(zr__matcher_open(trainer->split, count_piece, trainer, &matcher));
-    zr_status st = zr__matcher_cut(matcher, text, bytes, 0);
-    zr__matcher_close(&matcher);
-    return st;
+    return zr__matcher_cut(matcher, text, bytes, 0);
 }
 
 int64_t zr__tokenizer_trainer_cut(const zr__tokenizer_trainer *trainer, const char *text, int64_t from, int64_t bytes)

@@ -16,7 +16,7 @@ static void add_name(zr__text *name, const zr__bpe_told *told, int64_t token)
 zr_status zr__bpe_print(const zr__bpe_told *told, char **json)
 {
     zr__json_out out = {.spaced = true};
-    zr__text name = {0};
+    ZR_AUTO(zr__text_clear) zr__text name = {0};
     zr__text_add(&out.text,
                  "{\n \"version\": \"1.0\",\n \"truncation\": null,\n \"padding\": null,\n \"added_tokens\": [");
     if (told->end_of_text)
@@ -54,6 +54,5 @@ zr_status zr__bpe_print(const zr__bpe_told *told, char **json)
     }
     zr__text_add(&out.text, "%s]\n }\n}\n", told->n_merges ? "\n  " : "");
     out.text.failed |= name.failed;
-    zr__text_clear(&name);
     return zr__text_take(&out.text, json);
 }

@@ -29,6 +29,10 @@ typedef struct zr__reader {
     int n_expressions;
 } zr__reader;
 
+/** Read a file, which becomes the reader's current file. Release *text with zr_free. Errors: ZR_ERR_DATA if it is too
+ * large; ZR_ERR_NOT_FOUND, ZR_ERR_IO, ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__read_file(zr__reader *r, const char *path, char **text, size_t *bytes);
+
 /** Read a JSON file, which becomes the reader's current file. Release *root with json_decref. Errors: ZR_ERR_DATA,
  * ZR_ERR_NOT_FOUND, ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__read_json(zr__reader *r, const char *path, json_t **root);

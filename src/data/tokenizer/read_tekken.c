@@ -1,6 +1,5 @@
 /* Reads Mistral's tekken.json: byte-level BPE without a list of merges. Any pair whose concatenation is a token may be
  * merged, in the order of the tokens' ranks. Special tokens come before all other tokens. */
-#include "base/text/text.h"
 #include "data/tokenizer/read.h"
 
 #include <stdio.h>
@@ -216,10 +215,8 @@ static zr_status take_tekken(zr__reader *r, const json_t *root)
 
 zr_status zr__read_tekken(zr__reader *r, const char *path)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     r->has_zeros = true;
     ZR_TRY(zr__read_json(r, path, &root));
-    zr_status st = take_tekken(r, root);
-    json_decref(root);
-    return st;
+    return take_tekken(r, root);
 }

@@ -43,13 +43,11 @@ static zr_status note_name(const zr__reader *r, names *all, int32_t token, const
 /* Normalize the text of an added token, which is searched for in normalized text. */
 static zr_status normalize_added(const zr__bpe *bpe, zr__added *added, const char *name, size_t bytes)
 {
-    zr__changing work = {0};
+    ZR_AUTO(zr__changing_free) zr__changing work = {0};
     zr__changed x = {0};
-    zr_status st = zr__changes_apply(&bpe->normalizer, name, (int64_t)bytes, ZR__BEHIND, &work, &x);
-    if (st == ZR_OK) st = zr__text_copy(x.text, (size_t)x.bytes, &added->text);
+    ZR_TRY(zr__changes_apply(&bpe->normalizer, name, (int64_t)bytes, ZR__BEHIND, &work, &x));
     added->bytes = x.bytes;
-    zr__changing_free(&work);
-    return st;
+    return zr__text_copy(x.text, (size_t)x.bytes, &added->text);
 }
 
 /* Append to a list of added tokens, which has space for one more. A token whose text becomes empty by normalization is
@@ -103,14 +101,13 @@ static zr_status note_added(const zr__reader *r, names *all, const json_t *added
 /* Count the added tokens that are not in the vocabulary. An added token may be listed twice. */
 static zr_status count_new(const zr__reader *r, int64_t *n)
 {
-    json_t *seen = json_object();
+    json_auto_t *seen = json_object();
     bool kept = seen;
     for (size_t i = 0; i < json_array_size(r->added); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(r->added, i), "content"));
         if (name && !json_object_get(r->vocab, name)) kept = json_object_set_new(seen, name, json_null()) == 0 && kept;
     }
     *n = (int64_t)json_object_size(seen);
-    json_decref(seen);
     ZR_CHECK(kept, ZR_ERR_MEMORY, "%s: no memory for added tokens", r->file);
     return ZR_OK;
 }
@@ -199,6 +196,13 @@ int32_t zr__read_find(const zr__reader *r, const char *name)
     return -1;
 }
 
+static void names_free(names *all)
+{
+    zr_free(all->name);
+    zr_free(all->bytes);
+    zr_free(all->raw);
+}
+
 zr_status zr__read_vocab(const zr__reader *r)
 {
     ZR_CHECK(json_is_object(r->vocab) && json_object_size(r->vocab) > 0, ZR_ERR_DATA,
@@ -207,22 +211,17 @@ zr_status zr__read_vocab(const zr__reader *r)
     int64_t n = 0;
     ZR_TRY(count_new(r, &n));
     n += (int64_t)json_object_size(r->vocab);
-    names all = {.n = n};
+    ZR_AUTO(names_free) names all = {.n = n};
     all.name = zr_alloc((size_t)n * sizeof(*all.name));
     all.bytes = zr_alloc((size_t)n * sizeof(*all.bytes));
     all.raw = zr_alloc((size_t)n);
     const size_t added = json_array_size(r->added) + 1;
     r->bpe->added.added = zr_alloc(added * sizeof(zr__added));
     r->bpe->later.added = zr_alloc(added * sizeof(zr__added));
-    zr_status st = ZR_OK;
-    if (!all.name || !all.bytes || !all.raw || !r->bpe->added.added || !r->bpe->later.added)
-        st = ZR_FAIL(ZR_ERR_MEMORY, "%s: no memory for %lld tokens", r->file, (long long)n);
-    if (st == ZR_OK) st = note_all(r, &all);
-    if (st == ZR_OK) st = spell_all(r, &all);
-    zr_free(all.name);
-    zr_free(all.bytes);
-    zr_free(all.raw);
-    return st;
+    ZR_CHECK(all.name && all.bytes && all.raw && r->bpe->added.added && r->bpe->later.added, ZR_ERR_MEMORY,
+             "%s: no memory for %lld tokens", r->file, (long long)n);
+    ZR_TRY(note_all(r, &all));
+    return spell_all(r, &all);
 }
 
 /* ---- merges ---------------------------------------------------------------------------------- */
@@ -231,18 +230,17 @@ zr_status zr__read_vocab(const zr__reader *r)
  * from 1. */
 static zr_status token_named(const zr__reader *r, const char *name, size_t bytes, int64_t number, int32_t *token)
 {
-    char *spelled = zr_alloc(bytes + 1), shown[SHOWN];
+    ZR_AUTO_FREE char *spelled = zr_alloc(bytes + 1);
     ZR_CHECK(spelled, ZR_ERR_MEMORY, "%s: no memory for a name of %zu bytes", r->file, bytes);
     int64_t n = r->bpe->by_character ? (int64_t)bytes : zr__bpe_spell(name, (int64_t)bytes, spelled);
     *token = n > 0 ? zr__bpe_find(r->bpe, r->bpe->by_character ? name : spelled, n) : -1;
     memcpy(spelled, name, bytes);
     spelled[bytes] = '\0';
-    bool added = *token < 0 && json_object_get(r->vocab, spelled);
-    zr__text_escape(spelled, shown, sizeof(shown));
-    zr_free(spelled);
-    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number, shown,
-             added ? "an added token; merges that also make an added token are not supported"
-                   : "not a token of the vocabulary");
+    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number,
+             zr__text_escape(spelled, (char[SHOWN]){0}, SHOWN),
+             json_object_get(r->vocab, spelled)
+                 ? "an added token; merges that also make an added token are not supported"
+                 : "not a token of the vocabulary");
     return ZR_OK;
 }
 
@@ -250,16 +248,15 @@ static zr_status add_merge(const zr__reader *r, const char *left, size_t n_left,
                            int64_t number, uint32_t rank)
 {
     int32_t a = 0, b = 0, into = 0;
-    char *both = zr_alloc(n_left + n_right + 1);
+    ZR_AUTO_FREE char *both = zr_alloc(n_left + n_right + 1);
     ZR_CHECK(both, ZR_ERR_MEMORY, "%s: no memory for a name", r->file);
     memcpy(both, left, n_left);
     memcpy(both + n_left, right, n_right);
-    zr_status st = token_named(r, left, n_left, number, &a);
-    if (st == ZR_OK) st = token_named(r, right, n_right, number, &b);
-    if (st == ZR_OK) st = token_named(r, both, n_left + n_right, number, &into);
-    if (st == ZR_OK) zr__bpe_merge(r->bpe, a, b, into, rank);
-    zr_free(both);
-    return st;
+    ZR_TRY(token_named(r, left, n_left, number, &a));
+    ZR_TRY(token_named(r, right, n_right, number, &b));
+    ZR_TRY(token_named(r, both, n_left + n_right, number, &into));
+    zr__bpe_merge(r->bpe, a, b, into, rank);
+    return ZR_OK;
 }
 
 /* Add a merge written as "a b". */

@@ -193,33 +193,17 @@ static zr_status take_lines(zr__reader *r, const json_t *config, json_t *vocab)
     for (int i = 0; i < SPECIALS; i++)
         json_array_append_new(added,
                               json_pack("{s:s, s:I, s:b}", "content", specials[i].name, "id", number[i], "special", 1));
-    json_t *root = whole_of(config, json_incref(vocab), added, number[2], number[3]);
+    json_auto_t *root = whole_of(config, json_incref(vocab), added, number[2], number[3]);
     ZR_CHECK(root, ZR_ERR_MEMORY, "%s: no memory for a vocabulary", r->file);
-    const zr_status st = zr__read_wordpiece(r, root);
-    json_decref(root);
-    return st;
-}
-
-static zr_status read_vocabulary(zr__reader *r, const char *dir, const json_t *config)
-{
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes = 0;
-    ZR_TRY(check_config(r, config));
-    ZR_TRY(zr__path_of_input(path, dir, "vocab.txt"));
-    json_t *vocab = json_object();
-    zr__text_escape(path, r->file, sizeof(r->file));
-    zr_status st = zr__json_read_most(path, ZR__READ_MOST_BYTES, &text, &bytes); /* reads any text */
-    if (st == ZR_OK) st = read_lines(r, text, bytes, vocab);
-    if (st == ZR_OK) st = take_lines(r, config, vocab);
-    json_decref(vocab);
-    zr_free(text);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return zr__read_wordpiece(r, root);
 }
 
 zr_status zr__read_vocab_lines(zr__reader *r, const char *dir)
 {
     char path[PATH_MAX];
-    json_t *config = NULL;
+    ZR_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+    json_auto_t *config = NULL, *vocab = json_object();
     ZR_CHECK(zr__path_is_in(dir, "tokenizer_config.json"), ZR_ERR_NOT_FOUND,
              "the directory %s has a vocab.txt and neither a tokenizer.json nor a tokenizer_config.json; only "
              "\"do_lower_case\" in a tokenizer_config.json says whether letters are made lower case, for example "
@@ -229,7 +213,9 @@ zr_status zr__read_vocab_lines(zr__reader *r, const char *dir)
              "%s: added_tokens.json is supported only beside a tokenizer.json, which is missing", ZR_SHOWN(dir));
     ZR_TRY(zr__path_of_input(path, dir, "tokenizer_config.json"));
     ZR_TRY(zr__read_config(r, path, &config));
-    const zr_status st = read_vocabulary(r, dir, config);
-    json_decref(config);
-    return st;
+    ZR_TRY(check_config(r, config));
+    ZR_TRY(zr__path_of_input(path, dir, "vocab.txt"));
+    ZR_TRY(zr__read_file(r, path, &text, &bytes));
+    ZR_TRY(read_lines(r, text, bytes, vocab));
+    return take_lines(r, config, vocab);
 }

@@ -73,14 +73,11 @@ static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
 
 zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
 {
-    zr_tokenizer *opened = zr_alloc(sizeof(*opened));
+    ZR_AUTO(zr_tokenizer_close) zr_tokenizer *opened = zr_alloc(sizeof(*opened));
     ZR_CHECK(opened, ZR_ERR_MEMORY, "no memory for %zu bytes of a tokenizer", sizeof(*opened));
-    zr_status st = open_into(opened, name);
-    if (st == ZR_OK)
-        *tokenizer = opened;
-    else
-        zr_tokenizer_close(&opened);
-    return st;
+    ZR_TRY(open_into(opened, name));
+    *tokenizer = ZR_TAKE(opened);
+    return ZR_OK;
 }
 
 void zr_tokenizer_close(zr_tokenizer **tokenizer)

@@ -115,13 +115,12 @@ static zr_status check_index(table *x)
 
 zr_status zr__indexed_read(const char *path, const zr__file *bin, int *token_bytes)
 {
-    table *x = zr_alloc(sizeof(*x));
+    ZR_AUTO_FREE table *x = zr_alloc(sizeof(*x));
     ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %zu bytes to read an index", sizeof(*x));
     x->bin = bin;
     zr_status st = zr__file_open(path, false, &x->file);
     if (st == ZR_OK) st = check_index(x);
     *token_bytes = x->token_bytes;
     zr__file_close(&x->file);
-    zr_free(x);
     return st;
 }

@@ -161,13 +161,11 @@ static zr_status refuse_halves(const zr__shard *s, int64_t vocab_size)
     const int64_t all = s->file.bytes / 4, n = all < HALVES_MOST ? all : HALVES_MOST;
     const uint32_t most = (uint32_t)((vocab_size - 1) >> 16);
     if (s->file.bytes % 4 != 0 || all < HALVES_LEAST) return ZR_OK;
-    unsigned char *tokens = zr_alloc((size_t)n * 4);
+    ZR_AUTO_FREE unsigned char *tokens = zr_alloc((size_t)n * 4);
     ZR_CHECK(tokens, ZR_ERR_MEMORY, "no memory to look at %lld tokens of %s", (long long)n, s->file.name);
-    const zr_status st = zr__file_read(&s->file, 0, tokens, n * 4, ZR_ERR_DATA);
-    const bool halves = st == ZR_OK && are_halves(tokens, n, 2, most);
+    ZR_TRY(zr__file_read(&s->file, 0, tokens, n * 4, ZR_ERR_DATA));
+    const bool halves = are_halves(tokens, n, 2, most);
     const bool quarters = halves && s->file.bytes % 8 == 0 && n / 2 >= HALVES_LEAST && are_halves(tokens, n / 2, 4, 0);
-    zr_free(tokens);
-    ZR_TRY(st);
     ZR_CHECK(!quarters, ZR_ERR_DATA,
              "%s: every second of its first %lld numbers of 4 bytes is 0 and the others are not, so its tokens seem to "
              "have 8 bytes (int64), which zr does not read; write them as uint32 (with numpy: "
@@ -318,14 +316,13 @@ void zr__shard_close(zr__shard *shard)
 
 zr_status zr__shard_is_text(const char *path, bool as_text, bool *text, zr__shape *shape, char *note, size_t size)
 {
-    zr__shard s = {.file = {.fd = -1}};
+    ZR_AUTO(zr__shard_close) zr__shard s = {.file = {.fd = -1}};
     char index[PATH_MAX], own[ZR__NOTE_BYTES] = "";
     kind found = KIND_BARE;
-    zr_status st = open_shard_file(path, &s);
-    if (st == ZR_OK) st = find_kind(&s, as_text, &found, shape, index, own, sizeof(own));
+    ZR_TRY(open_shard_file(path, &s));
+    ZR_TRY(find_kind(&s, as_text, &found, shape, index, own, sizeof(own)));
     *text = found == KIND_TEXT || found == KIND_RECORDS;
-    if (st == ZR_OK && *text) st = check_text(&s, found, as_text, own, sizeof(own));
+    if (*text) ZR_TRY(check_text(&s, found, as_text, own, sizeof(own)));
     snprintf(note, size, "%s", own);
-    zr__shard_close(&s);
-    return st;
+    return ZR_OK;
 }

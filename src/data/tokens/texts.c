@@ -53,17 +53,14 @@ static zr_status look_at_text(zr__texts *t, int i)
 
 zr_status zr__texts_open(const zr__texts_args *args, zr__texts **texts)
 {
-    zr__texts *t = zr_alloc(sizeof(*t));
+    ZR_AUTO(zr__texts_close) zr__texts *t = zr_alloc(sizeof(*t));
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for %d texts", args->n);
     t->args = args;
     t->text = zr_alloc((size_t)args->n * sizeof(*t->text));
-    zr_status st = t->text ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d texts", args->n);
-    for (int i = 0; i < args->n && st == ZR_OK; i++) st = look_at_text(t, i);
-    if (st == ZR_OK)
-        *texts = t;
-    else
-        zr__texts_close(&t);
-    return st;
+    ZR_CHECK(t->text, ZR_ERR_MEMORY, "no memory for %d texts", args->n);
+    for (int i = 0; i < args->n; i++) ZR_TRY(look_at_text(t, i));
+    *texts = ZR_TAKE(t);
+    return ZR_OK;
 }
 
 void zr__texts_close(zr__texts **texts)
@@ -177,8 +174,7 @@ zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *tokenizer, int 
                          .put_arg = &e,
                          .progress = tell_all_files};
     for (int b = 0; b < token_bytes && between >= 0; b++) e.between[b] = (unsigned char)((uint32_t)between >> 8 * b);
-    ZR_TRY(read_all(texts, encode_one, &e));
-    return ZR_OK;
+    return read_all(texts, encode_one, &e);
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */
@@ -194,28 +190,20 @@ static zr_status count_pieces(void *arg, const char *text, int64_t bytes, int wh
     return zr__tokenizer_trainer_add(arg, text, bytes);
 }
 
-static zr_status learn_parts(zr__texts *t, zr__parts *parts, zr__part *part, zr__tokenizer_trainer *trainer,
-                             zr__found_texts *found)
-{
-    ZR_TRY(zr__parts_begin(parts));
-    while (parts->read < parts->file->bytes) {
-        ZR_TRY(zr__part_read(parts, part));
-        zr__part_run(parts, part, count_pieces, trainer);
-        ZR_TRY(zr__part_take(parts, part, found));
-        tell_all_files(t, parts->read, parts->file->bytes);
-    }
-    return zr__file_unchanged(parts->file);
-}
-
 static zr_status learn_one(zr__texts *t, const zr__parts *parts, void *arg, zr__found_texts *found)
 {
     zr__parts its = *parts;
-    zr__part part = {0};
+    ZR_AUTO(zr__part_free) zr__part part = {0};
     its.cut = trainer_cut;
     its.of = arg;
-    zr_status st = learn_parts(t, &its, &part, arg, found);
-    zr__part_free(&part);
-    return st;
+    ZR_TRY(zr__parts_begin(&its));
+    while (its.read < its.file->bytes) {
+        ZR_TRY(zr__part_read(&its, &part));
+        zr__part_run(&its, &part, count_pieces, arg);
+        ZR_TRY(zr__part_take(&its, &part, found));
+        tell_all_files(t, its.read, its.file->bytes);
+    }
+    return zr__file_unchanged(its.file);
 }
 
 zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer)

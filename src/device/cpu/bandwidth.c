@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/core/scope.h"
 #include "device/cpu/peak.h"
 
 /* Minimum and maximum bytes of an array. Every pass processes whole arrays, with any number of threads, because a part
@@ -92,19 +93,11 @@ zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *of_tr
     /* Round the number of elements down, so that all threads get equal shares. */
     arrays m = {.n = array_bytes() / (int64_t)sizeof(float) / threads * threads};
     const size_t bytes = (size_t)m.n * sizeof(float);
-    m.a = zr_alloc(bytes);
-    m.b = zr_alloc(bytes);
-    m.c = zr_alloc(bytes);
-    bool room = m.a && m.b && m.c;
-    if (room) {
-        (void)pass_sec(touch, &m, ops, threads);
-        *of_triad = rate_of(triad, &m, ops, threads, 3 * sizeof(float));
-        *link = rate_of(read_next, &m, ops, threads, sizeof(float));
-    }
-    zr_free(m.a);
-    zr_free(m.b);
-    zr_free(m.c);
-    ZR_CHECK(room, ZR_ERR_MEMORY, "no memory for three arrays of %zu bytes, which measuring the bandwidth takes",
+    ZR_AUTO_FREE float *a = m.a = zr_alloc(bytes), *b = m.b = zr_alloc(bytes), *c = m.c = zr_alloc(bytes);
+    ZR_CHECK(a && b && c, ZR_ERR_MEMORY, "no memory for three arrays of %zu bytes, which measuring the bandwidth takes",
              bytes);
+    (void)pass_sec(touch, &m, ops, threads);
+    *of_triad = rate_of(triad, &m, ops, threads, 3 * sizeof(float));
+    *link = rate_of(read_next, &m, ops, threads, sizeof(float));
     return ZR_OK;
 }

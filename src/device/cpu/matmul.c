@@ -1,5 +1,6 @@
 #include "device/cpu/matmul.h"
 
+#include "base/core/scope.h"
 #include "device/cpu/shared/product_blocks.h"
 
 struct zr__matmul {
@@ -19,18 +20,12 @@ int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, i
 
 zr_status zr__matmul_create(const zr__product_spec *spec, const zr__panel_ops *level, zr__matmul **matmul)
 {
-    zr__matmul *mm = zr_alloc(sizeof *mm);
+    ZR_AUTO(zr__matmul_destroy) zr__matmul *mm = zr_alloc(sizeof *mm);
     ZR_CHECK(mm, ZR_ERR_MEMORY, "no memory for a matrix product's %zu bytes", sizeof *mm);
     mm->spec = *spec;
     mm->level = level;
-    zr_status status = ZR_OK;
-    if (spec->dtype == ZR_BF16 && level->bf16_products && !level->tiles)
-        status = zr__product_create(spec, &mm->product);
-    if (status != ZR_OK) {
-        zr__matmul_destroy(&mm);
-        return zr_error_frame(status, __func__, __FILE__, __LINE__);
-    }
-    *matmul = mm;
+    if (spec->dtype == ZR_BF16 && level->bf16_products && !level->tiles) ZR_TRY(zr__product_create(spec, &mm->product));
+    *matmul = ZR_TAKE(mm);
     return ZR_OK;
 }
 

@@ -181,12 +181,10 @@ static zr_status make_primitive(zr__product *p, const zr__product_spec *s, const
 {
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t desc = NULL;
-    zr_status st = ZR_OK;
     DNNL_TRY(dnnl_primitive_attr_create(&attr));
-    ZR_TRY_GOTO(st, add_terms(attr, s, &l[EARLIER]), done);
-    ZR_TRY_GOTO(st, make_desc(p, s, l, attr, &desc), done);
-    ZR_TRY_GOTO(st, check_dnnl(dnnl_primitive_create(&p->primitive, desc), "dnnl_primitive_create"), done);
-done:
+    zr_status st = add_terms(attr, s, &l[EARLIER]);
+    if (st == ZR_OK) st = make_desc(p, s, l, attr, &desc);
+    if (st == ZR_OK) st = check_dnnl(dnnl_primitive_create(&p->primitive, desc), "dnnl_primitive_create");
     if (desc) dnnl_primitive_desc_destroy(desc);
     dnnl_primitive_attr_destroy(attr);
     return st;
@@ -205,13 +203,11 @@ static zr_status product_init(zr__product *p, const zr__product_spec *spec)
 {
     layout l[OPERANDS];
     memset(l, 0, sizeof l);
-    zr_status st = ZR_OK;
     DNNL_TRY(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
     DNNL_TRY(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
-    ZR_TRY_GOTO(st, make_layouts(spec, l), done);
-    ZR_TRY_GOTO(st, make_primitive(p, spec, l), done);
-    ZR_TRY_GOTO(st, make_memory(p, spec, l), done);
-done:
+    zr_status st = make_layouts(spec, l);
+    if (st == ZR_OK) st = make_primitive(p, spec, l);
+    if (st == ZR_OK) st = make_memory(p, spec, l);
     for (int i = 0; i < OPERANDS; i++) layout_free(&l[i]);
     return st;
 }

@@ -14,6 +14,7 @@
  */
 #include "device/cpu/peak.h"
 
+#include "base/core/scope.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/product_blocks.h"
 
@@ -58,8 +59,8 @@ double zr__cpu_peak_flops(const zr__panel_ops *level, int threads, zr_dtype dtyp
     const zr__product_layout layout = zr__product_layout_make(shape, 1, ZR__PANEL_BYTES);
     zr__matmul *product = NULL;
     size_t bytes = (size_t)(SIDE * SIDE * zr_dtype_bytes(dtype));
-    void *a = zr_alloc(bytes), *b = zr_alloc(bytes), *c = zr_alloc(SIDE * SIDE * sizeof(float)),
-         *panels = zr_alloc((size_t)layout.bytes);
+    ZR_AUTO_FREE void *a = zr_alloc(bytes), *b = zr_alloc(bytes), *c = zr_alloc(SIDE * SIDE * sizeof(float)),
+                      *panels = zr_alloc((size_t)layout.bytes);
     double sec = 0.0;
     if (a && b && c && panels && zr__matmul_create(&spec, level, &product) == ZR_OK) {
         fill_ones(a, dtype);
@@ -67,10 +68,6 @@ double zr__cpu_peak_flops(const zr__panel_ops *level, int threads, zr_dtype dtyp
         sec = best_sec(product, &(zr__matmul_operands){.a = a, .b = b, .c = c, .panels = panels});
         zr__matmul_destroy(&product);
     }
-    zr_free(a);
-    zr_free(b);
-    zr_free(c);
-    zr_free(panels);
     return sec > 0.0 ? threads * FLOPS / sec : 0.0;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/core/library.h"
+#include "base/core/scope.h"
 #include "device/cuda/scratch.h"
 #include "device/device.h"
 
@@ -90,14 +91,11 @@ static zr_status open_handle(zr__cuda_products *shared)
 static zr_status share_library(zr__cuda_device *cuda)
 {
     if (cuda->products) return ZR_OK;
-    zr__cuda_products *shared = zr_alloc(sizeof *shared);
+    ZR_AUTO_FREE zr__cuda_products *shared = zr_alloc(sizeof *shared);
     ZR_CHECK(shared, ZR_ERR_MEMORY, "no memory for a library's %zu bytes", sizeof *shared);
-    const zr_status st = open_handle(shared);
-    if (st == ZR_OK)
-        cuda->products = shared;
-    else
-        zr_free(shared);
-    return st;
+    ZR_TRY(open_handle(shared));
+    cuda->products = ZR_TAKE(shared);
+    return ZR_OK;
 }
 
 void zr__cuda_products_close(zr__cuda_device *cuda)
@@ -243,7 +241,7 @@ zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec
     ZR_TRY(check_types(spec));
     ZR_TRY(zr__cuda_enter(device)); /* cuBLASLt's handle will belong to the current GPU */
     ZR_TRY(share_library(zr__cuda(device)));
-    zr__cuda_product *p = zr_alloc(sizeof *p);
+    ZR_AUTO(zr__cuda_product_destroy) zr__cuda_product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *p);
     p->lt = &zr__cuda(device)->products->lt;
     p->handle = zr__cuda(device)->products->handle;
@@ -254,12 +252,8 @@ zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec
     p->result_aligned = p->earlier_aligned = alignment(used->c);
     if (used->earlier && alignment(used->earlier) < p->earlier_aligned) p->earlier_aligned = alignment(used->earlier);
     p->bias_aligned = alignment(used->bias);
-    zr_status st = create_all(spec, p);
-    if (st != ZR_OK) {
-        zr__cuda_product_destroy(&p);
-        return zr_error_frame(st, __func__, __FILE__, __LINE__);
-    }
-    *product = p;
+    ZR_TRY(create_all(spec, p));
+    *product = ZR_TAKE(p);
     return ZR_OK;
 }
 

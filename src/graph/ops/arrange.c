@@ -36,13 +36,7 @@ static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type 
     return zr__in_has(op, 1) ? zr__want(graph, op, 1, "earlier", zr__in(graph, op, 1)->dtype, out[0].shape) : ZR_OK;
 }
 
-static const zr_op_def slice_dx = {
-    .name = "slice_dx",
-    .n_out = 1,
-    .infer = slice_dx_infer,
-    .cost = zr__cost_bytes,
-    .in_place = {2},
-};
+static const zr_op_def slice_dx = ZR__OP("slice_dx", .infer = slice_dx_infer, .in_place = {2});
 
 static zr_status slice_adjoint(zr_graph *graph, const zr_op *op)
 {
@@ -88,13 +82,7 @@ static zr_status concat_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static const zr_op_def concat = {
-    .name = "concat",
-    .n_out = 1,
-    .infer = concat_infer,
-    .adjoint = concat_adjoint,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def concat = ZR__OP("concat", .infer = concat_infer, .adjoint = concat_adjoint);
 
 zr_value zr_concat(zr_graph *graph, zr_value a, zr_value b)
 {
@@ -120,11 +108,11 @@ static zr_status split_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim, n_head = op->attr.i[0];
     ZR_CHECK(n_head >= 1 && x[2] % n_head == 0, ZR_ERR_SHAPE,
              "split_heads: %" PRId64 " heads do not divide the width %" PRId64, n_head, x[2]);
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR__SHAPE(x[0], n_head, x[1], x[2] / n_head)};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR_SHAPE(x[0], n_head, x[1], x[2] / n_head)};
     return ZR_OK;
 }
 
@@ -132,9 +120,9 @@ static zr_status merge_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR__SHAPE(x[0], x[2], x[1] * x[3])};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR_SHAPE(x[0], x[2], x[1] * x[3])};
     return ZR_OK;
 }
 
@@ -142,12 +130,9 @@ static zr_status transpose_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status split_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status merge_adjoint(zr_graph *graph, const zr_op *op);
 
-#define SWAP(text, family)                                                                                             \
-    {                                                                                                                  \
-        .name = text, .n_out = 1, .infer = family##_infer, .adjoint = family##_adjoint, .cost = zr__cost_bytes         \
-    }
-static const zr_op_def transpose = SWAP("transpose", transpose), split = SWAP("split_heads", split),
-                       merge = SWAP("merge_heads", merge);
+static const zr_op_def transpose = ZR__OP("transpose", .infer = transpose_infer, .adjoint = transpose_adjoint),
+                       split = ZR__OP("split_heads", .infer = split_infer, .adjoint = split_adjoint),
+                       merge = ZR__OP("merge_heads", .infer = merge_infer, .adjoint = merge_adjoint);
 
 /* Contribute to the gradient by applying the inverse op to dy. */
 static zr_status contribute_inverse(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)

@@ -22,7 +22,7 @@ static int64_t fused_kv_heads(const zr_op_attr *attr)
 static zr_status fused_sizes(const zr_graph *graph, const zr_op *op, int first, sizes *s)
 {
     const int64_t H = op->attr.i[0], K = fused_kv_heads(&op->attr), parts = H + 2 * K;
-    ZR_TRY(zr__want(graph, op, first, "qkv", zr_graph_get_spec(graph)->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first, "qkv", zr_graph_get_spec(graph)->dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t cols = zr__in(graph, op, first)->shape.dim[2];
     if (H == K) {
         ZR_CHECK(cols % 3 == 0, ZR_ERR_SHAPE,
@@ -44,17 +44,17 @@ static zr_status separate_sizes(const zr_graph *graph, const zr_op *op, int firs
 {
     const zr_dtype g = zr_graph_get_spec(graph)->dtype;
     const int64_t H = op->attr.i[0], all = op->attr.i[3];
-    ZR_TRY(zr__want(graph, op, first, "q", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first, "q", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *q = zr__in(graph, op, first)->shape.dim;
     ZR_CHECK(H >= 1 && q[2] % H == 0, ZR_ERR_SHAPE, "%s: %" PRId64 " heads do not divide the width of q, %" PRId64,
              op->def->name, H, q[2]);
-    ZR_TRY(zr__want(graph, op, first + 1, "k", g, ZR__SHAPE(q[0], q[1], ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first + 1, "k", g, ZR_SHAPE(q[0], q[1], ZR__ANY)));
     const int64_t cols = zr__in(graph, op, first + 1)->shape.dim[2], D = q[2] / H, M = op->attr.i[2] / H;
     const bool cut = M > 1 && all % M == 0 && cols == all / M * D;
     ZR_CHECK(cut || cols == all * D, ZR_ERR_SHAPE,
              "%s: k has %" PRId64 " columns; wanted %" PRId64 ", for %" PRId64 " key-value heads of q's width %" PRId64,
              op->def->name, cols, all * D, all, D);
-    ZR_TRY(zr__want(graph, op, first + 2, "v", g, ZR__SHAPE(q[0], q[1], cols)));
+    ZR_TRY(zr__want(graph, op, first + 2, "v", g, ZR_SHAPE(q[0], q[1], cols)));
     *s = (sizes){H, cols / D, D};
     return ZR_OK;
 }
@@ -68,7 +68,7 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int first, 
 /* Check the last operand, which says where the documents of q's rows begin. */
 static zr_status check_documents(const zr_graph *graph, const zr_op *op, const int64_t *q)
 {
-    return zr__want(graph, op, op->n_in - 1, "documents", ZR_I32, ZR__SHAPE(q[0], q[1]));
+    return zr__want(graph, op, op->n_in - 1, "documents", ZR_I32, ZR_SHAPE(q[0], q[1]));
 }
 
 /* ---- cost ------------------------------------------------------------------------------------ */
@@ -105,10 +105,10 @@ static zr_status attention_dx_infer(const zr_graph *graph, const zr_op *op, zr_t
     sizes s = {0};
     ZR_TRY(check_heads(graph, op, 1, n, &s));
     const int64_t *q = zr__in(graph, op, 1)->shape.dim;
-    const zr_shape y = ZR__SHAPE(q[0], q[1], s.H * s.D);
+    const zr_shape y = ZR_SHAPE(q[0], q[1], s.H * s.D);
     ZR_TRY(zr__want(graph, op, 0, "dy", g, y));
     ZR_TRY(zr__want(graph, op, n + 1, "y", g, y));
-    ZR_TRY(zr__want(graph, op, n + 2, "lse", ZR_F32, ZR__SHAPE(y.dim[0], s.H, y.dim[1])));
+    ZR_TRY(zr__want(graph, op, n + 2, "lse", ZR_F32, ZR_SHAPE(y.dim[0], s.H, y.dim[1])));
     if (op->n_in > n + 3) ZR_TRY(check_documents(graph, op, q));
     for (int i = 0; i < n; i++) out[i] = *zr__in(graph, op, i + 1);
     return ZR_OK;
@@ -142,8 +142,8 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
     ZR_CHECK(op->attr.f[1] == 0 || q[0] == spec->batch, ZR_ERR_SHAPE,
              "attention: the first dimension is %" PRId64 "; with dropout wanted the batch, %" PRId64, q[0],
              spec->batch);
-    out[0] = (zr_type){spec->dtype, ZR__SHAPE(q[0], q[1], s.H * s.D)};
-    out[1] = (zr_type){ZR_F32, ZR__SHAPE(q[0], s.H, q[1])};
+    out[0] = (zr_type){spec->dtype, ZR_SHAPE(q[0], q[1], s.H * s.D)};
+    out[1] = (zr_type){ZR_F32, ZR_SHAPE(q[0], s.H, q[1])};
     return ZR_OK;
 }
 
@@ -209,9 +209,9 @@ static zr_status cached_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     sizes s = {0};
     ZR_TRY(check_heads(graph, op, 0, n, &s));
     const zr_shape *q = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 0, n == 1 ? "qkv" : "q", spec->dtype, ZR__SHAPE(1, 1, q->dim[2])));
-    ZR_TRY(zr__want(graph, op, n, "cache", spec->dtype, ZR__SHAPE(2, spec->cache_len, s.K * s.D)));
-    out[0] = (zr_type){spec->dtype, ZR__SHAPE(1, 1, s.H * s.D)};
+    ZR_TRY(zr__want(graph, op, 0, n == 1 ? "qkv" : "q", spec->dtype, ZR_SHAPE(1, 1, q->dim[2])));
+    ZR_TRY(zr__want(graph, op, n, "cache", spec->dtype, ZR_SHAPE(2, spec->cache_len, s.K * s.D)));
+    out[0] = (zr_type){spec->dtype, ZR_SHAPE(1, 1, s.H * s.D)};
     return ZR_OK;
 }
 
@@ -299,7 +299,7 @@ static int64_t head_width(zr_graph *graph, zr_value q, bool fused, const zr_op_a
 static zr_value attend_cached(zr_graph *graph, int n, zr_value in[4], int64_t kv_cols, const zr_op_attr *attr)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    const zr_type type = {spec->dtype, ZR__SHAPE(2, spec->cache_len, kv_cols)};
+    const zr_type type = {spec->dtype, ZR_SHAPE(2, spec->cache_len, kv_cols)};
     in[n] = zr__graph_value_add(graph, ZR_VALUE_CACHE, type, -1);
     return zr__apply(graph, &attention_cached, attr, n + 1, in);
 }

@@ -5,31 +5,26 @@
 static zr_status cross_entropy_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *losses = zr__in(graph, op, 0)->shape.dim;
-    ZR_TRY(zr__want(graph, op, 1, "logits", g, ZR__SHAPE(losses[0], losses[1], ZR__ANY)));
-    ZR_TRY(zr__want(graph, op, 2, "targets", ZR_I32, ZR__SHAPE(losses[0], losses[1])));
-    ZR_TRY(zr__want(graph, op, 3, "lse", ZR_F32, ZR__SHAPE(losses[0], losses[1])));
+    ZR_TRY(zr__want(graph, op, 1, "logits", g, ZR_SHAPE(losses[0], losses[1], ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 2, "targets", ZR_I32, ZR_SHAPE(losses[0], losses[1])));
+    ZR_TRY(zr__want(graph, op, 3, "lse", ZR_F32, ZR_SHAPE(losses[0], losses[1])));
     out[0] = *zr__in(graph, op, 1);
     return ZR_OK;
 }
 
-static const zr_op_def cross_entropy_dx = {
-    .name = "cross_entropy_dx",
-    .n_out = 1,
-    .infer = cross_entropy_dx_infer,
-    .cost = zr__cost_bytes,
-    .in_place = {2}, /* the gradient overwrites the logits, so that the largest activation exists only once */
-};
+/* The gradient overwrites the logits, so that the largest activation exists only once. */
+static const zr_op_def cross_entropy_dx = ZR__OP("cross_entropy_dx", .infer = cross_entropy_dx_infer, .in_place = {2});
 
 static zr_status cross_entropy_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 2));
-    ZR_TRY(zr__want(graph, op, 0, "logits", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "logits", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *logits = zr__in(graph, op, 0)->shape.dim;
-    ZR_TRY(zr__want(graph, op, 1, "targets", ZR_I32, ZR__SHAPE(logits[0], logits[1])));
-    out[0] = out[1] = (zr_type){ZR_F32, ZR__SHAPE(logits[0], logits[1])};
+    ZR_TRY(zr__want(graph, op, 1, "targets", ZR_I32, ZR_SHAPE(logits[0], logits[1])));
+    out[0] = out[1] = (zr_type){ZR_F32, ZR_SHAPE(logits[0], logits[1])};
     return ZR_OK;
 }
 
@@ -61,12 +56,12 @@ zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets)
 static zr_status places_want(const zr_graph *graph, const zr_op *op, int first, bool lse, zr_shape *losses)
 {
     const int last = first + (lse ? 3 : 2);
-    ZR_TRY(zr__want(graph, op, first, "logits", zr_graph_get_spec(graph)->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first, "logits", zr_graph_get_spec(graph)->dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *logits = zr__in(graph, op, first)->shape.dim;
-    ZR_TRY(zr__want(graph, op, first + 1, "targets", ZR_I32, ZR__SHAPE(logits[0], ZR__ANY, logits[2])));
+    ZR_TRY(zr__want(graph, op, first + 1, "targets", ZR_I32, ZR_SHAPE(logits[0], ZR__ANY, logits[2])));
     *losses = zr__in(graph, op, first + 1)->shape;
     if (lse) ZR_TRY(zr__want(graph, op, first + 2, "lse", ZR_F32, *losses));
-    return zr__want_optional(graph, op, last, "documents", ZR_I32, ZR__SHAPE(logits[0], logits[1]));
+    return zr__want_optional(graph, op, last, "documents", ZR_I32, ZR_SHAPE(logits[0], logits[1]));
 }
 
 static zr_status place_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -78,12 +73,7 @@ static zr_status place_dx_infer(const zr_graph *graph, const zr_op *op, zr_type 
     return ZR_OK;
 }
 
-static const zr_op_def place_cross_entropy_dx = {
-    .name = "place_cross_entropy_dx",
-    .n_out = 1,
-    .infer = place_dx_infer,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def place_cross_entropy_dx = ZR__OP("place_cross_entropy_dx", .infer = place_dx_infer);
 
 static zr_status place_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {

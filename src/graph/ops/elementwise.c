@@ -21,15 +21,9 @@ typedef struct unary {
 
 #define UNARY(text)                                                                                                    \
     {                                                                                                                  \
-        .forward = {.name = text,                                                                                      \
-                    .n_out = 1,                                                                                        \
-                    .infer = zr__unary_infer,                                                                          \
-                    .adjoint = unary_adjoint,                                                                          \
-                    .cost = zr__cost_bytes,                                                                            \
-                    .cheap = true,                                                                                     \
-                    .keeps_cut = true,                                                                                 \
-                    .keeps_tokens = true},                                                                             \
-        .dx = {.name = text "_dx", .n_out = 1, .infer = unary_dx_infer, .cost = zr__cost_bytes, .in_place = {1}},      \
+        .forward = ZR__OP(text, .infer = zr__unary_infer, .adjoint = unary_adjoint, .cheap = true, .keeps_cut = true,  \
+                          .keeps_tokens = true),                                                                       \
+        .dx = ZR__OP(text "_dx", .infer = unary_dx_infer, .in_place = {1}),                                            \
     }
 enum { GELU, GELU_ERF, RELU, SILU, TANH };
 static const unary unaries[] = {[GELU] = UNARY("gelu"),
@@ -108,17 +102,8 @@ static zr_status swiglu_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static const zr_op_def swiglu = {
-    .name = "swiglu",
-    .n_out = 1,
-    .infer = swiglu_infer,
-    .adjoint = swiglu_adjoint,
-    .cost = zr__cost_bytes,
-    .cheap = true,
-    .in_place = {1},
-    .keeps_cut = true,
-    .keeps_tokens = true,
-};
+static const zr_op_def swiglu = ZR__OP("swiglu", .infer = swiglu_infer, .adjoint = swiglu_adjoint, .cheap = true,
+                                       .in_place = {1}, .keeps_cut = true, .keeps_tokens = true);
 
 zr_value zr_swiglu(zr_graph *graph, zr_value gate, zr_value up)
 {
@@ -135,17 +120,8 @@ static zr_status factor_adjoint(zr_graph *graph, const zr_op *op)
     return zr__contribute(graph, op->in[0], op->def, &op->attr, 1, &dy);
 }
 
-static const zr_op_def scale = {
-    .name = "scale",
-    .n_out = 1,
-    .infer = zr__unary_infer,
-    .adjoint = factor_adjoint,
-    .cost = zr__cost_bytes,
-    .cheap = true,
-    .in_place = {1},
-    .keeps_cut = true,
-    .keeps_tokens = true,
-};
+static const zr_op_def scale = ZR__OP("scale", .infer = zr__unary_infer, .adjoint = factor_adjoint, .cheap = true,
+                                      .in_place = {1}, .keeps_cut = true, .keeps_tokens = true);
 
 zr_value zr_scale(zr_graph *graph, zr_value x, double factor)
 {
@@ -170,17 +146,8 @@ static zr_status mul_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static const zr_op_def mul = {
-    .name = "mul",
-    .n_out = 1,
-    .infer = mul_infer,
-    .adjoint = mul_adjoint,
-    .cost = zr__cost_bytes,
-    .cheap = true,
-    .in_place = {1},
-    .keeps_cut = true,
-    .keeps_tokens = true,
-};
+static const zr_op_def mul = ZR__OP("mul", .infer = mul_infer, .adjoint = mul_adjoint, .cheap = true, .in_place = {1},
+                                    .keeps_cut = true, .keeps_tokens = true);
 
 zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b)
 {
@@ -213,16 +180,8 @@ static zr_status add_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static const zr_op_def add = {
-    .name = "add",
-    .n_out = 1,
-    .infer = add_infer,
-    .adjoint = add_adjoint,
-    .cost = zr__cost_bytes,
-    .in_place = {1},
-    .keeps_cut = true,
-    .keeps_tokens = true,
-};
+static const zr_op_def add =
+    ZR__OP("add", .infer = add_infer, .adjoint = add_adjoint, .in_place = {1}, .keeps_cut = true, .keeps_tokens = true);
 
 zr_value zr_add(zr_graph *graph, zr_value a, zr_value b)
 {
@@ -251,16 +210,9 @@ static zr_status dropout_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-static const zr_op_def dropout = {
-    .name = "dropout",
-    .n_out = 1,
-    .infer = dropout_infer,
-    .adjoint = factor_adjoint, /* applies to dy the mask that the forward op applied to x */
-    .cost = zr__cost_bytes,
-    .in_place = {1},
-    .keeps_cut = true,
-    .keeps_tokens = true,
-};
+/* The adjoint applies to dy the mask that the forward op applied to x. */
+static const zr_op_def dropout = ZR__OP("dropout", .infer = dropout_infer, .adjoint = factor_adjoint, .in_place = {1},
+                                        .keeps_cut = true, .keeps_tokens = true);
 
 zr_value zr_dropout(zr_graph *graph, zr_value x, double p)
 {
@@ -289,8 +241,7 @@ static zr_status fill_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-static const zr_op_def fill = {
-    .name = "fill", .n_out = 1, .infer = fill_infer, .cost = zr__cost_bytes, .reads_seeds = true};
+static const zr_op_def fill = ZR__OP("fill", .infer = fill_infer, .reads_seeds = true);
 
 void zr__fill(zr_graph *graph, int term, zr_value out)
 {

@@ -10,7 +10,7 @@ static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t 
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "%s: the output must come from zr_grad_begin", op->def->name);
     const zr_type *table = zr__out(graph, op, 0);
-    *out = (zr_type){table->dtype, ZR__SHAPE(table->shape.dim[0], C)};
+    *out = (zr_type){table->dtype, ZR_SHAPE(table->shape.dim[0], C)};
     return ZR_OK;
 }
 
@@ -20,10 +20,10 @@ static zr_status embedding_infer(const zr_graph *graph, const zr_op *op, zr_type
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 3));
-    ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
-    ZR_TRY(zr__want(graph, op, 1, "table", g, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "table", g, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *ids = zr__in(graph, op, 0)->shape.dim, *table = zr__in(graph, op, 1)->shape.dim;
-    out[0] = (zr_type){g, ZR__SHAPE(ids[0], ids[1], table[1])};
+    out[0] = (zr_type){g, ZR_SHAPE(ids[0], ids[1], table[1])};
     return zr__want_optional(graph, op, 2, "earlier", g, out[0].shape);
 }
 
@@ -41,21 +41,15 @@ static zr_cost embedding_cost(const zr_graph *graph, const zr_op *op)
 static zr_status embedding_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *ids = zr__in(graph, op, 0)->shape.dim;
-    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR__SHAPE(ids[0], ids[1], ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR_SHAPE(ids[0], ids[1], ZR__ANY)));
     int64_t C = zr_shape_cols(&zr__in(graph, op, 1)->shape);
     ZR_TRY(prepared_table(graph, op, C, &out[0]));
     return zr__want_optional(graph, op, 2, "earlier", ZR_F32, out[0].shape);
 }
 
-static const zr_op_def embedding_dw = {
-    .name = "embedding_dw",
-    .n_out = 1,
-    .infer = embedding_dw_infer,
-    .cost = zr__cost_bytes,
-    .in_place = {3},
-};
+static const zr_op_def embedding_dw = ZR__OP("embedding_dw", .infer = embedding_dw_infer, .in_place = {3});
 
 static zr_status embedding_adjoint(zr_graph *graph, const zr_op *op)
 {
@@ -96,17 +90,17 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 /* Return the expected shape of x: (B,T,C), or the rows of a rank (R,C) if attr.i[0] is T. */
 static zr_shape rows_of_x(const zr_op *op, int64_t B, int64_t C)
 {
-    return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, C) : ZR__SHAPE(B, ZR__ANY, C);
+    return op->attr.i[0] ? ZR_SHAPE(ZR__ANY, C) : ZR_SHAPE(B, ZR__ANY, C);
 }
 
 static zr_status rows_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 2));
-    ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *index = zr__in(graph, op, 0)->shape.dim;
     ZR_TRY(zr__want(graph, op, 1, "x", g, rows_of_x(op, index[0], ZR__ANY)));
-    out[0] = (zr_type){g, ZR__SHAPE(index[0], index[1], zr_shape_cols(&zr__in(graph, op, 1)->shape))};
+    out[0] = (zr_type){g, ZR_SHAPE(index[0], index[1], zr_shape_cols(&zr__in(graph, op, 1)->shape))};
     return ZR_OK;
 }
 
@@ -124,20 +118,14 @@ static zr_status rows_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "rows_dx: the output must come from zr_grad_begin");
-    ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *index = zr__in(graph, op, 0)->shape.dim;
     out[0] = *zr__out(graph, op, 0);
-    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR__SHAPE(index[0], index[1], zr_shape_cols(&out[0].shape))));
+    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR_SHAPE(index[0], index[1], zr_shape_cols(&out[0].shape))));
     return zr__want_optional(graph, op, 2, "earlier", g, out[0].shape);
 }
 
-static const zr_op_def rows_dx = {
-    .name = "rows_dx",
-    .n_out = 1,
-    .infer = rows_dx_infer,
-    .cost = zr__cost_bytes,
-    .in_place = {3},
-};
+static const zr_op_def rows_dx = ZR__OP("rows_dx", .infer = rows_dx_infer, .in_place = {3});
 
 static zr_status rows_adjoint(zr_graph *graph, const zr_op *op)
 {
@@ -173,14 +161,14 @@ zr_value zr_rows(zr_graph *graph, zr_value x, zr_value index)
 /* Return the expected shape of documents, for rows of this shape: (B,T). */
 static zr_shape documents_shape(const zr_op *op, const zr_shape *rows)
 {
-    return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, op->attr.i[0]) : ZR__SHAPE(rows->dim[0], rows->dim[1]);
+    return op->attr.i[0] ? ZR_SHAPE(ZR__ANY, op->attr.i[0]) : ZR_SHAPE(rows->dim[0], rows->dim[1]);
 }
 
 /* Return the expected shape of x. attr.i[0] is T if each rank holds only its own tokens (rows of the flat micro-batch),
  * or 0 otherwise. */
 static zr_shape rows_shape(const zr_op *op)
 {
-    return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, ZR__ANY) : ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY);
+    return op->attr.i[0] ? ZR_SHAPE(ZR__ANY, ZR__ANY) : ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY);
 }
 
 static zr_status position_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -190,7 +178,7 @@ static zr_status position_infer(const zr_graph *graph, const zr_op *op, zr_type 
     ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, rows_shape(op)));
     const zr_type *x = zr__in(graph, op, 0);
     ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32, documents_shape(op, &x->shape)));
-    ZR_TRY(zr__want(graph, op, 1, "table", spec->dtype, ZR__SHAPE(ZR__ANY, zr_shape_cols(&x->shape))));
+    ZR_TRY(zr__want(graph, op, 1, "table", spec->dtype, ZR_SHAPE(ZR__ANY, zr_shape_cols(&x->shape))));
     int64_t positions = zr__in(graph, op, 1)->shape.dim[0], seq = op->attr.i[0] ? op->attr.i[0] : x->shape.dim[1];
     int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : seq;
     ZR_CHECK(tokens <= positions, ZR_ERR_SHAPE,
@@ -221,12 +209,7 @@ static zr_status position_dw_infer(const zr_graph *graph, const zr_op *op, zr_ty
     return zr__want_optional(graph, op, dy + 1, "earlier", ZR_F32, out[0].shape);
 }
 
-static const zr_op_def position_dw = {
-    .name = "position_dw",
-    .n_out = 1,
-    .infer = position_dw_infer,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def position_dw = ZR__OP("position_dw", .infer = position_dw_infer);
 
 static zr_status position_adjoint(zr_graph *graph, const zr_op *op)
 {

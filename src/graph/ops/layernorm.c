@@ -36,7 +36,7 @@ static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool ga
     zr_shape dy = zr__in(graph, op, 0)->shape, rows = statistic_shape(dy, G);
     ZR_TRY(zr__want(graph, op, 1, "x", g, dy));
     *n = 2;
-    if (gain) ZR_TRY(zr__want(graph, op, (*n)++, "gain", g, ZR__SHAPE(G)));
+    if (gain) ZR_TRY(zr__want(graph, op, (*n)++, "gain", g, ZR_SHAPE(G)));
     if (centres(op)) ZR_TRY(zr__want(graph, op, (*n)++, "mean", ZR_F32, rows));
     return zr__want(graph, op, (*n)++, "rstd", ZR_F32, rows);
 }
@@ -67,16 +67,13 @@ static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *
     ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
     const int64_t G = group_of_rstd(graph, op, zr_shape_cols(&zr__in(graph, op, 0)->shape));
     ZR_TRY(want_row_values(graph, op, false, G, &n));
-    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){zr__sum_dtype(graph, op, i), ZR__SHAPE(G)};
+    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){zr__sum_dtype(graph, op, i), ZR_SHAPE(G)};
     return ZR_OK;
 }
 
 /* Define the op that computes a norm's dx. dx overwrites dy rather than the sum of earlier contributions, `earlier`,
  * because `earlier` may be absent. */
-#define NORM_DX(text)                                                                                                  \
-    {                                                                                                                  \
-        .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \
-    }
+#define NORM_DX(text) ZR__OP(text, .infer = norm_dx_infer, .in_place = {1})
 #define NORM_DW(text, n)                                                                                               \
     {                                                                                                                  \
         .name = text, .n_out = n, .infer = norm_dw_infer, .cost = zr__cost_bytes                                       \
@@ -111,7 +108,7 @@ static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     ZR_TRY(check_gain_of_cut(graph, op));
     out[0] = (zr_type){g, x};
     for (int i = 1; i < op->def->n_out; i++) {
-        ZR_TRY(zr__want(graph, op, i, i == 1 ? "gain" : "bias", g, ZR__SHAPE(G)));
+        ZR_TRY(zr__want(graph, op, i, i == 1 ? "gain" : "bias", g, ZR_SHAPE(G)));
         out[i] = (zr_type){ZR_F32, statistic_shape(x, G)};
     }
     return ZR_OK;

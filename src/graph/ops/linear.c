@@ -6,7 +6,7 @@
 
 static zr_shape weight_shape(const zr_op *op, int64_t K, int64_t N)
 {
-    return op->attr.i[0] ? ZR__SHAPE(N, K) : ZR__SHAPE(K, N);
+    return op->attr.i[0] ? ZR_SHAPE(N, K) : ZR_SHAPE(K, N);
 }
 
 /* Return the cost of a matrix product whose input rows have the width of x and whose output rows have the width of
@@ -61,13 +61,13 @@ static const zr_op_def linear_dw = {.name = "linear_dw", .n_out = 1, .infer = li
 static zr_status linear_db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
-    zr_shape db = ZR__SHAPE(zr_shape_cols(&zr__in(graph, op, 0)->shape));
+    zr_shape db = ZR_SHAPE(zr_shape_cols(&zr__in(graph, op, 0)->shape));
     ZR_TRY(zr__want_optional(graph, op, 1, "earlier", ZR_F32, db));
     out[0] = (zr_type){zr__sum_dtype(graph, op, 0), db};
     return ZR_OK;
 }
 
-static const zr_op_def linear_db = {.name = "linear_db", .n_out = 1, .infer = linear_db_infer, .cost = zr__cost_bytes};
+static const zr_op_def linear_db = ZR__OP("linear_db", .infer = linear_db_infer);
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ static zr_status linear_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
     ZR_TRY(zr__want(graph, op, 1, "w", g, weight_shape(op, zr_shape_cols(x), ZR__ANY)));
     int64_t N = zr__in(graph, op, 1)->shape.dim[op->attr.i[0] ? 0 : 1];
-    ZR_TRY(zr__want_optional(graph, op, 2, "b", g, ZR__SHAPE(N)));
+    ZR_TRY(zr__want_optional(graph, op, 2, "b", g, ZR_SHAPE(N)));
     out[0] = (zr_type){g, zr__with_cols(*x, N)};
     return ZR_OK;
 }
@@ -135,7 +135,7 @@ static zr_status bias_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     ZR_TRY(zr__want_at_most(op, 2));
     ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
     out[0] = *zr__in(graph, op, 0);
-    return zr__want(graph, op, 1, "b", g, ZR__SHAPE(zr_shape_cols(&out[0].shape)));
+    return zr__want(graph, op, 1, "b", g, ZR_SHAPE(zr_shape_cols(&out[0].shape)));
 }
 
 static zr_status bias_adjoint(zr_graph *graph, const zr_op *op)
@@ -146,15 +146,8 @@ static zr_status bias_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static const zr_op_def bias = {
-    .name = "bias",
-    .n_out = 1,
-    .infer = bias_infer,
-    .adjoint = bias_adjoint,
-    .cost = zr__cost_bytes,
-    .in_place = {1},
-    .keeps_tokens = true,
-};
+static const zr_op_def bias =
+    ZR__OP("bias", .infer = bias_infer, .adjoint = bias_adjoint, .in_place = {1}, .keeps_tokens = true);
 
 /* ---- builder --------------------------------------------------------------------------------- */
 

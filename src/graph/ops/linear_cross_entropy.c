@@ -59,12 +59,12 @@ static bool has_bias(const zr_op *op)
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want(graph, op, x, "x", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, x, "x", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *dim = zr__in(graph, op, x)->shape.dim;
-    ZR_TRY(zr__want(graph, op, x + 1, "w", g, ZR__SHAPE(ZR__ANY, dim[2])));
-    ZR_TRY(zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1])));
+    ZR_TRY(zr__want(graph, op, x + 1, "w", g, ZR_SHAPE(ZR__ANY, dim[2])));
+    ZR_TRY(zr__want(graph, op, x + 2, "targets", ZR_I32, ZR_SHAPE(dim[0], dim[1])));
     const int64_t V = zr__in(graph, op, x + 1)->shape.dim[0];
-    if (has_bias(op)) return zr__want(graph, op, x + 3, "b", g, ZR__SHAPE(V));
+    if (has_bias(op)) return zr__want(graph, op, x + 3, "b", g, ZR_SHAPE(V));
     return zr__want_at_most(op, op->attr.i[TILES] > 1 ? x + 4 : x + 3);
 }
 
@@ -73,7 +73,7 @@ static void gradient_types(const zr_graph *graph, const zr_op *op, int w, zr_typ
 {
     const zr_shape *shape = &zr__in(graph, op, w)->shape;
     out[1] = (zr_type){zr__sum_dtype(graph, op, 1), *shape};
-    if (has_bias(op)) out[2] = (zr_type){zr__sum_dtype(graph, op, 2), ZR__SHAPE(shape->dim[0])};
+    if (has_bias(op)) out[2] = (zr_type){zr__sum_dtype(graph, op, 2), ZR_SHAPE(shape->dim[0])};
 }
 
 /* Return the cost of `products` matrix products. The bytes include each operand and output once. All logits are
@@ -95,7 +95,7 @@ static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
 {
     ZR_TRY(want_operands(graph, op, 1));
     const zr_type *x = zr__in(graph, op, 1);
-    ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR__SHAPE(x->shape.dim[0], x->shape.dim[1])));
+    ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR_SHAPE(x->shape.dim[0], x->shape.dim[1])));
     out[0] = *x;
     if (op->n_out > 2) gradient_types(graph, op, 2, out);
     out[op->n_out - 1] = *zr__in(graph, op, 0);
@@ -139,7 +139,7 @@ static zr_status head_infer(const zr_graph *graph, const zr_op *op, zr_type *out
 {
     ZR_TRY(want_operands(graph, op, 0));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
-    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
+    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){ZR_F32, ZR_SHAPE(x[0], x[1])};
     return ZR_OK;
 }
 
@@ -242,7 +242,7 @@ static zr_status numbers_infer(const zr_graph *graph, const zr_op *op, int64_t n
 {
     ZR_TRY(want_operands(graph, op, 0));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
-    out[0] = (zr_type){ZR_F32, ZR__SHAPE(op->attr.i[TILES] * x[0], x[1], numbers)};
+    out[0] = (zr_type){ZR_F32, ZR_SHAPE(op->attr.i[TILES] * x[0], x[1], numbers)};
     return op->attr.i[TILES] > 1 ? zr__want_optional(graph, op, 3, "earlier", ZR_F32, out[0].shape) : ZR_OK;
 }
 
@@ -277,7 +277,7 @@ static zr_status head_part_dx_infer(const zr_graph *graph, const zr_op *op, zr_t
 {
     ZR_TRY(want_operands(graph, op, 2));
     const zr_type *x = zr__in(graph, op, 2);
-    const zr_shape rows = ZR__SHAPE(x->shape.dim[0], x->shape.dim[1]);
+    const zr_shape rows = ZR_SHAPE(x->shape.dim[0], x->shape.dim[1]);
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, rows));
     ZR_TRY(zr__want(graph, op, 1, "lse", ZR_F32, rows));
     out[0] = *x;
@@ -339,8 +339,8 @@ static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type
     ZR_TRY(want_operands(graph, op, 1));
     const int64_t *x = zr__in(graph, op, 1)->shape.dim, M = zr_graph_get_spec(graph)->tensor;
     const int64_t rows = op->attr.i[TILES] * x[0], n = op->n_out > 2 ? WITH_THRESHOLD : PAIR;
-    ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, M > 1 ? ZR__SHAPE(M, rows, x[1], n) : ZR__SHAPE(rows, x[1], n)));
-    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
+    ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, M > 1 ? ZR_SHAPE(M, rows, x[1], n) : ZR_SHAPE(rows, x[1], n)));
+    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){ZR_F32, ZR_SHAPE(x[0], x[1])};
     return ZR_OK;
 }
 

@@ -9,17 +9,11 @@
 static zr_status table_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 0));
-    out[0] = (zr_type){ZR_F32, ZR__SHAPE(zr_graph_get_spec(graph)->seq, op->attr.i[1])};
+    out[0] = (zr_type){ZR_F32, ZR_SHAPE(zr_graph_get_spec(graph)->seq, op->attr.i[1])};
     return ZR_OK;
 }
 
-static const zr_op_def rotary_table = {
-    .name = "rotary_table",
-    .n_out = 1,
-    .infer = table_infer,
-    .cost = zr__cost_bytes,
-    .cheap = true,
-};
+static const zr_op_def rotary_table = ZR__OP("rotary_table", .infer = table_infer, .cheap = true);
 
 /* Check a constant of a rotary embedding: it is finite and at least, or with `above` more than, `low`. */
 static zr_status check_number(const char *name, double number, double low, bool above)
@@ -85,12 +79,12 @@ static zr_status rotary_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const int64_t T = op->attr.i[1];
     ZR_TRY(zr__want_at_most(op, 3));
-    ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype,
-                    T ? ZR__SHAPE(ZR__ANY, ZR__ANY) : ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(
+        zr__want(graph, op, 0, "x", spec->dtype, T ? ZR_SHAPE(ZR__ANY, ZR__ANY) : ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 1, "table", ZR_F32, ZR__SHAPE(T ? T : x->dim[1], ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "table", ZR_F32, ZR_SHAPE(T ? T : x->dim[1], ZR__ANY)));
     ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32,
-                             T ? ZR__SHAPE(ZR__ANY, T) : ZR__SHAPE(x->dim[0], x->dim[1])));
+                             T ? ZR_SHAPE(ZR__ANY, T) : ZR_SHAPE(x->dim[0], x->dim[1])));
     const int64_t D = zr_shape_cols(&zr__in(graph, op, 1)->shape), cols = zr_shape_cols(x);
     ZR_CHECK(D % 2 == 0, ZR_ERR_SHAPE, "rotary: the table has %" PRId64 " columns; wanted an even number", D);
     ZR_CHECK(cols % D == 0, ZR_ERR_SHAPE,
@@ -110,17 +104,8 @@ static zr_status rotary_adjoint(zr_graph *graph, const zr_op *op)
     return zr__contribute(graph, op->in[0], op->def, &attr, op->n_in, in);
 }
 
-static const zr_op_def rotary = {
-    .name = "rotary",
-    .n_out = 1,
-    .infer = rotary_infer,
-    .adjoint = rotary_adjoint,
-    .cost = zr__cost_bytes,
-    .cheap = true,
-    .in_place = {1},
-    .keeps_cut = true,
-    .keeps_tokens = true,
-};
+static const zr_op_def rotary = ZR__OP("rotary", .infer = rotary_infer, .adjoint = rotary_adjoint, .cheap = true,
+                                       .in_place = {1}, .keeps_cut = true, .keeps_tokens = true);
 
 zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table)
 {

@@ -8,13 +8,7 @@ static zr_status softmax_dx_infer(const zr_graph *graph, const zr_op *op, zr_typ
     return zr__map_infer(graph, op, 2, (const char *[]){"dy", "y"}, out);
 }
 
-static const zr_op_def softmax_dx = {
-    .name = "softmax_dx",
-    .n_out = 1,
-    .infer = softmax_dx_infer,
-    .cost = zr__cost_bytes,
-    .in_place = {1},
-};
+static const zr_op_def softmax_dx = ZR__OP("softmax_dx", .infer = softmax_dx_infer, .in_place = {1});
 
 static zr_status softmax_adjoint(zr_graph *graph, const zr_op *op)
 {
@@ -22,14 +16,7 @@ static zr_status softmax_adjoint(zr_graph *graph, const zr_op *op)
     return zr__contribute(graph, op->in[0], &softmax_dx, NULL, 2, in);
 }
 
-static const zr_op_def softmax = {
-    .name = "softmax",
-    .n_out = 1,
-    .infer = zr__unary_infer,
-    .adjoint = softmax_adjoint,
-    .cost = zr__cost_bytes,
-    .cheap = true,
-};
+static const zr_op_def softmax = ZR__OP("softmax", .infer = zr__unary_infer, .adjoint = softmax_adjoint, .cheap = true);
 
 zr_value zr_softmax(zr_graph *graph, zr_value x)
 {
@@ -58,7 +45,7 @@ static zr_status mean_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return zr__want(graph, op, 0, "dy", zr__in(graph, op, 0)->dtype, zr__row_shape(out[0].shape));
 }
 
-static const zr_op_def mean_dx = {.name = "mean_dx", .n_out = 1, .infer = mean_dx_infer, .cost = zr__cost_bytes};
+static const zr_op_def mean_dx = ZR__OP("mean_dx", .infer = mean_dx_infer);
 
 static zr_status mean_adjoint(zr_graph *graph, const zr_op *op)
 {
@@ -66,13 +53,7 @@ static zr_status mean_adjoint(zr_graph *graph, const zr_op *op)
     return zr__contribute(graph, op->in[0], &mean_dx, NULL, 1, &dy);
 }
 
-static const zr_op_def mean = {
-    .name = "mean",
-    .n_out = 1,
-    .infer = mean_infer,
-    .adjoint = mean_adjoint,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def mean = ZR__OP("mean", .infer = mean_infer, .adjoint = mean_adjoint);
 
 zr_value zr_mean(zr_graph *graph, zr_value x, zr_dtype dtype)
 {

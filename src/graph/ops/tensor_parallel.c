@@ -29,16 +29,8 @@ static zr_status sum_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static const zr_op_def tensor_sum = {
-    .name = "tensor_sum",
-    .n_out = 1,
-    .infer = sum_infer,
-    .adjoint = sum_adjoint,
-    .cost = zr__cost_bytes,
-    .in_place = {1},
-    .join = ZR_JOIN_SUM,
-    .keeps_cut = true,
-};
+static const zr_op_def tensor_sum = ZR__OP("tensor_sum", .infer = sum_infer, .adjoint = sum_adjoint, .in_place = {1},
+                                           .join = ZR_JOIN_SUM, .keeps_cut = true);
 
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum)
 {
@@ -52,12 +44,12 @@ static zr_status parts_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
     const zr_type *parts = zr__in(graph, op, 0);
     ZR_CHECK(parts->shape.ndim == 2, ZR_ERR_SHAPE, "%s: parts have %d dimensions; wanted (M,n)", op->def->name,
              parts->shape.ndim);
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, parts->dtype), ZR__SHAPE(parts->shape.dim[1])};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, parts->dtype), ZR_SHAPE(parts->shape.dim[1])};
     return ZR_OK;
 }
 
 /* A sum of columns, as the gradient of a bias is. */
-static const zr_op_def sum_of_parts = {.name = "linear_db", .n_out = 1, .infer = parts_infer, .cost = zr__cost_bytes};
+static const zr_op_def sum_of_parts = ZR__OP("linear_db", .infer = parts_infer);
 
 void zr__tensor_sum_vector(zr_graph *graph, zr_value part, zr_value *sum)
 {
@@ -70,7 +62,7 @@ void zr__tensor_sum_vector(zr_graph *graph, zr_value part, zr_value *sum)
 static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const zr_type *x = zr__in(graph, op, 0);
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const int64_t *dim = x->shape.dim, ranks = spec->tensor;
@@ -82,7 +74,7 @@ static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *
         "%lld x %lld tokens of a micro-batch cannot be shared by %lld tensor-parallel ranks (parallel.sequence): a "
         "multiple of %lld is wanted",
         (long long)dim[0], (long long)dim[1], (long long)ranks, (long long)ranks);
-    out[0] = (zr_type){x->dtype, ZR__SHAPE(dim[0] * dim[1] / ranks, dim[2])};
+    out[0] = (zr_type){x->dtype, ZR_SHAPE(dim[0] * dim[1] / ranks, dim[2])};
     return ZR_OK;
 }
 
@@ -92,9 +84,9 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     const int64_t B = op->attr.i[0], T = op->attr.i[1];
     ZR_TRY(zr__want_at_most(op, 1));
     ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype,
-                    ZR__SHAPE(B * T / zr_graph_get_spec(graph)->tensor, ZR__ANY)));
+                    ZR_SHAPE(B * T / zr_graph_get_spec(graph)->tensor, ZR__ANY)));
     const zr_type *x = zr__in(graph, op, 0);
-    out[0] = (zr_type){x->dtype, ZR__SHAPE(B, T, x->shape.dim[1])};
+    out[0] = (zr_type){x->dtype, ZR_SHAPE(B, T, x->shape.dim[1])};
     return ZR_OK;
 }
 
@@ -103,25 +95,11 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
 static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op);
 
-static const zr_op_def tensor_scatter = {
-    .name = "tensor_scatter",
-    .n_out = 1,
-    .infer = scatter_infer,
-    .adjoint = scatter_adjoint,
-    .cost = zr__cost_bytes,
-    .join = ZR_JOIN_SCATTER,
-    .keeps_cut = true,
-};
+static const zr_op_def tensor_scatter = ZR__OP("tensor_scatter", .infer = scatter_infer, .adjoint = scatter_adjoint,
+                                               .join = ZR_JOIN_SCATTER, .keeps_cut = true);
 
-static const zr_op_def tensor_tokens = {
-    .name = "tensor_tokens",
-    .n_out = 1,
-    .infer = tokens_infer,
-    .adjoint = tokens_adjoint,
-    .cost = zr__cost_bytes,
-    .join = ZR_JOIN_GATHER,
-    .keeps_tokens = true,
-};
+static const zr_op_def tensor_tokens = ZR__OP("tensor_tokens", .infer = tokens_infer, .adjoint = tokens_adjoint,
+                                              .join = ZR_JOIN_GATHER, .keeps_tokens = true);
 
 static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op)
 {
@@ -178,13 +156,7 @@ static zr_status gather_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-static const zr_op_def tensor_gather = {
-    .name = "tensor_gather",
-    .n_out = 1,
-    .infer = gather_infer,
-    .cost = zr__cost_bytes,
-    .join = ZR_JOIN_GATHER,
-};
+static const zr_op_def tensor_gather = ZR__OP("tensor_gather", .infer = gather_infer, .join = ZR_JOIN_GATHER);
 
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x)
 {
