@@ -18,7 +18,7 @@
 #include "train/watch/watch.h"
 #include "train/family/family.h"
 #include "train/control/control.h"
-#include "train/setup/setup.h"
+#include "train/choose/choose.h"
 #include "zr/comm.h"
 #include "zr/config.h"
 #include "zr/data.h"

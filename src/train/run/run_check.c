@@ -84,6 +84,11 @@ zr_config zr__run_given(const zr__run *r)
     given.zero.param = r->config->zero.param;
     given.zero.offload_gradients = r->config->zero.offload_gradients;
     given.recompute.offload = r->config->recompute.offload;
+    given.recompute.partition = r->config->recompute.partition;
+    given.zero.prefetch_bucket_elems = r->config->zero.prefetch_bucket_elems;
+    given.zero.overlap_comm = r->config->zero.overlap_comm;
+    given.zero.reduce_bucket_elems = r->config->zero.reduce_bucket_elems;
+    given.zero.allgather_bucket_elems = r->config->zero.allgather_bucket_elems;
     return given;
 }
 
@@ -246,12 +251,14 @@ static zr_status settle_open(zr__run *r)
     const zr__train_kept kept = {from->micro_batch_size, from->accumulation_steps};
     zr__train_target target = {
         .ranks = r->comm->size,
+        .host_ranks = r->comm->local_size,
+        .host_bytes = r->device->profile.facts.own_memory ? zr__host_available_bytes() : 0,
         .memory_bytes = zr__train_limit(&r->device->profile, r->comm->local_size, zr__comm_process_ranks(r->comm)),
         .profile = &r->device->profile};
     ZR_TRY(settle_disk(r, &target.disk_bytes));
     const int64_t limit = config->memory.limit_bytes;
     config->memory.limit_bytes -= held_bytes(r);
-    if (r->comm->rank == 0) st = zr__train_choose(config, &target, kept, r->chosen_note);
+    if (r->comm->rank == 0) st = zr__train_choose(config, &target, kept, NULL, r->chosen_note);
     config->memory.limit_bytes = limit;
     ZR_TRY(zr__run_agree(r, st));
     ZR_TRY(zr__run_share(r, &config->zero.stage, sizeof(config->zero.stage)));
@@ -265,6 +272,11 @@ static zr_status settle_open(zr__run *r)
     ZR_TRY(zr__run_share(r, &config->zero.param.device, sizeof(config->zero.param.device)));
     ZR_TRY(zr__run_share(r, &config->zero.param.ratio, sizeof(config->zero.param.ratio)));
     ZR_TRY(zr__run_share(r, &config->recompute.offload, sizeof(config->recompute.offload)));
+    ZR_TRY(zr__run_share(r, &config->recompute.partition, sizeof(config->recompute.partition)));
+    ZR_TRY(zr__run_share(r, &config->zero.prefetch_bucket_elems, sizeof(config->zero.prefetch_bucket_elems)));
+    ZR_TRY(zr__run_share(r, &config->zero.overlap_comm, sizeof(config->zero.overlap_comm)));
+    ZR_TRY(zr__run_share(r, &config->zero.reduce_bucket_elems, sizeof(config->zero.reduce_bucket_elems)));
+    ZR_TRY(zr__run_share(r, &config->zero.allgather_bucket_elems, sizeof(config->zero.allgather_bucket_elems)));
     return zr__run_share(r, &config->zero.offload_gradients, sizeof(config->zero.offload_gradients));
 }
 
@@ -288,7 +300,8 @@ static zr_status check_fits(const zr__run *r)
              ZR_SIZE((double)held), ZR_SIZE((double)needs), ZR_SIZE((double)limit_bytes));
     if (st == ZR_ERR_MEMORY) {
         const char *why = ZR__WHY();
-        zr__train_offload_remedy(r->config, r->comm->size, &r->device->profile,
+        const zr__train_target target = {.ranks = r->comm->size, .host_ranks = local, .profile = &r->device->profile};
+        zr__train_offload_remedy(r->config, &target,
                                  limit_bytes > 0 && (there == 0 || limit_bytes < there) ? limit_bytes : there, remedy);
         return ZR_FAIL(st, "%s%s%s", why, remedy[0] ? ". It fits with " : "", remedy);
     }
