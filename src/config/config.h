@@ -30,13 +30,15 @@ bool zr__config_overridden(const zr_config *config, const char *key);
 /** Choices that the configuration leaves open. zr__train_choose makes them so that the run stays within
  * memory.limit. */
 typedef struct zr__config_open {
-    bool stage;   /* whether zero_optimization.stage is open; until it is chosen, its value is 0 */
-    bool policy;  /* whether activation_checkpointing.policy is open; until it is chosen, its value is "none" */
-    bool split;   /* whether the split of train_batch_size into micro-batches is open; until it is chosen, each rank's
-                     samples form one micro-batch */
-    bool batch;   /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a
-                     micro-batch has one sample */
-    bool offload; /* whether the offload to disk is open; until it is chosen, nothing is offloaded */
+    bool stage;  /* whether zero_optimization.stage is open; until it is chosen, its value is 0 */
+    bool policy; /* whether activation_checkpointing.policy is open; until it is chosen, its value is "none" */
+    bool split;  /* whether the split of train_batch_size into micro-batches is open; until it is chosen, each rank's
+                    samples form one micro-batch */
+    bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a
+                    micro-batch has one sample */
+    /* Whether the offload to the host's memory, and to disk, is open; until it is chosen, nothing is offloaded. Also
+     * open with `host`: buckets and overlap, where nothing fits otherwise. */
+    bool host, offload;
     /* Whether the shares of an offload are open (ratio "auto"); until they are chosen, they are 1. */
     bool optim_ratio, param_ratio;
     bool order; /* whether train.accumulation_order is open ("auto"); until it is chosen, its value is "micro" */
@@ -103,6 +105,12 @@ enum { ZR__FOREIGN_BYTES = 128 };
 /** Return the first key of the data or of a task that has another value than its default, but that models on these
  * samples do not have, or NULL. Bit i of `samples` stands for the zr_samples i. `why` receives the reason. */
 const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES]);
+
+struct json_t;
+/** Return an object of the keys, by their paths, whose values differ between two configurations, with the values of
+ * `to`. train_batch_size is left out, since it follows from other keys. Keys of the list `shown`, which NULL ends, are
+ * members in any case. Return NULL if memory is short. */
+struct json_t *zr__config_changes(const zr_config *from, const zr_config *to, const char *const *shown);
 
 /** Compute the XXH3-64 hash of the JSON of zr_config_to_json and of the library's version. Ranks with equal
  * configurations get equal hashes. */

@@ -134,13 +134,17 @@ int64_t zr__config_disk_bytes(const zr_config *config)
 
 #define ZERO "zero_optimization."
 
+static bool no_device(const zr_config *config)
+{
+    return !zr__config_given(config, ZERO "offload_optimizer.device") &&
+           !zr__config_given(config, ZERO "offload_param.device");
+}
+
 static bool is_offload_open(const zr_config *config)
 {
     const bool folder = config->zero.optim.folders || config->zero.param.folders;
     const bool asked = config->state->by_memory || is_automatic(config, ZERO "offload_optimizer.device");
-    return !zr__config_given(config, ZERO "offload_optimizer.device") &&
-           !zr__config_given(config, ZERO "offload_param.device") &&
-           (config->state->disk_bytes > 0 || (folder && asked));
+    return no_device(config) && (config->state->disk_bytes > 0 || (folder && asked));
 }
 
 /* Return the choices that may stay open because memory.limit is given. */
@@ -156,6 +160,7 @@ static zr__config_open open_by_limit(const zr_config *config)
                              .policy = any && !zr__config_given(config, "activation_checkpointing.policy"),
                              .split = samples && (words || (any && neither)),
                              .batch = any && !samples && !zr__config_given(config, rows),
+                             .host = any && no_device(config),
                              .offload = is_offload_open(config)};
 }
 
@@ -174,7 +179,7 @@ zr__config_open zr__config_get_open(const zr_config *config)
 bool zr__config_is_open(const zr_config *config)
 {
     const zr__config_open open = zr__config_get_open(config);
-    return open.stage || open.policy || open.split || open.batch || open.offload || open.optim_ratio ||
+    return open.stage || open.policy || open.split || open.batch || open.host || open.offload || open.optim_ratio ||
            open.param_ratio || open.order;
 }
 

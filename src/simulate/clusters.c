@@ -220,6 +220,46 @@ bool zr__through_pcie(const zr_cluster *cluster)
     return cluster->n_links > 0 && strcmp(cluster->link[0].name, "PCIe") == 0;
 }
 
+/* Rates and memory that are assumed if a cluster does not give them: of a server, whose devices have links of their
+ * own, or of a workstation, whose devices have only PCI Express or are alone. A server has 16 channels of DDR4-3200 and
+ * four NVMe drives, a workstation 4 channels and one drive. */
+static const struct {
+    double device, memory, disk; /* bytes per second: to a device over PCI Express; of all memory; of all drives */
+    int64_t bytes;               /* of memory */
+} usual_host[2] = {{PCIE4_X16 / 2, 16 * 25.6e9, 8e9, 1000000000000}, {PCIE3_X16, 4 * 25.6e9, 2e9, 256000000000}};
+
+int64_t zr__cluster_assume(zr_cluster *cluster, char note[ZR__ASSUMED_BYTES])
+{
+    const bool alone = zr__through_pcie(cluster) || cluster->host_devices == 1;
+    const int32_t devices = cluster->host_devices > 0 ? cluster->host_devices : 1;
+    const struct {
+        const char *key;
+        double *rate, usual;
+    } rates[] = {
+        {"host.device_bytes_per_sec", &cluster->host_bytes_sec, usual_host[alone].device},
+        {"host.memory_bytes_per_sec", &cluster->device.host_memory_bytes_sec, usual_host[alone].memory / devices},
+        {"host.disk_bytes_per_sec", &cluster->disk_bytes_sec, usual_host[alone].disk}};
+    size_t length = 0;
+    note[0] = '\0';
+    for (int i = 0; i < 3; i++) {
+        if (*rates[i].rate > 0) continue;
+        *rates[i].rate = rates[i].usual;
+        const int n = snprintf(note + length, ZR__ASSUMED_BYTES - length, "%s%s %s/s", length ? ", " : "", rates[i].key,
+                               ZR_SIZE(rates[i].usual));
+        if (n > 0 && (size_t)n < ZR__ASSUMED_BYTES - length) length += (size_t)n;
+    }
+    const int64_t bytes = cluster->host_memory_bytes;
+    if (bytes == 0 && length < ZR__ASSUMED_BYTES) {
+        const int n = snprintf(note + length, ZR__ASSUMED_BYTES - length, "%shost.memory_bytes %s", length ? ", " : "",
+                               ZR_SIZE((double)usual_host[alone].bytes));
+        if (n > 0 && (size_t)n < ZR__ASSUMED_BYTES - length) length += (size_t)n;
+    }
+    if (length > 0)
+        snprintf(note + length, ZR__ASSUMED_BYTES - length, " (%s gives none; usual for a %s)", cluster->name,
+                 alone ? "workstation" : "server");
+    return bytes > 0 ? bytes : usual_host[alone].bytes;
+}
+
 static void set_shares(const zr__generation *generation, zr_cluster *cluster)
 {
     const double *value = generation->value;

@@ -12,11 +12,9 @@
 #include "cli/plan/offload.h"
 #include "comm/comm.h"
 #include "config/config.h"
-#include "plan/cost/cost.h"
 #include "train/dir/report.h"
 #include "train/host/device.h"
 #include "train/measure/measure.h"
-#include "train/setup/setup.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -40,7 +38,13 @@ typedef struct planning {
     const plan_options *o;
     zr_config *config;
     cli_target target;
-    bool chosen; /* whether zr chose values for missing keys, to fit the memory */
+    /* The configuration before missing keys were chosen to fit the memory, the question, and what was found if keys
+     * were chosen (`chosen`). */
+    zr_config asked;
+    zr__question question;
+    zr__found found;
+    bool chosen;
+    bool batch; /* whether a micro-batch is given */
     cli_max max;
 } planning;
 
@@ -102,7 +106,7 @@ static zr_status print_saving(const planning *p, const zr_plan *plan)
            ZR_SIZE((double)price.bytes), copy ? "a copy in the host's memory" : "where the states are",
            copy ? "s" : "");
     if (isnan(price.write_sec))
-        cli_print_save_unknown(&p->target);
+        puts("how long it takes is not known: disks are not measured");
     else
         printf("%s needs %s; training waits %s%s\n",
                p->target.simulated ? "the hosts' disk" : "a disk that takes 200 MB/s", CLI_SECONDS(price.write_sec),
@@ -140,39 +144,53 @@ static zr_status add_layer_members(const zr_plan *plan, zr__json_out *out)
     return ZR_OK;
 }
 
-static zr_status compare_choices(const planning *p, cli_choices *choices)
+/** Plan the list of choices. The result takes what was found when keys were chosen. */
+static zr_status compare_choices(planning *p, cli_choices *choices)
 {
-    *choices = (cli_choices){.target = &p->target, .chosen = p->chosen, .tokens = p->o->tokens};
+    *choices = (cli_choices){.target = &p->target,
+                             .question = p->question,
+                             .found = p->found,
+                             .answered = p->chosen,
+                             .tokens = p->o->tokens};
+    p->found = (zr__found){0};
     return cli_choices_plan(choices, p->config, p->o->every);
 }
 
-/** Print the plan as text. */
-static zr_status print_plan_text(const planning *p, const zr_plan *plan)
+static zr_status print_choices(planning *p, const zr_plan *plan, const cli_choices *choices)
 {
     const bool color = cli_colored(p->args->color, STDOUT_FILENO);
     cli_table table = {.memory_bytes = p->target.limit_bytes, .facts = &p->target.profile.facts};
-    cli_choices choices;
-    ZR_TRY(compare_choices(p, &choices));
-    cli_choices_table(&choices, &table);
+    cli_choices_table(choices, &table);
     if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max);
     print_plan_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
     if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
     ZR_TRY(print_layer(p, plan));
-    const cli_trial *made = &choices.choice[choices.configured].made;
-    cli_offload_print(stdout, &p->target, p->config, &made->report, &made->simulation.price, choices.step_tokens);
+    const cli_choice *own = choices->choice[choices->configured];
+    cli_offload_print(stdout, &p->target, p->config, &own->made.report, &own->made.simulation.price,
+                      cli_choice_tokens(choices, own));
     fputc('\n', stdout);
-    cli_bars_print(stdout, &choices, color);
-    ZR_TRY(cli_order_print(stdout, p->config, &choices));
+    cli_bars_print(stdout, choices, color);
+    ZR_TRY(cli_order_print(stdout, p->config, choices));
     fputc('\n', stdout);
-    cli_speed_print(stdout, &choices);
+    cli_speed_print(stdout, choices);
     if (zr__train_saves_async(p->config)) ZR_TRY(print_saving(p, plan));
-    return cli_advice_print(stdout, &choices, p->config);
+    return cli_advice_print(stdout, choices, p->config);
+}
+
+/** Print the plan as text. */
+static zr_status print_plan_text(planning *p, const zr_plan *plan)
+{
+    cli_choices choices;
+    zr_status st = compare_choices(p, &choices);
+    if (st == ZR_OK) st = print_choices(p, plan, &choices);
+    cli_choices_clear(&choices);
+    return st;
 }
 
 /** Add the plan to the JSON output: first the members of a run's report, then members for the layer, tensor
  * parallelism, --max, asynchronous saves and --advice. */
-static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__json_out *out)
+static zr_status add_plan_members(planning *p, const zr_plan *plan, zr__json_out *out)
 {
     const zr_report report = zr__report_planned(plan);
     cli_choices choices;
@@ -191,13 +209,14 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
         zr__json_close(out, '}');
     }
     if (!p->o->advice) return ZR_OK;
-    ZR_TRY(compare_choices(p, &choices));
-    cli_advice_json(out, &choices);
-    return ZR_OK;
+    const zr_status st = compare_choices(p, &choices);
+    if (st == ZR_OK) cli_advice_json(out, &choices);
+    cli_choices_clear(&choices);
+    return st;
 }
 
 /** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
-static zr_status print_plan_json(const planning *p, const zr_plan *plan)
+static zr_status print_plan_json(planning *p, const zr_plan *plan)
 {
     zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
@@ -209,13 +228,13 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 }
 
 /** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. */
-static zr_status show_plan(const planning *p)
+static zr_status show_plan(planning *p)
 {
     const zr_config *c = p->config;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     /* not read: cli_try is called for the plan, and to check that the cluster has enough devices */
     cli_trial trial;
-    ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
+    ZR_TRY(cli_try(&p->target, c, &trial, &plan));
     if (p->o->svg) {
         const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
         const char *model = named ? c->model.preset : c->model.type;
@@ -296,10 +315,18 @@ static zr_status settle_plan(planning *p)
            : o->profile ? cli_target_profile(o->profile, &p->target)
                         : profile_here(p));
     if (o->efficiency > 0) cli_target_efficiency(&p->target, o->efficiency);
-    p->chosen = zr__config_is_open(p->config);
     if (!o->max) p->target.disk_bytes = disk_bytes;
-    ZR_TRY(cli_settle(p->config, &p->target));
+    p->asked = *p->config;
+    ZR_TRY(cli_settle(p->config, &p->target, &p->found));
+    p->asked.memory.limit_bytes = p->config->memory.limit_bytes;
+    p->asked.parallel.ranks_per_host = p->config->parallel.ranks_per_host;
     p->target.disk_bytes = disk_bytes;
+    p->chosen = p->found.n > 0 && !o->max;
+    const zr__train_target where = cli_train_target(&p->target);
+    p->question = zr__question_of(&p->asked, &where);
+    p->question.config = &p->asked;
+    if (!p->chosen) p->question.free = cli_choices_free(&p->asked, &p->target, p->batch);
+    if (!p->chosen) p->asked = *p->config;
     return o->max ? find_max(p) : ZR_OK;
 }
 
@@ -333,8 +360,12 @@ static zr_status make_plan(cli_args *args, planning *p)
     char room[CLI_BRIEF_KEYS][256];
     cli_brief brief = p->o->brief;
     brief.chooses = !p->o->max; /* with --max the memory is only a limit, so do not choose keys to fit it */
+    p->batch = brief.batch > 0 || cli_overrides(args, "train_micro_batch_size_per_gpu=");
+    const bool alone = args->n_operands == 0;
     ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
+    p->batch |= !alone && zr__config_given(p->config, "train_micro_batch_size_per_gpu");
+    p->batch |= p->o->max != NULL;
     ZR_TRY(check_layers(p));
     ZR_TRY(cli_check_outputs(p->config, p->o->svg));
     ZR_TRY(settle_plan(p));
@@ -361,6 +392,7 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
 
 static void end_planning(planning *p)
 {
+    zr__found_clear(&p->found);
     zr_config_destroy(&p->config);
     cli_target_clear(&p->target);
 }

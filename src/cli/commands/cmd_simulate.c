@@ -59,7 +59,7 @@ static void print_memory_line(const simulating *c, const cli_trial *made)
 }
 
 /** Print which states are offloaded, and the bytes of disk that a rank reads and writes in a step. */
-static void print_offload_line(const simulating *c, const cli_trial *made)
+static void print_offload_line(const cli_trial *made)
 {
     char words[ZR_OFFLOAD_NOTE_BYTES];
     const zr_report *r = &made->report;
@@ -73,10 +73,8 @@ static void print_offload_line(const simulating *c, const cli_trial *made)
                ZR_SIZE((double)written_bytes));
         if (disk_sec > 0)
             printf("%s", CLI_SECONDS(disk_sec));
-        else if (c->target.cluster.measured)
-            printf("its time is not counted; `zr info --bench --disk DIR` measures a disk");
         else
-            printf("its time is not counted, because %s has no host.disk_bytes_per_sec", c->target.cluster.name);
+            printf("its time is not counted; `zr info --bench --disk DIR` measures a disk");
     }
     putchar('\n');
 }
@@ -87,7 +85,7 @@ static void print_save_line(const simulating *c, const zr_save_price *save)
     printf("save       %s a rank, every %lld steps: ", ZR_SIZE((double)save->bytes),
            (long long)c->config->train.save_interval);
     if (isnan(save->write_sec))
-        cli_print_save_unknown(&c->target);
+        puts("how long it takes is not known: disks are not measured");
     else
         printf("%s by the hosts' disks; training waits %s\n", CLI_SECONDS(save->write_sec),
                CLI_SECONDS(save->stall_sec));
@@ -125,7 +123,7 @@ static void print_simulation(const simulating *c, const cli_trial *made)
            CLI_SECONDS(s->launch_sec));
     print_exposed_line(s);
     print_memory_line(c, made);
-    print_offload_line(c, made);
+    print_offload_line(made);
     print_save_line(c, &s->save);
     if (s->slowest > 1) printf("slowest    a rank whose kernels take %.3g times as long\n", s->slowest);
     printf("bound by   %s\n", s->bound_by);
@@ -205,8 +203,8 @@ static zr_status show_simulation(simulating *c)
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
     ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
-    ZR_TRY(cli_settle(c->config, &c->target));
-    ZR_TRY(cli_try(&c->target, c->config, NULL, &made, svg ? &plan : NULL));
+    ZR_TRY(cli_settle(c->config, &c->target, NULL));
+    ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plan : NULL));
     if (plan) ZR_TRY(cli_target_draw(&c->target, c->config, plan, model, svg));
     if (c->args->json)
         ZR_TRY(print_simulation_json(c, &made));

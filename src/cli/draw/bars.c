@@ -42,7 +42,7 @@ static double scale_bytes(const cli_choices *choices)
 {
     double most = 1;
     for (int i = 0; i < choices->n; i++) {
-        double total = (double)choices->choice[i].made.report.memory.total_bytes;
+        double total = (double)choices->choice[i]->made.report.memory.total_bytes;
         if (total > most) most = total;
     }
     double twice = 2 * (double)choices->target->limit_bytes;
@@ -67,7 +67,7 @@ static int category_at(const cli_choice *c, double bytes)
 {
     double end = 0;
     for (int i = 0; i < ZR_CATEGORIES; i++) {
-        end += (double)c->fullest.category_bytes[i];
+        end += (double)c->made.fullest.category_bytes[i];
         if (bytes < end) return i;
     }
     return bytes < (double)c->made.report.memory.total_bytes ? ZR_CATEGORIES : -1;
@@ -93,8 +93,8 @@ static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_byt
 
 static void print_bars_line(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
 {
-    static const char *const light[CLI_LIGHTS] = {"", " a", " b", " c"};
-    const cli_choice *c = &choices->choice[index];
+    static const char *const light[ZR__LIGHTS] = {"", " a", " b", " c"};
+    const cli_choice *c = choices->choice[index];
     const zr_price *price = &c->made.simulation.price;
     const bool bold = color && index == choices->advised;
     const char *fits = choices->target->limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
@@ -103,9 +103,10 @@ static void print_bars_line(FILE *out, const cli_choices *choices, int index, do
     const bool disk_known = !cli_offload_untimed(&c->made.report, price);
     if (choices->compute_known && choices->link_known && disk_known && price->step_sec > 0)
         snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * price->exposed_sec / price->step_sec);
-    snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept), light[c->light]);
+    snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept),
+             cli_choice_differs(choices, c) ? " d" : light[zr__light_of(&c->way)]);
     fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
-            index == choices->advised ? '>' : ' ', c->stage, NAME_COLUMNS + wider(choices), name,
+            index == choices->advised ? '>' : ' ', (int)c->way.stage, NAME_COLUMNS + wider(choices), name,
             ZR_SIZE((double)c->made.report.memory.total_bytes), fits, time, exposed, bold ? CLI_PLAIN : "");
     print_bar(out, c, bar_cells(choices), cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
@@ -115,7 +116,7 @@ static void print_bars_legend(FILE *out, const cli_choices *choices, bool color)
 {
     for (int i = 0; i < ZR_CATEGORIES; i++) {
         bool used = false;
-        for (int c = 0; c < choices->n; c++) used |= choices->choice[c].fullest.category_bytes[i] > 0;
+        for (int c = 0; c < choices->n; c++) used |= choices->choice[c]->made.fullest.category_bytes[i] > 0;
         if (!used) continue;
         fprintf(out, "%s%s%c%s %s", i == ZR_CATEGORY_ACT ? "\n  " : "  ", color ? bar_category[i].color : "",
                 bar_category[i].letter, color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
@@ -137,12 +138,18 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
-    cli_light most = CLI_LIGHT_NONE; /* each letter's line refers to the line of the letter before, so print the lines
+    zr__light most = ZR__LIGHT_NONE; /* each letter's line refers to the line of the letter before, so print the lines
                                         of all letters up to the highest one */
-    for (int c = 0; c < choices->n; c++)
-        if (choices->choice[c].light > most) most = choices->choice[c].light;
-    if (most >= CLI_LIGHT_PREFETCH) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);
-    if (most >= CLI_LIGHT_OVERLAP) fputs("  b  with that and overlap_comm false\n", out);
-    if (most >= CLI_LIGHT_BUCKETS)
-        fprintf(out, "  c  as b, with buckets of %lld elements\n", (long long)choices->light_elems);
+    bool differs = false;
+    for (int i = 0; i < choices->n; i++) {
+        const bool other = cli_choice_differs(choices, choices->choice[i]);
+        const zr__light light = zr__light_of(&choices->choice[i]->way);
+        differs |= other;
+        if (!other && light > most) most = light;
+    }
+    if (most >= ZR__LIGHT_PREFETCH) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);
+    if (most >= ZR__LIGHT_OVERLAP) fputs("  b  with that and overlap_comm false\n", out);
+    if (most >= ZR__LIGHT_BUCKETS)
+        fprintf(out, "  c  as b, with buckets of %lld elements\n", (long long)zr__light_elems(choices->config));
+    if (differs) fputs("  d  with the keys of the advice\n", out);
 }

@@ -2,25 +2,28 @@
 #include "cli/plan/choices.h"
 #include "cli/plan/offload.h"
 
+#include "base/json/json.h"
 #include "base/text/text.h"
 #include "train/setup/setup.h"
 
 #include <stdio.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LINE_COLUMNS 78
 
+/** Print a text in lines of at most LINE_COLUMNS columns. A line break in the text begins a new line. */
 static void print_wrapped(FILE *out, const char *text)
 {
     while (*text) {
-        size_t length = strlen(text);
+        size_t length = strcspn(text, "\n");
         if (length > LINE_COLUMNS) {
             for (length = LINE_COLUMNS; length > 1 && text[length] != ' '; length--) continue;
         }
         fprintf(out, "%.*s\n", (int)length, text);
         text += length;
-        while (*text == ' ') text++;
+        while (*text == ' ' || *text == '\n') text++;
     }
 }
 
@@ -31,24 +34,29 @@ static double intensity(const cli_choice *c)
     return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
-/** Add the stage and the recompute policy of a choice, and the other keys that the choice sets. */
+/** Add the stage and the recompute policy of a choice, and the keys that set it, to paste. */
 static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
-    char name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
-    zr__text_add(p, "stage %d with recompute %s%s%s", c->stage, cli_choice_name(choices, c, name),
-                 cli_kept_words(choices, c, kept), cli_light_words(choices, c->light, light));
+    char name[CLI_CHOICE_BYTES];
+    zr__text_add(p, "stage %d with recompute %s", (int)c->way.stage, cli_choice_name(choices, c, name));
+}
+
+static void add_options(zr__text *p, const cli_choices *choices, const cli_choice *c)
+{
+    zr__way_options(&c->way, choices->config, choices->target->ranks, true, " ", p);
+    if (c->way.device == ZR_HOME_NVME && !choices->config->zero.optim.folders)
+        zr__text_add(p, " --zero_optimization.offload_optimizer.nvme_path=DIR");
 }
 
 static void add_advised(zr__text *p, const cli_choices *choices)
 {
-    const cli_choice *c = &choices->choice[choices->advised];
+    const cli_choice *c = choices->choice[choices->advised];
     const zr_price *price = &c->made.simulation.price;
     const int64_t limit = choices->target->limit_bytes;
     const bool timed = choices->compute_known && choices->link_known;
     zr__text_add(p, "Advice: ");
     add_choice_name(p, choices, c);
-    zr__text_add(p, ": the %s of %s", timed ? "fastest" : "least work and traffic",
-                 limit ? "what fits" : "all (ties go to the least memory)");
+    zr__text_add(p, ", the %s of %s", timed ? "fastest" : "fastest by usual rates", limit ? "what fits" : "all");
     const bool memory_known = choices->target->simulated || choices->target->profile.machine.memory_bytes_sec > 0;
     if (choices->compute_known)
         zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec),
@@ -56,11 +64,26 @@ static void add_advised(zr__text *p, const cli_choices *choices)
                      : !timed      ? " without communication"
                                    : "");
     if (limit) zr__text_add(p, ", and leaves %s a rank", ZR_SIZE((double)(limit - c->made.needs_bytes)));
+    zr__text_add(p, ":");
+    add_options(p, choices, c);
+    zr__text_add(p, "\nAsked: ");
+    zr__add_question(&choices->question, &c->way, p);
+    zr__text_add(p, ".");
+    const size_t length = p->length;
+    zr__add_ties(&choices->found, " Ties", p);
+    if (p->length > length) zr__text_add(p, ".");
+    if (c->way.device != ZR_HOME_NONE) {
+        zr__text_add(p, " The offload takes ");
+        zr__add_away(&choices->where, &c->made, p);
+        if (choices->target->assumed[0]) zr__text_add(p, ", at assumed rates: %s", choices->target->assumed);
+        zr__text_add(p, ".");
+    }
+    zr__text_add(p, "\n");
     if (choices->target->ranks == 1) {
-        zr__text_add(p, ". With one rank there is no traffic; stages differ only in the memory that they need.");
+        zr__text_add(p, "With one rank there is no traffic; stages differ only in the memory that they need.");
         return;
     }
-    zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
+    zr__text_add(p, "A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
                  ZR_SIZE(cli_traffic_bytes(c->made.report.traffic)), ZR_AMOUNT(intensity(c)));
     if (!timed) return;
     /* a step also waits for disks, and for updates by the host's processors */
@@ -68,9 +91,9 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
     zr__text_add(p, " %s of communication%s is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec),
                  offload_sec > 0 ? " and offload" : "", share,
-                 share >= 5                                ? "; a larger micro-batch makes the share smaller."
-                 : price->exposed_sec < 0.999 * beside_sec ? "; the rest is hidden."
-                                                           : ".");
+                 share >= 5 && !choices->question.free.batch ? "; a larger micro-batch makes the share smaller."
+                 : price->exposed_sec < 0.999 * beside_sec   ? "; the rest is hidden."
+                                                             : ".");
 }
 
 /** Add a sentence that tells whether a smaller micro-batch or a shorter sequence would fit. */
@@ -98,14 +121,14 @@ static zr_status add_batch_help(zr__text *p, const cli_choices *choices, const z
     return ZR_OK;
 }
 
-/** Add the choice that needs the least memory, and ways to make the configuration fit. Called if no choice fits. */
+/** Add the choice that needs the least memory, and ways to make the configuration fit. Called if nothing fits. */
 static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
     const cli_target *target = choices->target;
     const cli_more_ranks *more = &choices->more;
-    const cli_choice *least = &choices->choice[0];
-    for (const cli_choice *c = least; c < choices->choice + choices->n; c++)
-        if (c->made.needs_bytes < least->made.needs_bytes) least = c;
+    const cli_choice *least = choices->choice[0];
+    for (int i = 0; i < choices->n; i++)
+        if (choices->choice[i]->made.needs_bytes < least->made.needs_bytes) least = choices->choice[i];
     zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
     add_choice_name(p, choices, least);
     zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
@@ -123,12 +146,6 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
                      ZR_SIZE((double)least->made.host_bytes), ZR_SIZE((double)target->cluster.host_memory_bytes));
         return ZR_OK;
     }
-    const cli_away *away = &choices->away;
-    char keys[ZR_OFFLOAD_KEYS_BYTES];
-    if (away->offload)
-        zr__text_add(p, " With %s stage 3 with recompute unit and as little overlap fits: %s a rank, and %s %s.",
-                     zr__train_offload_keys(away->offload, away->device, keys), ZR_SIZE((double)away->needs_bytes),
-                     ZR_SIZE((double)away->away_bytes), away->device == ZR_HOME_NVME ? "on disk" : "of host memory");
     const char *bytes = ZR_SIZE((double)more->needs_bytes);
     if (more->fits)
         zr__text_add(p, " With %d ranks stage 3 with recompute unit and as little overlap fits: %s a rank.",
@@ -139,7 +156,10 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     else if (more->ranks > 0)
         zr__text_add(p, " More ranks do not help: with %d ranks it is %s, nearly all of it not sharded.", more->ranks,
                      bytes);
-    return add_batch_help(p, choices, config);
+    char remedy[ZR_OFFLOAD_REMEDY_BYTES];
+    zr__train_offload_remedy(config, &choices->where, target->limit_bytes, remedy);
+    if (remedy[0]) zr__text_add(p, " With %s it fits.", remedy);
+    return more->fits || remedy[0] ? ZR_OK : add_batch_help(p, choices, config);
 }
 
 /** Return a sentence on the source of the times. If times are unknown, name the missing rates instead. */
@@ -182,8 +202,9 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
 /** Return whether a choice reads or writes a disk whose rates are not known. */
 static bool uses_unknown_disk(const cli_choices *choices)
 {
-    for (const cli_choice *c = choices->choice; c < choices->choice + choices->n; c++)
-        if (cli_offload_untimed(&c->made.report, &c->made.simulation.price)) return true;
+    for (int i = 0; i < choices->n; i++)
+        if (cli_offload_untimed(&choices->choice[i]->made.report, &choices->choice[i]->made.simulation.price))
+            return true;
     return false;
 }
 
@@ -238,14 +259,15 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
     zr__json_add(out, "comm_sec", choices->link_known ? price->comm_sec : NAN);
     zr__json_add(out, "exposed_sec", all ? price->exposed_sec : NAN);
     cli_speed_json(out, choices, c);
-    const cli_offload cost = cli_offload_cost(choices->target, &c->made.report, price, choices->step_tokens);
+    const cli_offload cost = cli_offload_cost(choices->target, &c->made.report, price, cli_choice_tokens(choices, c));
     cli_offload_json(out, &cost);
     zr__json_close(out, '}');
 }
 
 static void add_choice_policy(zr__json_out *out, const cli_choice *c)
 {
-    zr__json_add(out, "stage", c->stage, "policy", zr__recompute_name(c->recompute), "every", c->every);
+    zr__json_add(out, "stage", (int)c->way.stage, "policy", zr__recompute_name((zr_recompute)c->way.policy), "every",
+                 c->way.every);
 }
 
 static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
@@ -257,52 +279,36 @@ static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_c
         zr__json_add_json(out, "fits", NULL);
 }
 
-/** Add the member "keys", an object of the keys that save memory (cli_light). With tensor parallelism, first add the
- * members "partition_activations" and "cpu_checkpointing" and, with checkpoints on disk, "offload". */
+/** Add the member "keys", an object of the keys of a choice besides its stage and policy (cli_choice_keys). With tensor
+ * parallelism, first add the members "partition_activations" and "cpu_checkpointing" and, with checkpoints on disk,
+ * "offload". */
 static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
     if (choices->shares_layers) {
-        zr__json_add_bool(out, "partition_activations", c->kept.pieces);
-        zr__json_add_bool(out, "cpu_checkpointing", c->kept.home == ZR_SPACE_HOST);
-        if (c->kept.home == ZR_SPACE_DISK) zr__json_add(out, "offload", "disk");
+        zr__json_add_bool(out, "partition_activations", c->made.pieces);
+        zr__json_add_bool(out, "cpu_checkpointing", c->made.home == ZR_SPACE_HOST);
+        if (c->made.home == ZR_SPACE_DISK) zr__json_add(out, "offload", "disk");
     }
-    zr__json_open(out, "keys", '{');
-    if (c->light >= CLI_LIGHT_PREFETCH) zr__json_add(out, "zero_optimization.stage3_prefetch_bucket_size", 0);
-    if (c->light >= CLI_LIGHT_OVERLAP) zr__json_add_bool(out, "zero_optimization.overlap_comm", false);
-    if (c->light >= CLI_LIGHT_BUCKETS) {
-        zr__json_add(out, "zero_optimization.reduce_bucket_size", choices->light_elems,
-                     "zero_optimization.allgather_bucket_size", choices->light_elems);
-    }
-    zr__json_close(out, '}');
-}
-
-/** Add the offload with which a configuration fits, if one was found. */
-static void add_away(zr__json_out *out, const cli_away *away)
-{
-    const bool disk = away->device == ZR_HOME_NVME;
-    const char *device = disk ? "nvme" : "cpu", *space = disk ? "disk" : "host";
-    const zr__offload states = zr__train_offload_states(away->offload);
-    if (!away->offload) return;
-    zr__json_open(out, "offload_fits", '{');
-    zr__json_add(out, "zero_optimization.offload_optimizer.device", states >= ZR__OFFLOAD_OPTIM ? device : "none");
-    zr__json_add_bool(out, "zero_optimization.offload_optimizer.gradients", states >= ZR__OFFLOAD_GRAD);
-    zr__json_add(out, "zero_optimization.offload_param.device", states >= ZR__OFFLOAD_PARAM ? device : "none");
-    if (away->offload >= ZR__OFFLOAD_CHECKPOINTS) zr__json_add(out, "activation_checkpointing.offload", space);
-    zr__json_add(out, "needs", away->needs_bytes, space, away->away_bytes);
-    zr__json_close(out, '}');
+    json_t *keys = cli_choice_keys(choices, c);
+    char *text = keys ? json_dumps(keys, 0) : NULL;
+    if (!text) out->text.failed = true;
+    zr__json_add_json(out, "keys", text);
+    free(text);
+    json_decref(keys);
 }
 
 void cli_advice_json(zr__json_out *out, const cli_choices *choices)
 {
-    const cli_choice *configured = &choices->choice[choices->configured],
-                     *advised = choices->advised < 0 ? NULL : &choices->choice[choices->advised];
+    const cli_choice *configured = choices->choice[choices->configured],
+                     *advised = choices->advised < 0 ? NULL : choices->choice[choices->advised];
     const cli_more_ranks *more = &choices->more;
     zr__json_add(out, "profile", choices->target->profile.facts.name);
     add_limited(out, choices, "limit", choices->target->limit_bytes);
     add_time(out, choices, configured);
     add_needs(out, choices, configured);
     zr__json_open(out, "choices", '[');
-    for (const cli_choice *c = choices->choice; c < choices->choice + choices->n; c++) {
+    for (int i = 0; i < choices->n; i++) {
+        const cli_choice *c = choices->choice[i];
         zr__json_open(out, NULL, '{');
         add_choice_policy(out, c);
         zr__json_add(out, "total", c->made.report.memory.total_bytes);
@@ -328,5 +334,4 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
         zr__json_add_bool(out, "fits", more->fits);
         zr__json_close(out, '}');
     }
-    add_away(out, &choices->away);
 }

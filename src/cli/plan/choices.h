@@ -1,51 +1,20 @@
-/** Compare the ZeRO stages and recompute policies for one configuration. A choice is a stage with a policy, planned and
- * priced (choices.c). speed.c prints the speed of choices, advice.c prints advice, and within_layers.c prints the
- * traffic of tensor parallelism. */
+/** Compare the ZeRO stages and recompute policies for one configuration, and advise. A choice is a stage with a policy,
+ * planned and priced by train/choose, which also finds what is advised. choices.c prints the speed of choices and the
+ * orders of micro-batches, advice.c prints advice, and within_layers.c the traffic of tensor parallelism. */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
-#include "cli/plan/table.h"
 #include "base/json/json_write.h"
+#include "cli/plan/table.h"
 #include "cli/plan/target.h"
-#include "plan/cost/cost.h"
-#include "train/setup/setup.h"
 
-#define CLI_MANY_LAYERS 512 /* models with more layers are planned only as configured, because plans take long */
-#define CLI_SPACINGS 64     /* maximum planned spacing of checkpoints, in units */
-#define CLI_CHOICES (64 + CLI_SPACINGS)
+#define CLI_MANY_LAYERS 512      /* models with more layers are planned only as configured, because plans take long */
 #define CLI_MOST_RANKS (1 << 20) /* with more configured ranks, the advice does not search for a number that fits */
 
-/** Ways to save memory at the cost of overlap. Each value also applies all earlier values. */
-typedef enum cli_light {
-    CLI_LIGHT_NONE,     /* as configured */
-    CLI_LIGHT_PREFETCH, /* stage3_prefetch_bucket_size 0: no prefetch at stage 3 */
-    CLI_LIGHT_OVERLAP,  /* overlap_comm false: only one unit and one gradient are in flight at a time */
-    CLI_LIGHT_BUCKETS,  /* buckets of at most cli_choices.light_elems elements */
-    CLI_LIGHTS
-} cli_light;
-#define CLI_LIGHT_ELEMS (1 << 20)
-#define CLI_LIGHT_STEPS 16384
+typedef zr__tried cli_choice;
 
-/** Place of activation checkpoints. */
-typedef struct cli_kept {
-    bool pieces;   /* whether checkpoints are partitioned */
-    zr_space home; /* space in which they are stored */
-} cli_kept;
-
-typedef struct cli_choice {
-    int stage;
-    cli_light light;
-    zr_recompute recompute;
-    int64_t every;
-    /* Places of checkpoints: `asked` as requested, `kept` as planned. Policy auto may plan another place than
-     * requested. */
-    cli_kept asked, kept;
-    cli_trial made;
-    zr__fullest fullest;
-} cli_choice;
-
-/** Result of the search for a larger number of ranks, which is done if no choice fits. The search plans stage 3 with
- * recompute unit and CLI_LIGHT_BUCKETS. `ranks` is the smallest number that fits. If no number fits, `ranks` is the
+/** Result of the search for a larger number of ranks, which is done if nothing fits. The search plans stage 3 with
+ * recompute unit and ZR__LIGHT_BUCKETS. `ranks` is the smallest number that fits. If no number fits, `ranks` is the
  * last number tried: a larger number would hardly help, or the cluster has no more devices. */
 typedef struct cli_more_ranks {
     int ranks; /* number of ranks, or 0 if unknown */
@@ -54,61 +23,54 @@ typedef struct cli_more_ranks {
     bool fits, all;
 } cli_more_ranks;
 
-/** Result of the search for an offload, which is done if no choice fits and nothing is offloaded. The
- * search plans stage 3 with recompute unit and CLI_LIGHT_BUCKETS. */
-typedef struct cli_away {
-    zr__offload offload; /* first degree of offload that fits, or ZR__OFFLOAD_NONE if none fits */
-    zr_config_home device;
-    int64_t needs_bytes, away_bytes; /* bytes that a rank needs, and bytes of a rank in host memory or on disk */
-} cli_away;
-
 typedef struct cli_choices {
-    /* Machine for which choices are planned. The caller sets `target`, `chosen` and `tokens` before planning. */
+    /* Machine for which choices are planned; the question of the advice, of which `question.config` is the
+     * configuration before any choice; and what has been found, if the question has been answered already. The caller
+     * sets `target`, `question`, `found`, `answered` and `tokens` before planning. */
     const cli_target *target;
-    bool chosen;         /* whether zr__train_choose set keys of the configured choice to fit the memory */
-    const char *origin;  /* origin of the configured choice: "configured", "chosen" or "default" */
-    double peak_flops;   /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
-    double tokens;       /* tokens to train on, or 0 if not given */
-    int64_t light_elems; /* bucket size for CLI_LIGHT_BUCKETS, in elements */
-    int64_t step_tokens; /* tokens of a step, over all ranks */
-    bool shares_layers;  /* whether the tensor-parallel degree is above 1 */
-    cli_kept base;       /* configured place of checkpoints */
+    zr__question question;
+    zr__found found;
+    bool answered;
+    double tokens; /* tokens to train on, or 0 if not given */
+
+    zr__train_target where;
+    const zr_config *config;
+    const char *origin; /* origin of the configured choice: "configured", "chosen" or "default" */
+    double peak_flops;  /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
+    bool shares_layers; /* whether the tensor-parallel degree is above 1 */
     bool many_layers;
     /* Whether FLOP/s and the link's bandwidth are known. The time of a step needs both. */
     bool compute_known, link_known;
-    cli_choice choice[CLI_CHOICES];
+    cli_choice **choice; /* the list, of n choices */
     int n;
     int configured, advised; /* indices into `choice`; `advised` is -1 if no choice fits */
-    /** Error that ended the planning, or ZR_OK. A choice that the planner refuses is left out, and is an error only if
-     * it is the configured choice. */
-    zr_status failed;
-    int most_ranks; /* maximum number of ranks that the search for `more` tries */
+    int most_ranks;          /* maximum number of ranks that the search for `more` tries */
     cli_more_ranks more;
-    cli_away away;
 } cli_choices;
 
-/** Plan stages 0 to 3, each with recompute none, selective, unit and the configured policy. Add policy auto where a
- * mixture of policies may fit the memory limit. With tensor parallelism, add partitioned checkpoints (Pa) and, for
- * recompute unit, partitioned checkpoints on the host (Pa+cpu). With `spacings`, add recompute unit with a checkpoint
- * at every 2nd, 3rd ... unit. Plan a model with more than CLI_MANY_LAYERS layers only as configured. Return an error if
- * the configured plan is refused, or if any plan fails for another reason. */
+/** Return the keys that are free in the question of the advice: stage and policy, and what neither the file nor the
+ * command line gives of micro-batch and offload. `batch` tells whether a micro-batch is given. */
+zr__free cli_choices_free(const zr_config *config, const cli_target *target, bool batch);
+/** Plan the list of choices (zr__list), and find what is advised. Plan a model with more than CLI_MANY_LAYERS layers
+ * only as configured. Return an error if the configured plan is refused, or if any plan fails for another reason.
+ * Clear the choices in any case. */
 ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
+void cli_choices_clear(cli_choices *choices);
 /** Fill a table with the choices that differ from the configured choice only in the stage. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
 /** Write the recompute policy of a choice, such as "unit/2", into `text`. With tensor parallelism, add the place of
  * checkpoints, as in "unit/2 Pa". Return `text`. */
 #define CLI_CHOICE_BYTES 48
 const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES]);
-/** Write the keys that set a choice's place of checkpoints into `text`, such as ",
- * activation_checkpointing.partition_activations true". Write "" if the place is configured or if policy auto chooses
- * it. Return `text`. */
-#define CLI_KEPT_BYTES 128
-const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES]);
-/** Return the keys that `light` sets, such as ", stage3_prefetch_bucket_size 0", or "" for CLI_LIGHT_NONE. The text may
- * be stored in `room`. */
-const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128]);
+/** Return whether a choice has other micro-batches or homes of states than configured. */
+bool cli_choice_differs(const cli_choices *choices, const cli_choice *c);
+/** Return an object of the keys of a choice besides its stage, policy and place of checkpoints, or NULL without memory.
+ */
+struct json_t *cli_choice_keys(const cli_choices *choices, const cli_choice *c);
+/** Return the tokens of a step of a choice, over all ranks. */
+int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c);
 /** Find the fewest bytes that a rank can need with `ranks` ranks. Plan stage 3 with recompute unit and
- * CLI_LIGHT_BUCKETS. */
+ * ZR__LIGHT_BUCKETS. */
 ZR_NODISCARD zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks,
                                          int64_t *bytes);
 
@@ -128,11 +90,11 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
  */
 ZR_NODISCARD zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices *choices);
 
-/** Print a paragraph that advises a choice and gives reasons. If no choice fits, print ways to make the configuration
- * fit. */
+/** Print a paragraph that advises a choice, with its keys and reasons. If nothing fits, print ways to make the
+ * configuration fit. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);
-/** Add the members "profile", "limit", "time", "needs", "fits", "choices" and "advice" to the open object. If no choice
- * fits, "advice" is null, and the members "more_ranks" and "offload_fits" may follow. */
+/** Add the members "profile", "limit", "time", "needs", "fits", "choices" and "advice" to the open object. If nothing
+ * fits, "advice" is null, and the member "more_ranks" may follow. */
 void cli_advice_json(zr__json_out *out, const cli_choices *choices);
 
 /* ---- traffic between tensor-parallel ranks --------------------------------------------------- */

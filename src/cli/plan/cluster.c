@@ -111,6 +111,7 @@ zr_status cli_target_cluster(const char *name, const char *transport, const zr_c
     } else {
         ZR_TRY(zr_cluster_read(name, cluster));
         if (cluster->any_hosts) zr__cluster_widen(cluster, target->ranks);
+        target->host_bytes = zr__cluster_assume(cluster, target->assumed);
         profile_of(cluster, &target->profile);
     }
     target->chooser = target->profile;

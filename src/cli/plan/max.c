@@ -7,6 +7,7 @@
 #include "train/setup/setup.h"
 
 #include <stdio.h>
+#include <math.h>
 
 /** Upper limits of the search. Plans with more layers take too long. Larger micro-batches are of no use. */
 #define TRIED_LAYERS 2048
@@ -23,13 +24,61 @@ static void set_number(const cli_max *max, int64_t n)
         zr__config_resize(max->config, &sizes);
 }
 
-zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
+zr_status cli_max_needs(const cli_max *max, int64_t n, int64_t *bytes)
 {
-    const cli_max *max = arg;
     cli_trial made;
     set_number(max, n);
-    ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
+    ZR_TRY(cli_try(max->target, max->config, &made, NULL));
     *bytes = cli_trial_bytes(max->target, &made);
+    return ZR_OK;
+}
+
+/* ---- the largest number --------------------------------------------------------------------------- */
+
+/** A number of samples or layers, and the bytes that a rank needs with this number. `needs` is 0 if unknown. */
+typedef struct point {
+    int64_t n, needs;
+} point;
+
+/** Return the number at which the line through two points reaches the limit. */
+static int64_t line_meets(point a, point b, int64_t limit_bytes)
+{
+    const double slope = (double)(b.needs - a.needs) / (double)(b.n - a.n);
+    const double n = (double)b.n + (double)(limit_bytes - b.needs) / (slope > 1 ? slope : 1);
+    return n < 0x1p40 ? (int64_t)n : (int64_t)1 << 40;
+}
+
+/** Return the number to try next. Plans of large models take long, so try few numbers. Interpolate, because the bytes
+ * grow nearly linearly. Bisect or double in each third round, so that the search ends soon for any curve. */
+static int64_t next_try(int round, point before, point fits, point fails, int64_t limit_bytes)
+{
+    const point other = fails.needs ? fails : before;
+    int64_t n = fails.needs ? fits.n + (fails.n - fits.n) / 2 : 2 * fits.n;
+    if (round % 3 != 0) n = line_meets(other, fits, limit_bytes);
+    if (!fails.needs && n > 16 * fits.n) n = 16 * fits.n;
+    return n <= fits.n ? fits.n + 1 : n >= fails.n ? fails.n - 1 : n;
+}
+
+/** Find the largest number that fits. On entry fits->n fits, and fails->n does not fit or is an untried upper limit.
+ * The needs of an untried limit are 0. On return fails->n is fits->n + 1. Unless `guess` is 0, try `guess` first and,
+ * if it fits, the next number. */
+static zr_status find_largest(cli_max *max, int64_t guess, point *fits, point *fails)
+{
+    const int64_t limit_bytes = max->target->limit_bytes;
+    point before = {0};
+    const int64_t last_guess = guess + 1;
+    for (int round = 0; fails->n - fits->n > 1; round++) {
+        const bool guessed = guess > fits->n && guess < fails->n && guess <= last_guess;
+        point now = {.n = guessed ? guess : next_try(round, before, *fits, *fails, limit_bytes)};
+        ZR_TRY(cli_max_needs(max, now.n, &now.needs));
+        if (now.needs <= limit_bytes) {
+            if (guessed) guess++;
+            before = *fits;
+            *fits = now;
+        } else {
+            *fails = now;
+        }
+    }
     return ZR_OK;
 }
 
@@ -53,7 +102,7 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
 /** Guess the largest number of samples or layers that fits with recompute policy auto. A search with auto is slow,
  * since auto makes many plans for each number tried. Therefore search with policy unit, whose result is nearly the
  * same. */
-static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
+static zr_status guess_for_auto(cli_max *max, point fits, point fails, int64_t *guess)
 {
     const int64_t limit = max->target->limit_bytes;
     zr_config unit = *max->config;
@@ -61,7 +110,7 @@ static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, i
     cheap.config = &unit;
     unit.recompute.policy = ZR_RECOMPUTE_UNIT;
     ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
-    if (fits.needs <= limit) ZR_TRY(cli_largest(cli_max_needs, &cheap, limit, 0, &fits, &fails));
+    if (fits.needs <= limit) ZR_TRY(find_largest(&cheap, 0, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
 }
@@ -81,15 +130,15 @@ static zr_status find_fewest(cli_max *max)
 }
 
 /** Search for the largest number of layers or samples that fits, upwards from max->fewest. */
-static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
+static zr_status from_one(cli_max *max, point *fits, point *fails)
 {
     int64_t guess = 0, most = TRIED_LAYERS;
     if (max->what == CLI_MAX_BATCH) { /* prevent an overflow of rows times micro-batches times ranks */
         most = INT64_MAX / (max->config->accumulation_steps * (max->target->ranks / max->config->parallel.tensor));
         if (most > TRIED_ROWS) most = TRIED_ROWS;
     }
-    *fits = (cli_point){.n = max->fewest};
-    *fails = (cli_point){.n = most + 1};
+    *fits = (point){.n = max->fewest};
+    *fails = (point){.n = most + 1};
     ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
     const zr_recompute policy = max->config->recompute.policy;
     ZR_CHECK(fits->needs <= max->target->limit_bytes, ZR_ERR_MEMORY,
@@ -104,16 +153,16 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
              max->what != CLI_MAX_BATCH ? zr__config_key_of(max->config, "width") : "",
              max->what != CLI_MAX_BATCH ? ", vocabulary or batch" : "model or data.seq_length");
     if (max->config->recompute.policy == ZR_RECOMPUTE_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
-    return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
+    return find_largest(max, guess, fits, fails);
 }
 
 /** Choose the lowest stage at which the found model fits, because lower stages move less data. The next larger model
  * does not fit at stage 3. Skip a stage at which the next larger model fits, so that the result remains the largest
  * model. */
-static zr_status lowest_stage(cli_max *max, cli_point *fits, cli_point *fails)
+static zr_status lowest_stage(cli_max *max, point *fits, point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
-        cli_point in = *fits, out = *fails;
+        point in = *fits, out = *fails;
         max->config->zero.stage = stage;
         if (cli_max_needs(max, in.n, &in.needs) != ZR_OK || in.needs > max->target->limit_bytes) continue;
         if (out.needs && (cli_max_needs(max, out.n, &out.needs) != ZR_OK || out.needs <= max->target->limit_bytes))
@@ -126,11 +175,93 @@ static zr_status lowest_stage(cli_max *max, cli_point *fits, cli_point *fails)
     return ZR_OK;
 }
 
-static zr_status largest_model(cli_max *max, cli_point *fits, cli_point *fails)
+/* ---- models with the proportions of GPT families -------------------------------------------------- */
+
+/** Layers, width and heads of models. The first shapes are small models for CPUs. GPT-2 (Radford et al. 2019) has the
+ * shapes from 12 x 768 to 48 x 1600. Megatron-LM (Narayanan et al. 2021, table 1) has the shapes from 24 x 2304 to 128
+ * x 25600. */
+static const cli_shape shapes[] = {
+    {2, 128, 2},    {4, 256, 4},     {6, 384, 6},     {8, 512, 8},      {12, 768, 12},     {24, 1024, 16},
+    {36, 1280, 20}, {48, 1600, 25},  {24, 2304, 24},  {30, 3072, 32},   {36, 4096, 32},    {40, 6144, 48},
+    {48, 8192, 64}, {60, 10240, 80}, {80, 12288, 96}, {96, 16384, 128}, {105, 20480, 128}, {128, 25600, 160},
+};
+enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
+
+/** Set the configuration to the width and heads of a shape. The number of layers is varied separately. Other sizes
+ * follow from the settings before the search, so that they do not depend on the shapes tried before. */
+static void set_shape(cli_max *max, const cli_shape *shape)
+{
+    zr_config *config = max->config;
+    config->model.config = max->start;
+    zr_model_sizes sizes = zr_config_sizes(config);
+    sizes.width = shape->width;
+    sizes.heads = shape->heads;
+    zr__config_resize(config, &sizes);
+}
+
+/** Find the largest number of layers that fits at a shape's width, between half and twice the shape's layers. Set
+ * fits->n to 0 if not even half the layers fit. Set fails->n to 0 if twice the layers fit. */
+static zr_status layers_at(cli_max *max, const cli_shape *shape, point *fits, point *fails)
+{
+    fits->n = (shape->layers + SPREAD - 1) / SPREAD;
+    if (fits->n < max->fewest) fits->n = max->fewest;
+    fails->n = SPREAD * shape->layers;
+    set_shape(max, shape);
+    ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
+    if (fits->needs > max->target->limit_bytes) fits->n = 0;
+    if (fits->n == 0) return ZR_OK;
+    ZR_TRY(cli_max_needs(max, fails->n, &fails->needs));
+    if (fails->needs <= max->target->limit_bytes) {
+        *fits = *fails;
+        *fails = (point){0};
+        return ZR_OK;
+    }
+    return find_largest(max, 0, fits, fails);
+}
+
+/** Return whether memory.tile_elems is too small for a table of the vocabulary at a width: less than a row, or so small
+ * that the table would have too many tiles. */
+static bool stops_at(const zr_config *config, int64_t width)
+{
+    const int64_t ranks = config->parallel.tensor, elems = config->memory.tile_elems;
+    const int64_t rows = (zr_config_sizes(config).vocabulary + ranks - 1) / ranks;
+    if (elems == 0) return false;
+    return elems < width || (rows - 1) / (elems / width) >= ZR_TILES_MOST;
+}
+
+/** Choose the width at which the largest number of layers that fits is nearest to the shape's own number. A width is a
+ * candidate if between half and twice the shape's layers fit. If no width is a candidate, take the largest width at
+ * which twice the shape's layers fit. A width for which memory.tile_elems is too small does not fit. */
+static zr_status find_family(cli_max *max, point *fits, point *fails)
+{
+    double nearest = INFINITY;
+    max->start = max->config->model.config;
+    max->shape = shapes[0];
+    *fits = (point){.n = 0};
+    for (int i = 0; i < SHAPES; i++) {
+        point in, out;
+        if (SPREAD * shapes[i].layers <= max->fewest) continue;
+        max->tile_stops = stops_at(max->config, shapes[i].width);
+        if (max->tile_stops && i > 0) break;
+        ZR_TRY(layers_at(max, &shapes[i], &in, &out));
+        if (in.n == 0) break;
+        double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].layers));
+        if (away < nearest || !isfinite(nearest)) {
+            max->shape = shapes[i];
+            *fits = in;
+            *fails = out;
+            nearest = away;
+        }
+    }
+    set_shape(max, &max->shape);
+    return ZR_OK;
+}
+
+static zr_status largest_model(cli_max *max, point *fits, point *fails)
 {
     bool any_stage = !max->keep_stage && max->config->collectives.reduce != ZR_REDUCE_ALL_REDUCE;
     if (any_stage) max->config->zero.stage = 3;
-    ZR_TRY(cli_family_find(max, fits, fails));
+    ZR_TRY(find_family(max, fits, fails));
     if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(max, fits, fails));
     if (any_stage) ZR_TRY(lowest_stage(max, fits, fails));
     max->shape.layers = fits->n;
@@ -139,18 +270,18 @@ static zr_status largest_model(cli_max *max, cli_point *fits, cli_point *fails)
 
 zr_status cli_max_find(cli_max *max)
 {
-    cli_point fits = {0}, fails = {0};
+    point fits = {0}, fails = {0};
     cli_trial made;
     ZR_TRY(find_fewest(max));
     ZR_TRY(max->what == CLI_MAX_MODEL ? largest_model(max, &fits, &fails) : from_one(max, &fits, &fails));
     if (fails.needs) {
         set_number(max, fails.n);
-        ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
+        ZR_TRY(cli_try(max->target, max->config, &made, NULL));
         max->next_needs = made.needs_bytes;
         max->next_disk_bytes = made.disk_bytes;
     }
     set_number(max, fits.n);
-    ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
+    ZR_TRY(cli_try(max->target, max->config, &made, NULL));
     max->params = (double)made.params;
     max->stage = (int)max->config->zero.stage;
     max->n = fits.n;

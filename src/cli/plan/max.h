@@ -4,7 +4,6 @@
 #define ZR_CLI_MAX_H
 
 #include "base/json/json_write.h"
-#include "cli/plan/largest.h"
 #include "cli/plan/target.h"
 #include "zr/config.h"
 
@@ -49,15 +48,8 @@ ZR_NODISCARD zr_status cli_max_find(cli_max *max);
 void cli_max_print(FILE *out, const cli_max *max);
 /** Add the member "max" to the open object. */
 void cli_max_json(zr__json_out *out, const cli_max *max);
-
-/* ---- shared by the search's files ------------------------------------------------------------ */
-
-/** Find the bytes that a rank needs with `n` layers or samples. `arg` is a cli_max, whose configuration is set to `n`
- * and planned. If a host's memory is too small, set *bytes to more than the limit. Callback of type cli_needs_of. */
-ZR_NODISCARD zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes);
-/** Choose a shape of a GPT family, and find the largest number of layers that fits at its width. Set max->shape, and
- * the width and heads of the configuration. Set fits->n to 0 if no shape fits. Set fails->n to 0 if even twice the
- * shape's layers fit. */
-ZR_NODISCARD zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails);
+/** Find the bytes that a rank needs with `n` layers or samples. The configuration is set to `n`
+ * and planned. If a host's memory is too small, set *bytes to more than the limit. */
+ZR_NODISCARD zr_status cli_max_needs(const cli_max *max, int64_t n, int64_t *bytes);
 
 #endif

@@ -33,7 +33,6 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
 /** Return the name of the source from which zr takes the disk rates of this target. */
 static const char *source_of_rates(const cli_target *target)
 {
-    if (target->simulated && !target->cluster.measured) return "the cluster has no host.disk_bytes_per_sec";
     if (target->simulated || target->here) return "`zr info --bench --disk DIR` measures a disk";
     return "a file for --profile may have disk_read_bytes_sec and disk_write_bytes_sec";
 }

@@ -1,6 +1,9 @@
-/** Speed of the choices: tokens per second, MFU (model FLOPs as a share of the peak) and days of training. */
+/** Speed of the choices: tokens per second, MFU (model FLOPs as a share of the peak) and days of training; and the two
+ * orders of a training step's micro-batches. */
 #include "cli/plan/choices.h"
 #include "cli/plan/offload.h"
+
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -13,7 +16,7 @@ static bool is_timed(const cli_choices *choices, const cli_choice *c)
 
 static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
 {
-    return (double)choices->step_tokens / c->made.simulation.price.step_sec;
+    return (double)cli_choice_tokens(choices, c) / c->made.simulation.price.step_sec;
 }
 
 /** Return whether products are priced at the peak, so that the MFU is only an upper bound. */
@@ -32,14 +35,14 @@ static double mfu_of(const cli_choices *choices, const cli_choice *c)
     return c->made.report.flops_model / c->made.report.ranks / c->made.simulation.price.step_sec / choices->peak_flops;
 }
 
-static double steps_for(const cli_choices *choices)
+static double steps_for(const cli_choices *choices, const cli_choice *c)
 {
-    return ceil(choices->tokens / (double)choices->step_tokens);
+    return ceil(choices->tokens / (double)cli_choice_tokens(choices, c));
 }
 
 static double days_for(const cli_choices *choices, const cli_choice *c)
 {
-    return cli_days(choices->tokens, (double)choices->step_tokens, c->made.simulation.price.step_sec);
+    return cli_days(choices->tokens, (double)cli_choice_tokens(choices, c), c->made.simulation.price.step_sec);
 }
 
 static void print_speed(FILE *out, const cli_choices *choices, char mark, const char *name, const cli_choice *c)
@@ -54,15 +57,15 @@ static void print_speed(FILE *out, const cli_choices *choices, char mark, const 
     fprintf(out, "%c %-12s%12s%10s", mark, name, ZR_AMOUNT(tokens_per_sec(choices, c)), mfu);
     if (choices->tokens > 0) {
         const double days = days_for(choices, c);
-        fprintf(out, "%14.*f%16.0f", days < 10 ? 2 : days < 1000 ? 1 : 0, days, steps_for(choices));
+        fprintf(out, "%14.*f%16.0f", days < 10 ? 2 : days < 1000 ? 1 : 0, days, steps_for(choices, c));
     }
     fputc('\n', out);
 }
 
 void cli_speed_print(FILE *out, const cli_choices *choices)
 {
-    const cli_choice *configured = choices->configured >= 0 ? &choices->choice[choices->configured] : NULL;
-    const cli_choice *advised = choices->advised >= 0 ? &choices->choice[choices->advised] : NULL;
+    const cli_choice *configured = choices->configured >= 0 ? choices->choice[choices->configured] : NULL;
+    const cli_choice *advised = choices->advised >= 0 ? choices->choice[choices->advised] : NULL;
     if (!configured || !is_timed(choices, configured)) {
         if (choices->tokens > 0) fprintf(out, "--tokens: times are not known, so days are not\n\n");
         return;
@@ -96,6 +99,45 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
     zr__json_add(out, "tokens_per_sec", timed ? tokens_per_sec(choices, c) : NAN, "mfu",
                  timed ? mfu_of(choices, c) : NAN);
     if (choices->tokens <= 0) return;
-    zr__json_add(out, "steps", steps_for(choices));
+    zr__json_add(out, "steps", steps_for(choices, c));
     zr__json_add(out, "days", timed ? days_for(choices, c) : NAN);
+}
+
+/* ---- order of micro-batches -------------------------------------------------------------------- */
+
+/** Maximum number of micro-batches with which both orders are planned, since the time to plan the order "layer" grows
+ * with their number. With more micro-batches, the orders are compared only if the configuration has the order "layer".
+ */
+#define MICROS_MOST 16
+
+/** Print the bytes that a rank receives, and the bytes of memory that it needs, in one order. */
+static void print_order(FILE *out, const cli_choices *choices, const char *name, bool configured, const cli_trial *made)
+{
+    fprintf(out, "%c %-8s%12s gathered of %12s a step, total %12s", configured ? '*' : ' ', name,
+            ZR_SIZE((double)made->report.traffic.bytes[ZR_TRAFFIC_ALL_GATHER]),
+            ZR_SIZE(cli_traffic_bytes(made->report.traffic)), ZR_SIZE((double)made->report.memory.total_bytes));
+    if (choices->compute_known && choices->link_known)
+        fprintf(out, ", %s", CLI_SECONDS(made->simulation.price.step_sec));
+    fputc('\n', out);
+}
+
+zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices *choices)
+{
+    const cli_choice *configured = choices->choice[choices->configured];
+    const bool layer = config->train.layer_major;
+    if (config->accumulation_steps == 1 || configured->way.stage < 3 ||
+        choices->target->ranks == config->parallel.tensor)
+        return ZR_OK;
+    if (!layer && config->accumulation_steps > MICROS_MOST) return ZR_OK;
+    zr_config other = *config;
+    cli_trial made;
+    other.train.layer_major = !layer;
+    const zr_status st = cli_try(choices->target, &other, &made, NULL);
+    if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED)
+        return ZR_OK; /* if the other order cannot be planned, there is nothing to compare */
+    ZR_TRY(st);
+    fputs("\norder of micro-batches (train.accumulation_order):\n", out);
+    print_order(out, choices, "micro", !layer, layer ? &made : &configured->made);
+    print_order(out, choices, "layer", layer, layer ? &configured->made : &made);
+    return ZR_OK;
 }

@@ -3,9 +3,8 @@
 
 #include "base/text/text.h"
 #include "config/config.h"
-#include "train/dir/report.h"
+#include "train/host/host.h"
 #include "train/host/limits.h"
-#include "train/setup/setup.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -80,39 +79,39 @@ zr_status cli_settle_place(zr_config *config, cli_target *target)
     return settle_target_limit(config, target);
 }
 
-/** Price a plan by simulating it on the cluster. Callback of zr__train_choose. */
-static zr_status price_on_cluster(void *arg, const zr_plan *plan, zr_price *made)
+zr__train_target cli_train_target(const cli_target *t)
 {
-    const cli_target *t = arg;
-    zr_simulation simulation;
-    ZR_TRY(zr_simulate(plan, &t->cluster, &t->options, &simulation, NULL));
-    *made = simulation.price;
-    return ZR_OK;
+    const bool gpu = t->here && t->profile.facts.own_memory;
+    return (zr__train_target){.ranks = t->ranks,
+                              .host_ranks = cli_host_ranks(t),
+                              .disk_bytes = t->disk_bytes,
+                              .memory_bytes = t->limit_bytes,
+                              .host_bytes = t->simulated ? t->host_bytes
+                                            : gpu        ? zr__host_available_bytes()
+                                                         : 0,
+                              .profile = &t->profile,
+                              .rates = &t->chooser,
+                              .cluster = t->simulated ? &t->cluster : NULL,
+                              .options = &t->options};
 }
 
-zr_status cli_settle(zr_config *config, cli_target *target)
+zr_status cli_settle(zr_config *config, cli_target *target, zr__found *found)
 {
     char chosen[ZR_TRAIN_NOTE_BYTES];
     ZR_TRY(cli_settle_place(config, target));
-    const zr__train_target where = {
-        .ranks = target->ranks,
-        .disk_bytes = target->disk_bytes,
-        .memory_bytes = target->limit_bytes > 0 || !target->here
-                            ? target->limit_bytes
-                            : zr__train_limit(&target->profile, target->local_ranks, target->in_process),
-        .profile = &target->chooser,
-        .price = target->simulated ? price_on_cluster : NULL,
-        .arg = target};
-    ZR_TRY(zr__train_choose(config, &where, (zr__train_kept){0}, chosen));
-    return chosen[0] ? zr__config_add_note(config, chosen) : ZR_OK;
+    zr__train_target where = cli_train_target(target);
+    if (where.memory_bytes == 0 && target->here)
+        where.memory_bytes = zr__train_limit(&target->profile, target->local_ranks, target->in_process);
+    ZR_TRY(zr__train_choose(config, &where, (zr__train_kept){0}, found, chosen));
+    if (chosen[0]) ZR_TRY(zr__config_add_note(config, chosen));
+    const bool away = config->zero.optim.device != ZR_HOME_NONE || config->zero.param.device != ZR_HOME_NONE ||
+                      config->recompute.cpu || config->recompute.offload != ZR_OFFLOAD_NONE;
+    if (!target->assumed[0] || !(away || zr__train_saves_async(config))) return ZR_OK;
+    snprintf(chosen, sizeof(chosen), "assumed: %s", target->assumed);
+    return zr__config_add_note(config, chosen);
 }
 
 /* ---- one trial ------------------------------------------------------------------------------------ */
-
-bool cli_refused(zr_status st)
-{
-    return st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_SHAPE || st == ZR_ERR_ARG;
-}
 
 int32_t cli_host_ranks(const cli_target *target)
 {
@@ -132,34 +131,11 @@ int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made)
     return made->fits || made->needs_bytes > limit ? made->needs_bytes : limit + 1;
 }
 
-static zr_status price_trial(const cli_target *t, const zr_plan *plan, cli_trial *made)
+zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plan **plan)
 {
-    const int32_t host = cli_host_ranks(t), on_host = plan->ranks < host ? plan->ranks : host;
-    *made = (cli_trial){.report = zr__report_planned(plan),
-                        .params = plan->params,
-                        .disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes,
-                        .needs_bytes = zr__rank_needs(&plan->memory, &plan->profile.facts)};
-    made->fits = (t->limit_bytes == 0 || made->needs_bytes <= t->limit_bytes) &&
-                 (t->disk_bytes == 0 || made->disk_bytes <= t->disk_bytes);
-    if (!t->simulated) return zr_plan_price(plan, &t->profile, &made->simulation.price);
-    made->host_bytes = plan->memory.space[ZR_SPACE_HOST].total_bytes * on_host;
-    const int64_t has = t->cluster.host_memory_bytes;
-    made->fits = made->fits && (has == 0 || made->host_bytes <= has);
-    return zr_simulate(plan, &t->cluster, &t->options, &made->simulation, NULL);
-}
-
-zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout, cli_trial *made,
-                  zr_plan **plan)
-{
-    const zr_layout own = layout ? *layout : zr__train_layout(config, target->ranks);
-    zr_plan *one = NULL;
-    ZR_TRY(zr__train_plan_layout(config, &own, &target->profile, &one));
-    const zr_status st = price_trial(target, one, made);
-    if (st == ZR_OK && plan)
-        *plan = one;
-    else
-        zr_plan_destroy(&one);
-    return st;
+    zr__train_target where = cli_train_target(target);
+    if (target->simulated) where.host_bytes = target->cluster.host_memory_bytes;
+    return zr__try(&where, config, made, plan);
 }
 
 double cli_days(double tokens, double step_tokens, double step_sec)
@@ -168,16 +144,6 @@ double cli_days(double tokens, double step_tokens, double step_sec)
 }
 
 /* ---- output -------------------------------------------------------------------------------------- */
-
-void cli_print_save_unknown(const cli_target *target)
-{
-    const zr_cluster *c = &target->cluster;
-    if (c->measured)
-        puts("how long it takes is not known: disks are not measured");
-    else
-        printf("how long it takes is not known; %s has no host.%s\n", c->name,
-               c->disk_bytes_sec > 0 ? "device_bytes_per_sec" : "disk_bytes_per_sec");
-}
 
 zr_status cli_check_outputs(const zr_config *config, const char *svg)
 {

@@ -7,6 +7,7 @@
 #define ZR_CLI_TARGET_H
 
 #include "cli/shell/message.h"
+#include "train/choose/choose.h"
 #include "zr/config.h"
 #include "zr/plan.h"
 #include "zr/run.h"
@@ -22,22 +23,17 @@ typedef struct cli_target {
     double efficiency;  /* share of the peak FLOP/s that matrix products reach (--efficiency), or 0 if not given */
     bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
+    /* What is assumed of the cluster (zr__cluster_assume), or "", and its hosts' memory, perhaps assumed. Only a search
+     * is bound by an assumed memory. */
+    char assumed[256];
+    int64_t host_bytes;
     zr_simulate_options options; /* options for the simulation of `cluster` */
     int64_t disk_bytes;          /* bytes of disk that a rank may use (--disk), or 0 if not given */
     int64_t limit_bytes;         /* memory limit of a rank, compared with zr__rank_needs; 0 for no limit */
     bool own_limit; /* whether limit_bytes is this machine's free memory, because policy auto needs a limit */
 } cli_target;
 
-/** A configuration that has been planned and priced. */
-typedef struct cli_trial {
-    zr_report report;
-    zr_simulation simulation; /* without a cluster, only its `price` is set */
-    int64_t params;
-    int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs) */
-    int64_t host_bytes;  /* bytes of host memory that all ranks of one host need together */
-    int64_t disk_bytes;  /* bytes of a rank on disk */
-    bool fits;           /* whether the plan fits limit_bytes, the memory of the cluster's hosts and the disk */
-} cli_trial;
+typedef zr__trial cli_trial;
 
 /** Name of the cluster that is this machine, with the rates that `zr info --bench` measured. */
 #define CLI_CLUSTER_THIS "this"
@@ -59,20 +55,16 @@ void cli_target_efficiency(cli_target *target, double part);
 /** Set a configuration's ranks per host and memory limit from the target. Add notes to the configuration. */
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
 /** Call cli_settle_place. Then choose the missing keys to fit the memory (zr__train_choose), and add a note on the
- * chosen keys. */
-ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
+ * chosen keys. Unless it is NULL, `found` gets what was found (zr__train_choose). */
+ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr__found *found);
 
-/** Plan and price a resolved configuration. If `layout` is NULL, use the layout of zr__train_layout. Unless `plan` is
- * NULL, set *plan to the plan, which the caller destroys. Return the errors of zr__train_plan_layout and
- * zr_simulate. */
-ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
-                               cli_trial *made, zr_plan **plan);
+/** Return the target for train/choose, which borrows this one. */
+zr__train_target cli_train_target(const cli_target *target);
+/** Plan and price a resolved configuration (zr__try). */
+ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plan **plan);
 /** Return the bytes that a rank needs in a trial. If the trial fits the device but not the host or the disk, return the
  * limit plus one byte. */
 int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made);
-/** Return whether a status means that the planner or the simulator refused a configuration. Any other failure ends the
- * command. */
-bool cli_refused(zr_status st);
 /** Return the number of ranks on a full host. The last host may have fewer ranks. */
 int32_t cli_host_ranks(const cli_target *target);
 /** Return the days that training on `tokens` tokens takes. The last step counts as a whole step of `step_tokens`
@@ -83,8 +75,6 @@ double cli_days(double tokens, double step_tokens, double step_sec);
 /** Return whether the target's times are of GPUs and no GPU was measured, so that CLI_GPU_REMARK belongs beside them.
  */
 bool cli_target_computed(const cli_target *target);
-/** Print a line that explains why the time of a save on a cluster is unknown. */
-void cli_print_save_unknown(const cli_target *target);
 /** Check before planning that the output does not overwrite a file that the configuration reads. The output is stdout
  * and, unless `svg` is NULL, the file `svg`. */
 ZR_NODISCARD zr_status cli_check_outputs(const zr_config *config, const char *svg);

@@ -4,9 +4,9 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "simulate/simulate.h"
-#include "train/setup/setup.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static const char *part_words(int part, char text[48])
 
 /** Compare a candidate with the fastest candidate, for equal numbers of samples. Set part[i] to the candidate's
  * additional time in part i, as a share of the step time of the fastest candidate. */
-static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS])
+static void losses_of(const zr__tried *best, const zr__tried *way, double part[PARTS])
 {
     double its[PARTS];
     const zr_simulation *b = &best->made.simulation, *w = &way->made.simulation;
@@ -59,7 +59,7 @@ static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS
 }
 
 /** Write the two parts in which a candidate loses the most time into `text`. Return `text`. */
-static const char *why_slower(const cli_way *best, const cli_way *way, char text[128])
+static const char *why_slower(const zr__tried *best, const zr__tried *way, char text[128])
 {
     double part[PARTS];
     char words[48];
@@ -79,24 +79,43 @@ static const char *why_slower(const cli_way *best, const cli_way *way, char text
     return text;
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
-
-static const char *policy_name(const cli_way *w)
+/** Describe why a candidate is not preferred. A tie (ZR__TIE) is said as such, with what it costs. */
+static const char *why_not(const cli_searched *s, const zr__tried *t, char text[192])
 {
-    return zr__recompute_name(w->policy);
-}
-
-/** Write a recompute policy and a place of checkpoints, such as "unit/4 Pa+cpu", into `text`. Return `text`. */
-static const char *recompute_words(const cli_way *w, char text[48])
-{
-    char every[24] = "";
-    if (w->every > 1) snprintf(every, sizeof(every), "/%lld", (long long)w->every);
-    snprintf(text, 48, "%s%s%s%s", policy_name(w), every, w->pieces ? " Pa" : "",
-             w->host ? (w->pieces ? "+cpu" : " cpu") : "");
+    const zr__tried *best = s->best[0];
+    char slower[128];
+    const double gain = 100 * (best->sec / t->sec - 1), bytes = (double)(t->made.needs_bytes - best->made.needs_bytes);
+    if (t->sec > best->sec * ZR__TIE)
+        snprintf(text, 192, "%s", why_slower(best, t, slower));
+    else
+        snprintf(text, 192, "%s: %.1f %% %s, %s %s%s", t->sec * ZR__TIE < best->sec ? "not a tie" : "a tie", fabs(gain),
+                 gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)), bytes < 0 ? "less" : "more",
+                 t->further > best->further ? ", further keys" : "");
     return text;
 }
 
-static const char *group_name(const cli_way *w, char text[48])
+/* ---- names -------------------------------------------------------------------------------------- */
+
+/** Write a recompute policy and the places of checkpoints and states, such as "unit/4 Pa+cpu", into `text`. Return
+ * `text`. */
+static const char *recompute_words(const zr__tried *t, char text[48])
+{
+    static const char *const homes[] = {"", " O:host", " OG:host", " OGP:host"};
+    static const char *const disks[] = {"", " O:disk", " OG:disk", " OGP:disk"};
+    const zr__way *w = &t->way;
+    const zr__offload states = zr__train_offload_states(w->offload);
+    const bool host = t->made.home == ZR_SPACE_HOST;
+    char every[24] = "";
+    if (w->policy == ZR_RECOMPUTE_UNIT && w->every > 1) snprintf(every, sizeof(every), "/%lld", (long long)w->every);
+    snprintf(text, 48, "%s%s%s%s%s", zr__recompute_name((zr_recompute)w->policy), every, t->made.pieces ? " Pa" : "",
+             host ? (t->made.pieces ? "+cpu" : " cpu") : "",
+             w->device == ZR_HOME_NONE  ? ""
+             : w->device == ZR_HOME_CPU ? homes[states]
+                                        : disks[states]);
+    return text;
+}
+
+static const char *group_name(const zr__way *w, char text[48])
 {
     snprintf(text, 48, "-");
     if (w->mics > 0) snprintf(text, 48, "mics %lld", (long long)w->mics);
@@ -106,43 +125,10 @@ static const char *group_name(const cli_way *w, char text[48])
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/** Return an object of the keys that turn the configuration into a candidate. The name of a member is the path of its
- * key, such as "zero_optimization.stage". A key that keeps its configured value may be left out. */
-static json_t *keys_of(const cli_searched *s, const cli_way *w)
+/** Return the keys that turn the configuration into a candidate (zr__way_keys). */
+static json_t *keys_of(const cli_searched *s, const zr__tried *t)
 {
-    const zr_config *c = s->config;
-    json_t *keys = json_object();
-    cli_json_set(keys, "zero_optimization.stage", json_integer(w->stage));
-    if (w->tensor > 1 || c->parallel.tensor > 1) cli_json_set(keys, "parallel.tensor", json_integer(w->tensor));
-    cli_json_set(keys, "train_micro_batch_size_per_gpu", json_integer(w->batch));
-    cli_json_set(keys, "gradient_accumulation_steps", json_integer(w->accum));
-    cli_json_set(keys, "activation_checkpointing.policy", json_string(policy_name(w)));
-    if (w->every > 1 || c->recompute.every > 1)
-        cli_json_set(keys, "activation_checkpointing.every", json_integer(w->every));
-    if (w->pieces || c->recompute.partition)
-        cli_json_set(keys, "activation_checkpointing.partition_activations", json_boolean(w->pieces));
-    if (w->host || c->recompute.cpu)
-        cli_json_set(keys, "activation_checkpointing.cpu_checkpointing", json_boolean(w->host));
-    if (c->recompute.offload == ZR_OFFLOAD_HOST)
-        cli_json_set(keys, "activation_checkpointing.offload", json_string("none"));
-    if (w->mics != c->zero.mics_shard_ranks)
-        cli_json_set(keys, "zero_optimization.mics_shard_size", json_integer(w->mics));
-    if (w->hpz != c->zero.hpz_partition_ranks)
-        cli_json_set(keys, "zero_optimization.zero_hpz_partition_size", json_integer(w->hpz));
-    if (w->in.bucket_elems > 0) {
-        cli_json_set(keys, "zero_optimization.reduce_bucket_size", json_integer(w->in.bucket_elems));
-        cli_json_set(keys, "zero_optimization.allgather_bucket_size", json_integer(w->in.bucket_elems));
-    }
-    if (w->in.prefetch_elems > 0)
-        cli_json_set(keys, "zero_optimization.stage3_prefetch_bucket_size", json_integer(w->in.prefetch_elems));
-    if (w->in.overlap != c->zero.overlap_comm)
-        cli_json_set(keys, "zero_optimization.overlap_comm", json_boolean(w->in.overlap == ZR_SWITCH_ON));
-    if (w->in.levels != c->collectives.hierarchical)
-        cli_json_set(keys, "collectives.hierarchical",
-                     w->in.levels == ZR_SWITCH_AUTO ? json_string("auto") : json_boolean(w->in.levels == ZR_SWITCH_ON));
-    if (w->in.once != c->reduce_once)
-        cli_json_set(keys, "gradient_reduction", json_string(w->in.once ? "step" : "micro"));
-    return keys;
+    return zr__way_keys(&t->way, s->config, s->target.ranks, true);
 }
 
 /** Return the keys grouped into sections, as in a CONFIG.json: "a.b" becomes member "b" of object "a". */
@@ -152,29 +138,26 @@ static json_t *sections_of(json_t *keys)
     const char *key;
     json_object_foreach(keys, key, value)
     {
-        char section[64];
-        const char *dot = strchr(key, '.');
         json_t *object = root;
-        if (dot) {
-            snprintf(section, sizeof(section), "%.*s", (int)(dot - key), key);
-            object = json_object_get(root, section);
-            if (!object) {
-                object = json_object();
-                cli_json_set(root, section, object);
-            }
+        const char *name = key;
+        for (const char *dot; (dot = strchr(name, '.')) != NULL; name = dot + 1) {
+            char section[64];
+            snprintf(section, sizeof(section), "%.*s", (int)(dot - name), name);
+            if (!json_object_get(object, section)) cli_json_set(object, section, json_object());
+            object = json_object_get(object, section);
         }
-        (void)json_object_set(object, dot ? dot + 1 : key, value);
+        (void)json_object_set(object, name, value);
     }
     return root;
 }
 
 /* ---- JSON --------------------------------------------------------------------------------------- */
 
-static json_t *way_json(const cli_searched *s, const cli_way *w)
+static json_t *way_json(const cli_searched *s, const zr__tried *w)
 {
-    char words[48], text[128];
+    char words[48], text[192];
     double part[PARTS];
-    const cli_way *best = s->best[0];
+    const zr__tried *best = s->best[0];
     json_t *object = json_object(), *keys = keys_of(s, w), *loses = w == best ? json_null() : json_object();
     losses_of(best, w, part);
     for (int i = 0; w != best && i < PARTS; i++) cli_json_set(loses, part_words(i, words), json_real(part[i]));
@@ -186,7 +169,7 @@ static json_t *way_json(const cli_searched *s, const cli_way *w)
     cli_json_set(object, "why",
                  w == best  ? json_null()
                  : !w->fits ? json_string("does not fit")
-                            : json_string(why_slower(best, w, text)));
+                            : json_string(why_not(s, w, text)));
     return object;
 }
 
@@ -201,17 +184,13 @@ zr_status cli_searched_json(const cli_searched *s)
 
 /* ---- text --------------------------------------------------------------------------------------- */
 
-static void print_way_keys(const cli_searched *s, const cli_way *w)
+static void print_way_keys(const cli_searched *s, const zr__tried *w)
 {
-    json_t *keys = keys_of(s, w), *sections = sections_of(keys), *value;
-    const char *key;
-    json_object_foreach(keys, key, value)
-    {
-        char *text = json_dumps(value, JSON_ENCODE_ANY);
-        const bool quoted = text && text[0] == '"';
-        if (text) printf("  --%s=%.*s\n", key, (int)strlen(text) - 2 * quoted, text + quoted);
-        free(text);
-    }
+    zr__text options = {0};
+    zr__way_options(&w->way, s->config, s->target.ranks, true, "\n  ", &options);
+    puts(options.data ? options.data + 1 : "");
+    zr__text_clear(&options);
+    json_t *keys = keys_of(s, w), *sections = sections_of(keys);
     char *text = json_dumps(sections, JSON_INDENT(2));
     if (text) printf("in a CONFIG.json\n%s\n", text);
     free(text);
@@ -219,37 +198,44 @@ static void print_way_keys(const cli_searched *s, const cli_way *w)
     json_decref(keys);
 }
 
-static void print_way(const cli_searched *s, const cli_way *w, int64_t place)
+static void print_way(const cli_searched *s, const zr__tried *t, int64_t place)
 {
-    const cli_way *best = s->best[0];
-    char number[24] = "-", speed[24] = "-", batch[32], again[48], group[48], needs[128], text[192] = "";
+    const zr__way *w = &t->way;
+    char number[24] = "-", speed[24] = "-", batch[48], again[48], group[48], needs[128], text[192] = "";
     if (place > 0) snprintf(number, sizeof(number), "%lld", (long long)place);
-    snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->batch, (long long)w->accum);
-    if (!w->fits)
-        snprintf(text, sizeof(text), "does not fit: needs %s", cli_needs(s, &w->made, needs));
-    else if (w != best)
-        why_slower(best, w, text);
-    if (w->fits) snprintf(speed, sizeof(speed), "%.4g", w->made.simulation.samples_sec);
+    snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->rows, (long long)w->accum);
+    if (!t->fits)
+        snprintf(text, sizeof(text), "does not fit: needs %s", cli_needs(s, &t->made, needs));
+    else if (t != s->best[0])
+        why_not(s, t, text);
+    if (t->fits) snprintf(speed, sizeof(speed), "%.4g", t->made.simulation.samples_sec);
     printf("%3s %9s %9s %5lld %6lld %9s  %-17s %-8s %s\n", number, speed,
-           ZR_SIZE((double)w->made.report.memory.total_bytes), (long long)w->stage, (long long)w->tensor, batch,
-           recompute_words(w, again), group_name(w, group), text);
+           ZR_SIZE((double)t->made.report.memory.total_bytes), (long long)w->stage, (long long)w->tensor, batch,
+           recompute_words(t, again), group_name(w, group), text);
 }
 
 void cli_searched_print(const cli_searched *s)
 {
-    const cli_way *best = s->best[0];
+    const zr__tried *best = s->best[0];
     const zr_simulation *b = &best->made.simulation;
-    printf("the fastest of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.1f TFLOP/s\n",
-           (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->tried,
-           CLI_SECONDS(b->price.step_sec), b->samples_sec, b->flops_sec / 1e12);
+    zr__text text = {0};
+    printf("the fastest of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g tokens/s, "
+           "%.1f TFLOP/s\n",
+           (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
+           CLI_SECONDS(b->price.step_sec), b->samples_sec, b->tokens_sec, b->flops_sec / 1e12);
+    zr__text_add(&text, "asked: ");
+    zr__add_question(&s->question, &best->way, &text);
+    if (best->way.device != ZR_HOME_NONE) {
+        zr__text_add(&text, "\nthe offload takes ");
+        zr__add_away(&s->where, &best->made, &text);
+        if (s->target.assumed[0]) zr__text_add(&text, "\nassumed: %s", s->target.assumed);
+    }
+    puts(text.data ? text.data : "");
+    zr__text_clear(&text);
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
     if (cli_target_computed(&s->target)) puts(CLI_GPU_REMARK);
     print_way_keys(s, best);
-    const bool several = best->accum > 1;
-    if (best->more[several].batch > 0)
-        printf("the smallest micro-batch tried that does not fit, %lld samples, needs %s\n",
-               (long long)best->more[several].batch, cli_needs(s, &best->more[several].made, (char[128]){0}));
     printf("\n    samples/s    memory stage tensor     batch  recompute         group    loses by, of the fastest's "
            "time\n");
     for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) print_way(s, s->best[i], i + 1);

@@ -201,8 +201,8 @@ static zr_status simulate_row(const sweep *s, int64_t index, cli_trial *made)
     }
     ZR_TRY(cli_config(&args, target.ranks, s->unix_sec, &config, NULL));
     ZR_TRY_GOTO(st, this_target(s, config, &target), done);
-    ZR_TRY_GOTO(st, cli_settle(config, &target), done);
-    ZR_TRY_GOTO(st, cli_try(&target, config, NULL, made, NULL), done);
+    ZR_TRY_GOTO(st, cli_settle(config, &target, NULL), done);
+    ZR_TRY_GOTO(st, cli_try(&target, config, made, NULL), done);
 done:
     cli_target_clear(&target);
     zr_config_destroy(&config);
@@ -214,7 +214,7 @@ static zr_status make_row(void *arg, int64_t index)
     sweep *s = arg;
     row *r = &s->row[index];
     const zr_status st = simulate_row(s, index, &r->made);
-    if (!cli_refused(st)) return st;
+    if (!zr__refused(st)) return st;
     char shown[1024]; /* long enough for most messages */
     zr__text_escape(zr_error_message(), shown, sizeof(shown));
     r->error = zr_alloc(strlen(shown) + 1);

@@ -19,7 +19,7 @@
 #include "train/family/inputs.h"
 #include "train/family/samples.h"
 #include "train/ranks/ranks.h"
-#include "train/setup/setup.h"
+#include "train/choose/choose.h"
 #include "train/watch/hang.h"
 #include "train/watch/watch.h"
 #include "zr/comm.h"

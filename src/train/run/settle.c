@@ -33,7 +33,9 @@ static const struct {
 } chosen[] = {CHOSEN(zero.stage),        CHOSEN(recompute.policy),   CHOSEN(recompute.offload),
               CHOSEN(micro_batch_size),  CHOSEN(accumulation_steps), CHOSEN(train_batch_size),
               CHOSEN(train.layer_major), CHOSEN(zero.optim.device),  CHOSEN(zero.optim.ratio),
-              CHOSEN(zero.param.device), CHOSEN(zero.param.ratio),   CHOSEN(zero.offload_gradients)};
+              CHOSEN(zero.param.device), CHOSEN(zero.param.ratio),   CHOSEN(zero.offload_gradients),
+              CHOSEN(recompute.partition), CHOSEN(zero.prefetch_bucket_elems), CHOSEN(zero.overlap_comm),
+              CHOSEN(zero.reduce_bucket_elems), CHOSEN(zero.allgather_bucket_elems)};
 enum { CHOSEN_KEYS = sizeof(chosen) / sizeof(chosen[0]) };
 
 zr_config zr__run_given(const zr__run *r)
@@ -161,13 +163,15 @@ static zr_status settle_open(zr__run *r)
     zr_config *config = own_config(r);
     const zr__train_kept kept = {from->micro_batch_size, from->accumulation_steps};
     zr__train_target target = {.ranks = r->ranks.comm->size,
+                               .host_ranks = r->ranks.comm->local_size,
+                               .host_bytes = r->device->profile.facts.own_memory ? zr__host_available_bytes() : 0,
                                .memory_bytes = zr__train_limit(&r->device->profile, r->ranks.comm->local_size,
                                                                zr__comm_process_ranks(r->ranks.comm)),
                                .profile = &r->device->profile};
     ZR_TRY(settle_disk(&r->ranks, r->config, &target.disk_bytes));
     const int64_t limit = config->memory.limit_bytes;
     config->memory.limit_bytes -= zr__run_held_bytes(r);
-    if (r->ranks.comm->rank == 0) st = zr__train_choose(config, &target, kept, r->settled.note);
+    if (r->ranks.comm->rank == 0) st = zr__train_choose(config, &target, kept, NULL, r->settled.note);
     config->memory.limit_bytes = limit;
     ZR_TRY(zr__run_agree(&r->ranks, st));
     for (int i = 0; i < CHOSEN_KEYS; i++)

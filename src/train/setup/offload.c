@@ -5,7 +5,6 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "config/config.h"
-#include "train/host/limits.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -176,41 +175,4 @@ int zr__train_offload_degrees(const zr_config *config)
     const bool given = zr__config_given(config, "activation_checkpointing.cpu_checkpointing") ||
                        zr__config_given(config, "activation_checkpointing.offload");
     return given ? ZR__OFFLOAD_CHECKPOINTS : ZR__OFFLOADS;
-}
-
-/** Find the first degree of offload to a device with which a configuration fits, and write its keys and bytes to
- * `remedy`. Return false if no degree fits. A degree that the planner refuses does not fit. */
-static bool find_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
-                        zr_config_home device, char remedy[ZR_OFFLOAD_REMEDY_BYTES])
-{
-    const bool disk = device == ZR_HOME_NVME;
-    char keys[ZR_OFFLOAD_KEYS_BYTES];
-    for (int offload = ZR__OFFLOAD_OPTIM; offload < zr__train_offload_degrees(config); offload++) {
-        zr_plan *plan = NULL;
-        zr_config away = *config;
-        zr__train_set_offload(&away, offload, device);
-        if (zr__train_plan(&away, ranks, -1, profile, &plan) != ZR_OK) continue;
-        const int64_t needs = zr__rank_needs(&plan->memory, &plan->profile.facts);
-        const int64_t away_bytes = plan->memory.space[disk ? ZR_SPACE_DISK : ZR_SPACE_HOST].total_bytes;
-        zr_plan_destroy(&plan);
-        if (needs > limit_bytes) continue;
-        snprintf(remedy, ZR_OFFLOAD_REMEDY_BYTES, "%s%s (%s a rank, and %s %s)",
-                 zr__train_offload_keys(offload, device, keys),
-                 disk && !config->zero.optim.folders
-                     ? ", and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk"
-                     : "",
-                 ZR_SIZE((double)needs), ZR_SIZE((double)away_bytes), disk ? "on disk" : "of host memory");
-        return true;
-    }
-    return false;
-}
-
-void zr__train_offload_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
-                              char remedy[ZR_OFFLOAD_REMEDY_BYTES])
-{
-    remedy[0] = '\0';
-    if (!zr__train_offload_open(config) || config->zero.optim.device != ZR_HOME_NONE) return;
-    for (zr_config_home device = profile->facts.own_memory ? ZR_HOME_CPU : ZR_HOME_NVME; device <= ZR_HOME_NVME;
-         device++)
-        if (find_remedy(config, ranks, profile, limit_bytes, device, remedy)) return;
 }

@@ -118,7 +118,7 @@ END
 }
 check "a save" saves
 check "... in words" prints '^save .* a rank, every 10 steps: .* training waits ' on8 --cluster ./disk.json --train.save_interval=10
-check "... on disks that are not known" prints 'small has no host.disk_bytes_per_sec' on8 --train.save_interval=10
+check "... on disks that are not known: a usual rate" prints '^save .* by the hosts. disks' on8 --train.save_interval=10
 check "... not asked for" sh -c "! '$ZR' simulate --quiet --cluster ./disk.json c.json --ranks 8 | grep ^save"
 check "more ranks than devices" fails 78 '16 ranks, 4 on a host, do not fit the 8 devices' simulate c.json --ranks 16
 check "... to search" fails 78 '16 ranks do not fit the 8 devices' simulate c.json --ranks 16 --search
@@ -198,38 +198,34 @@ check "a column without a picture" fails 2 'needs --sweep and --svg' on8 --plot 
 
 # ---- search
 
-# every BATCHES ACCUMULATION OPTION...: write all combinations of the searched space to all.*.csv
+# every BATCHES OPTION...: write all combinations of the searched space to all.*.csv
 every() {
-    batches=$1 accum=$2
-    shift 2
+    batches=$1
+    shift
     rm -f all.*.csv
     for policy in none selective unit; do
         on8 --activation_checkpointing.policy=$policy --sweep stage=0,1,2,3 --sweep tensor=1,2,4 --sweep batch=$batches \
-            ${accum:+--sweep gradient_accumulation_steps=$accum} "$@" \
+            "$@" \
             --sweep activation_checkpointing.partition_activations=false,true \
             --sweep activation_checkpointing.cpu_checkpointing=false,true \
             --sweep zero_optimization.mics_shard_size=-1,4,2 >all.$policy.csv || return 1
         on8 --activation_checkpointing.policy=$policy --sweep stage=3 --sweep tensor=1,2 --sweep batch=$batches \
-            ${accum:+--sweep gradient_accumulation_steps=$accum} "$@" \
+            "$@" \
             --sweep activation_checkpointing.cpu_checkpointing=false,true \
             --sweep activation_checkpointing.partition_activations=false,true \
             --sweep zero_optimization.zero_hpz_partition_size=4,2 >all.hpz.$policy.csv || return 1
     done
 }
-# optimum STAGES TENSORS OPTION...: check that the plans found are the fastest of all combinations, each at its best
-# batch
+# optimum STAGES TENSORS OPTION...: check that the candidate that is found is within 2 % of the fastest combination of the
+# usual keys, and nearly of all, and that what is listed is sorted by speed
 optimum() {
     stages=$1 tensors=$2
     shift 2
-    exact=false
-    case "$*" in *train_batch_size*) exact=true ;; esac
     on8 --search --json $configured "$@" >search.json || return 1
-    python3 - "$stages" "$tensors" $exact <<'END'
+    python3 - "$stages" "$tensors" <<'END'
 import csv, glob, json, sys
 stages, tensors = (text.split(",") for text in sys.argv[1:3])
-exact = sys.argv[3] == "true"
-best = {}
-too_large = 0
+fastest, usual, too_large = 0, 0, 0
 for name in glob.glob("all.*.csv"):
     for row in csv.DictReader(open(name)):
         if row["stage"] not in stages or row["tensor"] not in tensors:
@@ -239,46 +235,24 @@ for name in glob.glob("all.*.csv"):
         group = str(4 // int(row["tensor"])) # data-parallel ranks on a host
         if mics not in ("-1", group) or row.get("zero_optimization.zero_hpz_partition_size", group) != group:
             continue
-        host = row["activation_checkpointing.cpu_checkpointing"]
-        pieces = row.get("activation_checkpointing.partition_activations", "false")
-        # Groups share no states at stage 0; checkpoints go to the host in pieces where there are any (P_a+cpu).
-        whole = host == "true" and pieces == "false" and row["tensor"] != "1"
-        if row["fits"] != "true" or (mics != "-1" and row["stage"] == "0") or whole:
+        if row["fits"] != "true":
             continue
-        way = (name, row["stage"], row["tensor"], mics, host, pieces)
-        best[way] = max(best.get(way, 0), float(row["samples_per_sec"]))
-def distinct(speeds): # one plan may have several names, and so equal speeds
-    kept = []
-    for x in sorted(speeds, reverse=True):
-        if not kept or x < kept[-1] * (1 - 1e-7):
-            kept.append(x)
-    return kept
-wanted = distinct(best.values())
-found = distinct(way["samples_per_sec"] for way in json.load(open("search.json")) if way["fits"])
-print(len(best), "ways; wanted", wanted[:11], "found", found)
-assert too_large and (len(found) >= 6 or len(found) == len(wanted))
-def way_of(keys): # as above
-    policy, hpz = keys["activation_checkpointing.policy"], "zero_optimization.zero_hpz_partition_size" in keys
-    text = lambda key, default: str(keys.get(key, default)).lower()
-    return ("all.hpz.%s.csv" % policy if hpz else "all.%s.csv" % policy, text("zero_optimization.stage", 0),
-            text("parallel.tensor", 1), text("zero_optimization.mics_shard_size", -1),
-            text("activation_checkpointing.cpu_checkpointing", False),
-            text("activation_checkpointing.partition_activations", False))
-# The search tries each micro-batch, not those of the grid alone, but where the samples of a step are given.
-for way in json.load(open("search.json")):
-    least = best.get(way_of(way["keys"]), 0)
-    assert not way["fits"] or way["samples_per_sec"] >= least * (1 - 1e-7), (way["keys"], least)
-assert found[0] >= wanted[0] * (1 - 1e-7)
-assert not exact or all(abs(x / y - 1) < 1e-7 for x, y in zip(wanted, found))
+        fastest = max(fastest, float(row["samples_per_sec"]))
+        if mics == "-1" and ".hpz." not in name and row["activation_checkpointing.cpu_checkpointing"] == "false":
+            usual = max(usual, float(row["samples_per_sec"]))
+found = [way["samples_per_sec"] for way in json.load(open("search.json")) if way["fits"]]
+print("wanted", fastest, "found", found)
+assert too_large and found[0] * 1.02 >= usual * (1 - 1e-7)
+assert found[0] * 1.02 * 1.02 >= fastest * (1 - 1e-7) # further keys are taken for more than 2 % alone
+assert found[1:] == sorted(found[1:], reverse=True)
 END
 }
 # Buckets, overlap and levels as they are by default: given, they are not varied.
 configured='--zero_optimization.reduce_bucket_size=auto --zero_optimization.overlap_comm=true --collectives.hierarchical=auto --gradient_reduction=micro'
-grid=1,2,3,6,12,24,48,96,128
-check "all combinations" every $grid 1,2,8
+check "all combinations" every 1,2,3,6,12,24,48,96
 for stage in 0 1 2 3; do
     for tensor in 1 2 4; do
-        check "what is found is the fastest of them: stage $stage, $tensor ranks share a layer" \
+        check "what is found is as fast as any of them: stage $stage, $tensor ranks share a layer" \
             optimum $stage $tensor --stage $stage --tensor $tensor
     done
 done
@@ -290,8 +264,11 @@ import json
 found = json.load(open("all.json"))
 fits = [way for way in found if way["fits"]]
 speeds = [way["samples_per_sec"] for way in fits]
-assert len(fits) == 11 and found[:11] == fits and speeds == sorted(speeds, reverse=True), speeds
+assert len(fits) == 11 and found[:11] == fits and speeds[1:] == sorted(speeds[1:], reverse=True), speeds
 assert fits[0]["why"] is None and all(way["why"] for way in found[1:])
+for way in fits[1:]: # within 2 % it is a tie
+    lost = speeds[0] / way["samples_per_sec"]
+    assert (" a tie:" in " " + way["why"]) == (1 / 1.02 <= lost <= 1.02), (lost, way["why"])
 for way in fits[1:]: # the losses of a plan are the relative time that it takes longer
     lost = speeds[0] / way["samples_per_sec"] - 1
     assert abs(sum(way["loses"].values()) - lost) < 1e-6, way
@@ -319,7 +296,7 @@ for name in ("as_keys.json", "as_file.json"):
     done
 }
 check "its keys give it" pasted
-check "all combinations of the same samples a step" every 1,2,3,4,6,8,12,16,24,32,48,64,96,128 '' --train_batch_size=768
+check "all combinations of the same samples a step" every 1,2,3,4,6,8,12,16,24,32,48,96 --train_batch_size=768
 check "... the fastest of them" optimum 0,1,2,3 1,2,4 --train_batch_size=768
 check "... at stage 3" optimum 3 1,2,4 --train_batch_size=768 --stage 3
 check "... among ranks that share layers" optimum 0,1,2,3 4 --train_batch_size=768 --tensor 4
@@ -362,20 +339,19 @@ END
 check "policy auto without memory.limit" without_limit
 again() { on8 --search "$@" >first && on8 --search "$@" >second && cmp first second; }
 check "twice the same" again
-varied() { # large buckets, or no prefetch with small ones, gain most where exchanges have a large latency
-    on8 --search --json --stage 3 $configured >search.json && on8 --search --json --stage 3 >more.json &&
-        sed 's/"bf16"/"zero_optimization": {"reduce_bucket_size": 4096}, "bf16"/' c.json >buckets.json &&
-        simulate buckets.json --ranks 8 --search --json --stage 1 --tensor 1 >large.json &&
+varied() { # further keys are taken where they gain more than 2 %
+    sed 's/"bf16"/"zero_optimization": {"reduce_bucket_size": 4096}, "bf16"/' c.json >buckets.json &&
+        simulate buckets.json --ranks 8 --search --json --stage 1 --tensor 1 --batch 1 >large.json &&
         sed 's/"bf16"/"zero_optimization": {"overlap_comm": false}, "bf16"/' c.json >off_config.json &&
-        simulate off_config.json --ranks 8 --search --json --stage 2 --tensor 1 >off.json &&
+        simulate off_config.json --ranks 8 --search --json --stage 3 --tensor 1 --batch 8 >off.json &&
+        on8 --search --json --stage 3 $configured >plain.json &&
+        on8 --search --json --step-tokens 65536 --stage 1 --tensor 1 --batch 2 >accum.json &&
         on8 --search --json --stage 1 --activation_checkpointing.policy=unit >unit.json && python3 - <<'END'
 import json
-plain, more, large = (json.load(open(name)) for name in ("search.json", "more.json", "large.json"))
-off, unit = (json.load(open(name)) for name in ("off.json", "unit.json"))
-gain = more[0]["samples_per_sec"] / plain[0]["samples_per_sec"]
-assert gain > 1.005 and more[0]["keys"]["collectives.hierarchical"] is False, (gain, more[0]["keys"])
+large, off, plain, accum, unit = (json.load(open(name + ".json")) for name in ("large", "off", "plain", "accum", "unit"))
 assert large[0]["keys"]["zero_optimization.reduce_bucket_size"] > 4096, large[0]["keys"]
 assert off[0]["keys"]["zero_optimization.overlap_comm"] is True, off[0]["keys"]
+assert accum[0]["keys"]["gradient_accumulation_steps"] == 8, accum[0]["keys"]
 policies = {(way["keys"].get("activation_checkpointing.cpu_checkpointing"), way["keys"].get("activation_checkpointing.every"))
             for way in unit}
 assert all(way["keys"]["activation_checkpointing.policy"] == "unit" for way in unit) and len(policies) > 1, policies

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "train/host/limits.h"
-#include "train/setup/setup.h"
+#include "train/choose/choose.h"
 #include "zr/config.h"
 #include "zr/plan.h"
 #include "zr/run.h"
@@ -54,7 +54,8 @@ static inline bool noted(const zr_config *config, const char *text)
 
 static inline void choose(zr_config *config, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
 {
-    if (zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = profile}, kept_of(0), note) != ZR_OK)
+    if (zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = profile}, kept_of(0), NULL, note) !=
+        ZR_OK)
         fail_msg("%s", zr_error_message());
 }
 

@@ -31,7 +31,8 @@ static int64_t taken_of(int64_t kept, int64_t limit_bytes, const zr_profile *pro
     zr_config *config = config_of(OPEN, limit_bytes);
     char note[ZR_TRAIN_NOTE_BYTES], want[ZR_TRAIN_NOTE_BYTES];
     assert_true(zr__config_get_open(config).split);
-    if (zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = profile}, kept_of(kept), note) != ZR_OK)
+    if (zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = profile}, kept_of(kept), NULL, note) !=
+        ZR_OK)
         fail_msg("%s", zr_error_message());
     const int64_t accum = config->accumulation_steps;
     assert_int_equal(accum * config->micro_batch_size, ROWS);
@@ -95,7 +96,8 @@ static void what_a_run_has_stays(void **state)
     assert_int_equal(zr_config_set(config, "zero_optimization.stage", "1"), ZR_OK);
     assert_int_equal(zr_config_set(config, "collectives.reduce", "all_reduce"), ZR_OK);
     assert_int_equal(
-        zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown}, kept_of(2), note), ZR_OK);
+        zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown}, kept_of(2), NULL, note),
+        ZR_OK);
     assert_int_equal(config->accumulation_steps, 1);
     assert_null(strstr(note, kept));
     zr_config_destroy(&config);
@@ -119,7 +121,7 @@ static void what_is_open(void **state)
         char note[ZR_TRAIN_NOTE_BYTES];
         assert_false(zr__config_get_open(config).split);
         assert_int_equal(
-            zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown}, kept_of(0), note),
+            zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown}, kept_of(0), NULL, note),
             ZR_OK);
         assert_int_equal(config->accumulation_steps, settled[i].accum);
         assert_string_equal(note, "");
@@ -285,7 +287,7 @@ static void a_run_keeps_its_samples(void **state)
     char note[ZR_TRAIN_NOTE_BYTES];
     zr_config *config = left_open("", 90000000);
     assert_int_equal(zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown},
-                                      (zr__train_kept){5, 3}, note),
+                                      (zr__train_kept){5, 3}, NULL, note),
                      ZR_OK);
     assert_int_equal(config->micro_batch_size, 5);
     assert_int_equal(config->accumulation_steps, 3);
@@ -311,7 +313,7 @@ static void a_run_keeps_its_batch(void **state)
         zr_config *config = left_open(keys, 90000000);
         assert_true(zr__config_get_open(config).batch);
         assert_int_equal(zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown},
-                                          (zr__train_kept){5, 3}, note),
+                                          (zr__train_kept){5, 3}, NULL, note),
                          ZR_OK);
         assert_int_equal(config->micro_batch_size, 5);
         assert_int_equal(config->accumulation_steps, given[i].accum);

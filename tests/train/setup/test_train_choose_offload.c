@@ -41,7 +41,7 @@ static zr__offload offload_taken(int64_t rows, int64_t limit_bytes, int64_t disk
     const zr__train_target target = {.ranks = RANKS, .profile = &unknown, .disk_bytes = disk_bytes};
     zr__config_offer_disk(config, disk_bytes);
     if (place) assert_int_equal(zr_config_set(config, "activation_checkpointing.offload", place), ZR_OK);
-    assert_int_equal(zr__train_choose(config, &target, kept_of(0), note), ZR_OK);
+    assert_int_equal(zr__train_choose(config, &target, kept_of(0), NULL, note), ZR_OK);
     if (!strstr(note, part)) fail_msg("%s: %s is missing", note, part);
     const int states = config->zero.param.device == ZR_HOME_NVME   ? ZR__OFFLOAD_PARAM
                        : config->zero.optim.device != ZR_HOME_NVME ? ZR__OFFLOAD_NONE
@@ -113,7 +113,7 @@ static void an_offload_that_is_given(void **state)
         zr__config_offer_disk(config, disk_bytes << 40);
         if (disk_bytes)
             assert_int_equal(zr_config_set(config, "zero_optimization.offload_optimizer.device", "cpu"), ZR_OK);
-        assert_int_equal(zr__train_choose(config, &target, kept_of(0), note), ZR_OK);
+        assert_int_equal(zr__train_choose(config, &target, kept_of(0), NULL, note), ZR_OK);
         assert_string_equal(note, "");
         assert_int_equal(config->zero.optim.device, disk_bytes ? ZR_HOME_CPU : ZR_HOME_NONE);
         zr_config_destroy(&config);
@@ -163,7 +163,7 @@ static double share_taken(int64_t limit_bytes, const zr_profile *profile, int64_
     assert_true(zr__config_get_open(config).optim_ratio && !zr__config_get_open(config).param_ratio);
     const zr__train_target target = {.ranks = RANKS, .profile = profile, .memory_bytes = memory_bytes};
     if (!limit_bytes) zr__train_set_batch(config, RANKS, ROWS, 1); /* updates run beside the backward pass */
-    if (zr__train_choose(config, &target, kept_of(0), note) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr__train_choose(config, &target, kept_of(0), NULL, note) != ZR_OK) fail_msg("%s", zr_error_message());
     const double ratio = config->zero.optim.ratio;
     for (int i = 0; i < zr_config_notes(config); i++) assert_null(strstr(zr_config_note(config, i), "ratio"));
     zr_config_destroy(&config);
@@ -260,18 +260,19 @@ static void the_offload_that_would_fit(void **state)
     enum { MANY = 64 };
     int64_t needs_bytes[ZR__OFFLOADS], disk_bytes[ZR__OFFLOADS];
     char remedy[ZR_OFFLOAD_REMEDY_BYTES], keys[ZR_OFFLOAD_KEYS_BYTES];
+    const zr__train_target target = {.ranks = RANKS, .profile = &unknown};
     bytes_of_all(MANY, ZR__OFFLOADS, needs_bytes, disk_bytes);
     for (zr__offload o = ZR__OFFLOAD_OPTIM; o < ZR__OFFLOADS; o++) {
         zr_config *config = offloaded(MANY, 1 << 20, ZR__OFFLOAD_NONE);
-        zr__train_offload_remedy(config, RANKS, &unknown, needs_bytes[o], remedy);
+        zr__train_offload_remedy(config, &target, needs_bytes[o], remedy);
         zr__train_offload_keys(o, ZR_HOME_NVME, keys);
         if (strncmp(remedy, keys, strlen(keys)) != 0) fail_msg("%s, not %s", remedy, keys);
         assert_int_equal(remedy[strlen(keys)], ',');
         assert_non_null(strstr(remedy, "nvme_path"));
-        zr__train_offload_remedy(config, RANKS, &unknown, 1, remedy);
+        zr__train_offload_remedy(config, &target, 1, remedy);
         assert_string_equal(remedy, "");
         assert_int_equal(zr_config_set(config, "zero_optimization.offload_optimizer.device", "none"), ZR_OK);
-        zr__train_offload_remedy(config, RANKS, &unknown, needs_bytes[o], remedy);
+        zr__train_offload_remedy(config, &target, needs_bytes[o], remedy);
         assert_string_equal(remedy, "");
         zr_config_destroy(&config);
     }

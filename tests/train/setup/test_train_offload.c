@@ -1,6 +1,6 @@
 //TEST timeout=60
 /* Offload of a run: which share selects which units, the keys and words of each degree, and the folders on disk. */
-#include "train/setup/shares.c"
+#include "train/choose/shares.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

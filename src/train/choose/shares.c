@@ -1,10 +1,9 @@
 /** Choice of the order of micro-batches and of the shares of an offload (zr__train_choose_shares). No choice changes a
  * bit of the results, so the choice may depend on rates, which differ between machines. */
-#include "train/setup/setup.h"
+#include "train/choose/choose.h"
 
 #include "base/core/core.h"
 #include "config/config.h"
-#include "train/host/limits.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,13 +22,18 @@ typedef struct seen {
     double step_sec;
 } seen;
 
+static const zr_profile *rates_of(const zr__train_target *target)
+{
+    return target->rates ? target->rates : target->profile;
+}
+
 /** Return whether the profile has the rates of products, of memory and, with several ranks, of the link. */
 static bool is_timed(const zr_config *config, const zr__train_target *target)
 {
-    zr_machine m = target->profile->machine;
+    zr_machine m = rates_of(target)->machine;
     const bool narrow = config->bf16 || config->fp16;
     const double products = narrow && m.flops_bf16 > 0 ? m.flops_bf16 : m.flops_f32;
-    return target->price ||
+    return target->cluster ||
            (products > 0 && m.memory_bytes_sec > 0 && (target->ranks == 1 || zr__machine_link(&m).bytes_sec > 0));
 }
 
@@ -37,10 +41,10 @@ static bool is_timed(const zr_config *config, const zr__train_target *target)
  * host's processors. */
 static bool copies_timed(const zr__train_target *target, const zr_plan *plan, const zr_price *price)
 {
-    const zr_machine *m = &target->profile->machine;
+    const zr_machine *m = &rates_of(target)->machine;
     const bool host = plan->copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE] > 0;
     const bool disk = plan->memory.space[ZR_SPACE_DISK].total_bytes > 0;
-    if (target->price) return !disk || price->disk_sec > 0;
+    if (target->cluster) return !disk || price->disk_sec > 0;
     const bool updates = plan->has_stream[ZR_STREAM_HOST];
     return (!disk || (m->disk_read_bytes_sec > 0 && m->disk_write_bytes_sec > 0)) && (!host || m->host_bytes_sec > 0) &&
            (!updates || m->host_memory_bytes_sec > 0);
@@ -51,25 +55,24 @@ static bool copies_timed(const zr__train_target *target, const zr_plan *plan, co
 static zr_status see(const zr_config *config, const zr__train_target *target, seen *s, zr_plan **plan)
 {
     zr_plan *made = NULL;
-    zr_price price = {0};
+    zr__trial trial;
+    zr__train_target by = *target;
+    by.profile = rates_of(target);
     *s = (seen){0};
-    zr_status st = zr__train_plan(config, target->ranks, -1, target->profile, &made);
-    if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED) return ZR_OK; /* the run reports this error when it plans */
+    const zr_status st = zr__try(&by, config, &trial, &made);
+    if (zr__refused(st)) return ZR_OK; /* the run reports this error when it plans */
     ZR_TRY(st);
-    s->planned = true;
-    s->needs = zr__rank_needs(&made->memory, &made->profile.facts);
-    s->disk_bytes = made->memory.space[ZR_SPACE_DISK].total_bytes;
-    s->fits = config->memory.limit_bytes == 0 || s->needs <= config->memory.limit_bytes;
-    s->timed = is_timed(config, target);
-    if (s->timed)
-        st = target->price ? target->price(target->arg, made, &price) : zr_plan_price(made, target->profile, &price);
-    s->timed = s->timed && copies_timed(target, made, &price);
-    s->step_sec = price.step_sec;
-    if (st == ZR_OK && plan)
+    *s = (seen){.planned = true,
+                .needs = trial.needs_bytes,
+                .disk_bytes = trial.disk_bytes,
+                .fits = config->memory.limit_bytes == 0 || trial.needs_bytes <= config->memory.limit_bytes,
+                .timed = is_timed(config, target) && copies_timed(target, made, &trial.simulation.price),
+                .step_sec = trial.simulation.price.step_sec};
+    if (plan)
         *plan = made;
     else
         zr_plan_destroy(&made);
-    return st;
+    return ZR_OK;
 }
 
 /** Begin a new part of the description. */

@@ -1,0 +1,246 @@
+/** train/choose: which configuration to train with. A question (zr__question) says which keys are free; search.c
+ * enumerates their values, plans and prices them (trial.c), and prunes what cannot fit or win. prefer.c has the one
+ * order of preference. choose.c asks the question of `--memory` for a run, shares.c chooses shares of an offload and
+ * the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate --search` only print what is found. */
+#ifndef ZR_TRAIN_CHOOSE_CHOOSE_H
+#define ZR_TRAIN_CHOOSE_CHOOSE_H
+
+#include "base/core/core.h"
+#include "plan/cost/cost.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
+#include "zr/simulate.h"
+
+struct json_t;
+
+/* ---- one trial ---------------------------------------------------------------------------------- */
+
+/** Hardware on which a configuration is to run. */
+typedef struct zr__train_target {
+    int ranks;
+    int host_ranks;            /* ranks of a full host, or 0 if all ranks are on one host */
+    int64_t disk_bytes;        /* bytes on disk that a rank may use, or 0 without a limit */
+    int64_t memory_bytes;      /* bytes of memory that a rank can use without a memory.limit, or 0 if unknown */
+    int64_t host_bytes;        /* bytes of a host's memory, or 0 if unknown */
+    const zr_profile *profile; /* profile of the device for which plans are made */
+    const zr_profile *rates;   /* rates by which candidates are compared, or NULL for those of `profile` */
+    /* Cluster on which steps are simulated, with its options; without a cluster the profile's rates price a plan. */
+    const zr_cluster *cluster;
+    const zr_simulate_options *options;
+} zr__train_target;
+
+/** A configuration that has been planned and priced. */
+typedef struct zr__trial {
+    zr_report report;
+    zr_simulation simulation; /* without a cluster, only its `price` is set */
+    int64_t params;
+    int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs) */
+    int64_t host_bytes;  /* bytes of host memory that all ranks of one host need together */
+    int64_t disk_bytes;  /* bytes of a rank on disk */
+    bool fits;           /* whether the plan fits the limit of a rank, the memory of a host and the disk */
+    zr__fullest fullest; /* the step with the most memory in use */
+    /* Place of checkpoints as planned; policy auto may choose another place than requested. */
+    bool pieces;
+    zr_space home;
+} zr__trial;
+
+/** Return the memory limit of a rank: memory.limit or, if it is not given, memory_bytes of the target. */
+int64_t zr__limit_of(const zr__train_target *target, const zr_config *config);
+/** Plan and price a resolved configuration. Unless `plan` is NULL, set *plan to the plan, which the caller destroys.
+ * Return the errors of zr__train_plan and zr_simulate. */
+ZR_NODISCARD zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made,
+                               zr_plan **plan);
+/** Return whether a status means that the planner or the simulator refused a configuration. Any other failure ends the
+ * command. */
+bool zr__refused(zr_status st);
+
+/* ---- candidates --------------------------------------------------------------------------------- */
+
+/** Keys of buckets and overlap. The other members of a way change what is computed or stored, these only how. */
+typedef struct zr__moves {
+    int64_t bucket_elems;             /* size of buckets in elements, or 0 to keep the configured sizes */
+    int64_t prefetch_elems;           /* elements prefetched at stage 3, or -1 to keep the configured number */
+    zr_config_switch overlap, levels; /* zero_optimization.overlap_comm, collectives.hierarchical */
+    bool once;                        /* gradient_reduction "step" */
+} zr__moves;
+
+/** A candidate: values of all keys that a question may leave free. */
+typedef struct zr__way {
+    zr_config_home device; /* where `offload` puts its states; ZR_HOME_NONE if the configured homes stay */
+    zr__offload offload;
+    int64_t stage, tensor;
+    int64_t mics, hpz; /* ranks of a MiCS group, or -1; ranks of an hpZ group, or 1 */
+    zr_recompute policy;
+    int64_t every; /* spacing of checkpoints in units, with ZR_RECOMPUTE_UNIT */
+    /* Place of activation checkpoints: whether they are partitioned (P_a), and their home. */
+    bool pieces;
+    zr_config_offload kept;
+    zr__moves moves;
+    int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
+} zr__way;
+
+/** Return the way that a configuration has. */
+zr__way zr__way_of(const zr_config *config);
+/** Set the keys of a way in a configuration. */
+void zr__way_set(const zr__way *way, int ranks, zr_config *config);
+/** Return an object with the keys that differ between a configuration and a way, such as {"zero_optimization.stage":
+ * 1}. With `usual`, stage, policy and micro-batches are members in any case. Return NULL if memory is short. */
+struct json_t *zr__way_keys(const zr__way *way, const zr_config *config, int ranks, bool usual);
+/** Add these keys as options to paste, "--zero_optimization.stage=1 ...", each after `before`. */
+void zr__way_options(const zr__way *way, const zr_config *config, int ranks, bool usual, const char *before,
+                     zr__text *text);
+
+/** A candidate with the results of planning it. */
+typedef struct zr__tried {
+    zr__way way;
+    int64_t number; /* order in which candidates were planned */
+    zr__trial made;
+    bool fits, recomputes; /* whether it fits; whether it recomputes any activations */
+    double sec, traffic;   /* seconds per token (FLOPs per token if zr__found.timed is false); bytes per token */
+    int further;           /* number of further keys (zr__free) that differ from the configuration */
+} zr__tried;
+
+/* ---- the question ------------------------------------------------------------------------------- */
+
+/** Keys that a question leaves free. */
+typedef struct zr__free {
+    /* The usual keys. `split`: the split of train_batch_size into micro-batches; `batch`: the size of a micro-batch,
+     * and so the step's; `pieces`: P_a, with tensor parallelism; `host`, `disk`: offload to there; `kept`: also of
+     * activation checkpoints */
+    bool stage, policy, split, batch, pieces, host, disk, kept;
+    /* Keys that save memory at the cost of overlap, tried if nothing fits the device otherwise. */
+    bool lighter;
+    /* The further keys, which must gain more than ZR__TIE. `groups`: MiCS and hpZ; `places`: checkpoints in the host's
+     * memory; `accum`: micro-batches of a step */
+    bool tensor, groups, every, places, accum, buckets, prefetch, overlap, levels, once;
+} zr__free;
+
+/** Micro-batches of the checkpoint from which a run resumes. `accum` is 0 for a new run. */
+typedef struct zr__train_kept {
+    int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
+} zr__train_kept;
+
+typedef struct zr__question {
+    const zr_config *config; /* resolved; has the values of all keys that are not free */
+    const zr__train_target *target;
+    zr__free free;
+    zr__train_kept kept;
+    int64_t step_tokens; /* maximum number of tokens of a step over all ranks, or 0 for no limit */
+    bool shares;         /* whether shares of an offload are open, so that less may be put on disk */
+} zr__question;
+
+/** Memory tiers, in the order in which they are tried. A tier is tried only if nothing fits without it. */
+typedef enum zr__tier {
+    ZR__TIER_DEVICE,  /* homes as configured */
+    ZR__TIER_LIGHTER, /* the same with less overlap and smaller buckets (zr__free.lighter) */
+    ZR__TIER_HOST,    /* states, then also checkpoints, in the host's memory */
+    ZR__TIER_DISK,    /* ... on disk */
+    ZR__TIERS
+} zr__tier;
+
+/** What a search has found. Release it with zr__found_clear. */
+typedef struct zr__found {
+    zr__tried **tried; /* all planned candidates, n in number, in the order of planning */
+    int64_t n, room;
+    zr__tried **listed; /* the candidates of zr__list, n_listed in number, in the order of the list */
+    int64_t n_listed, listed_room;
+    const zr__tried *best;  /* the candidate that is preferred, or NULL if none fits */
+    const zr__tried *least; /* the candidate with the least memory, or NULL if none could be planned */
+    zr__tier tier;          /* tier of `best` */
+    /* `timed`: whether tried.sec is in seconds; `usual`: whether assumed rates replace unknown ones; `usual_disk`: the
+     * same for the disk; `keeps`: whether the micro-batches are those of zr__question.kept */
+    bool timed, usual, usual_disk, keeps;
+    zr__failure refused; /* status and message of the first candidate that could not be planned */
+} zr__found;
+
+/** Ways to save memory at the cost of overlap. Each value also applies all earlier values. */
+typedef enum zr__light {
+    ZR__LIGHT_NONE,     /* as configured */
+    ZR__LIGHT_PREFETCH, /* stage3_prefetch_bucket_size 0: no prefetch at stage 3 */
+    ZR__LIGHT_OVERLAP,  /* overlap_comm false: only one unit and one gradient are in flight at a time */
+    ZR__LIGHT_BUCKETS,  /* buckets of at most zr__light_elems elements */
+    ZR__LIGHTS
+} zr__light;
+/** Return the bucket size for ZR__LIGHT_BUCKETS, in elements. */
+int64_t zr__light_elems(const zr_config *config);
+void zr__lighten(zr__way *way, zr__light light, const zr_config *config);
+/** Return how a way saves memory. */
+zr__light zr__light_of(const zr__way *way);
+
+/** Answer a question: plan candidates, tier by tier, until one fits, and prefer one of them. At most 65536
+ * micro-batches are tried. The answer depends only on the question. Errors are those of zr__try, but a candidate that
+ * is refused is only left out. */
+ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__found *found);
+void zr__found_clear(zr__found *found);
+/** Plan the stages 0 to 3, each with every recompute policy and place of checkpoints, with the configured micro-batches
+ * and homes, and with less overlap where a policy does not fit otherwise. List them in `found`, which may be the result
+ * of a search. With `spacings`, add recompute unit with a checkpoint at every 2nd, 3rd ... unit. */
+ZR_NODISCARD zr_status zr__list(const zr__question *question, bool spacings, zr__found *found);
+/** Plan the configuration's own way and list it. Fail if it is refused. */
+ZR_NODISCARD zr_status zr__list_own(const zr__question *question, zr__found *found);
+/** List a candidate of `found`, unless it is listed. Return its index in the list, or -1 if memory is short. */
+int64_t zr__list_add(zr__found *found, const zr__tried *tried);
+/** Return the index in the list of the candidate that is the configuration's own way, or -1. */
+int64_t zr__list_find(const zr__found *found, const zr_config *config);
+
+/* ---- order of preference ------------------------------------------------------------------------ */
+
+/** Two candidates are equally fast (a tie) if their seconds per token differ at most by this factor. */
+#define ZR__TIE 1.02
+
+/**
+ * Choose among candidates that fit, which are all of one tier. Prefer in this order:
+ *
+ *   1. the least time per token; candidates within ZR__TIE of it are ties. Without rates: the fewest FLOPs, then the
+ *      least traffic
+ *   2. the lowest stage
+ *   3. the least recompute: none, keep, selective, unit, auto; then the fewest offloaded states, whole checkpoints, and
+ *      the fewest changes of buckets and overlap
+ *   4. the fewest micro-batches, then the fewest samples of a micro-batch
+ *
+ * A candidate with further keys (zr__free) is preferred only if it is faster than all others by more than ZR__TIE;
+ * among such, the fewest further keys come after 1. Set found->best.
+ */
+void zr__prefer(zr__found *found);
+/** Add the ties of the best candidate and what each costs, after the word `before`: "ties within 2 %: stage 1 with
+ * recompute keep and 2 x 1 samples (0.7 % faster, 6.00 GB more a rank)". Add nothing without ties. */
+void zr__add_ties(const zr__found *found, const char *before, zr__text *text);
+/** Add the question: memory, tokens a step and the free keys. */
+void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text);
+/** Add bytes of host memory or disk that an offload takes: "24.13 GB a rank, 96.53 GB a host". */
+void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__text *text);
+
+/** Key of zr__free.pieces. */
+#define ZR__PIECES_KEY "activation_checkpointing.partition_activations"
+
+/* ---- open keys of a run ------------------------------------------------------------------------- */
+
+/** Return the question of a configuration's open keys (zr__config_get_open). */
+zr__question zr__question_of(const zr_config *config, const zr__train_target *target);
+/** Choose values for the keys that a resolved configuration leaves open, and set them. Then choose the order of
+ * micro-batches and the shares of an offload (zr__train_choose_shares). If the number of samples is open, its value in
+ * `kept` is used; if only the micro-batches are open, `kept` is used if it fits. If nothing fits, take the candidate
+ * with the least memory. `note` gets a description of the choice, or "" if nothing was open. Unless it is NULL, `found`
+ * gets what the search has found; clear it with zr__found_clear. If nothing can be planned, return the error of the
+ * first candidate. */
+#define ZR_TRAIN_NOTE_BYTES 2048
+ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
+                                        zr__found *found, char note[ZR_TRAIN_NOTE_BYTES]);
+
+/** Choose the order of micro-batches and the shares of an offload, if they are "auto" (`order`, `optim_ratio` and
+ * `param_ratio` of zr__config_get_open). Call this when the other keys are chosen. Add a description to `text`.
+ *
+ * Take the order "layer" if it fits and its step is shorter by the target's rates. With memory.limit, take the smallest
+ * shares that fit. The share of the parameters is reduced first, since parameters move more often. Without a limit,
+ * take the largest share whose copies prolong a step by at most 1 %, but at least the share that the target's memory
+ * requires. If a rate is unknown, take 1. Shares change by whole units, and have the fewest possible digits. */
+ZR_NODISCARD zr_status zr__train_choose_shares(zr_config *config, const zr__train_target *target, zr__text *text);
+
+/** Describe in words the least offload with which a configuration that does not fit `limit_bytes` would fit, with its
+ * keys and bytes: "zero_optimization.offload_optimizer.device nvme ... (1.2 GB a rank, and 3.4 GB on disk)". Write ""
+ * if no offload fits, or if the configuration already gives a device. */
+#define ZR_OFFLOAD_REMEDY_BYTES 512
+void zr__train_offload_remedy(const zr_config *config, const zr__train_target *target, int64_t limit_bytes,
+                              char remedy[ZR_OFFLOAD_REMEDY_BYTES]);
+
+#endif

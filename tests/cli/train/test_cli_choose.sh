@@ -1,0 +1,100 @@
+#TEST timeout=120 long=more
+# Check that one question has one answer: `zr plan`, `zr plan --memory` and `zr simulate --search` choose the same
+# configuration, say its ties, and take host memory before a disk.
+. tests/command.inc
+command -v python3 >/dev/null || { skip "one answer" "no python3"; echo "1..$n"; exit 0; }
+
+# one_answer MEMORY OPTION...: the three commands name the same winner for devices of this memory
+one_answer() {
+    memory=$1
+    shift
+    "$ZR" plan "$@" --json --advice --quiet >plan.json && "$ZR" plan "$@" --quiet >plan.txt &&
+        "$ZR" plan "$@" --memory "$memory" --json --advice >memory.json 2>memory.txt &&
+        "$ZR" simulate "$@" --search --quiet --json >search.json && "$ZR" simulate "$@" --search --quiet >search.txt &&
+        python3 - "$memory" <<'END'
+import json, re, sys
+plan, memory, found = (json.load(open(name + ".json")) for name in ("plan", "memory", "search"))
+keys = found[0]["keys"]
+advice = {"zero_optimization.stage": plan["advice"]["stage"], "activation_checkpointing.policy": plan["advice"]["policy"],
+          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, **plan["advice"]["keys"]}
+assert advice == keys, (advice, keys)
+chosen = open("memory.txt").read()
+for key, value in keys.items():
+    if isinstance(value, bool) or key.endswith("device"): continue
+    assert re.search(re.escape(key) + r" (x )?" + str(value), chosen), (key, value, chosen)
+assert memory["advice"]["stage"] == keys["zero_optimization.stage"]
+# all three print memory, tokens a step and the free keys
+asked = [re.search(r"(\S+ GB) a rank, (\d+) tokens a step; free: (zero_optimization.stage)", " ".join(text.split()))
+         for text in (chosen, open("plan.txt").read(), open("search.txt").read())]
+assert all(asked) and len({one.groups() for one in asked}) == 1, asked
+assert float(asked[0][1].split()[0]) == float(sys.argv[1][:-2]), asked
+advised = [c for c in plan["choices"] if all(c[k] == plan["advice"][k] for k in ("stage", "policy", "every", "keys"))]
+speed = [advised[0]["time"]["tokens_per_sec"], memory["time"]["tokens_per_sec"], found[0]["tokens_per_sec"]]
+assert max(speed) / min(speed) - 1 < 1e-6, speed
+END
+}
+llama='--preset llama3.2-1b --seq 4096'
+[ -z "${ZR_LONG-}" ] || llama='--preset llama3-8b --seq 4096'
+check "Llama on 8 A100" one_answer 80GB $llama --cluster dgx-a100x8 --ranks 8
+check "... ties are said, with what each costs" sh -c "tr '\n' ' ' <plan.txt |
+    grep -q 'Ties within 2 %: stage [0-3] with recompute [a-z]* and [0-9]* x 1 samples ([0-9.]* % [a-z]*er, [0-9.]* [MG]B [a-z]* a rank)' &&
+    grep -q ' a tie: [0-9.]* % [a-z]*er, [0-9.]* [MG]B [a-z]*' search.txt"
+check "... the simplest of them without further keys is preferred" python3 -c '
+import json
+found = json.load(open("search.json"))
+usual = {"zero_optimization.stage", "activation_checkpointing.policy", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
+fits = [way for way in found if way["fits"] and set(way["keys"]) == usual]
+assert found[0] == fits[0], found[0]
+best, fastest = fits[0], max(way["samples_per_sec"] for way in fits)
+assert fastest <= 1.02 * best["samples_per_sec"], (fastest, best)
+ties = [way for way in fits if way["samples_per_sec"] * 1.02 >= fastest]
+assert best["keys"]["zero_optimization.stage"] == min(way["keys"]["zero_optimization.stage"] for way in ties), ties'
+if [ -n "${ZR_LONG-}" ]; then
+    check "... with 40 GB" one_answer 40GB $llama --cluster dgx-a100x8-40gb --ranks 8
+    check "... on 2 x 8 H100" one_answer 80GB $llama --cluster dgx-h100x8 --ranks 16
+    check "... on 4 RTX 4090" one_answer 24GB $llama --cluster 4x4090 --ranks 4
+fi
+
+pasted() { # the options of the advice, pasted, give the plan that is advised
+    options=$(sed -n '/^Advice/,/^Asked/p' plan.txt | tr ' ' '\n' | grep '^--')
+    "$ZR" plan "$@" $options --json --advice --quiet >pasted.json && python3 -c '
+import json
+plan, pasted = (json.load(open(name + ".json")) for name in ("plan", "pasted"))
+advised = plan["choices"][-1]
+assert pasted["fits"] and pasted["needs"] == advised["needs"], (pasted["needs"], advised["needs"])
+assert pasted["advice"]["stage"] == pasted["stage"] == advised["stage"] and not pasted["advice"]["keys"], pasted["advice"]'
+}
+
+# Host memory is a tier before disk.
+small='--preset gpt2-774m --ranks 2 --seq 256'
+echo '{"include": "4x4090", "device": {"memory_bytes": 4e9, "flops_f32_per_sec": 82e12, "flops_bf16_per_sec": 165e12,
+ "memory_bytes_per_sec": 1e12}, "devices": 2, "host": {"memory_bytes": 64e9}}' >host.json
+sed 's/64e9/2e9/' host.json >poor.json
+"$ZR" plan $small --cluster ./host.json --quiet >plan.txt
+"$ZR" plan $small --cluster ./host.json --quiet --json --advice >plan.json
+check "states go to the host's memory" sh -c 'grep -q -- "--zero_optimization.offload_optimizer.device=cpu" plan.txt && ! grep -q "nothing fits" plan.txt'
+check "... given per rank and per host, and held against the host's" sh -c "tr '\n' ' ' <plan.txt |
+    grep -q 'takes [0-9.]* GB of host memory a rank, [0-9.]* GB a host of 64.00 GB'"
+check "... at rates that are assumed" sh -c "tr '\n' ' ' <plan.txt | grep -q 'at assumed rates: host.memory_bytes_per_sec .* usual for a workstation'"
+check "the advice can be pasted" pasted $small --cluster ./host.json
+check "--memory with --disk takes the host's memory" prints 'offload_optimizer.device cpu' \
+    sh -c "'$ZR' plan $small --cluster ./host.json --memory 4GB --disk 1TB 2>&1"
+check "... and the disk where the host's memory is short" prints 'offload_optimizer.device nvme' \
+    sh -c "'$ZR' plan $small --cluster ./poor.json --memory 4GB --disk 1TB 2>&1"
+check "... whose rate is assumed" prints 'note: assumed: .*host.disk_bytes_per_sec' \
+    sh -c "'$ZR' plan $small --cluster ./poor.json --memory 4GB --disk 1TB 2>&1"
+check "without a disk nothing fits" prints 'nothing fits' "$ZR" plan $small --cluster ./poor.json --quiet
+check "... which the search says too" fails 71 'nothing fits' "$ZR" simulate $small --cluster ./poor.json --search --quiet
+searched() {
+    "$ZR" simulate $small --cluster ./host.json --search --json --quiet >search.json &&
+        "$ZR" simulate --preset gpt2-124m --cluster dgx-a100x8 --ranks 8 --seq 256 --tensor 4 --memory 3GB --batch 64 --search --json --quiet >pieces.json &&
+        "$ZR" simulate --preset gpt2-124m --cluster dgx-a100x8 --ranks 8 --seq 256 --batch 8 --search --json --quiet >keep.json &&
+        python3 -c '
+import json
+away, pieces, keep = (json.load(open(name + ".json")) for name in ("search", "pieces", "keep"))
+assert away[0]["keys"]["zero_optimization.offload_optimizer.device"] == "cpu", away[0]["keys"]
+assert any(way["keys"].get("activation_checkpointing.partition_activations") for way in pieces), pieces
+assert any(way["keys"]["activation_checkpointing.policy"] == "keep" for way in keep), keep'
+}
+check "a search includes offload, P_a and policy keep" searched
+echo "1..$n"
