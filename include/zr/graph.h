@@ -459,8 +459,8 @@ typedef struct zr_optimizer {
     double weight_decay;
     /** Update rule, which must treat all elements equally. NULL to use the device's kernel. */
     void (*rule)(const zr_update_args *args);
-    const char *slot_name[ZR_OPTIMIZER_SLOTS]; /* names of the states in checkpoints, such as "exp_avg", of letters,
-                                                  digits and '_' */
+    /* names of the states in checkpoints, such as "exp_avg", of letters, digits and '_' */
+    const char *slot_name[ZR_OPTIMIZER_SLOTS];
     bool trust; /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
     /** Write the direction whose norm the rule needs to `out` (n elements), and change nothing else. Needed if `trust`
      * is true and `rule` is not NULL. All elements must be treated equally. args->norms is not set. */

@@ -311,8 +311,8 @@ typedef struct zr_eval_result {
     double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */
     double exact, f1;    /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN */
     int64_t samples;     /* number of samples or questions in accuracy, exact and f1 */
-    char *answers;       /* with zr_eval_args.answers: the answers as a JSON object {"ID": "ANSWER", ...}; free it with
-                            zr_free */
+    /* with zr_eval_args.answers: the answers as a JSON object {"ID": "ANSWER", ...}; free it with zr_free */
+    char *answers;
     double masked_lm_accuracy; /* share of masked tokens whose original token has the largest logit, or NAN */
 } zr_eval_result;
 

@@ -109,14 +109,15 @@ typedef struct zr_cluster {
     double disk_bytes_sec;
     zr_algorithm algorithm;
     /* Software of the runs. The zeros of a named cluster stand for kernels and streams as zr has them on a GPU. */
-    double scores_bytes; /* memory bytes per query-key pair that attention kernels read and write in the forward pass to
-                            store scores. The backward pass needs twice as many. 0 if scores stay on the chip */
-    int32_t product_multiple; /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this
-                                 number, the product runs at the rate of fp32. For attention the size is the width of a
-                                 head. 0 for no alignment */
-    bool copies_hold;         /* whether computation stops while activation checkpoints are copied to the host and
-                                 back */
-    bool exchanges_beside;    /* whether exchanges overlap with computation even without zr_layout.overlap */
+    /* memory bytes per query-key pair that attention kernels read and write in the forward pass to store scores. The
+     * backward pass needs twice as many. 0 if scores stay on the chip */
+    double scores_bytes;
+    /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this number, the product runs at the
+     * rate of fp32. For attention the size is the width of a head. 0 for no alignment */
+    int32_t product_multiple;
+    /* whether computation stops while activation checkpoints are copied to the host and back */
+    bool copies_hold;
+    bool exchanges_beside; /* whether exchanges overlap with computation even without zr_layout.overlap */
     /** Measurements on this cluster, borrowed, or NULL. With measurements, the time of a step is estimated from
      * measured steps of the same kind. Kinds that were not measured use the rates of this struct. An estimate of an
      * exchange between hosts is never faster than these rates allow. */

@@ -254,11 +254,12 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 
 /** An adapter directory of peft. */
 typedef struct zr__adapter {
-    zr_lora lora;    /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
-    char *targets;   /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows
-                        its list elsewhere */
-    char base[4096]; /* path of the base model; "" if unknown */
-    bool by_columns; /* whether the adapted weights have the shape (inputs, outputs), as in GPT-2 */
+    zr_lora lora; /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
+    /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows its list
+     * elsewhere */
+    char *targets;
+    char base[4096];    /* path of the base model; "" if unknown */
+    bool by_columns;    /* whether the adapted weights have the shape (inputs, outputs), as in GPT-2 */
     bool predicts_next; /* whether the model predicts the next token; only for writing */
     int64_t tensors;    /* number of tensors in the file */
 } zr__adapter;
@@ -317,9 +318,10 @@ typedef struct zr__weights_form {
     const zr__hf_source *source; /* source of the names of tensors; NULL if the weights come from no directory */
     bool same_types;             /* whether to keep the types of the source, if it has all tensors */
     zr_dtype dtype;              /* otherwise, the type of all tensors: F32, BF16 or F16 */
-    int64_t file_bytes; /* maximum bytes of tensors in a file; tensors are assigned to files in order, and a tensor that
-                           is larger gets a separate file, as with max_shard_size of transformers. 0 keeps the files of
-                           the source, or writes one file if they are unknown */
+    /* maximum bytes of tensors in a file; tensors are assigned to files in order, and a tensor that is larger gets a
+     * separate file, as with max_shard_size of transformers. 0 keeps the files of the source, or writes one file if
+     * they are unknown */
+    int64_t file_bytes;
 } zr__weights_form;
 
 /** Plan of the weight files in a directory. If all tensors fit in one file, it is model.safetensors. Otherwise the

@@ -14,9 +14,10 @@
 #define ZR_WEIGHTS_INDEX "model.safetensors.index.json"
 
 struct zr__hf_source {
-    json_t *keys;  /* config.json, without ZR_HF_FILES_KEY */
-    json_t *files; /* for each file of weights, an object with the type of each tensor, as in safetensors; empty if the
-                      files are unknown */
+    json_t *keys; /* config.json, without ZR_HF_FILES_KEY */
+    /* for each file of weights, an object with the type of each tensor, as in safetensors; empty if the files are
+     * unknown */
+    json_t *files;
 };
 
 /** Return whether a name stays inside the directory. An index must not refer to files elsewhere, such as /etc/passwd.

@@ -42,9 +42,9 @@ struct group {
     zr__barrier barrier;
     _Atomic int borrowers; /* number of ranks that use their peers' memory or are about to use it */
     int size;
-    int *names;       /* array of `size` world numbers of the ranks */
-    double *table[2]; /* two arrays of size * ZR_COMM_SCALARS scalars, of all ranks; successive calls alternate between
-                         the arrays */
+    int *names; /* array of `size` world numbers of the ranks */
+    /* two arrays of size * ZR_COMM_SCALARS scalars, of all ranks; successive calls alternate between the arrays */
+    double *table[2];
     comm_threads ranks[]; /* communicators of the `size` ranks */
 };
 

@@ -32,10 +32,12 @@ bool zr__config_overridden(const zr_config *config, const char *key);
 typedef struct zr__config_open {
     bool stage;  /* whether zero_optimization.stage is open; until it is chosen, its value is 0 */
     bool policy; /* whether activation_checkpointing.policy is open; until it is chosen, its value is "none" */
-    bool split;  /* whether the split of train_batch_size into micro-batches is open; until it is chosen, each rank's
-                    samples form one micro-batch */
-    bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a
-                    micro-batch has one sample */
+    /* whether the split of train_batch_size into micro-batches is open; until it is chosen, each rank's samples form
+     * one micro-batch */
+    bool split;
+    /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a micro-batch has
+     * one sample */
+    bool batch;
     /* Whether the offload to the host's memory, and to disk, is open; until it is chosen, nothing is offloaded. Also
      * open with `host`: buckets and overlap, where nothing fits otherwise. */
     bool host, offload;

@@ -15,9 +15,10 @@
 typedef struct zr__rotary {
     double theta; /* base, already enlarged for kind DYNAMIC */
     double factor;
-    double low, high; /* limits between which the part p changes: pairs for YARN (p falls from 1 to 0), turns for LLAMA3
-                         (p rises from 0 to 1) */
-    double original;  /* for LLAMA3: length in tokens of sequences before scaling */
+    /* limits between which the part p changes: pairs for YARN (p falls from 1 to 0), turns for LLAMA3 (p rises from 0
+     * to 1) */
+    double low, high;
+    double original; /* for LLAMA3: length in tokens of sequences before scaling */
     zr_rotary_kind kind;
     int64_t half;   /* number of pairs, D/2 */
     int64_t first;  /* position of the table's first row */

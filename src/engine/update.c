@@ -156,8 +156,9 @@ zr_status zr__agree(const zr__running *r)
 /* Results of NORM over all ranks. */
 typedef struct agreed {
     double squares, loss[ZR_LOSS_TERMS]; /* loss: sum of each term's losses */
-    double bad; /* index of the first parameter whose gradient is not finite; the number of parameters if only the loss
-                   is not finite; INFINITY if all are finite */
+    /* index of the first parameter whose gradient is not finite; the number of parameters if only the loss is not
+     * finite; INFINITY if all are finite */
+    double bad;
     double counted; /* with one term, number of losses that count */
     double micro;   /* sum of the squares of all micro-gradients; 0 if not requested */
 } agreed;

@@ -120,8 +120,9 @@ zr_status zr__count_ahead(zr_engine *e)
         if (st == ZR_ERR_STOPPED) return st;
         zr__failure_note(&e->count_failed, st);
         if (st != ZR_OK)
-            break; /* stop reading, but continue the step: this rank's micro-batches fail instead, because other ranks
-                      wait for it */
+            /* stop reading, but continue the step: this rank's micro-batches fail instead, because other ranks wait for
+             * it */
+            break;
     }
     return ZR_OK;
 }

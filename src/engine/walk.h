@@ -40,8 +40,8 @@ typedef struct zr__saving {
     zr_sink sink;
     bool prepared; /* whether zr__save_prepare was called */
     bool now;      /* whether the current training step issues the saving steps */
-    bool cut; /* whether the training step that issued the saving steps failed; the next training step must then drain
-                 the save */
+    /* whether the training step that issued the saving steps failed; the next training step must then drain the save */
+    bool cut;
     _Atomic bool gone;    /* whether the engine is being destroyed, so that the sink gets no more data */
     int32_t next;         /* index in the schedule from which saving steps are still to be issued */
     _Atomic int32_t left; /* number of SAVE steps that have not ended; 0 if no save is in progress */
@@ -52,14 +52,14 @@ struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
     zr_comm *comm;
-    zr_comm *group_comm[ZR_GROUPS_MAX]; /* communicators of the groups that move bytes; equal to `comm` for groups of
-                                           all ranks */
-    char *memory[ZR_SPACES];            /* memory of each space; NULL for STAGING, which only comm uses, and for DISK */
-    void *block[ZR_SPACES];             /* allocations that contain `memory` */
-    zr__store *store;                   /* files that hold the space DISK; NULL if nothing is on disk */
-    int64_t taken_bytes[ZR_SPACES];     /* bytes allocated in each space */
-    int place[ZR_GROUPS_MAX];           /* number of this rank within each group */
-    zr_queues queues;                   /* queue of each stream; several streams may share a queue */
+    /* communicators of the groups that move bytes; equal to `comm` for groups of all ranks */
+    zr_comm *group_comm[ZR_GROUPS_MAX];
+    char *memory[ZR_SPACES];        /* memory of each space; NULL for STAGING, which only comm uses, and for DISK */
+    void *block[ZR_SPACES];         /* allocations that contain `memory` */
+    zr__store *store;               /* files that hold the space DISK; NULL if nothing is on disk */
+    int64_t taken_bytes[ZR_SPACES]; /* bytes allocated in each space */
+    int place[ZR_GROUPS_MAX];       /* number of this rank within each group */
+    zr_queues queues;               /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
@@ -77,21 +77,23 @@ struct zr_engine {
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
-    int64_t first_row, rows_apart; /* first row of this rank's first micro-batch; number of rows from the first row of a
-                                      micro-batch to the first row of the next one. BATCH sets both */
-    double scale;                  /* loss scale */
-    int64_t batch_counted[ZR_LOSS_TERMS]; /* number of losses of each term that count in the micro-batch that batch_fn
-                                             fills (zr_batch.counted) */
-    int64_t counted[ZR_LOSS_TERMS];   /* numbers of losses that count in this step's micro-batches so far, on this rank.
-                                         Only BATCH changes them, and it precedes LOSS on the compute stream, for which
-                                         NORM and AGREE wait */
-    int64_t announced[ZR_LOSS_TERMS]; /* with several terms: number of losses of each term that count in the whole step,
-                                         as zr_step_args.count gives it before the first micro-batch. COUNT adds the
-                                         numbers of the ranks */
-    int64_t micros;                   /* with several terms, number of micro-batches of a training step */
-    double per_counted;       /* with one term: number of losses in the global batch divided by the number of losses
-                                 that count; 1 until NORM or AGREE has computed it, or if no loss counts. With several
-                                 terms: 1, because their seeds already contain the factor */
+    /* first row of this rank's first micro-batch; number of rows from the first row of a micro-batch to the first row
+     * of the next one. BATCH sets both */
+    int64_t first_row, rows_apart;
+    double scale; /* loss scale */
+    /* number of losses of each term that count in the micro-batch that batch_fn fills (zr_batch.counted) */
+    int64_t batch_counted[ZR_LOSS_TERMS];
+    /* numbers of losses that count in this step's micro-batches so far, on this rank. Only BATCH changes them, and it
+     * precedes LOSS on the compute stream, for which NORM and AGREE wait */
+    int64_t counted[ZR_LOSS_TERMS];
+    /* with several terms: number of losses of each term that count in the whole step, as zr_step_args.count gives it
+     * before the first micro-batch. COUNT adds the numbers of the ranks */
+    int64_t announced[ZR_LOSS_TERMS];
+    int64_t micros; /* with several terms, number of micro-batches of a training step */
+    /* with one term: number of losses in the global batch divided by the number of losses that count; 1 until NORM or
+     * AGREE has computed it, or if no loss counts. With several terms: 1, because their seeds already contain the
+     * factor */
+    double per_counted;
     _Atomic int32_t updated;  /* number of units updated in this training step */
     bool probing;             /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
@@ -144,8 +146,9 @@ typedef struct zr__running {
     const zr_use *use;
     zr_device *device;
     int64_t micro;
-    int64_t first, count; /* first element, relative to the step's range, and number of elements; if the step moves a
-                             unit, of the current bucket only */
+    /* first element, relative to the step's range, and number of elements; if the step moves a unit, of the current
+     * bucket only */
+    int64_t first, count;
 } zr__running;
 
 /* Return the address of operand `use` of the step. If the step moves a unit, return the address of the operand's

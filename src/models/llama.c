@@ -199,8 +199,8 @@ zr_model zr_llama(const zr_llama_config *config)
 typedef struct llama_settings {
     zr_llama_config model;
     bool use_sliding_window; /* whether sliding_window is used (Qwen2, Qwen3); true for Mistral */
-    int64_t full_layers;  /* 1 + number of layers before the first one with a window, according to layer_types; 0 if not
-                             given */
+    /* 1 + number of layers before the first one with a window, according to layer_types; 0 if not given */
+    int64_t full_layers;
     zr_ids bos, eos, pad; /* special tokens of config.json */
 } llama_settings;
 

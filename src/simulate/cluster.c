@@ -101,8 +101,8 @@ typedef struct source {
     const char *body; /* the text without a byte order mark */
     size_t bytes;     /* length of `body` */
     json_t *root;
-    dev_t device; /* device, inode: identity of the file under any name; both 0 if the file is missing, which reading
-                     will report */
+    /* device, inode: identity of the file under any name; both 0 if the file is missing, which reading will report */
+    dev_t device;
     ino_t inode;
 } source;
 

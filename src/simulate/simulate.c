@@ -22,15 +22,17 @@ typedef struct pricer {
     const zr_cluster *cluster;
     zr_simulate_options options;
     int32_t ranks_per_host;
-    double slowest; /* slowest rank's kernel time, divided by the kernel time at the cluster's rates
-                       (zr_simulation.slowest) */
+    /* slowest rank's kernel time, divided by the kernel time at the cluster's rates (zr_simulation.slowest) */
+    double slowest;
     zr__spot spot[ZR_GROUPS_MAX];
-    double crowded;    /* threads per core in the plan, divided by the threads per core in the measured launch */
-    double fewer;      /* threads per rank in the measured launch, divided by the plan's threads per rank */
-    double *alone_sec; /* for each step of the training schedule: seconds that it takes alone, from measured steps; NULL
-                          without measured steps */
-    double *longer_sec;  /* for each step of the training schedule: extra seconds in the launch (zr__find_longer); NULL
-                            without measured steps */
+    double crowded; /* threads per core in the plan, divided by the threads per core in the measured launch */
+    double fewer;   /* threads per rank in the measured launch, divided by the plan's threads per rank */
+    /* for each step of the training schedule: seconds that it takes alone, from measured steps; NULL without measured
+     * steps */
+    double *alone_sec;
+    /* for each step of the training schedule: extra seconds in the launch (zr__find_longer); NULL without measured
+     * steps */
+    double *longer_sec;
     int64_t draw;        /* number of the current random draw of exchange times, from 1; 0 for mean times */
     double *exposed_sec; /* for each cause: exposed seconds */
 } pricer;

@@ -19,9 +19,9 @@ const char *zr__cause_name(zr_cause cause);
 /** Cost of the collectives of a group. The cost depends on the devices of the group's ranks. */
 typedef struct zr__spot {
     int32_t size;
-    double ring_sec, direct_sec; /* seconds per received byte: along a ring (ring_sec), and directly from all other
-                                    members (direct_sec) */
-    double latency_sec;          /* latency of a message over the slowest link on its path, in seconds */
+    /* seconds per received byte: along a ring (ring_sec), and directly from all other members (direct_sec) */
+    double ring_sec, direct_sec;
+    double latency_sec; /* latency of a message over the slowest link on its path, in seconds */
 } zr__spot;
 
 /** Return the device of a rank, if each host has ranks_per_host ranks. */
@@ -83,8 +83,9 @@ typedef enum zr__reached {
 typedef struct zr__generation {
     const char *name, *source;
     double value[ZR__REACHED];
-    unsigned fitted; /* bit set: bit 1 << v is set if value[v] was fitted on runs on devices of this generation; the
-                        other values have another source */
+    /* bit set: bit 1 << v is set if value[v] was fitted on runs on devices of this generation; the other values have
+     * another source */
+    unsigned fitted;
 } zr__generation;
 
 /** Return the generation of a device that zr__cluster_device knows, or NULL if the device has no generation. */

@@ -93,8 +93,8 @@ static void fill(unsigned char *memory, int64_t bytes)
 
 static zr_status measure(bench *b, zr__store_rates *rates)
 {
-    double first_time; /* the first pass is slower, because some file systems record for each new block that it has been
-                          written */
+    /* the first pass is slower, because some file systems record for each new block that it has been written */
+    double first_time;
     ZR_TRY(move_alone(b, true, &first_time));
     ZR_TRY(move_alone(b, true, &rates->write));
     ZR_TRY(move_alone(b, false, &rates->read));

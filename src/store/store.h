@@ -23,13 +23,15 @@ typedef struct zr__store zr__store;
 typedef struct zr__store_config {
     const char *const *folder; /* existing folders, one for each file */
     int n_folders;
-    int64_t bytes;       /* size of the space */
-    int64_t block_bytes; /* bytes that go to one file before the next file follows; also the maximum of a single
-                            transfer. A multiple of ZR_STORE_ALIGN, at most 2^30 */
-    int depth;           /* maximum number of transfers in flight in each direction */
-    void *passing;       /* memory of zr__passing_bytes bytes, aligned to ZR_STORE_ALIGN; bytes pass through it if their
-                            address or length does not allow a direct transfer */
-    const char *owner;   /* owner of the states, for messages, such as "rank 3" */
+    int64_t bytes; /* size of the space */
+    /* bytes that go to one file before the next file follows; also the maximum of a single transfer. A multiple of
+     * ZR_STORE_ALIGN, at most 2^30 */
+    int64_t block_bytes;
+    int depth; /* maximum number of transfers in flight in each direction */
+    /* memory of zr__passing_bytes bytes, aligned to ZR_STORE_ALIGN; bytes pass through it if their address or length
+     * does not allow a direct transfer */
+    void *passing;
+    const char *owner; /* owner of the states, for messages, such as "rank 3" */
 } zr__store_config;
 
 /* Maximum number of threads that a store starts for each direction. More threads do not make a disk faster. */

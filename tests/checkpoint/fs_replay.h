@@ -22,8 +22,8 @@ enum { FS_EVENTS = 1024, FS_FILES = 128, FS_NAMES = 24, FS_NAME_BYTES = 64, FS_F
 /* A recorded call. Each new node gets a number of its own, even if the real file system reuses an inode for it. */
 typedef struct fs_past {
     int kind;
-    int node, folder; /* for WRITE, SIZE and SYNC: the node; for MAKE, MOVE and DROP: the folder of a name, and the node
-                         of the name */
+    /* for WRITE, SIZE and SYNC: the node; for MAKE, MOVE and DROP: the folder of a name, and the node of the name */
+    int node, folder;
     char name[FS_NAME_BYTES], to[FS_NAME_BYTES];
     char *bytes;
     off_t at, n;

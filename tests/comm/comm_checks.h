@@ -393,8 +393,8 @@ static zr_status check_grain_refusals(checker *c)
                          "a piece of 8 bytes in grains of 3, which do not divide it"));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, 16, check_take, NULL), "8 bytes in grains of 16"));
     if (comm->size == 1) return ZR_OK; /* a single rank has its whole piece at once */
-    const char *wanted = "a grain of 320 bytes, but chunks have room for "; /* larger than the chunks of every transport
-                                                                               in these tests */
+    /* larger than the chunks of every transport in these tests */
+    const char *wanted = "a grain of 320 bytes, but chunks have room for ";
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 640, 640, 320, check_take, NULL), wanted));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 640, 320, check_take, NULL), wanted));
     return zr_comm_barrier(comm);

@@ -61,8 +61,8 @@ struct ncclComm {
     meeting at;
     int rank, size, polls = 0;
     phase now = phase::meets;
-    std::vector<caller> table; /* (size): only this rank's entry until all have met; on the root, also the entries of
-                                  the ranks that have come */
+    /* (size): only this rank's entry until all have met; on the root, also the entries of the ranks that have come */
+    std::vector<caller> table;
     int come = 1;
     std::vector<MPI_Request> request;
     bool told = false;

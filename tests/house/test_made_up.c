@@ -132,8 +132,8 @@ static void test_priced_and_simulated(void **state)
     zr__pricer pricer = {.step_sec = only_echoes};
     zr_price price;
     assert_int_equal(zr__plan_price_by(plan, &pricer, &price), ZR_OK);
-    assert_true(price.step_sec == ACCUM * plan->n_units); /* echoes run one after the other, and the compute stream
-                                                           * waits for them */
+    /* echoes run one after the other, and the compute stream waits for them */
+    assert_true(price.step_sec == ACCUM * plan->n_units);
     zr_profile rates = profile;
     rates.machine.memory_bytes_sec = 1e6;
     zr_step_time *time = calloc((size_t)s->n_steps, sizeof *time);

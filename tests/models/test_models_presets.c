@@ -154,8 +154,8 @@ static void test_published_counts(void **state)
     assert_int_equal(params_of("bloom-176b") - positions + norm, 176247271424); /* from its model card */
     positions = neox.n_positions * neox.n_embd;
     int64_t head = neox.vocab_size * neox.n_embd;
-    assert_int_equal(params_of("gpt-neox-20b") - positions + head, 20554567680); /* from the README of its
-                                                                                  * configuration */
+    /* from the README of its configuration */
+    assert_int_equal(params_of("gpt-neox-20b") - positions + head, 20554567680);
 }
 
 static void test_trillion(void **state)

@@ -69,8 +69,8 @@ static void test_few_on_each_host(void **state)
     zr_layout layout = layout_of(2, 8, 2);
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     c.devices = c.link[1].devices = 64;
-    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 20.0 + 7 * 2); /* each group has one rank on a
-                                                                                     * host */
+    /* each group has one rank on a host */
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 20.0 + 7 * 2);
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 2, 700), 700 / 100.0 + 0.5);
     /* With three ranks on a host, ranks 2 and 3 share layers across the border between two hosts; no other ranks use
      * its links, and all others wait for them. */
@@ -275,8 +275,8 @@ static void test_attention_share(void **state)
     const zr_simulation small = simulate(plan, &c, (zr_simulate_options){0});
     c.attention_share = 0.125;
     const zr_simulation slowest = simulate(plan, &c, (zr_simulate_options){0});
-    const double rows = 2 * 16, C = 48, L = 2, T = 16, attention = 12 * rows * L * C * T / 1e9; /* time at the peak, in
-                                                                                                 * seconds */
+    /* time at the peak, in seconds */
+    const double rows = 2 * 16, C = 48, L = 2, T = 16, attention = 12 * rows * L * C * T / 1e9;
     close_to(slower.product_sec - as_products.product_sec, attention * (1 / 0.25 - 1 / 0.5));
     assert_true(fabs((slowest.product_sec - small.product_sec) / (attention * (1 / 0.125 - 1 / 0.25)) - 1) < 1e-3);
     zr_plan_destroy(&plan);

@@ -496,8 +496,8 @@ static void include_goes_first(void **state)
     assert_true(c.device.flops_f32 == 1.5e13 && c.memory_share == 0.25 && c.product_share == 0.5);
     assert_true(c.devices == 32 && c.host_devices == 4);
     assert_int_equal(c.host_memory_bytes, 1500000000000);
-    assert_true(c.n_links == 1 && c.link[0].bytes_sec == 7e9 && c.link[0].latency_sec == 0); /* the list of links is
-                                                                                              * replaced */
+    /* the list of links is replaced */
+    assert_true(c.n_links == 1 && c.link[0].bytes_sec == 7e9 && c.link[0].latency_sec == 0);
     assert_int_equal(c.algorithm, ZR_ALGORITHM_RING);
     c = read_text("{\"include\": \"base.json\", \"links\": [], \"devices\": 1}");
     check_whole(&c);

@@ -11,8 +11,9 @@ typedef struct zr__json_stream {
     char *text; /* bytes of the file that have been read and not yet been used */
     int64_t room, n, at;
     int64_t read; /* bytes of the file that have been read */
-    bool broken;  /* whether a function failed because the file is not JSON. The file must then be read as a whole
-                     (zr__json_parse_most), whose message says why and where */
+    /* whether a function failed because the file is not JSON. The file must then be read as a whole
+     * (zr__json_parse_most), whose message says why and where */
+    bool broken;
 } zr__json_stream;
 
 /** Open a regular file. Call zr__json_stream_close even after a failure. Errors: as zr__file_open. */

@@ -22,8 +22,8 @@ typedef struct sink {
     bool shown; /* whether stdout is a terminal */
     bool begun; /* whether the prompt of the current sample has been printed */
     int64_t sample;
-    zr__text text;     /* with --json: text of all samples so far; on a terminal: received bytes of a character that is
-                          still incomplete */
+    /* with --json: text of all samples so far; on a terminal: received bytes of a character that is still incomplete */
+    zr__text text;
     made_sample *made; /* generated samples; only with --json */
 } sink;
 

@@ -42,7 +42,7 @@ typedef struct planning {
      * were chosen (`chosen`). */
     zr_config asked;
     zr__question question;
-    zr__found found;
+    zr__choices found;
     bool chosen;
     bool batch; /* whether a micro-batch is given */
     cli_max max;
@@ -152,7 +152,7 @@ static zr_status compare_choices(planning *p, cli_choices *choices)
                              .found = p->found,
                              .answered = p->chosen,
                              .tokens = p->o->tokens};
-    p->found = (zr__found){0};
+    p->found = (zr__choices){0};
     return cli_choices_plan(choices, p->config, p->o->every);
 }
 
@@ -392,7 +392,7 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
 
 static void end_planning(planning *p)
 {
-    zr__found_clear(&p->found);
+    zr__choices_clear(&p->found);
     zr_config_destroy(&p->config);
     cli_target_clear(&p->target);
 }

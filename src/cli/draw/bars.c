@@ -138,8 +138,9 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
-    zr__light most = ZR__LIGHT_NONE; /* each letter's line refers to the line of the letter before, so print the lines
-                                        of all letters up to the highest one */
+    /* each letter's line refers to the line of the letter before, so print the lines of all letters up to the highest
+     * one */
+    zr__light most = ZR__LIGHT_NONE;
     bool differs = false;
     for (int i = 0; i < choices->n; i++) {
         const bool other = cli_choice_differs(choices, choices->choice[i]);

@@ -11,8 +11,8 @@
 
 /** A bucket: the merged values of consecutive steps. */
 typedef struct curve_bucket {
-    double step_sum, sum; /* `step_sum`: sum of the step numbers; `sum`: sum of the values; both over the steps with a
-                             finite value */
+    /* `step_sum`: sum of the step numbers; `sum`: sum of the values; both over the steps with a finite value */
+    double step_sum, sum;
     double low, high;
     int64_t n;   /* number of finite values; if it is 0, `low` and `high` are not set */
     int64_t bad; /* number of steps that were skipped or have a value that is not finite */

@@ -76,8 +76,8 @@ void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 typedef struct curve_points {
     curve_bucket at[CURVE_BUCKETS];
     int n, every; /* `every` is the number of buckets per point */
-    int reach; /* number of points on each side of a point that enter its moving mean; 0 if the series is too short for
-                  means */
+    /* number of points on each side of a point that enter its moving mean; 0 if the series is too short for means */
+    int reach;
 } curve_points;
 
 /** Merge the buckets of a series into points. Leave out points that have neither values nor bad steps. */

@@ -143,7 +143,7 @@ zr__free cli_choices_free(const zr_config *config, const cli_target *target, boo
 /** Set `configured` and `advised`. What was chosen to fit the memory is what is advised. */
 static zr_status find_advised(cli_choices *choices)
 {
-    zr__found *f = &choices->found;
+    zr__choices *f = &choices->found;
     const bool chosen = choices->answered && f->best;
     choices->configured = (int)zr__list_find(f, choices->config);
     ZR_CHECK(choices->configured >= 0, f->refused.status ? f->refused.status : ZR_ERR_CONFIG, "%s", f->refused.message);
@@ -175,7 +175,8 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     list = *q;
     list.config = config;
     if (!choices->answered && !choices->many_layers) ZR_TRY(zr__search(q, &choices->found));
-    ZR_TRY(choices->many_layers ? zr__list_own(&list, &choices->found) : zr__list(&list, spacings, &choices->found));
+    ZR_TRY(choices->many_layers ? zr__list_own(&list, &choices->found)
+                                : zr__choices_list(&list, spacings, &choices->found));
     if (choices->many_layers) zr__prefer(&choices->found);
     ZR_TRY(find_advised(choices));
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
@@ -187,5 +188,5 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
 
 void cli_choices_clear(cli_choices *choices)
 {
-    zr__found_clear(&choices->found);
+    zr__choices_clear(&choices->found);
 }

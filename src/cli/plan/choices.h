@@ -29,7 +29,7 @@ typedef struct cli_choices {
      * sets `target`, `question`, `found`, `answered` and `tokens` before planning. */
     const cli_target *target;
     zr__question question;
-    zr__found found;
+    zr__choices found;
     bool answered;
     double tokens; /* tokens to train on, or 0 if not given */
 
@@ -51,9 +51,9 @@ typedef struct cli_choices {
 /** Return the keys that are free in the question of the advice: stage and policy, and what neither the file nor the
  * command line gives of micro-batch and offload. `batch` tells whether a micro-batch is given. */
 zr__free cli_choices_free(const zr_config *config, const cli_target *target, bool batch);
-/** Plan the list of choices (zr__list), and find what is advised. Plan a model with more than CLI_MANY_LAYERS layers
- * only as configured. Return an error if the configured plan is refused, or if any plan fails for another reason.
- * Clear the choices in any case. */
+/** Plan the list of choices (zr__choices_list), and find what is advised. Plan a model with more than CLI_MANY_LAYERS
+ * layers only as configured. Return an error if the configured plan is refused, or if any plan fails for another
+ * reason. Clear the choices in any case. */
 ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
 void cli_choices_clear(cli_choices *choices);
 /** Fill a table with the choices that differ from the configured choice only in the stage. */

@@ -20,8 +20,9 @@ typedef struct cli_shape {
 
 typedef struct cli_max {
     cli_max_what what;
-    zr_config *config; /* the search writes each number of layers or samples that it tries into this configuration, and
-                          finally the result */
+    /* the search writes each number of layers or samples that it tries into this configuration, and finally the result
+     */
+    zr_config *config;
     const cli_target *target;
     zr_model_config start; /* for CLI_MAX_MODEL: the model's settings before the search */
     int64_t fewest;        /* smallest number of layers with which each pattern of model.frozen matches a parameter */

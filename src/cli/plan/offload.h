@@ -12,8 +12,9 @@
 typedef struct cli_offload {
     int64_t read_bytes, written_bytes;
     double disk_sec; /* time in which the disk is busy, including time in which computation does not wait for it */
-    double tokens; /* number of tokens per step with which computation takes as long as the disk; NAN if checkpoints are
-                      on disk, because their bytes grow with the tokens */
+    /* number of tokens per step with which computation takes as long as the disk; NAN if checkpoints are on disk,
+     * because their bytes grow with the tokens */
+    double tokens;
     double day_bytes; /* bytes that all ranks of a host write to its disks in a day */
     bool outlasts;    /* whether the disk takes longer than computation */
 } cli_offload;

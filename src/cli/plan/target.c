@@ -95,7 +95,7 @@ zr__train_target cli_train_target(const cli_target *t)
                               .options = &t->options};
 }
 
-zr_status cli_settle(zr_config *config, cli_target *target, zr__found *found)
+zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found)
 {
     char chosen[ZR_TRAIN_NOTE_BYTES];
     ZR_TRY(cli_settle_place(config, target));

@@ -56,7 +56,7 @@ void cli_target_efficiency(cli_target *target, double part);
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
 /** Call cli_settle_place. Then choose the missing keys to fit the memory (zr__train_choose), and add a note on the
  * chosen keys. Unless it is NULL, `found` gets what was found (zr__train_choose). */
-ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr__found *found);
+ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found);
 
 /** Return the target for train/choose, which borrows this one. */
 zr__train_target cli_train_target(const cli_target *target);

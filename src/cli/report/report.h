@@ -38,14 +38,15 @@ typedef struct cli_report {
     int n;
     cli_curve **curve;       /* `n` curves, one for each run */
     const char *const *name; /* `n` names, one for each run */
-    json_t *different; /* configuration keys that differ between runs; for each key an array of one value per run, null
-                          for a run without the key */
+    /* configuration keys that differ between runs; for each key an array of one value per run, null for a run without
+     * the key */
+    json_t *different;
 } cli_report;
 
 /** A row of the table of memory or traffic: planned and measured bytes from run.json. */
 typedef struct cli_bytes_row {
-    char path[96], words[96]; /* `path`: path in run.json, such as "memory.param"; `words`: label for people, such as
-                                 "parameters" */
+    /* `path`: path in run.json, such as "memory.param"; `words`: label for people, such as "parameters" */
+    char path[96], words[96];
     json_int_t planned, measured;
     bool total;
 } cli_bytes_row;

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_llong first_sec; /* time of the first SIGINT or SIGTERM, in whole seconds of the monotonic clock, plus 1;
-                                  0 before the first */
+/* time of the first SIGINT or SIGTERM, in whole seconds of the monotonic clock, plus 1; 0 before the first */
+static atomic_llong first_sec;
 static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
 static _Atomic enum { STARTING, TRAINING, ENDED } phase;

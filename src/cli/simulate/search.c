@@ -97,7 +97,7 @@ static int64_t keep_first(const zr__tried **list, int64_t n, bool same(const zr_
 
 static zr_status rank_ways(cli_searched *s)
 {
-    const zr__found *f = &s->found;
+    const zr__choices *f = &s->found;
     const size_t bytes = (size_t)(f->n + 1) * sizeof(*s->best);
     s->best = zr_alloc(bytes);
     s->missed = zr_alloc(bytes);
@@ -134,7 +134,7 @@ const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[12
 
 static zr_status check_found(const cli_searched *s)
 {
-    const zr__found *f = &s->found;
+    const zr__choices *f = &s->found;
     if (f->best) return ZR_OK;
     ZR_CHECK(f->n > 0, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s; the first: %s",
              s->target.ranks, s->target.cluster.name,
@@ -177,7 +177,7 @@ zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const 
     zr_status st = cli_config(args, s.target.ranks, (int64_t)time(NULL), &config, NULL);
     s.config = config;
     if (st == ZR_OK) st = search_all(&s, config, typed);
-    zr__found_clear(&s.found);
+    zr__choices_clear(&s.found);
     zr_free(s.best);
     zr_free(s.missed);
     cli_target_clear(&s.target);

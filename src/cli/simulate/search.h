@@ -11,7 +11,7 @@ typedef struct cli_searched {
     cli_target target;
     zr__train_target where;
     zr__question question;
-    zr__found found;
+    zr__choices found;
     /** What is printed: the preferred candidate, then others that fit, the fastest first; and of each kind of states
      * with which nothing fits, the candidate with the least memory. */
     const zr__tried **best, **missed;

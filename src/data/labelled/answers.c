@@ -342,10 +342,10 @@ zr_status zr__answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_an
     ZR_AUTO(zr__answers_close) zr__answers *a = zr_alloc(sizeof(*a));
     ZR_CHECK(a, ZR_ERR_MEMORY, "no memory for %zu bytes of answers", sizeof(*a));
     *a = (zr__answers){.labelled = labelled,
-                      .questions = q,
-                      .bert = zr__tokenizer_bert(q->list->tokenizer),
-                      .n_best = n_best > 0 ? n_best : 20,
-                      .most_tokens = max_answer_length > 0 ? max_answer_length : 30};
+                       .questions = q,
+                       .bert = zr__tokenizer_bert(q->list->tokenizer),
+                       .n_best = n_best > 0 ? n_best : 20,
+                       .most_tokens = max_answer_length > 0 ? max_answer_length : 30};
     ZR_TRY(take_memory(a));
     *answers = ZR_TAKE(a);
     return ZR_OK;

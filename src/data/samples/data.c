@@ -17,9 +17,10 @@
 typedef struct source {
     int64_t begin, tokens; /* index of the source's first token among the tokens of all sources; number of its tokens */
     int64_t windows, epoch_samples;
-    bool apart;             /* whether each sample is one document, or a row of whole documents */
-    int64_t *row;           /* for rows of documents: number of each row's first document in the source, and the number
-                               of all documents; NULL if each sample is one document */
+    bool apart; /* whether each sample is one document, or a row of whole documents */
+    /* for rows of documents: number of each row's first document in the source, and the number of all documents; NULL
+     * if each sample is one document */
+    int64_t *row;
     int64_t row_room;       /* capacity of `row` */
     int64_t first_document; /* number of documents in the sources before this one */
     int64_t place, share;   /* first position in each block of ZR_DATA_MIX samples; number of positions there */

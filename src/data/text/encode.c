@@ -233,9 +233,8 @@ static void set_parts(encoder *e)
     parts->of = e->x->tokenizer;
     parts->cut = zr__encode_cuts(e->x->tokenizer) ? encoding_cut : NULL;
     if (!parts->cut) parts->most_bytes = INT64_MAX;
-    if (!parts->cut && !parts->shape)
-        parts->usual_bytes = bytes; /* if the text cannot be cut, the whole text is one
-                                       part */
+    if (!parts->cut && !parts->shape) /* if the text cannot be cut, the whole text is one part */
+        parts->usual_bytes = bytes;
     e->usual_room = parts->usual_bytes > KEPT_BYTES ? parts->usual_bytes : KEPT_BYTES;
 }
 

@@ -22,13 +22,15 @@ typedef zr_status (*zr__documents_fn)(void *arg, const zr__document *document, i
 typedef struct zr__encoding {
     zr__parts parts; /* input file and how to read it; zr__encode sets `cut`, `of`, and a missing `usual_bytes` */
     const zr_tokenizer *tokenizer;
-    const zr__instruct *instruct; /* settings for lines of instruction data; NULL if each line has one text. A token
-                                     that does not count for the loss has ZR__IGNORED added; token_bytes must be 4 */
-    bool sentences;               /* whether each line is a sentence, to which no tokens are added; parts.shape must be
-                                     ZR__SHAPE_LINES. A line without tokens is an empty document */
-    int32_t separator;            /* token appended to each document of .jsonl; negative for no token */
-    int token_bytes;              /* bytes per token: 1, 2 or 4 */
-    int threads;                  /* number of threads; 0 for one per processor, up to 8 */
+    /* settings for lines of instruction data; NULL if each line has one text. A token that does not count for the loss
+     * has ZR__IGNORED added; token_bytes must be 4 */
+    const zr__instruct *instruct;
+    /* whether each line is a sentence, to which no tokens are added; parts.shape must be ZR__SHAPE_LINES. A line
+     * without tokens is an empty document */
+    bool sentences;
+    int32_t separator; /* token appended to each document of .jsonl; negative for no token */
+    int token_bytes;   /* bytes per token: 1, 2 or 4 */
+    int threads;       /* number of threads; 0 for one per processor, up to 8 */
     zr__tokens_fn put;
     zr__documents_fn put_documents; /* callback for the documents of a .jsonl file, in order; may be NULL */
     void *put_arg;

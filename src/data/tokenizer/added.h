@@ -10,8 +10,8 @@
 /** An added token, with the properties that it has in tokenizer.json. */
 typedef struct zr__added {
     int32_t token;
-    bool later; /* whether the token is searched for in normalized text, in a second search between the tokens found by
-                   the first */
+    /* whether the token is searched for in normalized text, in a second search between the tokens found by the first */
+    bool later;
     bool special;
     bool single_word;    /* whether the token is found only if no character of a word precedes or follows it */
     bool lstrip, rstrip; /* whether the token includes white space before it (lstrip) or after it (rstrip) */
@@ -23,9 +23,9 @@ typedef struct zr__added {
 typedef struct zr__added_list {
     zr__added *added; /* sorted by text */
     int64_t n;
-    bool begins[256];  /* for each byte: whether a text of the list begins with it */
-    bool follows[256]; /* for each byte: whether it is the second byte of a text in the list; all true if a text has one
-                          byte */
+    bool begins[256]; /* for each byte: whether a text of the list begins with it */
+    /* for each byte: whether it is the second byte of a text in the list; all true if a text has one byte */
+    bool follows[256];
 } zr__added_list;
 
 /** Sort the list and build its index. If several tokens have the same text, the first is kept. */

@@ -24,8 +24,8 @@
 /** Rule by which a tokenizer divides text into pieces that are merged independently. */
 typedef enum zr__bpe_pieces {
     ZR__PIECES_SPLIT, /* at matches of regular expressions (byte-level BPE) */
-    ZR__PIECES_WORDS, /* before each ZR__BPE_SPACE that follows another character; no merge crosses the beginning of a
-                         piece */
+    /* before each ZR__BPE_SPACE that follows another character; no merge crosses the beginning of a piece */
+    ZR__PIECES_WORDS,
     ZR__PIECES_EACH,  /* before each ZR__BPE_SPACE */
     ZR__PIECES_WHOLE, /* nowhere */
     ZR__PIECES_BERT,  /* at white space, and around punctuation (zr__bert_next); only WordPiece */
@@ -41,14 +41,14 @@ typedef struct zr__bpe_ends {
 /** A tokenizer as read from its files. */
 typedef struct zr__bpe {
     int64_t vocab;
-    char *text;         /* names of all tokens, concatenated: bytes with byte-level BPE, else UTF-8 */
-    int64_t *begin;     /* array of vocab + 1 offsets: token i has the name text[begin[i], begin[i + 1]) */
-    bool *spelled;      /* for each token: whether merges may produce it; with byte-level BPE its name then consists of
-                           symbols for bytes */
-    bool *special;      /* for each token: whether it is a special added token */
-    bool *alone;        /* for each token: whether merging its name gives exactly this token */
-    bool ignore_merges; /* whether a piece that equals a token becomes this token without merging */
-    bool by_character;  /* whether pieces begin as characters instead of bytes */
+    char *text;     /* names of all tokens, concatenated: bytes with byte-level BPE, else UTF-8 */
+    int64_t *begin; /* array of vocab + 1 offsets: token i has the name text[begin[i], begin[i + 1]) */
+    /* for each token: whether merges may produce it; with byte-level BPE its name then consists of symbols for bytes */
+    bool *spelled;
+    bool *special;                     /* for each token: whether it is a special added token */
+    bool *alone;                       /* for each token: whether merging its name gives exactly this token */
+    bool ignore_merges;                /* whether a piece that equals a token becomes this token without merging */
+    bool by_character;                 /* whether pieces begin as characters instead of bytes */
     int32_t byte_token[ZR__BPE_BYTES]; /* token of each byte, or -1 */
 
     /* for a character outside the vocabulary: byte_fallback: whether it becomes the tokens of its bytes, if they
@@ -60,11 +60,12 @@ typedef struct zr__bpe {
     bool strip_first; /* whether decoding leaves out a space at the beginning */
     bool lines_apart; /* BPE by characters: whether no merge contains a line end */
 
-    int64_t most_characters; /* WordPiece: maximum number of characters of a word; longer words become the unknown
-                                token. 0 for BPE */
-    int64_t longest[2];      /* WordPiece: bytes of the longest token that begins a word, and of the longest one that
-                                continues a word, without its prefix */
-    bool tidies;             /* WordPiece: whether decoding drops spaces before punctuation */
+    /* WordPiece: maximum number of characters of a word; longer words become the unknown token. 0 for BPE */
+    int64_t most_characters;
+    /* WordPiece: bytes of the longest token that begins a word, and of the longest one that continues a word, without
+     * its prefix */
+    int64_t longest[2];
+    bool tidies; /* WordPiece: whether decoding drops spaces before punctuation */
 
     struct zr__bpe_merge *merges; /* hash table of merges */
     int64_t merge_mask;
@@ -74,8 +75,9 @@ typedef struct zr__bpe {
     zr__changes normalizer, spaces; /* changes before the second search for added tokens, and after it */
     zr__added_list added, later;    /* added tokens of the first and of the second search */
     bool uncut; /* whether texts must not be cut, because an added token contains a place where they would be cut */
-    bool no_cut_behind[ZR__BPE_BYTES]; /* for each byte: whether a text must not be cut after it, because an added token
-                                          ends with this byte and affects the text after it */
+    /* for each byte: whether a text must not be cut after it, because an added token ends with this byte and affects
+     * the text after it */
+    bool no_cut_behind[ZR__BPE_BYTES];
 
     zr__classes *classes;
     zr__split *split; /* NULL unless pieces is ZR__PIECES_SPLIT */

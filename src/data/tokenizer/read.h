@@ -21,8 +21,9 @@ typedef struct zr__reader {
     const json_t *vocab;  /* JSON object from names to tokens */
     const json_t *merges; /* JSON array of merges, or NULL if they are in merges.txt */
     const json_t *added;  /* JSON array of added tokens, or NULL */
-    bool two_files; /* whether the files are vocab.json and merges.txt, which list no added tokens; ZR_END_OF_TEXT then
-                       counts as added */
+    /* whether the files are vocab.json and merges.txt, which list no added tokens; ZR_END_OF_TEXT then counts as added
+     */
+    bool two_files;
     bool has_zeros; /* whether character 0 is read as character 1; this is for texts of tekken.json that zr ignores */
     char end_of_text[256]; /* name of the token that ends a text, by tokenizer_config.json; "" if it names none */
     const char *expression[ZR__SPLIT_MOST];

@@ -22,12 +22,13 @@
 /** Offsets of blocks from the start of a thread's scratch, in floats. An offset is a multiple of 16 (64 bytes), or -1
  * if the pass does not use the block. The comments give the shapes of the blocks. */
 typedef struct zr__attention_layout {
-    int64_t width; /* row stride of q, k, v, y and gradients, in floats: D rounded up to a multiple of
-                      ZR__ATTENTION_LANES */
+    /* row stride of q, k, v, y and gradients, in floats: D rounded up to a multiple of ZR__ATTENTION_LANES */
+    int64_t width;
     /* offset of transposed keys; forward: all blocks of keys, (D, BLOCK) each; backward: one block, (D, BLOCK) */
     int64_t keys_t;
-    int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only; for products of bf16: pairs of
-                         tokens (BLOCK / 2, width) */
+    /* offset of one block's keys (BLOCK, width), backward only; for products of bf16: pairs of tokens (BLOCK / 2,
+     * width) */
+    int64_t keys;
     int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
     /* offset of values; forward: all values of the head, (T rounded up to lanes, width), or pairs of tokens; backward:
      * one block, (BLOCK, width), which may share memory with dv, because the rows of values are not needed when dv is
@@ -40,21 +41,22 @@ typedef struct zr__attention_layout {
     /* offsets of the gradients of keys and values, backward only; (BLOCK, width) each for one block, or (T, width) each
      * for the whole head if query heads share it; for products of bf16, each block is transposed: (width, BLOCK) */
     int64_t dk, dv;
-    int64_t gradient_row; /* distance between two tokens in dk and dv, if these have all tokens: width; 0 if they have
-                             only one block */
-    int64_t p;            /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
-    int64_t ds;           /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
-    int64_t kept;         /* offset of the dropout factors (BLOCK, BLOCK), backward only */
+    /* distance between two tokens in dk and dv, if these have all tokens: width; 0 if they have only one block */
+    int64_t gradient_row;
+    int64_t p;    /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
+    int64_t ds;   /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
+    int64_t kept; /* offset of the dropout factors (BLOCK, BLOCK), backward only */
     /* offset of statistics; forward: maximum and sum of each query (BLOCK each); backward: sum of dy * y of each query
      * (T) */
     int64_t stat;
-    int64_t ends; /* offset of the ends of the documents of a row (T, int32); only if queries see later keys of their
-                     documents */
-    int64_t q_pairs, dy_pairs; /* offsets of q and dy as operands of the products that sum over queries, backward only;
-                                  for products of bf16: transposed pairs of tokens, (width, BLOCK / 2) for each block of
-                                  tokens; otherwise q and dy themselves */
-    int64_t q_row, kv_row; /* row strides: of q and dy, and of rows of k and v; for products of bf16, the memory of a
-                              row of bf16, in multiples of ZR__ATTENTION_LANES floats; otherwise width */
+    /* offset of the ends of the documents of a row (T, int32); only if queries see later keys of their documents */
+    int64_t ends;
+    /* offsets of q and dy as operands of the products that sum over queries, backward only; for products of bf16:
+     * transposed pairs of tokens, (width, BLOCK / 2) for each block of tokens; otherwise q and dy themselves */
+    int64_t q_pairs, dy_pairs;
+    /* row strides: of q and dy, and of rows of k and v; for products of bf16, the memory of a row of bf16, in multiples
+     * of ZR__ATTENTION_LANES floats; otherwise width */
+    int64_t q_row, kv_row;
     int64_t depth;  /* number of rows of transposed keys and values: D, or for products of bf16 the pairs of a row */
     int64_t floats; /* length of the whole scratch, in floats */
 } zr__attention_layout;

@@ -18,8 +18,8 @@ typedef struct zr__matmul_operands {
 /* Matrix product compiled for one processor level. */
 typedef struct zr__panel_ops {
     bool bf16_products; /* whether the level multiplies bf16 operands without widening them */
-    bool tiles;         /* whether `multiply` uses AMX tiles, for bf16 and fp32; otherwise oneDNN multiplies bf16, if
-                           bf16_products */
+    /* whether `multiply` uses AMX tiles, for bf16 and fp32; otherwise oneDNN multiplies bf16, if bf16_products */
+    bool tiles;
     void (*multiply)(const zr__product_spec *spec, const zr__matmul_operands *operands);
 } zr__panel_ops;
 

@@ -30,20 +30,20 @@ struct zr__attention {
     int group, offset;   /* query head h uses key-value head (h + offset) / group; both are indices on this rank */
     /* Distances between two tokens, in elements: of q and dq, of k, v and their gradients, and of y and dy. */
     int64_t q_stride, kv_stride, y_stride;
-    int earlier, later;       /* maximum numbers of keys before and after its own that a query sees */
-    const int32_t *documents; /* beginnings of the documents of all rows (B,T), before which no query sees a key; or
-                                 nullptr */
-    const int32_t *ends;      /* ends of the documents (B,T), from which on no query sees a key; or nullptr if a query
-                                 sees no later keys */
+    int earlier, later; /* maximum numbers of keys before and after its own that a query sees */
+    /* beginnings of the documents of all rows (B,T), before which no query sees a key; or nullptr */
+    const int32_t *documents;
+    /* ends of the documents (B,T), from which on no query sees a key; or nullptr if a query sees no later keys */
+    const int32_t *ends;
     float scale;
     bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */
     bool drops;
     bool fours; /* whether the random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
     zr__dropout dropout;
-    int64_t first_head, /* number of heads before this rank's first head, counted over all batch rows; used by
-                           dropout */
-        all_heads;      /* total number of query heads of one batch row, over all tensor-parallel ranks; used by
-                           dropout */
+    /* number of heads before this rank's first head, counted over all batch rows; used by dropout */
+    int64_t first_head,
+        /* total number of query heads of one batch row, over all tensor-parallel ranks; used by dropout */
+        all_heads;
 };
 
 /* Return the sizes of an op. q is its operand q, followed by k and v, or its operand qkv if `fused`. */

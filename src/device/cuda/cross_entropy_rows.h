@@ -10,14 +10,15 @@
 /* Rows of logits whose losses or gradients are computed. Pointers that are not used are null. */
 struct zr__loss_rows {
     const void *logits;
-    const void *bias;      /* bias (V) to add to each row, with the type of the logits */
-    void *dlogits;         /* gradient of the logits; may be the same array as `logits` */
-    int64_t ld,            /* row stride in elements */
-        V;                 /* number of columns */
-    int64_t width;         /* number of columns of dlogits; columns from V on become 0 */
-    int64_t first;         /* token id of the first column */
-    const int32_t *target; /* target tokens; a row with a negative target has loss and gradient 0; a target in another
-                              part of the vocabulary adds no term */
+    const void *bias; /* bias (V) to add to each row, with the type of the logits */
+    void *dlogits;    /* gradient of the logits; may be the same array as `logits` */
+    int64_t ld,       /* row stride in elements */
+        V;            /* number of columns */
+    int64_t width;    /* number of columns of dlogits; columns from V on become 0 */
+    int64_t first;    /* token id of the first column */
+    /* target tokens; a row with a negative target has loss and gradient 0; a target in another part of the vocabulary
+     * adds no term */
+    const int32_t *target;
     const float *dlosses;
     const float *lse; /* log-sum-exps for the gradient, used if the kernel does not compute them from the logits */
     float *losses, *lses;

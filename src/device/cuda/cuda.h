@@ -43,11 +43,11 @@ typedef struct zr__cuda_room {
 /** The first index in an operand that is outside its table. A kernel records the index, and the next `finish` fails
  * with it. */
 typedef struct zr__cuda_outside {
-    const char *what; /* name of the index for messages, such as "target" or "token id"; NULL if all indices are inside
-                         their tables */
-    int64_t at,       /* position of the index in the operand */
-        cols;         /* number of columns of the operand */
-    int64_t end;      /* number of rows of the table */
+    /* name of the index for messages, such as "target" or "token id"; NULL if all indices are inside their tables */
+    const char *what;
+    int64_t at,  /* position of the index in the operand */
+        cols;    /* number of columns of the operand */
+    int64_t end; /* number of rows of the table */
     int32_t index;
     bool in_row; /* whether the index selects a token in a row of the batch, and not a token id of a vocabulary */
 } zr__cuda_outside;

@@ -19,15 +19,15 @@ extern "C" {
 
 typedef struct zr__cuda_product_spec {
     int64_t m, n, k;
-    bool a_transposed;       /* whether A (m,k) is stored as (k,m) */
-    bool b_transposed;       /* whether B (k,n) is stored as (n,k) */
-    int64_t a_ld,            /* row stride of A as stored, in elements; 0 if the rows are contiguous */
-        c_ld;                /* row stride of C, in elements; 0 if the rows are contiguous */
-    zr_dtype dtype;          /* dtype of A and B */
-    zr_dtype out_dtype;      /* dtype of C */
-    bool bias;               /* whether to add a bias (n), which has C's dtype, to each row before rounding */
-    int64_t workspace_bytes; /* size of the workspace in bytes, with padding for its alignment; at least the result of
-                                zr__cuda_workspace */
+    bool a_transposed;  /* whether A (m,k) is stored as (k,m) */
+    bool b_transposed;  /* whether B (k,n) is stored as (n,k) */
+    int64_t a_ld,       /* row stride of A as stored, in elements; 0 if the rows are contiguous */
+        c_ld;           /* row stride of C, in elements; 0 if the rows are contiguous */
+    zr_dtype dtype;     /* dtype of A and B */
+    zr_dtype out_dtype; /* dtype of C */
+    bool bias;          /* whether to add a bias (n), which has C's dtype, to each row before rounding */
+    /* size of the workspace in bytes, with padding for its alignment; at least the result of zr__cuda_workspace */
+    int64_t workspace_bytes;
 } zr__cuda_product_spec;
 
 /** Return the spec of a product of dense matrices, without transposes and without a bias. */

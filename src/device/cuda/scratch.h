@@ -75,13 +75,14 @@ static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
 
 /** Layout of the scratch of linear_cross_entropy; offsets are in bytes. */
 typedef struct zr__cuda_head {
-    int64_t rows,      /* number of rows in a block; the last block may have fewer */
-        blocks;        /* number of blocks */
-    int64_t ld;        /* row stride of the logits in elements; a row has whole lines of 128 bytes */
-    bool sum_in_dw;    /* whether dw itself holds the sum over the blocks */
-    int64_t sum;       /* offset of the sum (V,C) in F32, which follows the logits; it takes no bytes if sum_in_dw */
-    int64_t bias_sum;  /* offset of the sum of db (V) in F32, followed by the sums of a block's runs of rows (runs,V);
-                          without db they take no bytes */
+    int64_t rows,   /* number of rows in a block; the last block may have fewer */
+        blocks;     /* number of blocks */
+    int64_t ld;     /* row stride of the logits in elements; a row has whole lines of 128 bytes */
+    bool sum_in_dw; /* whether dw itself holds the sum over the blocks */
+    int64_t sum;    /* offset of the sum (V,C) in F32, which follows the logits; it takes no bytes if sum_in_dw */
+    /* offset of the sum of db (V) in F32, followed by the sums of a block's runs of rows (runs,V); without db they take
+     * no bytes */
+    int64_t bias_sum;
     int64_t workspace, /* offset of the products' workspace */
         bytes;         /* size of the whole scratch */
 } zr__cuda_head;
@@ -122,10 +123,11 @@ typedef struct zr__cuda_token_places {
     int64_t tiles;
     int64_t order[2]; /* offsets of two buffers of tokens, which rounds of the sort use in turn */
     int64_t counts;   /* offset of counts: the number of tokens with each digit in each tile */
-    int64_t first;    /* offset of rows + 1 indices into the sorted tokens: each row's first token, then the end of the
-                         last row's tokens */
-    int64_t many;     /* offset of the number of rows with many tokens, followed by the indices of these rows */
-    int64_t words;    /* size of the whole scratch, in words */
+    /* offset of rows + 1 indices into the sorted tokens: each row's first token, then the end of the last row's tokens
+     */
+    int64_t first;
+    int64_t many;  /* offset of the number of rows with many tokens, followed by the indices of these rows */
+    int64_t words; /* size of the whole scratch, in words */
 } zr__cuda_token_places;
 
 static inline zr__cuda_token_places zr__cuda_token_places_of(int64_t tokens, int64_t rows)

@@ -32,8 +32,8 @@ typedef struct zr__proof {
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     const zr_schedule *s;
     zr_schedule_kind kind;
-    int32_t repeat, end, times; /* repeat, end: positions of REPEAT and END in the schedule, or -1 if absent; times:
-                                   number of time points */
+    /* repeat, end: positions of REPEAT and END in the schedule, or -1 if absent; times: number of time points */
+    int32_t repeat, end, times;
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
     bool asked; /* whether the training step saves a checkpoint, so that the ZR_WHEN_SAVE steps run */

@@ -15,8 +15,8 @@ typedef struct copied {
     zr_range range, at; /* range of the copied elements in the unit, and their range in the buffer */
     zr_when when;       /* rounds in which the step that makes the copy runs */
     bool changed;       /* whether a step has changed the copy, and the copy has not been written home since */
-    int64_t writes; /* for a copy of a gradient on the device: value of `writes` of the gradient's buffer when the copy
-                       was made */
+    /* for a copy of a gradient on the device: value of `writes` of the gradient's buffer when the copy was made */
+    int64_t writes;
 } copied;
 
 /* The state of this check. Arrays have one entry for each buffer unless noted. */
@@ -27,8 +27,8 @@ typedef struct homes {
     int32_t *unit;   /* unit of the state whose home is this buffer, or -1 */
     int32_t *open;   /* buffers with a changed copy, unordered */
     int32_t *n_open;
-    bool *saved; /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 stands for the
-                    parameters */
+    /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 stands for the parameters */
+    bool *saved;
 } homes;
 
 /* Add a range's strides. In a group of one rank a stride moves nothing, so it does not count. */

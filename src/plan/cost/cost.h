@@ -93,8 +93,9 @@ typedef struct zr__pricer {
      * several steps during a wait, there is one call for each. */
     void (*waited)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
-    zr_queues queues; /* queue of each stream. A step occupies all streams of its queue. If all entries are 0, all
-                         streams share one queue, so that one step runs at a time */
+    /* queue of each stream. A step occupies all streams of its queue. If all entries are 0, all streams share one
+     * queue, so that one step runs at a time */
+    zr_queues queues;
 } zr__pricer;
 
 /** Price a plan with a pricer. Return ZR_ERR_STATE if the plan has no training schedule, or ZR_ERR_MEMORY. */

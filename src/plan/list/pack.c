@@ -23,8 +23,8 @@ typedef struct span {
     int32_t last[ZR_STREAMS];  /* for each stream: its last step that uses the buffer, or -1 */
     int32_t buffer, from, to;  /* from, to: first and last step at which the buffer may be alive */
     zr_space space;
-    bool on_page; /* whether the buffer is read from or written to disk, so that it begins at a multiple of
-                     ZR_DISK_ALIGN */
+    /* whether the buffer is read from or written to disk, so that it begins at a multiple of ZR_DISK_ALIGN */
+    bool on_page;
 } span;
 
 typedef struct placed {

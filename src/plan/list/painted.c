@@ -9,8 +9,9 @@
 #include <stdlib.h>
 
 struct zr__cell {
-    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* all[stream]: latest time point painted on the whole node; any[stream]:
-                                                 latest time point painted on any cell below the node */
+    /* all[stream]: latest time point painted on the whole node; any[stream]: latest time point painted on any cell
+     * below the node */
+    int32_t all[ZR_STREAMS], any[ZR_STREAMS];
 };
 
 static int by_edge(const void *x, const void *y)

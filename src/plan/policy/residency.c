@@ -66,10 +66,11 @@ static bool is_passed(const zr__list *l, const zr_use *home)
 typedef enum ring_kind {
     RING_UPDATES, /* operands of SQUARE_UPDATE, and of UPDATE on the device, in buckets */
     RING_HOST,    /* operands of UPDATE on the host's processors, in buckets */
-    RING_CASTS,   /* operands of CAST, in buckets. They have separate buffers, because the next unit is cast before this
-                     unit is updated, so that both can be prefetched while this unit computes */
-    RING_PARTS,   /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
-    RING_PASSED,  /* parameters and gradients that only pass through host memory between disk and device */
+    /* operands of CAST, in buckets. They have separate buffers, because the next unit is cast before this unit is
+       updated, so that both can be prefetched while this unit computes */
+    RING_CASTS,
+    RING_PARTS,  /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
+    RING_PASSED, /* parameters and gradients that only pass through host memory between disk and device */
     RINGS
 } ring_kind;
 
@@ -109,9 +110,10 @@ typedef struct ring {
     int32_t slots;
     int32_t *place[2]; /* place[in_host][slot * n_columns + column]: buffers on the device (0) and in host memory (1) */
     int64_t *bytes;    /* for each column: bytes of one buffer */
-    bucket fetched, brought; /* first bucket that is not yet copied from home; first bucket that is not yet copied from
-                                host memory to the device */
-    zr__id pace;             /* step for which the copies of the first buckets wait */
+    /* first bucket that is not yet copied from home; first bucket that is not yet copied from host memory to the device
+     */
+    bucket fetched, brought;
+    zr__id pace; /* step for which the copies of the first buckets wait */
 } ring;
 
 /* Return whether the ring's steps compute or copy in host memory. */

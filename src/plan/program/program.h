@@ -68,8 +68,8 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dro
 typedef struct zr__segment {
     int32_t first, end; /* runs [first, end) of the program */
     int pass;
-    int32_t first_unit, end_unit; /* units [first_unit, end_unit) contain all whose gradient is reduced or consumed at
-                                     the end of this segment */
+    /* units [first_unit, end_unit) contain all whose gradient is reduced or consumed at the end of this segment */
+    int32_t first_unit, end_unit;
 } zr__segment;
 
 /* Decisions about a program, made before its steps are written. Each write of a value makes a new instance, which has
@@ -80,10 +80,12 @@ typedef struct zr__decided {
     zr__program program;
     zr__segment *segment;
     int32_t n_segments, n_instances;
-    int32_t *last_use; /* for each instance: last run that reads it; -1 if no run reads it; the number of runs if it is
-                          needed after the last run */
-    bool *checkpoint;  /* for each instance: whether it is an activation checkpoint, which means that the forward pass
-                          writes it and a replay under a recompute policy reads it */
+    /* for each instance: last run that reads it; -1 if no run reads it; the number of runs if it is needed after the
+     * last run */
+    int32_t *last_use;
+    /* for each instance: whether it is an activation checkpoint, which means that the forward pass writes it and a
+     * replay under a recompute policy reads it */
+    bool *checkpoint;
     /* due[pass][unit], as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
     int32_t *due;
     /* consumed[pass][unit], as one array: segment at whose end the unit's update consumes its gradient

@@ -27,7 +27,7 @@ zr__question zr__question_of(const zr_config *config, const zr__train_target *ta
 }
 
 /** Add why a candidate was chosen. */
-static void add_reason(const zr__question *q, const zr__found *f, const zr__tried *best, zr__text *text)
+static void add_reason(const zr__question *q, const zr__choices *f, const zr__tried *best, zr__text *text)
 {
     const char *by = q->target->cluster ? "simulated times"
                      : f->usual         ? "usual rates (`zr info --bench` measures this machine's)"
@@ -47,7 +47,7 @@ static void add_reason(const zr__question *q, const zr__found *f, const zr__trie
     zr__add_question(q, &best->way, text);
 }
 
-static void note_choice(const zr__question *q, const zr__found *f, const zr__tried *best, zr__text *text)
+static void note_choice(const zr__question *q, const zr__choices *f, const zr__tried *best, zr__text *text)
 {
     const zr__way *w = &best->way;
     const zr__free *free = &q->free;
@@ -88,7 +88,7 @@ static void note_choice(const zr__question *q, const zr__found *f, const zr__tri
     add_reason(q, f, best, text);
 }
 
-static zr_status choose_keys(zr_config *config, const zr__train_target *target, zr__train_kept kept, zr__found *found,
+static zr_status choose_keys(zr_config *config, const zr__train_target *target, zr__train_kept kept, zr__choices *found,
                              zr__text *text)
 {
     zr__question q = zr__question_of(config, target);
@@ -112,13 +112,13 @@ static zr_status choose_keys(zr_config *config, const zr__train_target *target, 
     return st;
 }
 
-zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept, zr__found *found,
+zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept, zr__choices *found,
                            char note[ZR_TRAIN_NOTE_BYTES])
 {
     zr__text text = {0};
-    zr__found own = {0};
+    zr__choices own = {0};
     zr_status st = choose_keys(config, target, kept, found ? found : &own, &text);
-    zr__found_clear(&own);
+    zr__choices_clear(&own);
     if (st == ZR_OK) st = zr__train_choose_shares(config, target, &text);
     if (st == ZR_OK && text.failed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to describe the choice");
     snprintf(note, ZR_TRAIN_NOTE_BYTES, "%s", st == ZR_OK && text.data ? text.data : "");
@@ -131,7 +131,7 @@ void zr__train_offload_remedy(const zr_config *config, const zr__train_target *t
 {
     zr_config limited = *config;
     zr__question q = {.config = &limited, .target = target};
-    zr__found found = {0};
+    zr__choices found = {0};
     zr__text text = {0};
     char keys[ZR_OFFLOAD_KEYS_BYTES];
     remedy[0] = '\0';
@@ -150,5 +150,5 @@ void zr__train_offload_remedy(const zr_config *config, const zr__train_target *t
         snprintf(remedy, ZR_OFFLOAD_REMEDY_BYTES, "%s)", text.data ? text.data : "");
     }
     zr__text_clear(&text);
-    zr__found_clear(&found);
+    zr__choices_clear(&found);
 }

@@ -96,7 +96,7 @@ typedef struct zr__tried {
     int64_t number; /* order in which candidates were planned */
     zr__trial made;
     bool fits, recomputes; /* whether it fits; whether it recomputes any activations */
-    double sec, traffic;   /* seconds per token (FLOPs per token if zr__found.timed is false); bytes per token */
+    double sec, traffic;   /* seconds per token (FLOPs per token if zr__choices.timed is false); bytes per token */
     int further;           /* number of further keys (zr__free) that differ from the configuration */
 } zr__tried;
 
@@ -138,11 +138,11 @@ typedef enum zr__tier {
     ZR__TIERS
 } zr__tier;
 
-/** What a search has found. Release it with zr__found_clear. */
-typedef struct zr__found {
+/** What a search has found. Release it with zr__choices_clear. */
+typedef struct zr__choices {
     zr__tried **tried; /* all planned candidates, n in number, in the order of planning */
     int64_t n, room;
-    zr__tried **listed; /* the candidates of zr__list, n_listed in number, in the order of the list */
+    zr__tried **listed; /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
     int64_t n_listed, listed_room;
     const zr__tried *best;  /* the candidate that is preferred, or NULL if none fits */
     const zr__tried *least; /* the candidate with the least memory, or NULL if none could be planned */
@@ -151,7 +151,7 @@ typedef struct zr__found {
      * same for the disk; `keeps`: whether the micro-batches are those of zr__question.kept */
     bool timed, usual, usual_disk, keeps;
     zr__failure refused; /* status and message of the first candidate that could not be planned */
-} zr__found;
+} zr__choices;
 
 /** Ways to save memory at the cost of overlap. Each value also applies all earlier values. */
 typedef enum zr__light {
@@ -170,18 +170,18 @@ zr__light zr__light_of(const zr__way *way);
 /** Answer a question: plan candidates, tier by tier, until one fits, and prefer one of them. At most 65536
  * micro-batches are tried. The answer depends only on the question. Errors are those of zr__try, but a candidate that
  * is refused is only left out. */
-ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__found *found);
-void zr__found_clear(zr__found *found);
+ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__choices *found);
+void zr__choices_clear(zr__choices *found);
 /** Plan the stages 0 to 3, each with every recompute policy and place of checkpoints, with the configured micro-batches
  * and homes, and with less overlap where a policy does not fit otherwise. List them in `found`, which may be the result
  * of a search. With `spacings`, add recompute unit with a checkpoint at every 2nd, 3rd ... unit. */
-ZR_NODISCARD zr_status zr__list(const zr__question *question, bool spacings, zr__found *found);
+ZR_NODISCARD zr_status zr__choices_list(const zr__question *question, bool spacings, zr__choices *found);
 /** Plan the configuration's own way and list it. Fail if it is refused. */
-ZR_NODISCARD zr_status zr__list_own(const zr__question *question, zr__found *found);
+ZR_NODISCARD zr_status zr__list_own(const zr__question *question, zr__choices *found);
 /** List a candidate of `found`, unless it is listed. Return its index in the list, or -1 if memory is short. */
-int64_t zr__list_add(zr__found *found, const zr__tried *tried);
+int64_t zr__list_add(zr__choices *found, const zr__tried *tried);
 /** Return the index in the list of the candidate that is the configuration's own way, or -1. */
-int64_t zr__list_find(const zr__found *found, const zr_config *config);
+int64_t zr__list_find(const zr__choices *found, const zr_config *config);
 
 /* ---- order of preference ------------------------------------------------------------------------ */
 
@@ -201,10 +201,10 @@ int64_t zr__list_find(const zr__found *found, const zr_config *config);
  * A candidate with further keys (zr__free) is preferred only if it is faster than all others by more than ZR__TIE;
  * among such, the fewest further keys come after 1. Set found->best.
  */
-void zr__prefer(zr__found *found);
+void zr__prefer(zr__choices *found);
 /** Add the ties of the best candidate and what each costs, after the word `before`: "ties within 2 %: stage 1 with
  * recompute keep and 2 x 1 samples (0.7 % faster, 6.00 GB more a rank)". Add nothing without ties. */
-void zr__add_ties(const zr__found *found, const char *before, zr__text *text);
+void zr__add_ties(const zr__choices *found, const char *before, zr__text *text);
 /** Add the question: memory, tokens a step and the free keys. */
 void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text);
 /** Add bytes of host memory or disk that an offload takes: "24.13 GB a rank, 96.53 GB a host". */
@@ -221,11 +221,11 @@ zr__question zr__question_of(const zr_config *config, const zr__train_target *ta
  * micro-batches and the shares of an offload (zr__train_choose_shares). If the number of samples is open, its value in
  * `kept` is used; if only the micro-batches are open, `kept` is used if it fits. If nothing fits, take the candidate
  * with the least memory. `note` gets a description of the choice, or "" if nothing was open. Unless it is NULL, `found`
- * gets what the search has found; clear it with zr__found_clear. If nothing can be planned, return the error of the
+ * gets what the search has found; clear it with zr__choices_clear. If nothing can be planned, return the error of the
  * first candidate. */
 #define ZR_TRAIN_NOTE_BYTES 2048
 ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
-                                        zr__found *found, char note[ZR_TRAIN_NOTE_BYTES]);
+                                        zr__choices *found, char note[ZR_TRAIN_NOTE_BYTES]);
 
 /** Choose the order of micro-batches and the shares of an offload, if they are "auto" (`order`, `optim_ratio` and
  * `param_ratio` of zr__config_get_open). Call this when the other keys are chosen. Add a description to `text`.

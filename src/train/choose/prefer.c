@@ -36,7 +36,7 @@ static bool is_choice(const zr__tried *t, bool further, double sec)
 }
 
 /** Return the candidate that is preferred among those of is_choice, or NULL. */
-static const zr__tried *prefer(const zr__found *f, bool further, double sec)
+static const zr__tried *prefer(const zr__choices *f, bool further, double sec)
 {
     const zr__tried *best = NULL;
     double most[MEASURES]; /* largest value of each measure so far that is left in the choice */
@@ -59,7 +59,7 @@ static const zr__tried *prefer(const zr__found *f, bool further, double sec)
     return best;
 }
 
-void zr__prefer(zr__found *found)
+void zr__prefer(zr__choices *found)
 {
     double fastest = 0; /* of the candidates without further keys */
     for (int64_t i = 0; i < found->n; i++) {
@@ -78,7 +78,7 @@ static bool is_tie(const zr__tried *best, const zr__tried *t)
 }
 
 /** Return whether a tie is the first of its stage, so that each stage and policy is named once. */
-static bool is_named(const zr__found *f, int64_t index)
+static bool is_named(const zr__choices *f, int64_t index)
 {
     const zr__way *w = &f->tried[index]->way, *best = &f->best->way;
     if (w->stage == best->stage && w->policy == best->policy && w->tensor == best->tensor) return false;
@@ -90,7 +90,7 @@ static bool is_named(const zr__found *f, int64_t index)
     return true;
 }
 
-void zr__add_ties(const zr__found *found, const char *before, zr__text *text)
+void zr__add_ties(const zr__choices *found, const char *before, zr__text *text)
 {
     enum { NAMED = 3 };
     int n = 0, more = 0;

@@ -40,7 +40,7 @@
 
 typedef struct search {
     const zr__question *q;
-    zr__found *found;
+    zr__choices *found;
     zr_profile rates; /* rates by which candidates are compared */
     zr__way base;     /* the configuration's way, with the homes of the tier that is tried */
     int64_t limit;    /* bytes of a rank, or 0 for no limit */
@@ -132,7 +132,7 @@ static zr__tried *planned_before(const search *s, const zr__way *w)
  * example, all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
 static zr_status try_way(search *s, const zr__way *w, zr__tried **tried)
 {
-    zr__found *f = s->found;
+    zr__choices *f = s->found;
     zr_plan *plan = NULL;
     zr_config config = *s->q->config;
     *tried = planned_before(s, w);
@@ -507,7 +507,7 @@ static int by_sec(const void *a, const void *b)
 static zr_status refine(search *s)
 {
     const zr__free *free = &s->q->free;
-    const zr__found *f = s->found;
+    const zr__choices *f = s->found;
     const zr__tried *from[REFINED];
     int n = 0;
     if (!(free->every || free->places || free->accum || free->buckets || free->prefetch || free->overlap ||
@@ -641,7 +641,7 @@ static void usual_rates(search *s)
 {
     const zr__question *q = s->q;
     const zr__free *free = &q->free;
-    zr__found *f = s->found;
+    zr__choices *f = s->found;
     zr_machine *m = &s->rates.machine;
     const bool own_memory = s->rates.facts.own_memory, narrow = q->config->bf16 || q->config->fp16;
     double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
@@ -657,7 +657,7 @@ static void usual_rates(search *s)
     if (!alone) m->link[ZR_LINK_PROCESS].bytes_sec = USUAL_LINK_PART * m->memory_bytes_sec;
 }
 
-static void begin(search *s, const zr__question *q, zr__found *found)
+static void begin(search *s, const zr__question *q, zr__choices *found)
 {
     /* Only stage 3 has shards of parameters, which offload_param moves. */
     const int64_t stage = q->config->zero.stage, first = q->config->zero.param.device != ZR_HOME_NONE ? 3 : 0;
@@ -674,7 +674,7 @@ static void begin(search *s, const zr__question *q, zr__found *found)
 static zr_status try_tiers(search *s)
 {
     const zr__free *free = &s->q->free;
-    zr__found *f = s->found;
+    zr__choices *f = s->found;
     for (f->tier = ZR__TIER_DEVICE; f->tier < ZR__TIERS; f->tier++) {
         if (f->tier == ZR__TIER_DEVICE) ZR_TRY(try_all(s));
         if (f->tier == ZR__TIER_LIGHTER && free->lighter) ZR_TRY(try_lighter(s));
@@ -685,7 +685,7 @@ static zr_status try_tiers(search *s)
     return try_least(s);
 }
 
-zr_status zr__search(const zr__question *question, zr__found *found)
+zr_status zr__search(const zr__question *question, zr__choices *found)
 {
     search s;
     begin(&s, question, found);
@@ -704,17 +704,17 @@ zr_status zr__search(const zr__question *question, zr__found *found)
     return st;
 }
 
-void zr__found_clear(zr__found *found)
+void zr__choices_clear(zr__choices *found)
 {
     for (int64_t i = 0; i < found->n; i++) zr_free(found->tried[i]);
     zr_free(found->tried);
     zr_free(found->listed);
-    *found = (zr__found){0};
+    *found = (zr__choices){0};
 }
 
 /* ---- a list ------------------------------------------------------------------------------------- */
 
-int64_t zr__list_add(zr__found *found, const zr__tried *tried)
+int64_t zr__list_add(zr__choices *found, const zr__tried *tried)
 {
     for (int64_t i = 0; i < found->n_listed; i++)
         if (found->listed[i] == tried) return i;
@@ -728,7 +728,7 @@ int64_t zr__list_add(zr__found *found, const zr__tried *tried)
     return found->n_listed++;
 }
 
-int64_t zr__list_find(const zr__found *found, const zr_config *config)
+int64_t zr__list_find(const zr__choices *found, const zr_config *config)
 {
     const zr__way own = zr__way_of(config);
     for (int64_t i = 0; i < found->n_listed; i++)
@@ -808,7 +808,7 @@ static zr_status list_stage(search *s, const zr__way base)
     return list_way(s, &base, true, &fits); /* the configured policy, if it is another */
 }
 
-zr_status zr__list(const zr__question *question, bool spacings, zr__found *found)
+zr_status zr__choices_list(const zr__question *question, bool spacings, zr__choices *found)
 {
     search s;
     bool fits;
@@ -823,7 +823,7 @@ zr_status zr__list(const zr__question *question, bool spacings, zr__found *found
     return ZR_OK;
 }
 
-zr_status zr__list_own(const zr__question *question, zr__found *found)
+zr_status zr__list_own(const zr__question *question, zr__choices *found)
 {
     search s;
     bool fits;

@@ -25,19 +25,19 @@ typedef struct zr__checkpoint_run {
     int64_t updates; /* number of training steps that updated the weights */
     int64_t samples; /* number of samples of data.train used so far; a resumed run begins with the next sample */
     int64_t skipped, skipped_in_row;
-    double loss;            /* loss of the last step; NaN if unknown or not finite */
-    zr__loss_scaler scaler; /* loss scaler; the JSON has `scale` and, if the scale is dynamic, `step`, `last_overflow`
-                               and `hysteresis_left` */
-    zr__noise_scale noise;  /* averages for the gradient noise scale; noise.steps is 0 if the noise was not measured */
-    int64_t micro_batch_size, accumulation_steps; /* samples per micro-batch, and micro-batches per step; both 0 in a
-                                                     checkpoint that zr__convert_dir wrote */
-    int ranks; /* number of ranks; 0 in a checkpoint that zr__convert_dir wrote, whose `config` has only the model's
-                  keys */
+    double loss; /* loss of the last step; NaN if unknown or not finite */
+    /* loss scaler; the JSON has `scale` and, if the scale is dynamic, `step`, `last_overflow` and `hysteresis_left` */
+    zr__loss_scaler scaler;
+    zr__noise_scale noise; /* averages for the gradient noise scale; noise.steps is 0 if the noise was not measured */
+    /* samples per micro-batch, and micro-batches per step; both 0 in a checkpoint that zr__convert_dir wrote */
+    int64_t micro_batch_size, accumulation_steps;
+    /* number of ranks; 0 in a checkpoint that zr__convert_dir wrote, whose `config` has only the model's keys */
+    int ranks;
     char optimizer[ZR_OPTIMIZER_BYTES];
     zr__input_prints prints;
-    char tokenizer[ZR_TOKENIZER_BYTES]; /* name or path of the tokenizer; "" if the data files contain tokens and need
-                                           no tokenizer */
-    char *config;                       /* the resolved configuration as JSON text; zr_free it */
+    /* name or path of the tokenizer; "" if the data files contain tokens and need no tokenizer */
+    char tokenizer[ZR_TOKENIZER_BYTES];
+    char *config; /* the resolved configuration as JSON text; zr_free it */
 } zr__checkpoint_run;
 
 /** Return the record as JSON text; zr_free it. `layout` is the layout of the run that writes the checkpoint. The JSON

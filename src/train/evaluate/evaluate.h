@@ -24,8 +24,8 @@ typedef struct zr__eval_text {
 
 /** Result of one rank's part of an evaluation. */
 typedef struct zr__eval_part {
-    zr_exact sum[ZR_LOSS_TERMS];    /* exact sum of each term's losses, independent of how windows are distributed over
-                                       ranks */
+    /* exact sum of each term's losses, independent of how windows are distributed over ranks */
+    zr_exact sum[ZR_LOSS_TERMS];
     int64_t counted[ZR_LOSS_TERMS]; /* number of losses of each term that count */
     zr_status data; /* status of the first failed read; the rank continues, since other ranks wait for it */
 } zr__eval_part;

@@ -38,8 +38,8 @@ typedef struct zr__row {
     int32_t *masked, *masked_targets; /* (P) */
     int32_t *first, *next, *label;    /* (S) */
     int32_t *answer;                  /* (S,2) */
-    int32_t *documents;               /* (T) beginnings of documents (zr_data_documents), or NULL if rows have no
-                                         documents */
+    /* (T) beginnings of documents (zr_data_documents), or NULL if rows have no documents */
+    int32_t *documents;
 } zr__row;
 
 /** Function that reads sequence `index` from a source into a row. Examples are zr__samples_read and zr__samples_window

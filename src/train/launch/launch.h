@@ -22,8 +22,8 @@ typedef struct zr__launches {
 typedef struct zr__launch_options {
     int64_t threads; /* threads of each rank, or 0 for an equal share of the cores */
     bool quick;      /* whether to measure less (see zr__launch_measure) and to use at most max(2, cores) ranks */
-    void (*begin)(int ranks, bool process); /* called before each launch, whose ranks are processes or threads; or
-                                               NULL */
+    /* called before each launch, whose ranks are processes or threads; or NULL */
+    void (*begin)(int ranks, bool process);
 } zr__launch_options;
 
 /** Measure training steps: if `comm` is NULL, of launches whose ranks are threads of this process, otherwise of the

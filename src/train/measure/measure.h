@@ -74,8 +74,9 @@ typedef struct zr__products {
     int n;
     double flops;
     double rest_flops; /* FLOPs of all other ops. Most are in attention, where masked pairs count too. */
-    double bound_sec;  /* sum over all products of FLOPs / rate, in seconds. It is a lower bound of the time of a
-                          micro-batch with these kernels, if the rates of partly timed products are right */
+    /* sum over all products of FLOPs / rate, in seconds. It is a lower bound of the time of a micro-batch with these
+     * kernels, if the rates of partly timed products are right */
+    double bound_sec;
 } zr__products;
 
 /** Time each matrix product of a model separately with the device's kernels, on operands in memory. Record the time of

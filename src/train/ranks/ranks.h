@@ -74,9 +74,9 @@ void zr__run_warn(const zr__ranks *r, const char *format, ...) ZR_PRINTF(2, 3);
 /** Progress of long work before the first step. Initialise with zeros. */
 typedef struct zr__progress {
     const zr__ranks *ranks;
-    char what[512];   /* description of the work, such as "data.train: looking at all of x.txt" */
-    double next_news; /* earliest time of the next progress note (zr_clock_sec); 0 until zr__run_progress is first
-                         called */
+    char what[512]; /* description of the work, such as "data.train: looking at all of x.txt" */
+    /* earliest time of the next progress note (zr_clock_sec); 0 until zr__run_progress is first called */
+    double next_news;
 } zr__progress;
 /** Show progress on the rank's board (zr_comm_board), and from time to time pass a note to the observer. This is a
  * zr_progress_fn whose `arg` is a zr__progress. */

@@ -34,8 +34,8 @@
 typedef struct zr__settled {
     zr_config config;       /* copy of the caller's configuration in which the run sets keys such as memory.limit */
     const zr_config *given; /* the caller's configuration; NULL as long as the run uses it and not the copy */
-    char note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for keys that the configuration left open, or
-                                       "" */
+    /* description of the values chosen for keys that the configuration left open, or "" */
+    char note[ZR_TRAIN_NOTE_BYTES];
 } zr__settled;
 
 /** The data and the initial weights. */
@@ -63,22 +63,24 @@ typedef struct zr__resume {
     zr__checkpoint_run from;
     /* numbers of steps and samples that earlier starts of the run completed; 0 unless it resumes */
     int64_t from_step, from_sample;
-    zr__run_made made; /* results of earlier starts of this run; best_loss is updated whenever weights with a lower loss
-                          are written to best/ */
+    /* results of earlier starts of this run; best_loss is updated whenever weights with a lower loss are written to
+     * best/ */
+    zr__run_made made;
 } zr__resume;
 
 /** What the training steps change, besides the states in the engine. */
 typedef struct zr__training {
     zr__loss_scaler scaler;
     zr__noise_scale noise;
-    double step_sec;        /* estimated seconds of a training step, or 0 if unknown */
-    double highest_lr;      /* highest learning rate of the steps of this process */
-    int64_t skipped_in_row; /* number of consecutive skipped steps, without steps that lowered the loss scale and steps
-                               in which no target counts */
-    int64_t uncounted;      /* number of steps of this process in which no target counts */
-    bool suspect;           /* whether the last loss was not finite; the cause may be a bad batch or bad weights */
-    bool mixed;             /* whether an update failed after it had updated some units; such weights are not saved */
-    bool out_of_time;       /* whether the run stops at observer->end_sec, as far as this rank knows */
+    double step_sec;   /* estimated seconds of a training step, or 0 if unknown */
+    double highest_lr; /* highest learning rate of the steps of this process */
+    /* number of consecutive skipped steps, without steps that lowered the loss scale and steps in which no target
+     * counts */
+    int64_t skipped_in_row;
+    int64_t uncounted; /* number of steps of this process in which no target counts */
+    bool suspect;      /* whether the last loss was not finite; the cause may be a bad batch or bad weights */
+    bool mixed;        /* whether an update failed after it had updated some units; such weights are not saved */
+    bool out_of_time;  /* whether the run stops at observer->end_sec, as far as this rank knows */
 } zr__training;
 
 /** Checkpoints and weights that the run writes. */

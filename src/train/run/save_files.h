@@ -35,11 +35,12 @@ typedef struct zr__save {
     const zr_plan *plan;
     int64_t step;                          /* training step of the checkpoint */
     char run_dir[PATH_MAX], tmp[PATH_MAX]; /* directory of the run; path of the checkpoint until it is complete */
-    int n_states;                       /* number of states (parameters and optimizer states), each with its own file */
-    bool adapters;                      /* whether the model has adapters, which alone are then saved */
-    zr__save_part part[ZR__SAVE_FILES]; /* files of the states; config.json at index ZR_CHECKPOINT_STATES;
-                                           then adapter_config.json of a model with adapters */
-    zr__checkpoint_run about;           /* on rank 0: record of the run at this step */
+    int n_states;  /* number of states (parameters and optimizer states), each with its own file */
+    bool adapters; /* whether the model has adapters, which alone are then saved */
+    /* files of the states; config.json at index ZR_CHECKPOINT_STATES; then adapter_config.json of a model with adapters
+     */
+    zr__save_part part[ZR__SAVE_FILES];
+    zr__checkpoint_run about; /* on rank 0: record of the run at this step */
     int64_t bytes;
     double waited_sec, async_sec; /* seconds for which training waited; seconds of asynchronous writing */
     /* Fields used only by the writing thread. In an asynchronous save this is the engine's thread, and otherwise the

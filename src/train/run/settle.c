@@ -30,12 +30,23 @@ static zr_config *own_config(zr__run *r)
     }
 static const struct {
     size_t offset, bytes;
-} chosen[] = {CHOSEN(zero.stage),        CHOSEN(recompute.policy),   CHOSEN(recompute.offload),
-              CHOSEN(micro_batch_size),  CHOSEN(accumulation_steps), CHOSEN(train_batch_size),
-              CHOSEN(train.layer_major), CHOSEN(zero.optim.device),  CHOSEN(zero.optim.ratio),
-              CHOSEN(zero.param.device), CHOSEN(zero.param.ratio),   CHOSEN(zero.offload_gradients),
-              CHOSEN(recompute.partition), CHOSEN(zero.prefetch_bucket_elems), CHOSEN(zero.overlap_comm),
-              CHOSEN(zero.reduce_bucket_elems), CHOSEN(zero.allgather_bucket_elems)};
+} chosen[] = {CHOSEN(zero.stage),
+              CHOSEN(recompute.policy),
+              CHOSEN(recompute.offload),
+              CHOSEN(micro_batch_size),
+              CHOSEN(accumulation_steps),
+              CHOSEN(train_batch_size),
+              CHOSEN(train.layer_major),
+              CHOSEN(zero.optim.device),
+              CHOSEN(zero.optim.ratio),
+              CHOSEN(zero.param.device),
+              CHOSEN(zero.param.ratio),
+              CHOSEN(zero.offload_gradients),
+              CHOSEN(recompute.partition),
+              CHOSEN(zero.prefetch_bucket_elems),
+              CHOSEN(zero.overlap_comm),
+              CHOSEN(zero.reduce_bucket_elems),
+              CHOSEN(zero.allgather_bucket_elems)};
 enum { CHOSEN_KEYS = sizeof(chosen) / sizeof(chosen[0]) };
 
 zr_config zr__run_given(const zr__run *r)

@@ -16,11 +16,11 @@ typedef enum zr__stored_kind {
 /** Location of stored weights. */
 typedef struct zr__stored {
     zr__stored_kind kind;
-    char path[4096];       /* path of the directory or file */
-    char run[4096];        /* directory of the run that the weights belong to, or "" */
-    bool from_run;         /* whether the given path was the run's directory */
-    char passed_over[512]; /* name of a newer checkpoint that is incomplete, and the reason; "" if all newer checkpoints
-                              are complete */
+    char path[4096]; /* path of the directory or file */
+    char run[4096];  /* directory of the run that the weights belong to, or "" */
+    bool from_run;   /* whether the given path was the run's directory */
+    /* name of a newer checkpoint that is incomplete, and the reason; "" if all newer checkpoints are complete */
+    char passed_over[512];
 } zr__stored;
 
 /** Find the weights at a path, which is a safetensors file, a Hugging Face directory, a checkpoint, or the directory of
@@ -36,8 +36,8 @@ ZR_NODISCARD zr_status zr__stored_find(const char *path, bool model_first, zr__s
 ZR_NODISCARD zr_status zr__hf_check(const char *dir, char *note, size_t size);
 
 typedef enum zr__convert_to {
-    ZR_CONVERT_OTHER, /* from a Hugging Face directory to a run; from a checkpoint or a run to a Hugging Face directory
-                       */
+    /* from a Hugging Face directory to a run; from a checkpoint or a run to a Hugging Face directory */
+    ZR_CONVERT_OTHER,
     ZR_CONVERT_HF,
     ZR_CONVERT_RUN /* convert to a run with a checkpoint of step 0, from which zr_train_resume continues */
 } zr__convert_to;
@@ -46,14 +46,15 @@ typedef struct zr__convert_args {
     const char *from; /* path of the source, of any kind that zr__stored_find accepts */
     const char *to;   /* path of the target, which must not exist */
     zr__convert_to kind;
-    bool same_types; /* whether tensors keep the types that they have in the source or in the Hugging Face directory
-                        from which a run started; otherwise they get the type `dtype` */
-    zr_dtype dtype;  /* dtype of the weights in a new Hugging Face directory */
+    /* whether tensors keep the types that they have in the source or in the Hugging Face directory from which a run
+     * started; otherwise they get the type `dtype` */
+    bool same_types;
+    zr_dtype dtype;          /* dtype of the weights in a new Hugging Face directory */
     zr_progress_fn progress; /* function that receives the progress in elements; may be NULL */
     void *arg;
-    int64_t file_bytes; /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_form). 0 keeps the
-                           division into files of the source, or of the directory from which a run started; without one,
-                           there is one file */
+    /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_form). 0 keeps the division into files
+     * of the source, or of the directory from which a run started; without one, there is one file */
+    int64_t file_bytes;
 } zr__convert_args;
 
 /** Result of zr__convert_dir. */
@@ -64,8 +65,8 @@ typedef struct zr__converted {
     zr_dtype dtype; /* type of most weights in the target */
     int64_t files;  /* number of files with weights */
     bool tokenizer; /* whether files of a tokenizer were copied */
-    char note[512]; /* names of tensors that were not converted, or reason why a run's tokenizer files were not copied,
-                       or "" */
+    /* names of tensors that were not converted, or reason why a run's tokenizer files were not copied, or "" */
+    char note[512];
 } zr__converted;
 
 /**

@@ -11,8 +11,9 @@ typedef struct size {
     int64_t window;   /* number of keys that a query sees; 0: all */
     bool both, apart; /* both: queries also see later keys. apart: q, k and v are separate operands */
     int64_t ranks;    /* number of tensor-parallel ranks, over which query heads are cut; 0: one rank */
-    bool whole; /* First tokens of the second and later documents of row 0, in increasing order, ended by 0. In row b
-                   documents begin b tokens later. ALONE: each token is a document. */
+    /* First tokens of the second and later documents of row 0, in increasing order, ended by 0. In row b documents
+     * begin b tokens later. ALONE: each token is a document. */
+    bool whole;
     /* In increasing order, the first tokens of the documents after a row's first one, ended by 0; in row b they are b
      * later. ALONE: each token is a document. */
     int64_t borders[8];

@@ -197,8 +197,8 @@ static void test_broken_updates_of_others(void **state)
     const zr_plan_unit *u = &plan->unit[s->step[of[0]].unit];
     zr_use *verdict = &s->use[s->step[of[1]].uses + s->step[of[1]].n_uses - 1], had = *verdict;
     *verdict = (zr_use){u->param.buffer, u->param.dtype, .reads = true};
-    verdict->range = (zr_range){.first = u->shard_elems, .count = s->step[of[1]].range.count}; /* rank 1's shard, which
-                                                                                                * lies on all ranks */
+    /* rank 1's shard, which lies on all ranks */
+    verdict->range = (zr_range){.first = u->shard_elems, .count = s->step[of[1]].range.count};
     expect_broken(plan, "may have updated");
     *verdict = had;
     assert_int_equal(zr_plan_check(plan), ZR_OK);

@@ -90,8 +90,8 @@ static void test_two_passes(void **state)
         zr_plan *one = plan_of("gpt2-124m", &l);
         l.norm_first = l.two_pass = true;
         zr_plan *two = plan_of("gpt2-124m", &l);
-        int64_t again = stage == 3 ? padded_of("gpt2-124m", 2) : 0; /* 2 bytes an element, half of the elements on each
-                                                                     * rank */
+        /* 2 bytes an element, half of the elements on each rank */
+        int64_t again = stage == 3 ? padded_of("gpt2-124m", 2) : 0;
         double logits = 2.0 * (double)(l.ranks * l.batch * l.seq) * 50257 * 768;
         assert_float_equal(two->flops_hardware, one->flops_hardware * 5 / 3 + logits, one->flops_hardware * 1e-9);
         assert_float_equal(two->flops_model, one->flops_model, 0);
@@ -126,8 +126,8 @@ static void test_thresholds(void **state)
     assert_int_equal(usual_bytes,
                      2 * (all / 4 + embedding + block + final)); /* the head, while the last block is prefetched */
 
-    l.persist_elems = 1000; /* only the final norm: blocks hold large matrices; gathered once a step, after the
-                             * update */
+    /* only the final norm: blocks hold large matrices; gathered once a step, after the update */
+    l.persist_elems = 1000;
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final);
     l.persist_elems = 3000000; /* the largest matrix of a block has 2,359,296 elements */

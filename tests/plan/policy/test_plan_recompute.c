@@ -66,8 +66,8 @@ static void test_unit(void **state)
         zr_plan *plan = plan_of(&config, &l);
         assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_CHECKPOINT], layers[i] * B * T * C * 2);
         act[i] = plan->memory.category_bytes[ZR_CATEGORY_ACT];
-        assert_int_equal(replays(plan, "linear", "h.2"), 3); /* qkv, attention's projection, the first product of the
-                                                              * MLP */
+        /* qkv, attention's projection, the first product of the MLP */
+        assert_int_equal(replays(plan, "linear", "h.2"), 3);
         assert_int_equal(replays(plan, "layernorm", "h.2"), 2);
         assert_int_equal(replays(plan, "attention", "h.2"), 1);
         assert_int_equal(replays(plan, "gelu", "h.2"), 1);

@@ -226,8 +226,8 @@ static const float *find(const event *e, const char *tag)
 static void the_sum_is_crc32c(void **state)
 {
     (void)state;
-    assert_int_equal(crc32c((const unsigned char *)"123456789", 9), 0xe3069283u); /* the published check value of
-                                                                                   * CRC-32C (RFC 3720) */
+    /* the published check value of CRC-32C (RFC 3720) */
+    assert_int_equal(crc32c((const unsigned char *)"123456789", 9), 0xe3069283u);
 }
 
 static void a_file_begins_as_tensorflows(void **state)

@@ -13,12 +13,12 @@ typedef struct zr__head {
     const int32_t *documents; /* beginnings of the documents of all rows (B,T), or NULL */
     const int32_t *document;  /* beginnings of the documents of row b (T), or NULL */
     const int32_t *ends;      /* ends of the documents of row b (T), or NULL if queries see no later keys */
-    int64_t b, h, kv;   /* indices of the row of the batch, of the query head, and of its key-value head on this rank */
-    int64_t first_head, /* with tensor parallelism: index of this rank's first query head among the heads of all ranks;
-                           otherwise 0 */
-        first_kv,  /* index of this rank's first key-value head among the heads of all ranks; 0 if this rank has all
-                      key-value heads */
-        all_heads; /* number of query heads on all ranks together */
+    int64_t b, h, kv; /* indices of the row of the batch, of the query head, and of its key-value head on this rank */
+    /* with tensor parallelism: index of this rank's first query head among the heads of all ranks; otherwise 0 */
+    int64_t first_head,
+        /* index of this rank's first key-value head among the heads of all ranks; 0 if this rank has all key-value
+           heads */
+        first_kv, all_heads; /* number of query heads on all ranks together */
     float scale;
     /* fields for attention of whole sequences: width of packed rows, and whether products have bf16 operands, in which
      * case scores are scaled after the product */

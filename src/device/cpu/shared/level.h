@@ -202,8 +202,8 @@ static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const flo
  * bits, so that its product with n is exact even without fused multiply-add. */
 static inline float zr__expm1_reduced(float x, int32_t *n)
 {
-    const float shift = 0x1.8p23f; /* 1.5 * 2^23; adding it to a float rounds the float to an integer, which is in the
-                                      low bits of the sum */
+    /* 1.5 * 2^23; adding it to a float rounds the float to an integer, which is in the low bits of the sum */
+    const float shift = 0x1.8p23f;
     float t = ZR_FMA(x, 0x1.715476p+0f, shift);
     float k = t - shift;
     float r = ZR_FMA(k, 2.12194440e-4f, ZR_FMA(k, -0.693359375f, x));
