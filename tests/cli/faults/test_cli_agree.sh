@@ -80,7 +80,7 @@ while read -r question; do
     check "$question" agree $question
 done <questions
 
-# With --memory, both choose the same open options, and the step time is the one that is printed with them.
+# With --memory, both choose the same open options (a tie is within 2 %), and print the same step time.
 chosen() { # OPTION...
     "$ZR" plan "$@" --json --advice >plan.json 2>note &&
         python3 -c '
@@ -89,7 +89,7 @@ plan = json.load(open("plan.json"))
 advice, choices = plan["advice"], plan["choices"]
 sec = lambda of: of["time"]["step_sec"] or of["time"]["compute_sec"] # without a rate of the link
 best = min(sec(c) for c in choices if c["fits"])
-assert plan["fits"] and sec(plan) <= 1.01 * best, (plan["time"], best)
+assert plan["fits"] and sec(plan) <= 1.02 * best, (plan["time"], best)
 assert not advice["keys"] and advice["stage"] == plan["stage"], (advice, plan["stage"])' || return 1
     grep -q 'chosen for memory.limit' note || { cat note >&2; return 1; }
 }

@@ -1,6 +1,6 @@
 #TEST timeout=1500 mpi=1 long=1 build=tests/zr_fault
 # As test_cli_hang.sh, with every phase and every way to fail, and with every allocation and every write.
-here=$PWD/tests
+here=$PWD/tests/support
 . tests/support/command.inc
 . "$here/faults.inc"
 

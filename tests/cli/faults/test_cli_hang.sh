@@ -1,7 +1,7 @@
 #TEST timeout=150 mpi=1 build=tests/zr_fault
 # Check that the whole job ends when a rank hangs, dies or lacks memory, with one message that names the rank and its
 # phase. test_cli_faults.sh has every phase.
-here=$PWD/tests
+here=$PWD/tests/support
 . tests/support/command.inc
 . "$here/faults.inc"
 

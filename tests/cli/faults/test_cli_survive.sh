@@ -1,6 +1,6 @@
 #TEST timeout=120 build=tests/zr_fault
 # Check a run of thread ranks, which all end with the process.
-here=$PWD/tests
+here=$PWD/tests/support
 . tests/support/command.inc
 . "$here/survive.inc"
 

@@ -1,6 +1,6 @@
 #TEST timeout=600 mpi=1 long=1 build=tests/zr_fault
 # Check that the launcher, or the other processes, end the job after one process is killed.
-here=$PWD/tests
+here=$PWD/tests/support
 . tests/support/command.inc
 . "$here/survive.inc"
 
