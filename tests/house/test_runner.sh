@@ -183,7 +183,7 @@ scripts/test --share "$(word_of 0 1)" >out 2>&1
 [ $? = 0 ] && grep -q '^test_page.sh .* 1 passed, 0 failed' out
 result $? 'what a test of a share needs is installed before'
 says '... and it goes on if that fails' '^# going on without what scripts/deps --nothing installs'
-rm -f scripts/deps deps.calls tests/*
+rm -rf scripts/deps deps.calls tests/*
 sed -i 's/^share_seconds=180/share_seconds=-1/' scripts/test
 script long "$long"
 script more "$more"
