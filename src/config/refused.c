@@ -137,8 +137,8 @@ zr_status zr__refusals_say(zr_config *config)
     if (all_n == 1) return ZR_FAIL(st, "%s", all->message);
     zr__text_add(&text, "%s: %d setting%s %s", config->state->name, n, n == 1 ? "" : "s",
                  st == ZR_ERR_CONFIG ? "cannot be used"
-                 : n == 1            ? "is not available yet: remove it, or use the value given for it"
-                                     : "are not available yet: remove each, or use the value given for it");
+                 : n == 1            ? "is not available in zr: remove it, or use the value given for it"
+                                     : "are not available in zr: remove each, or use the value given for it");
     for (struct zr__refusal *r = all; r && lines < MOST_LINES; r = r->next) {
         if (r->said || (!r->key && follows_from(all, r))) continue;
         lines++;

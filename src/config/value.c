@@ -105,9 +105,9 @@ static zr_status refuse_unbuilt(const zr_key *key, const json_t *value, const zr
 {
     const char *between = key->instead ? "; " : "", *instead = key->instead ? key->instead : "";
     if (json_is_object(value))
-        return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "this section is not available yet; leave it out%s%s",
-                               between, instead);
-    return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; %s, or leave it out%s%s",
+        return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED,
+                               "this section is not available in zr; leave it out%s%s", between, instead);
+    return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available in zr; %s, or leave it out%s%s",
                            ZR_JSON_SHOWN(value), ZR_AVAILABLE(key), between, instead);
 }
 

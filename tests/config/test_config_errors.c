@@ -152,15 +152,15 @@ static void not_built(void **state)
     (void)state;
     expect(
         ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lion\"}}",
-        "c.json:1:16: optimizer.type: \"Lion\" is not available yet; write \"AdamW\", \"Adam\", \"SGD\", \"Lamb\" or "
+        "c.json:1:16: optimizer.type: \"Lion\" is not available in zr; write \"AdamW\", \"Adam\", \"SGD\", \"Lamb\" or "
         "\"Lars\", or leave it out");
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"max_grad_norm\": 1.0}}}",
-           "c.json:1:43: optimizer.params.max_grad_norm: 1.0 is not available yet; write 0, or leave it out; set "
+           "c.json:1:43: optimizer.params.max_grad_norm: 1.0 is not available in zr; write 0, or leave it out; set "
            "gradient_clipping, which clips to the same norm");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Adan\"}}",
            "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD, Lamb, Lars");
     expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
-           "c.json:1:15: pipeline.stages: 2 is not available yet; write 0 or 1, or leave it out; use "
+           "c.json:1:15: pipeline.stages: 2 is not available in zr; write 0 or 1, or leave it out; use "
            "parallel.tensor to divide layers, zero_optimization.stage to divide states");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
            "c.json:1:2: communication_data_type: bf16 needs bf16.enabled; available now: fp32");
@@ -312,11 +312,12 @@ static void keys_that_rule_each_other_out(void **state)
            "c.json:1:18: collectives.reduce: found \"owner\", wanted one of reduce_scatter, all_reduce, nccl");
     expect(
         ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"gather\": \"broadcast\"}}",
-        "c.json:1:18: collectives.gather: \"broadcast\" is not available yet; write \"all_gather\", or leave it out; "
+        "c.json:1:18: collectives.gather: \"broadcast\" is not available in zr; write \"all_gather\", or leave it out; "
         "an all-gather gives the same parameters, in less time");
-    expect(ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"buffer\": \"fused\"}}",
-           "c.json:1:18: collectives.buffer: \"fused\" is not available yet; write \"constant\", or leave it out; the "
-           "sums are the same");
+    expect(
+        ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"buffer\": \"fused\"}}",
+        "c.json:1:18: collectives.buffer: \"fused\" is not available in zr; write \"constant\", or leave it out; the "
+        "sums are the same");
     expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"nccl\"}}",
            "c.json:1:18: collectives.reduce: nccl works only between processes on GPUs; set \"device\" to \"cuda\" "
            "too, or use reduce_scatter");

@@ -96,7 +96,7 @@ static void refusals(void **state)
     expect(ZR_ERR_CONFIG, "{\"aio\": {\"block_size\": 100000}}",
            "c.json:1:10: aio.block_size: 100000 is not a multiple of 4096, the block of a disk; use 102400");
     expect(ZR_ERR_UNSUPPORTED, "{\"aio\": {\"use_gds\": true}}",
-           "c.json:1:10: aio.use_gds: true is not available yet; write false, or leave it out");
+           "c.json:1:10: aio.use_gds: true is not available in zr; write false, or leave it out");
     expect(ZR_ERR_CONFIG, ZERO("\"cpu_offload\": 1"),
            "c.json:1:24: zero_optimization.cpu_offload: found 1, wanted one of none, cpu, nvme, auto");
     expect(ZR_ERR_CONFIG, ZERO("\"cpu_offload\": true, \"offload_optimizer\": {\"device\": \"nvme\"}"),
@@ -106,11 +106,12 @@ static void refusals(void **state)
            "c.json:1:36: zero_optimization.cpu_offload_param: it cannot be used with zero_hpz_partition_size 2, which "
            "keeps a second copy of the parameters on the device; leave out one of the two");
     expect(ZR_ERR_UNSUPPORTED, ZERO("\"zenflow\": {\"topk_ratio\": 0.1}"),
-           "c.json:1:24: zero_optimization.zenflow: this section is not available yet; leave it out; "
+           "c.json:1:24: zero_optimization.zenflow: this section is not available in zr; leave it out; "
            "ZenFlow's updates are late and change results; offload_optimizer keeps their bits");
-    expect(ZR_ERR_UNSUPPORTED, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"super_offload\": true}"),
-           "c.json:1:63: zero_optimization.offload_optimizer.super_offload: true is not available yet; write false, or "
-           "leave it out; offload_optimizer.device cpu updates by the host's processors, with the same bits");
+    expect(
+        ZR_ERR_UNSUPPORTED, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"super_offload\": true}"),
+        "c.json:1:63: zero_optimization.offload_optimizer.super_offload: true is not available in zr; write false, or "
+        "leave it out; offload_optimizer.device cpu updates by the host's processors, with the same bits");
 }
 
 /* Return the homes of a configuration's layout. */

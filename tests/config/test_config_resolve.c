@@ -535,12 +535,12 @@ static void refusals_are_listed_together(void **state)
     assert_int_equal(parse("\"amp\": {\"enabled\": true}, \"sparse_attention\": {\"mode\": \"fixed\"}", &c),
                      ZR_ERR_UNSUPPORTED);
     static const char *const said[] = {
-        "c.json: 2 settings are not available yet: remove each, or use the value given for it\n",
+        "c.json: 2 settings are not available in zr: remove each, or use the value given for it\n",
         ": amp: enabled true (write false)", ": sparse_attention: mode \"fixed\" (write \"dense\")",
         "\nor override them on the command line: --amp.enabled=false --sparse_attention.mode=dense"};
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
         if (!strstr(zr_error_message(), said[i])) fail_msg("%s: %s", said[i], zr_error_message());
-    refuse("\"amp\": {\"enabled\": true}", 1, ZR_ERR_UNSUPPORTED, "amp.enabled: true is not available yet");
+    refuse("\"amp\": {\"enabled\": true}", 1, ZR_ERR_UNSUPPORTED, "amp.enabled: true is not available in zr");
 }
 
 /* Check that a section's name that is too long is refused with all of it. */
