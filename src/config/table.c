@@ -441,7 +441,7 @@ const zr_key zr__common_keys[] = {
     IGNORED(ANY, ZERO "leaf_module.*", "null", "a unit is a transformer block"),
     IGNORED(BOOL, ZERO "contiguous_gradients", "true", "gradients are always contiguous"),
     IGNORED(BOOL, ZERO "reduce_scatter", "true",
-            "gradients are always reduce-scattered, which gives the sums of an all-reduce"),
+            "collectives.reduce says how gradients are summed; the sums are the same"),
     IGNORED(BOOL, ZERO "allgather_partitions", "true",
             "parameters are always gathered from all ranks at once, which gives the values of broadcasts"),
     IGNORED(BOOL, ZERO "use_multi_rank_bucket_allreduce", "true", "every bucket holds a part of each rank's shard"),
@@ -543,8 +543,8 @@ const zr_key zr__common_keys[] = {
     KEY(CHOICE, "collectives.reduce", "\"reduce_scatter\"", collectives.reduce,
         "how gradients are summed over ranks. reduce_scatter is meant for training, the others for comparison. "
         "all_reduce (stages 0 and 1): every rank receives every sum; nccl: reduce-scatter of NCCL, a whole unit at a "
-        "time, between processes on GPUs with "
-        "device cuda. NCCL adds in the type in which gradients are sent and in an order of its choice, so results may "
+        "time, between processes on GPUs with device cuda. NCCL adds in the type in which gradients are sent and in an "
+        "order of its choice, so results may "
         "differ in their last bits",
         .choices = "reduce_scatter|all_reduce|nccl"),
     BARE(CHOICE, "collectives.gather", "\"all_gather\"", "parameters are always gathered from all ranks at once",
@@ -553,9 +553,8 @@ const zr_key zr__common_keys[] = {
     KEY(SWITCH, "collectives.hierarchical", AUTO, collectives.hierarchical,
         "gather and reduce in two steps: within each host, and between hosts, where partial sums are sent in fp32. "
         "auto: true if there are several hosts, each has the same number of ranks, this number is a power of two (2 or "
-        "more), parallel.tensor is 1, collectives.reduce is reduce_scatter or all_reduce, and "
-        " mics_shard_size and zero_hpz_partition_size, if they are used, "
-        "are the number of ranks of a host"),
+        "more), parallel.tensor is 1, collectives.reduce is reduce_scatter or all_reduce, and mics_shard_size and "
+        "zero_hpz_partition_size, if they are used, are the number of ranks of a host"),
     BARE(CHOICE, "collectives.buffer", "\"constant\"", "buffers for communication are always of constant size",
          .choices = "constant|fused", ONLY("constant"), .instead = "the sums are the same"),
 
