@@ -160,10 +160,9 @@ static zr_status check_targets(const char *dir, const json_t *targets, const cha
 static zr_status read_layers(const char *dir, zr__adapter *adapter)
 {
     char path[PATH_MAX];
-    zr_safetensors *file = NULL;
-    zr__text layers = {0};
+    ZR_AUTO(zr_safetensors_close) zr_safetensors *file = NULL;
+    ZR_AUTO(zr__text_clear) zr__text layers = {0};
     const size_t prefix = strlen(ZR_ADAPTER_PREFIX);
-    zr_status st = ZR_OK;
     const bool pickled = zr__path_is_in(dir, ZR_ADAPTER_PICKLED), has = zr__path_is_in(dir, zr__adapter_weights(dir));
     ZR_CHECK(zr__path_is_in(dir, ZR_ADAPTER_SINGLE) || (has && !pickled), ZR_ERR_NOT_FOUND,
              "%s: it holds no " ZR_ADAPTER_SINGLE "; %s", ZR_SHOWN(dir),
@@ -172,37 +171,30 @@ static zr_status read_layers(const char *dir, zr__adapter *adapter)
     ZR_TRY(zr__path_of_input(path, dir, zr__adapter_weights(dir)));
     ZR_TRY(zr_safetensors_open(path, &file));
     adapter->tensors = zr_safetensors_count(file);
-    for (int64_t i = 0; i < adapter->tensors && st == ZR_OK; i++) {
+    for (int64_t i = 0; i < adapter->tensors; i++) {
         const char *full = zr_safetensors_get(file, i)->name;
         const char *name = strncmp(full, ZR_ADAPTER_PREFIX, prefix) == 0 ? full + prefix : full;
         const bool a = zr__text_ends(name, ".lora_A.weight"), b = zr__text_ends(name, ".lora_B.weight");
-        if (!a && !b)
-            st = ZR_FAIL(ZR_ERR_DATA, "%s: tensor %s is no factor of LoRA (lora_A.weight, lora_B.weight)",
-                         ZR_SHOWN(path), ZR_SHOWN(full));
+        ZR_CHECK(a || b, ZR_ERR_DATA, "%s: tensor %s is no factor of LoRA (lora_A.weight, lora_B.weight)",
+                 ZR_SHOWN(path), ZR_SHOWN(full));
         const size_t n = strlen(name) - (a ? strlen(".lora_A.weight") : 0);
         if (a) zr__text_add(&layers, "%s%.*s", layers.length ? "\n" : "", (int)n, name);
     }
-    zr_safetensors_close(&file);
-    if (st == ZR_OK && layers.length == 0)
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: it has no factors of LoRA (lora_A.weight)", ZR_SHOWN(path));
-    if (st == ZR_OK) return zr__text_take(&layers, &adapter->targets);
-    zr__text_clear(&layers);
-    return st;
+    ZR_CHECK(layers.length > 0, ZR_ERR_DATA, "%s: it has no factors of LoRA (lora_A.weight)", ZR_SHOWN(path));
+    return zr__text_take(&layers, &adapter->targets);
 }
 
 zr_status zr__adapter_read(const char *dir, zr__adapter *adapter)
 {
     char path[PATH_MAX];
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     *adapter = (zr__adapter){0};
     ZR_TRY(zr__path_of_input(path, dir, ZR_ADAPTER_CONFIG));
-    zr_status st = zr__json_load_data(path, &root);
-    if (st == ZR_OK) st = read_config(ZR_SHOWN(path), root, adapter);
-    if (st == ZR_OK) st = read_layers(dir, adapter);
-    if (st == ZR_OK) st = check_targets(dir, json_object_get(root, "target_modules"), adapter->targets);
+    ZR_TRY(zr__json_load_data(path, &root));
+    ZR_TRY(read_config(ZR_SHOWN(path), root, adapter));
+    ZR_TRY(read_layers(dir, adapter));
     adapter->lora.targets = adapter->targets;
-    json_decref(root);
-    return st;
+    return check_targets(dir, json_object_get(root, "target_modules"), adapter->targets);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------- */
@@ -219,22 +211,18 @@ static json_t *names_json(const char *names)
 
 zr_status zr__adapter_write(const char *dir, const zr__adapter *adapter)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX];
     const zr_lora *lora = &adapter->lora;
     ZR_TRY(zr__path_join(path, dir, ZR_ADAPTER_CONFIG));
     /* With the type of a task of encoders, peft would expect a trained head in the file; without a type it does not. */
     const char *task = adapter->predicts_next ? "CAUSAL_LM" : NULL;
     const double whole = (double)(int64_t)lora->alpha;
     json_t *alpha = lora->alpha == whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
-    json_t *root = json_pack("{s:s, s:s?, s:I, s:o, s:f, s:s, s:o, s:b, s:s?, s:b, s:b}", "peft_type", "LORA",
-                             "task_type", task, "r", (json_int_t)lora->rank, "lora_alpha", alpha, "lora_dropout",
-                             lora->dropout, "bias", "none", "target_modules", names_json(lora->targets),
-                             "fan_in_fan_out", (int)adapter->by_columns, "base_model_name_or_path",
-                             adapter->base[0] ? adapter->base : NULL, "inference_mode", 1, "init_lora_weights", 1);
+    json_auto_t *root = json_pack("{s:s, s:s?, s:I, s:o, s:f, s:s, s:o, s:b, s:s?, s:b, s:b}", "peft_type", "LORA",
+                                  "task_type", task, "r", (json_int_t)lora->rank, "lora_alpha", alpha, "lora_dropout",
+                                  lora->dropout, "bias", "none", "target_modules", names_json(lora->targets),
+                                  "fan_in_fan_out", (int)adapter->by_columns, "base_model_name_or_path",
+                                  adapter->base[0] ? adapter->base : NULL, "inference_mode", 1, "init_lora_weights", 1);
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the text of " ZR_ADAPTER_CONFIG);
-    zr_status st = zr__json_print(root, &text);
-    json_decref(root);
-    if (st == ZR_OK) st = zr__file_put(path, text, (int64_t)strlen(text));
-    zr_free(text);
-    return st;
+    return zr__json_put(path, root);
 }

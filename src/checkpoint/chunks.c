@@ -26,48 +26,42 @@ static zr_status hash_range(const zr__file *file, int64_t first, int64_t end, zr
              "%s: cannot read bytes %lld .. %lld: the file has %lld bytes", file->name, (long long)first,
              (long long)end, (long long)file->bytes);
     const int64_t room = end - first < ZR_CHUNK_BYTES ? end - first : ZR_CHUNK_BYTES;
-    unsigned char *buffer = zr_alloc((size_t)room);
+    ZR_AUTO_FREE unsigned char *buffer = zr_alloc((size_t)room);
     ZR_CHECK(buffer, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)room, file->name);
-    zr_status st = ZR_OK;
-    for (int64_t at = first, bytes; st == ZR_OK && at < end; at += bytes) {
+    for (int64_t at = first, bytes; at < end; at += bytes) {
         int64_t limit = zr__chunk_limit(at);
         bytes = (limit < end ? limit : end) - at;
-        st = zr__file_read(file, at, buffer, bytes, ZR_ERR_IO);
-        if (st == ZR_OK) st = zr__chunk_add(list, (zr__chunk){at, bytes, zr__chunk_hash(buffer, bytes)});
+        ZR_TRY(zr__file_read(file, at, buffer, bytes, ZR_ERR_IO));
+        ZR_TRY(zr__chunk_add(list, (zr__chunk){at, bytes, zr__chunk_hash(buffer, bytes)}));
     }
-    zr_free(buffer);
-    return st == ZR_OK ? zr__file_unchanged(file) : st;
+    return zr__file_unchanged(file);
 }
 
 zr_status zr__chunks_of_file(const char *path, int64_t first, int64_t end, zr__chunk **chunk, int64_t *n)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     zr__chunk_list list = {0};
     *chunk = NULL;
     *n = 0;
     ZR_TRY(zr__file_open(path, false, &file));
-    zr_status st = hash_range(&file, first, end < 0 ? file.bytes : end, &list);
-    zr__file_close(&file);
-    if (st == ZR_OK) {
-        *chunk = list.chunk;
-        *n = list.n;
-    } else {
-        zr_free(list.chunk);
-    }
-    return st;
+    const zr_status st = hash_range(&file, first, end < 0 ? file.bytes : end, &list);
+    if (st != ZR_OK) zr_free(list.chunk);
+    ZR_TRY(st);
+    *chunk = list.chunk;
+    *n = list.n;
+    return ZR_OK;
 }
 
 zr_status zr__manifest_describe(const char *dir, const char *name, bool tensors, const zr__chunk *written, int64_t n,
                                 zr__manifest_file *file)
 {
     char path[PATH_MAX];
-    zr_safetensors *header = NULL;
+    ZR_AUTO(zr_safetensors_close) zr_safetensors *header = NULL;
     zr__chunk_list list = {0};
     *file = (zr__manifest_file){.name = name};
     ZR_TRY(zr__path_join(path, dir, name));
     if (tensors) ZR_TRY(zr_safetensors_open(path, &header));
     const int64_t end = header && zr_safetensors_count(header) > 0 ? zr_safetensors_get(header, 0)->offset : -1;
-    zr_safetensors_close(&header);
     ZR_TRY(zr__chunks_of_file(path, 0, end, &list.chunk, &list.n));
     list.room = list.n;
     zr_status st = ZR_OK;

@@ -20,11 +20,11 @@ zr_status zr__listed_open(const char *dir, const zr__manifest *manifest, const c
     zr_status st = zr__file_open_in(dir, name, file);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
-    if (file->bytes == listed->bytes) return ZR_OK;
-    st = ZR_FAIL(ZR_ERR_DATA, "%s: the file has %lld bytes, but %lld according to the manifest", file->name,
-                 (long long)file->bytes, (long long)listed->bytes);
-    zr__file_close(file);
-    return st;
+    if (file->bytes != listed->bytes) zr__file_close(file);
+    ZR_CHECK(file->bytes == listed->bytes, ZR_ERR_DATA,
+             "%s: the file has %lld bytes, but %lld according to the manifest", file->name, (long long)file->bytes,
+             (long long)listed->bytes);
+    return ZR_OK;
 }
 
 zr_status zr__checked_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
@@ -133,12 +133,11 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
 
 zr_status zr__checkpoint_check_file(const char *dir, const zr__manifest *manifest, const char *name)
 {
-    zr__checked_file file;
-    zr_status st = zr__checked_open(dir, manifest, name, 0, &file);
-    for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i = file.held.first + file.held.n)
-        st = zr__checked_load(&file, i);
-    zr__checked_close(&file);
-    return st;
+    ZR_AUTO(zr__checked_close) zr__checked_file file = {.file = {.fd = -1}};
+    ZR_TRY(zr__checked_open(dir, manifest, name, 0, &file));
+    for (int64_t i = 0; i < file.listed->n_chunks; i = file.held.first + file.held.n)
+        ZR_TRY(zr__checked_load(&file, i));
+    return ZR_OK;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -149,12 +148,10 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
     ZR_TRY(zr__checked_read(file, 0, sizeof(prefix), NULL, prefix));
     int64_t n = 0;
     ZR_TRY(zr__safetensors_header_bytes(file->file.name, prefix, file->file.bytes, &n));
-    char *text = zr_alloc((size_t)n);
+    ZR_AUTO_FREE char *text = zr_alloc((size_t)n);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->file.name);
-    zr_status st = zr__checked_read(file, ZR_SAFETENSORS_PREFIX_BYTES, n, NULL, text);
-    if (st == ZR_OK) st = zr__safetensors_parse(file->file.name, text, n, file->file.bytes, &tensors->header);
-    zr_free(text);
-    return st;
+    ZR_TRY(zr__checked_read(file, ZR_SAFETENSORS_PREFIX_BYTES, n, NULL, text));
+    return zr__safetensors_parse(file->file.name, text, n, file->file.bytes, &tensors->header);
 }
 
 struct zr__chunk_reader {
@@ -174,15 +171,12 @@ static zr_status open_tensors(zr__chunk_reader *r, const char *dir, const zr__ma
 zr_status zr__chunk_reader_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
                                 zr__chunk_reader **reader)
 {
-    zr__chunk_reader *r = zr_alloc(sizeof(*r));
+    ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *r = zr_alloc(sizeof(*r));
     *reader = NULL;
     ZR_CHECK(r, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*r));
-    zr_status st = open_tensors(r, dir, manifest, name, readers);
-    if (st == ZR_OK)
-        *reader = r;
-    else
-        zr__chunk_reader_close(&r);
-    return st;
+    ZR_TRY(open_tensors(r, dir, manifest, name, readers));
+    *reader = ZR_TAKE(r);
+    return ZR_OK;
 }
 
 zr_status zr__chunk_reader_f32(zr__chunk_reader *r, const char *tensor, int64_t first, int64_t n, float *out)

@@ -31,22 +31,18 @@ struct zr__chunk_writer {
 
 zr_status zr__chunk_writer_open(const char *path, int writers, zr__chunk_writer **writer)
 {
-    zr_status st = ZR_OK;
-    zr__chunk_writer *w = zr_alloc(sizeof(*w));
+    ZR_AUTO(zr__chunk_writer_close) zr__chunk_writer *w = zr_alloc(sizeof(*w));
     *writer = NULL;
     ZR_CHECK(w, ZR_ERR_MEMORY, "no memory for %zu bytes of a writer", sizeof(*w));
     w->file.fd = -1;
     w->part_bytes = ZR_CHUNK_BYTES;
     while (w->part_bytes * writers > 2 * ZR_CHUNK_BYTES && w->part_bytes > LEAST_PART_BYTES) w->part_bytes /= 2;
-    ZR_TRY_GOTO(st, zr__file_open(path, true, &w->file), failed);
-    ZR_TRY_GOTO(st, zr__queue_open(&w->queue, &w->file, path, true, ZR__QUEUE_PARTS, w->part_bytes), failed);
+    ZR_TRY(zr__file_open(path, true, &w->file));
+    ZR_TRY(zr__queue_open(&w->queue, &w->file, path, true, ZR__QUEUE_PARTS, w->part_bytes));
     w->hash = XXH3_createState();
-    if (!w->hash) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory for a checksum of %s", w->file.name), failed);
-    *writer = w;
+    ZR_CHECK(w->hash, ZR_ERR_MEMORY, "no memory for a checksum of %s", w->file.name);
+    *writer = ZR_TAKE(w);
     return ZR_OK;
-failed:
-    zr__chunk_writer_close(&w);
-    return st;
 }
 
 /* Submit the current part to the queue unless it is empty, and wait for the other part. */

@@ -57,10 +57,8 @@ static bool equal(const json_t *a, const json_t *b)
 
 static bool equals_declared(const json_t *value, const char *text)
 {
-    json_t *wanted = declared(text);
-    const bool same = wanted && equal(value, wanted);
-    json_decref(wanted);
-    return same;
+    json_auto_t *wanted = declared(text);
+    return wanted && equal(value, wanted);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -328,11 +326,9 @@ static zr_status read_field(reading *r, const zr_field *field)
         store_nothing(field, out);
         return ZR_OK;
     }
-    json_t *missing = declared(text);
+    json_auto_t *missing = declared(text);
     ZR_CHECK(missing, ZR_ERR_MEMORY, "no memory for the default of %s", field->key);
-    zr_status st = readers[field->type](r, field, missing, out);
-    json_decref(missing);
-    return st;
+    return readers[field->type](r, field, missing, out);
 }
 
 /* Check that the value of a field divides the value of another field, if the declaration says so. */
@@ -543,18 +539,13 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
 zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,
                             const zr__hf_source *source, zr_dtype dtype, bool record)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir, "config.json"));
-    json_t *root = config_json(family, config, dtype);
+    json_auto_t *root = config_json(family, config, dtype);
     ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or there is no memory for its text");
-    zr_status st = ZR_OK;
-    if (set_source(root, family, source, record) | zr__hf_write_labels(root, family, config))
-        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the keys of config.json");
-    if (st == ZR_OK) st = zr__json_print(root, &text);
-    json_decref(root);
-    if (st == ZR_OK) st = zr__file_put(path, text, (int64_t)strlen(text));
-    zr_free(text);
-    return st;
+    ZR_CHECK(!set_source(root, family, source, record) && !zr__hf_write_labels(root, family, config), ZR_ERR_MEMORY,
+             "no memory for the keys of config.json");
+    return zr__json_put(path, root);
 }
 
 zr_status zr_hf_write(const char *dir, const zr_family *family, const zr_model_config *config)

@@ -79,15 +79,12 @@ static zr_status read_source(const char *dir, const zr_weights *weights, zr__hf_
 
 zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **out)
 {
-    zr__hf_source *source = zr_alloc(sizeof(*source));
+    ZR_AUTO(zr__hf_source_free) zr__hf_source *source = zr_alloc(sizeof(*source));
     ZR_CHECK(source, ZR_ERR_MEMORY, "no memory for the record of %s", ZR_SHOWN(dir));
     *source = (zr__hf_source){0};
-    zr_status st = read_source(dir, weights, source);
-    if (st == ZR_OK)
-        *out = source;
-    else
-        zr__hf_source_free(&source);
-    return st;
+    ZR_TRY(read_source(dir, weights, source));
+    *out = ZR_TAKE(source);
+    return ZR_OK;
 }
 
 void zr__hf_source_free(zr__hf_source **source)

@@ -44,22 +44,19 @@ static const char *label_name(const json_t *names, int64_t i)
 /* Refuse two labels of the same name, since a text's label may be given by its name. */
 static zr_status check_names(const char *file, const json_t *names, int64_t n)
 {
-    zr_status st = ZR_OK;
-    json_t *seen = json_object();
+    json_auto_t *seen = json_object();
     ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " labels", n);
-    for (int64_t i = 0; i < n && st == ZR_OK; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const char *name = label_name(names, i);
         const json_t *other = json_object_get(seen, name);
-        if (other)
-            st = ZR_FAIL(ZR_ERR_DATA,
-                         "%s: id2label has the name %s for label %" JSON_INTEGER_FORMAT " and for label %" PRId64
-                         "; give each label a name of its own",
-                         file, ZR_SHOWN(name), json_integer_value(other), i);
-        else if (json_object_set_new(seen, name, json_integer(i)) != 0)
-            st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " labels", n);
+        ZR_CHECK(!other, ZR_ERR_DATA,
+                 "%s: id2label has the name %s for label %" JSON_INTEGER_FORMAT " and for label %" PRId64
+                 "; give each label a name of its own",
+                 file, ZR_SHOWN(name), json_integer_value(other), i);
+        ZR_CHECK(json_object_set_new(seen, name, json_integer(i)) == 0, ZR_ERR_MEMORY,
+                 "no memory for the names of %" PRId64 " labels", n);
     }
-    json_decref(seen);
-    return st;
+    return ZR_OK;
 }
 
 /* Count the labels of a classification: the members "0", "1", ... of id2label, or num_labels. As in transformers, there
@@ -151,13 +148,11 @@ static zr_status copy_names(const json_t *id2label, int64_t n, const char ***nam
 
 zr_status zr__hf_label_names(const char *dir, int64_t n, const char ***names)
 {
-    zr__hf_source *source = NULL;
+    ZR_AUTO(zr__hf_source_free) zr__hf_source *source = NULL;
     *names = NULL;
     ZR_TRY(zr__hf_source_read(dir, NULL, &source));
     const json_t *id2label = json_object_get(source->keys, "id2label");
     bool all = (int64_t)json_object_size(id2label) == n;
     for (int64_t i = 0; all && i < n; i++) all = label_name(id2label, i) != NULL;
-    zr_status st = all ? copy_names(id2label, n, names) : ZR_OK;
-    zr__hf_source_free(&source);
-    return st;
+    return all ? copy_names(id2label, n, names) : ZR_OK;
 }

@@ -148,19 +148,17 @@ static zr_status print_file(zr__json_out *out, const zr__manifest_file *file, in
 {
     ZR_CHECK(file->n_chunks >= 0 && file->n_chunks <= file->bytes && file->n_slices >= 0, ZR_ERR_INTERNAL,
              "%s: %lld chunks of %lld bytes", file->name, (long long)file->n_chunks, (long long)file->bytes);
-    zr__chunk *chunk = sorted(file->chunk, file->n_chunks, sizeof(*chunk), by_offset);
-    zr__slices *slices = sorted(file->slices, file->n_slices, sizeof(*slices), by_begin);
+    ZR_AUTO_FREE zr__chunk *chunk = sorted(file->chunk, file->n_chunks, sizeof(*chunk), by_offset);
+    ZR_AUTO_FREE zr__slices *slices = sorted(file->slices, file->n_slices, sizeof(*slices), by_begin);
     zr__manifest_file ready = *file;
     ready.chunk = chunk;
     ready.slices = slices;
     ready.n_slices = slices ? drop_doubles(slices, file->n_slices) : 0;
-    const bool copied = (chunk || file->n_chunks == 0) && (slices || file->n_slices == 0);
-    zr_status st = copied ? check_tiling(&ready)
-                          : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %lld checksums", (long long)file->n_chunks);
-    if (st == ZR_OK) print_checked(out, &ready, format);
-    zr_free(chunk);
-    zr_free(slices);
-    return st;
+    ZR_CHECK((chunk || file->n_chunks == 0) && (slices || file->n_slices == 0), ZR_ERR_MEMORY,
+             "no memory for %lld checksums", (long long)file->n_chunks);
+    ZR_TRY(check_tiling(&ready));
+    print_checked(out, &ready, format);
+    return ZR_OK;
 }
 
 static zr_status print_members(zr__json_out *out, const zr__manifest *m)
@@ -189,26 +187,23 @@ static zr_status print_members(zr__json_out *out, const zr__manifest *m)
 
 zr_status zr__manifest_print(const zr__manifest *manifest, char **text, size_t *bytes)
 {
-    zr__json_out out = {.spaced = true};
-    zr_status st = print_members(&out, manifest);
+    ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
+    ZR_TRY(print_members(&out, manifest));
     *bytes = out.text.length;
-    if (st == ZR_OK) st = zr__text_take(&out.text, text);
-    zr__text_clear(&out.text);
-    return st;
+    return zr__text_take(&out.text, text);
 }
 
 zr_status zr__manifest_write(const char *dir, const zr__manifest *manifest)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    zr__manifest *again = NULL;
+    ZR_AUTO(zr__manifest_free) zr__manifest *again = NULL;
     ZR_TRY(zr__path_join(path, dir, ZR_MANIFEST_NAME));
     ZR_TRY(zr__manifest_print(manifest, &text, &bytes));
     /* Check the text by the reader's rules before it is written to a file. */
-    zr_status st = zr__manifest_parse(dir, text, bytes, &again);
-    zr__manifest_free(&again);
-    if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_INTERNAL, "%s", zr_error_message());
-    if (st == ZR_OK) st = zr__file_write_new(path, text, (int64_t)bytes);
-    zr_free(text);
-    return st;
+    const zr_status st = zr__manifest_parse(dir, text, bytes, &again);
+    ZR_CHECK(st != ZR_ERR_DATA, ZR_ERR_INTERNAL, "%s", zr_error_message());
+    ZR_TRY(st);
+    return zr__file_write_new(path, text, (int64_t)bytes);
 }

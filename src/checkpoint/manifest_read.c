@@ -11,7 +11,6 @@
 #include "checkpoint/manifest.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +37,7 @@ static zr_status refuse_manifest(const parser *p, const char *format, ...) ZR_PR
 static zr_status refuse_manifest(const parser *p, const char *format, ...)
 {
     char reason[640];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(reason, format);
     return ZR_FAIL(ZR_ERR_DATA, "%s: byte %zu: %s", p->file, p->at, reason);
 }
 
@@ -330,13 +326,11 @@ static zr_status read_run(parser *p)
     REFUSE_UNLESS(p->at < p->bytes, p, "\"run\" does not end"); /* the checksum must follow "run" */
     REFUSE_UNLESS(p->at - begin <= ZR_MANIFEST_RUN_MAX_BYTES, p, "\"run\" of %zu bytes, wanted at most %d",
                   p->at - begin, ZR_MANIFEST_RUN_MAX_BYTES);
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     zr_status st = zr__json_parse(p->text + begin, p->at - begin, "run", &root);
     if (st == ZR_ERR_CONFIG) return refuse_manifest(p, "%.300s", zr_error_message());
     ZR_TRY(st);
-    bool object = json_is_object(root);
-    json_decref(root);
-    REFUSE_UNLESS(object, p, "\"run\" is not an object");
+    REFUSE_UNLESS(json_is_object(root), p, "\"run\" is not an object");
     char *run = NULL;
     ZR_TRY(zr__text_copy(p->text + begin, p->at - begin, &run));
     p->m->run = run;
@@ -404,15 +398,12 @@ zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, z
     *manifest = NULL;
     ZR_CHECK(bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
              "%s: the manifest has %zu bytes, more than the limit of %" PRId64, name, bytes, ZR_MANIFEST_MAX_BYTES);
-    zr__manifest *m = zr_alloc(sizeof(*m));
+    ZR_AUTO(zr__manifest_free) zr__manifest *m = zr_alloc(sizeof(*m));
     ZR_CHECK(m, ZR_ERR_MEMORY, "no memory for %zu bytes of a manifest", sizeof(*m));
     parser p = {.file = name, .text = text, .bytes = bytes, .m = m};
-    zr_status st = parse_manifest(&p);
-    if (st == ZR_OK)
-        *manifest = m;
-    else
-        zr__manifest_free(&m);
-    return st;
+    ZR_TRY(parse_manifest(&p));
+    *manifest = ZR_TAKE(m);
+    return ZR_OK;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -422,12 +413,10 @@ static zr_status load_open(const zr__file *file, zr__manifest **manifest)
     ZR_CHECK(file->bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
              "%s: the manifest has %lld bytes, more than the limit of %" PRId64, file->name, (long long)file->bytes,
              ZR_MANIFEST_MAX_BYTES);
-    char *text = zr_alloc((size_t)file->bytes + 1);
+    ZR_AUTO_FREE char *text = zr_alloc((size_t)file->bytes + 1);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)file->bytes, file->name);
-    zr_status st = zr__file_read(file, 0, text, file->bytes, ZR_ERR_DATA);
-    if (st == ZR_OK) st = zr__manifest_parse(file->name, text, (size_t)file->bytes, manifest);
-    zr_free(text);
-    return st;
+    ZR_TRY(zr__file_read(file, 0, text, file->bytes, ZR_ERR_DATA));
+    return zr__manifest_parse(file->name, text, (size_t)file->bytes, manifest);
 }
 
 /* Return the step in the last part of a directory's path, or -1 if it has another form. */
@@ -445,29 +434,27 @@ static int64_t named_step(const char *dir)
 
 zr_status zr__manifest_load(const char *dir, zr__manifest **manifest)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
+    ZR_AUTO(zr__manifest_free) zr__manifest *read = NULL;
     *manifest = NULL;
     ZR_TRY(zr__file_open_in(dir, ZR_MANIFEST_NAME, &file));
-    zr_status st = load_open(&file, manifest);
-    int64_t named = named_step(dir);
-    if (st == ZR_OK && named >= 0 && named != (*manifest)->step) {
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: it is of step %" PRId64 ", but its directory is of step %" PRId64 "'s",
-                     file.name, (*manifest)->step, named);
-        zr__manifest_free(manifest);
-    }
-    zr__file_close(&file);
-    return st;
+    ZR_TRY(load_open(&file, &read));
+    const int64_t named = named_step(dir);
+    ZR_CHECK(named < 0 || named == read->step, ZR_ERR_DATA,
+             "%s: it is of step %" PRId64 ", but its directory is of step %" PRId64 "'s", file.name, read->step, named);
+    *manifest = ZR_TAKE(read);
+    return ZR_OK;
 }
 
 zr_status zr__manifest_read(const char *dir, zr__manifest **manifest)
 {
-    ZR_TRY(zr__manifest_load(dir, manifest));
-    zr_status st = ZR_OK;
-    for (int i = 0; st == ZR_OK && i < (*manifest)->n_files; i++) {
-        zr__file file;
-        st = zr__listed_open(dir, *manifest, (*manifest)->file[i].name, &file);
-        zr__file_close(&file);
+    ZR_AUTO(zr__manifest_free) zr__manifest *read = NULL;
+    *manifest = NULL;
+    ZR_TRY(zr__manifest_load(dir, &read));
+    for (int i = 0; i < read->n_files; i++) {
+        ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
+        ZR_TRY(zr__listed_open(dir, read, read->file[i].name, &file));
     }
-    if (st != ZR_OK) zr__manifest_free(manifest);
-    return st;
+    *manifest = ZR_TAKE(read);
+    return ZR_OK;
 }

@@ -46,19 +46,15 @@ static zr_status read_header(zr_safetensors *st, char **text)
 
 static zr_status open_safetensors(const char *path, bool writable, zr_safetensors **out)
 {
-    char *text = NULL;
-    zr_safetensors *st = zr_alloc(sizeof(*st));
+    ZR_AUTO_FREE char *text = NULL;
+    ZR_AUTO(zr_safetensors_close) zr_safetensors *st = zr_alloc(sizeof(*st));
     ZR_CHECK(st, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*st));
     *st = (zr_safetensors){.file = {.fd = -1}, .writable = writable};
-    zr_status status = zr__text_copy(path, strlen(path), &st->path);
-    if (status == ZR_OK) status = zr__file_open(path, writable, &st->file);
-    if (status == ZR_OK) status = read_header(st, &text);
-    zr_free(text);
-    if (status == ZR_OK)
-        *out = st;
-    else
-        zr_safetensors_close(&st);
-    return status;
+    ZR_TRY(zr__text_copy(path, strlen(path), &st->path));
+    ZR_TRY(zr__file_open(path, writable, &st->file));
+    ZR_TRY(read_header(st, &text));
+    *out = ZR_TAKE(st);
+    return ZR_OK;
 }
 
 zr_status zr_safetensors_open(const char *path, zr_safetensors **st)

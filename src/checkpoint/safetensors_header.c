@@ -10,7 +10,6 @@
 #include "base/text/text.h"
 #include "checkpoint/safetensors.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,10 +51,7 @@ static zr_status refuse_tensor(const parser *p, const char *format, ...) ZR_PRIN
 static zr_status refuse_tensor(const parser *p, const char *format, ...)
 {
     char reason[640];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(reason, format);
     return ZR_FAIL(ZR_ERR_DATA, "%s: tensor \"%s\": %s", p->file, p->quoted, reason);
 }
 
@@ -155,14 +151,13 @@ static zr_status check_metadata(const parser *p, const json_t *entry)
 static zr_status read_name(parser *p, zr__json_token token, const char **name)
 {
     json_error_t error;
-    json_t *string;
+    json_auto_t *string = NULL;
     ZR_TRY(zr__json_load(p->text + token.begin, token.end - token.begin, JSON_DECODE_ANY, p->file, &string, &error));
     ZR_CHECK(json_is_string(string), ZR_ERR_DATA, "%s: header, byte %zu: %s", p->file, token.begin,
              string ? "a name was wanted" : ZR_SHOWN(error.text));
     size_t n = json_string_length(string);
     char *kept = p->header->names + p->names_used;
     memcpy(kept, json_string_value(string), n);
-    json_decref(string);
     p->names_used += n + 1;
     zr__text_escape(kept, p->quoted, sizeof(p->quoted));
     *name = kept;
@@ -171,18 +166,12 @@ static zr_status read_name(parser *p, zr__json_token token, const char **name)
 
 static zr_status read_entry(parser *p, const char *name, size_t begin, size_t end)
 {
-    json_t *entry = NULL;
+    json_auto_t *entry = NULL;
     zr_status st = zr__json_parse(p->text + begin, end - begin, "its entry", &entry);
     if (st == ZR_ERR_CONFIG) return refuse_tensor(p, "%.200s", zr_error_message());
     ZR_TRY(st);
-    if (!json_is_object(entry))
-        st = refuse_tensor(p, "its entry is not an object");
-    else if (strcmp(name, "__metadata__") == 0)
-        st = check_metadata(p, entry);
-    else
-        st = read_tensor(p, entry, name);
-    json_decref(entry);
-    return st;
+    if (!json_is_object(entry)) return refuse_tensor(p, "its entry is not an object");
+    return strcmp(name, "__metadata__") == 0 ? check_metadata(p, entry) : read_tensor(p, entry, name);
 }
 
 static zr_status wanted_token(const parser *p, zr__json_token token, const char *kinds, const char *wanted)

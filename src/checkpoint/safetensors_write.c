@@ -82,22 +82,19 @@ static zr_status create_file(const char *path, const char *text, int64_t header_
 zr_status zr__safetensors_create(const char *path, const zr_dtype *dtype, const zr__tensor_spec *spec, int64_t n)
 {
     const char *shown = ZR_SHOWN(path);
-    zr__json_out out = {.tight = true};
-    zr__safetensors_header header = {0};
+    ZR_AUTO(zr__json_drop) zr__json_out out = {.tight = true};
+    ZR_AUTO(zr__safetensors_header_free) zr__safetensors_header header = {0};
     int64_t data_bytes = 0;
     ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", shown, n);
-    zr_status st = print_header(shown, dtype, spec, n, &out, &data_bytes);
+    ZR_TRY(print_header(shown, dtype, spec, n, &out, &data_bytes));
     const int64_t bytes = (int64_t)out.text.length;
     /* Check the header by the reader's rules. Only two errors are still possible: a repeated name, and too many
      * tensors. */
-    if (st == ZR_OK)
-        st = zr__safetensors_parse(shown, out.text.data + ZR_SAFETENSORS_PREFIX_BYTES,
-                                   bytes - ZR_SAFETENSORS_PREFIX_BYTES, bytes + data_bytes, &header);
-    if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_ARG, "cannot be written: %s", zr_error_message());
-    if (st == ZR_OK) st = create_file(path, out.text.data, bytes, bytes + data_bytes);
-    zr__safetensors_header_free(&header);
-    zr__text_clear(&out.text);
-    return st;
+    const zr_status st = zr__safetensors_parse(shown, out.text.data + ZR_SAFETENSORS_PREFIX_BYTES,
+                                               bytes - ZR_SAFETENSORS_PREFIX_BYTES, bytes + data_bytes, &header);
+    ZR_CHECK(st != ZR_ERR_DATA, ZR_ERR_ARG, "cannot be written: %s", zr_error_message());
+    ZR_TRY(st);
+    return create_file(path, out.text.data, bytes, bytes + data_bytes);
 }
 
 /* Round F32 elements to 16 bits in a stack buffer, and write them. */

@@ -135,7 +135,7 @@ static void name_foreign(verifier *v)
 
 zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report, size_t size)
 {
-    zr__manifest *manifest = NULL;
+    ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
     if (size) report[0] = '\0';
     zr_status st = zr__manifest_load(dir, &manifest);
     if (st != ZR_OK && size) snprintf(report, size, "%s\n", zr_error_message());
@@ -150,6 +150,5 @@ zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, ch
     }
     if (size) snprintf(report, size, "%s", v.report.data ? v.report.data : "");
     zr__text_clear(&v.report);
-    zr__manifest_free(&manifest);
     return st;
 }

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Maximum number of tensors named in one message. */
 enum { LINES_MAX = 8 };
@@ -108,11 +107,9 @@ static zr_status read_index(const char *dir, const char *name, json_t **root)
 
 static zr_status open_sharded(zr_weights *weights, const char *dir, const char *index)
 {
-    json_t *root;
-    zr_status st = read_index(dir, index, &root);
-    if (st == ZR_OK) st = open_index(weights, dir, root);
-    json_decref(root);
-    return st;
+    json_auto_t *root = NULL;
+    ZR_TRY(read_index(dir, index, &root));
+    return open_index(weights, dir, root);
 }
 
 /* Append a suffix to the name of a file. Return `out`. */
@@ -148,18 +145,15 @@ static zr_status open_any(zr_weights *weights, const char *dir)
 static zr_status open_weights(const char *dir, const zr_hf_names *names, const char *suffix, bool writable,
                               zr_weights **out)
 {
-    zr_weights *weights = zr_alloc(sizeof(*weights));
+    ZR_AUTO(zr_weights_close) zr_weights *weights = zr_alloc(sizeof(*weights));
     ZR_CHECK(weights, ZR_ERR_MEMORY, "no memory for %zu bytes of weights", sizeof(*weights));
     zr__text_escape(dir, weights->dir, sizeof(weights->dir));
     weights->names = names;
     weights->suffix = suffix;
     weights->writable = writable;
-    zr_status st = open_any(weights, dir);
-    if (st == ZR_OK)
-        *out = weights;
-    else
-        zr_weights_close(&weights);
-    return st;
+    ZR_TRY(open_any(weights, dir));
+    *out = ZR_TAKE(weights);
+    return ZR_OK;
 }
 
 zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **out)
@@ -172,28 +166,22 @@ zr_status zr__weights_attach(const char *dir, const zr_hf_names *names, const ch
     return open_weights(dir, names, suffix, true, out);
 }
 
-static void remove_in(const char *dir, const char *name)
-{
-    char path[PATH_MAX];
-    if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
-}
-
 void zr__weights_remove(const char *dir, const char *suffix)
 {
     char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES];
     const char *tensor;
-    json_t *root, *file;
-    remove_in(dir, with_suffix(single_name, suffix, single));
-    remove_in(dir, with_suffix(ZR_ADAPTER_SINGLE, suffix, single));
+    json_auto_t *root = NULL;
+    json_t *file;
+    zr__path_remove(dir, with_suffix(single_name, suffix, single));
+    zr__path_remove(dir, with_suffix(ZR_ADAPTER_SINGLE, suffix, single));
     with_suffix(index_name, suffix, index);
     if (!zr__path_is_in(dir, index)) return;
     if (read_index(dir, index, &root) == ZR_OK) json_object_foreach(json_object_get(root, "weight_map"), tensor, file)
         {
             const char *name = json_string_value(file);
-            if (name && zr__hf_stays_inside(name)) remove_in(dir, name);
+            if (name && zr__hf_stays_inside(name)) zr__path_remove(dir, name);
         }
-    json_decref(root);
-    remove_in(dir, index);
+    zr__path_remove(dir, index);
 }
 
 void zr_weights_close(zr_weights **weights)
@@ -408,15 +396,13 @@ static zr_status check_equal(const zr_weights *weights, place a, place b, const 
     ZR_CHECK(a.tensor->elems == b.tensor->elems && a.tensor->loadable && b.tensor->loadable, ZR_ERR_DATA,
              "%s: the tensors %s and %s do not have the same shape, but in the model they are one", weights->dir,
              a.tensor->name, b.tensor->name);
-    float *room = zr_alloc(2 * PIECE * sizeof(*room));
+    ZR_AUTO_FREE float *room = zr_alloc(2 * PIECE * sizeof(*room));
     ZR_CHECK(room, ZR_ERR_MEMORY, "no memory to compare %s with %s", a.tensor->name, b.tensor->name);
-    zr_status st = ZR_OK;
-    for (int64_t first = 0; first < a.tensor->elems && st == ZR_OK; first += PIECE) {
+    for (int64_t first = 0; first < a.tensor->elems; first += PIECE) {
         const int64_t rest = a.tensor->elems - first;
-        st = compare_piece(weights, a, b, first, rest < PIECE ? rest : PIECE, room, remedy);
+        ZR_TRY(compare_piece(weights, a, b, first, rest < PIECE ? rest : PIECE, room, remedy));
     }
-    zr_free(room);
-    return st;
+    return ZR_OK;
 }
 
 /* Check a tensor for the head of a tied model, if the files have one: its values must equal the table's. */
@@ -508,7 +494,7 @@ static void add_advice(const zr_weights *weights, const zr__tensor_spec *wanted,
                        int64_t heads, const zr__tensor_spec *first, zr__text *text)
 {
     char wrapper[ZR_FILE_NAME_BYTES];
-    zr__text extras = {0};
+    ZR_AUTO(zr__text_clear) zr__text extras = {0};
     const bool missing = !find_tensor(weights, first->name).tensor;
     if (missing && find_wrapper(weights, first, wrapper))
         zr__text_add(text, WRAPPED, ZR_SHOWN(wrapper));
@@ -519,13 +505,12 @@ static void add_advice(const zr_weights *weights, const zr__tensor_spec *wanted,
                                                                       : DIFFER);
     if (missing && add_extras(weights, wanted, n, &extras) > 0 && extras.data)
         zr__text_add(text, "\n  tensors in the files that the model does not have: %s", extras.data);
-    zr__text_clear(&extras);
 }
 
 static zr_status check_wanted(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
 {
     zr__text text = {0};
-    char *lines = NULL;
+    ZR_AUTO_FREE char *lines = NULL;
     int64_t misfits = 0, heads = 0;
     const zr__tensor_spec *first = NULL;
     for (int64_t i = 0; i < n; i++) {
@@ -537,19 +522,16 @@ static zr_status check_wanted(const zr_weights *weights, const zr__tensor_spec *
     if (misfits > LINES_MAX) zr__text_add(&text, "\n  and %lld more", (long long)(misfits - LINES_MAX));
     if (first) add_advice(weights, wanted, n, misfits, heads, first, &text);
     ZR_TRY(zr__text_take(&text, &lines));
-    zr_status st = ZR_OK;
-    if (misfits)
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model of config.json:%s", weights->dir,
-                     (long long)misfits, (long long)n, lines);
-    zr_free(lines);
-    return st;
+    ZR_CHECK(misfits == 0, ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model of config.json:%s", weights->dir,
+             (long long)misfits, (long long)n, lines);
+    return ZR_OK;
 }
 
 static zr_status list_extras(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n, char *note,
                              size_t size)
 {
     zr__text text = {0};
-    char *lines = NULL;
+    ZR_AUTO_FREE char *lines = NULL;
     const int64_t extras = add_extras(weights, wanted, n, &text);
     ZR_TRY(zr__text_take(&text, &lines));
     if (extras)
@@ -557,7 +539,6 @@ static zr_status list_extras(const zr_weights *weights, const zr__tensor_spec *w
                  (long long)extras, lines);
     else if (size)
         note[0] = '\0';
-    zr_free(lines);
     return ZR_OK;
 }
 

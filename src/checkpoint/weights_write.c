@@ -91,16 +91,13 @@ static zr_status plan_files(zr__weights_out *out, const zr__weights_form *form)
 zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr__tensor_spec *spec, int64_t n,
                              zr__weights_out **made)
 {
-    zr__weights_out *out = zr_alloc(sizeof(*out));
+    ZR_AUTO(zr__weights_out_close) zr__weights_out *out = zr_alloc(sizeof(*out));
     ZR_CHECK(out, ZR_ERR_MEMORY, "no memory for %zu bytes of weights", sizeof(*out));
     *out = (zr__weights_out){.spec = spec, .n = n};
-    zr_status st = zr__text_copy(dir, strlen(dir), &out->dir);
-    if (st == ZR_OK) st = plan_files(out, form);
-    if (st == ZR_OK)
-        *made = out;
-    else
-        zr__weights_out_close(&out);
-    return st;
+    ZR_TRY(zr__text_copy(dir, strlen(dir), &out->dir));
+    ZR_TRY(plan_files(out, form));
+    *made = ZR_TAKE(out);
+    return ZR_OK;
 }
 
 void zr__weights_out_close(zr__weights_out **out)
@@ -167,14 +164,11 @@ static zr_status make_file(const zr__weights_out *out, int64_t i, const char *su
 
 static zr_status make_files(const zr__weights_out *out, const char *suffix)
 {
-    zr__tensor_spec *specs = zr_alloc((size_t)(out->n + 1) * sizeof(*specs));
-    zr_dtype *dtypes = zr_alloc((size_t)(out->n + 1) * sizeof(*dtypes));
-    zr_status st = ZR_OK;
-    if (!specs || !dtypes) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
-    for (int64_t i = 0; i < out->files && st == ZR_OK; i++) st = make_file(out, i, suffix, specs, dtypes);
-    zr_free(specs);
-    zr_free(dtypes);
-    return st;
+    ZR_AUTO_FREE zr__tensor_spec *specs = zr_alloc((size_t)(out->n + 1) * sizeof(*specs));
+    ZR_AUTO_FREE zr_dtype *dtypes = zr_alloc((size_t)(out->n + 1) * sizeof(*dtypes));
+    ZR_CHECK(specs && dtypes, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
+    for (int64_t i = 0; i < out->files; i++) ZR_TRY(make_file(out, i, suffix, specs, dtypes));
+    return ZR_OK;
 }
 
 /* ---- the index ------------------------------------------------------------------------------- */
@@ -192,29 +186,18 @@ static zr_status make_map(const zr__weights_out *out, json_t *map, int64_t *elem
     return ZR_OK;
 }
 
-static zr_status write_index(const zr__weights_out *out, const char *suffix, json_t *map)
-{
-    char path[PATH_MAX], *text = NULL;
-    int64_t elems = 0, bytes = 0;
-    ZR_TRY(zr__path_format(path, "%s/" ZR_WEIGHTS_INDEX "%s", out->dir, suffix));
-    ZR_TRY(make_map(out, map, &elems, &bytes));
-    json_t *root = json_pack("{s:{s:I,s:I},s:O}", "metadata", "total_parameters", (json_int_t)elems, "total_size",
-                             (json_int_t)bytes, "weight_map", map);
-    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the index of weights");
-    zr_status st = zr__json_print(root, &text);
-    if (st == ZR_OK) st = zr__file_put(path, text, (int64_t)strlen(text));
-    json_decref(root);
-    zr_free(text);
-    return st;
-}
-
 static zr_status make_index(const zr__weights_out *out, const char *suffix)
 {
-    json_t *map = json_object();
+    char path[PATH_MAX];
+    int64_t elems = 0, bytes = 0;
+    json_auto_t *map = json_object();
     ZR_CHECK(map, ZR_ERR_MEMORY, "no memory for the index of weights");
-    zr_status st = write_index(out, suffix, map);
-    json_decref(map);
-    return st;
+    ZR_TRY(zr__path_format(path, "%s/" ZR_WEIGHTS_INDEX "%s", out->dir, suffix));
+    ZR_TRY(make_map(out, map, &elems, &bytes));
+    json_auto_t *root = json_pack("{s:{s:I,s:I},s:O}", "metadata", "total_parameters", (json_int_t)elems, "total_size",
+                                  (json_int_t)bytes, "weight_map", map);
+    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the index of weights");
+    return zr__json_put(path, root);
 }
 
 zr_status zr__weights_make(const zr__weights_out *out, const char *suffix)

@@ -32,13 +32,12 @@ static void add_item(zr__text *out, zr__text *names, const char *help)
     /* Capitalise the help text, unless its first word is a file name, a key, a value or "zr". */
     const size_t first = strcspn(help, " "), name = strcspn(help, ".:_/0123456789");
     const bool word = name >= first && strncmp(help, "zr ", 3) != 0;
-    zr__text item = {0};
+    ZR_AUTO(zr__text_clear) zr__text item = {0};
     zr__text_add(names, "%c%s.", word ? toupper((unsigned char)help[0]) : help[0], help + 1);
     if (!names->failed) add_escaped(&item, names->data);
     if (!item.failed && item.data) zr__add_words(out, "-", " ", MOST_COLUMNS, item.data);
     if (names->failed || item.failed) out->failed = true;
     zr__text_clear(names);
-    zr__text_clear(&item);
 }
 
 /* Return whether a help text explains each choice, as in "cpu: the processor". */
@@ -163,11 +162,10 @@ zr_status zr__config_reference(char **markdown)
         "An unknown key is an error. A value that is not available is refused with exit code 69.\n"
         "Keys without effect are accepted with a note. Integers go up to 2^53, numbers up to 3.4e38.\n"
         "In the file `//` begins a comment. `zr init` writes a first configuration, and `make docs` this page.\n\n");
-    zr__text names = {0};
+    ZR_AUTO(zr__text_clear) zr__text names = {0};
     zr__key_list_names(&names);
     out.failed |= names.failed;
     if (names.data) zr__add_words(&out, "Older names of DeepSpeed are read, too:", "", MOST_COLUMNS, names.data);
-    zr__text_clear(&names);
     /* List the keys of a section together. Sections are in the order of their first keys in the table. */
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
         if (section_of(keys, key) != key || !has_effect(keys, key)) continue;

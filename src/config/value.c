@@ -256,7 +256,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
                           const zr__json_place *place)
 {
     int64_t bad;
-    zr__text lines = {0};
+    ZR_AUTO(zr__text_clear) zr__text lines = {0};
     zr__field field;
     char *paths = NULL;
     const bool names = key->type == ZR_KEY_NAMES;
@@ -269,7 +269,6 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     zr_status st = field.string ? store_field(config, key, &field)
                                 : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
     free(paths);
-    zr__text_clear(&lines);
     zr__origin_of(config, key)->given = st == ZR_OK;
     return st;
 }

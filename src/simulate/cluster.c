@@ -6,7 +6,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -119,10 +118,7 @@ static zr_status refuse_at(const source *s, const zr__json_place *place, const c
 static zr_status refuse_at(const source *s, const zr__json_place *place, const char *format, ...)
 {
     char message[MESSAGE_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    ZR_PRINT_ARGS(message, format);
     return zr__json_fail(s->body, s->bytes, s->path, place, ZR_ERR_DATA, message);
 }
 
@@ -494,26 +490,24 @@ static zr_status settle_cluster(const chain *c, zr_cluster *cluster)
     return ZR_OK;
 }
 
-static void close_chain(chain *c)
+static void close_chain(chain **c)
 {
-    for (int i = 0; i < MOST_FILES; i++) {
-        json_decref(c->source[i].root);
-        zr_free(c->source[i].text);
+    for (int i = 0; *c && i < MOST_FILES; i++) {
+        json_decref((*c)->source[i].root);
+        zr_free((*c)->source[i].text);
     }
-    zr_free(c);
+    zr_free(*c);
 }
 
 zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
 {
     if (!zr__json_is_file_name(name)) return zr__cluster_named(name, cluster);
     zr_cluster read = {.product_share = 1, .memory_share = 1};
-    chain *c = zr_alloc(sizeof(*c));
+    ZR_AUTO(close_chain) chain *c = zr_alloc(sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
-    zr_status st = read_chain(name, c, &read);
-    if (st == ZR_OK) st = settle_cluster(c, &read);
+    ZR_TRY(read_chain(name, c, &read));
+    ZR_TRY(settle_cluster(c, &read));
     read.any_hosts = false; /* a file fixes the number of devices */
-    close_chain(c);
-    ZR_TRY(st);
     *cluster = read;
     return ZR_OK;
 }

@@ -1,5 +1,6 @@
 /* Finds how much longer steps take in a measured launch than if they run alone. There are two causes: ranks wait for
  * each other, and streams share the cores. */
+#include "base/core/scope.h"
 #include "simulate/simulate.h"
 
 #include <math.h>
@@ -82,14 +83,13 @@ static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const
 {
     enum { ROUNDS = 64 };
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    zr_step_time *time = zr_alloc(((size_t)s->n_steps + 1) * sizeof *time);
-    double *both_sec = zr_alloc(((size_t)s->n_steps + 1) * sizeof *both_sec);
+    ZR_AUTO_FREE zr_step_time *time = zr_alloc(((size_t)s->n_steps + 1) * sizeof *time);
+    ZR_AUTO_FREE double *both_sec = zr_alloc(((size_t)s->n_steps + 1) * sizeof *both_sec);
     double lost_sec = 0;
     const double share[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = launch->lost, [ZR_STREAM_COMM] = launch->late};
-    zr_status st = time && both_sec ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
-    for (int round = 0; round < ROUNDS && st == ZR_OK; round++) {
-        st = zr__plan_times_by(plan, pricer, time);
-        if (st != ZR_OK) break;
+    ZR_CHECK(time && both_sec, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    for (int round = 0; round < ROUNDS; round++) {
+        ZR_TRY(zr__plan_times_by(plan, pricer, time));
         find_both(s, time, ZR_STREAM_COMPUTE, ZR_STREAM_COMM, both_sec);
         find_both(s, time, ZR_STREAM_COMM, ZR_STREAM_COMPUTE, both_sec);
         const double before = lost_sec;
@@ -100,9 +100,7 @@ static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const
         }
         if (fabs(lost_sec - before) <= 1e-3 * lost_sec) break;
     }
-    zr_free(time);
-    zr_free(both_sec);
-    return st;
+    return ZR_OK;
 }
 
 zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)

@@ -47,6 +47,12 @@ bool zr__path_is_in(const char *dir, const char *name)
     return zr__path_join(path, dir, name) == ZR_OK && stat(path, &info) == 0;
 }
 
+void zr__path_remove(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
+}
+
 zr_status zr__make_folders(const char *path)
 {
     char part[PATH_MAX];

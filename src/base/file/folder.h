@@ -25,6 +25,8 @@ ZR_NODISCARD zr_status zr__path_of_input(char path[PATH_MAX], const char *dir, c
 void zr__path_parent(const char *path, char parent[PATH_MAX]);
 /** Return whether dir/name exists. A dangling symbolic link does not count as existing. */
 bool zr__path_is_in(const char *dir, const char *name);
+/** Remove the file or symbolic link dir/name if possible. */
+void zr__path_remove(const char *dir, const char *name);
 
 /** Write the path of zr's folder in the user's cache directory to `folder`. A relative XDG_CACHE_HOME is ignored, as
  * the XDG Base Directory Specification demands. If the user has no cache directory, fail with ZR_ERR_NOT_FOUND; the

@@ -91,5 +91,7 @@ const char *zr__json_show(const json_t *json, char *out, size_t size);
  * back as the same number. Error: ZR_ERR_MEMORY. It is also returned if `json` is NULL, as jansson returns NULL when
  * memory is short. */
 ZR_NODISCARD zr_status zr__json_print(const json_t *json, char **text);
+/** Write a value as zr__json_print prints it to a file, atomically. Errors: as zr__json_print and zr__file_put. */
+ZR_NODISCARD zr_status zr__json_put(const char *path, const json_t *json);
 
 #endif

@@ -1,5 +1,6 @@
 /* Printing of indented JSON. Unlike jansson's printer, this one keeps 0.1 as 0.1 and an array of numbers on one
  * line. */
+#include "base/file/commit.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
 
@@ -78,6 +79,13 @@ zr_status zr__json_print(const json_t *json, char **text)
     print_value(&out, json, 0);
     zr__text_add(&out, "\n");
     return zr__text_take(&out, text);
+}
+
+zr_status zr__json_put(const char *path, const json_t *json)
+{
+    ZR_AUTO_FREE char *text = NULL;
+    ZR_TRY(zr__json_print(json, &text));
+    return zr__file_put(path, text, (int64_t)strlen(text));
 }
 
 const char *zr__json_show(const json_t *json, char *out, size_t size)

@@ -95,3 +95,8 @@ zr_status zr__json_write(zr__json_out *out, FILE *to)
     fputs(text, to);
     return ZR_OK;
 }
+
+void zr__json_drop(zr__json_out *out)
+{
+    zr__text_clear(&out->text);
+}

@@ -69,5 +69,7 @@ void zr__json_break(zr__json_out *out, const char *at);
 /** Write the document and a newline to a stream, then free the document. Error: ZR_ERR_MEMORY. A failed write sets the
  * stream's error indicator. */
 ZR_NODISCARD zr_status zr__json_write(zr__json_out *out, FILE *to);
+/** Free a document that was not written. */
+void zr__json_drop(zr__json_out *out);
 
 #endif

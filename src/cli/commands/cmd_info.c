@@ -28,10 +28,9 @@ typedef struct machine_info {
 
 static zr_status collect_info(machine_info *i)
 {
-    zr_device *device = NULL;
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__host_cores(), 0, &device));
     i->facts = device->profile.facts;
-    zr_device_destroy(&device);
     zr__host_processor(i->processor, sizeof(i->processor));
     zr_status st = zr__rates_recall(&i->facts, &i->rates);
     i->measured = st == ZR_OK;
@@ -196,7 +195,7 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
  * ranks would occupy the measured cores. */
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
-    zr__launches launches;
+    ZR_AUTO(zr__launches_clear) zr__launches launches = {0};
     machine_info i;
     cli_leave_binding();
     b->quiet = args->quiet;
@@ -206,12 +205,12 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
     if (comm->rank != 0) return ZR_OK;
     cli_launches_remember(&launches, &i.facts);
     zr__json_out json = {0};
-    if (args->json)
-        cli_launches_json(&json, NULL, &launches);
-    else
+    if (!args->json) {
         cli_launches_print(&launches);
-    zr__launches_clear(&launches);
-    return args->json ? zr__json_write(&json, stdout) : ZR_OK;
+        return ZR_OK;
+    }
+    cli_launches_json(&json, NULL, &launches);
+    return zr__json_write(&json, stdout);
 }
 
 /** Measure the disk of a folder, print its rates and store them. */

@@ -2,7 +2,7 @@
 #include "config/config.h"
 #include "zr/config.h"
 #include "zr/models.h"
-#include "base/file/file.h"
+#include "base/file/commit.h"
 #include "cli/plan/profile.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
@@ -19,12 +19,8 @@ enum { TYPES_MOST = 32 };
  * no file, so that the same command can be repeated. */
 static zr_status write_new(const char *path, const char *text)
 {
-    zr__file file;
-    zr_status made = zr__file_create(path, &file);
-    ZR_CHECK(made == ZR_OK, made, "%s; name another file: zr init FILE.json", zr_error_message());
-    zr_status st = zr__file_write(&file, 0, text, (int64_t)strlen(text));
-    if (st == ZR_OK) st = zr__file_sync(&file);
-    zr__file_close(&file);
+    const zr_status st = zr__file_write_new(path, text, (int64_t)strlen(text));
+    ZR_CHECK(st != ZR_ERR_CREATE, st, "%s; name another file: zr init FILE.json", zr_error_message());
     if (st != ZR_OK) unlink(path);
     return st;
 }

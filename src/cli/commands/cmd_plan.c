@@ -181,11 +181,9 @@ static zr_status print_choices(planning *p, const zr_plan *plan, const cli_choic
 /** Print the plan as text. */
 static zr_status print_plan_text(planning *p, const zr_plan *plan)
 {
-    cli_choices choices;
-    zr_status st = compare_choices(p, &choices);
-    if (st == ZR_OK) st = print_choices(p, plan, &choices);
-    cli_choices_clear(&choices);
-    return st;
+    ZR_AUTO(cli_choices_clear) cli_choices choices = {0};
+    ZR_TRY(compare_choices(p, &choices));
+    return print_choices(p, plan, &choices);
 }
 
 /** Add the plan to the JSON output: first the members of a run's report, then members for the layer, tensor
@@ -193,7 +191,7 @@ static zr_status print_plan_text(planning *p, const zr_plan *plan)
 static zr_status add_plan_members(planning *p, const zr_plan *plan, zr__json_out *out)
 {
     const zr_report report = zr__report_planned(plan);
-    cli_choices choices;
+    ZR_AUTO(cli_choices_clear) cli_choices choices = {0};
     zr_save_price price;
     ZR_AUTO_FREE char *json = NULL;
     ZR_TRY(zr__report_json(&report, &json));
@@ -209,22 +207,19 @@ static zr_status add_plan_members(planning *p, const zr_plan *plan, zr__json_out
         zr__json_close(out, '}');
     }
     if (!p->o->advice) return ZR_OK;
-    const zr_status st = compare_choices(p, &choices);
-    if (st == ZR_OK) cli_advice_json(out, &choices);
-    cli_choices_clear(&choices);
-    return st;
+    ZR_TRY(compare_choices(p, &choices));
+    cli_advice_json(out, &choices);
+    return ZR_OK;
 }
 
 /** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
 static zr_status print_plan_json(planning *p, const zr_plan *plan)
 {
-    zr__json_out out = {.spaced = true};
+    ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
-    zr_status st = add_plan_members(p, plan, &out);
+    ZR_TRY(add_plan_members(p, plan, &out));
     zr__json_close(&out, '}');
-    if (st == ZR_OK) return zr__json_write(&out, stdout);
-    zr__text_clear(&out.text);
-    return st;
+    return zr__json_write(&out, stdout);
 }
 
 /** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. */

@@ -151,7 +151,8 @@ static zr_status add_report(json_t *root, const zr_report *report)
 static zr_status print_simulation_json(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
-    json_t *root = json_object(), *exposed = json_object();
+    json_auto_t *root = json_object();
+    json_t *exposed = json_object();
     cli_simulated_json(root, made, c->o->tokens);
     cli_json_set(root, "pflops_all", json_real(s->flops_sec * c->target.ranks / 1e15));
     cli_json_set(root, "product_sec", json_real(s->product_sec));
@@ -171,7 +172,7 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
         cli_json_set(save, "stall_sec", known ? json_real(s->save.stall_sec) : json_null());
         cli_json_set(root, "save", save);
     }
-    zr_status st = add_report(root, &made->report);
+    ZR_TRY(add_report(root, &made->report));
     cli_simulated_of(root);
     cli_json_set(root, "params", json_integer(made->params));
     const zr_cluster *on = &c->target.cluster;
@@ -181,9 +182,7 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
                            "host_bytes", (json_int_t)on->host_memory_bytes, "kernel_bytes_per_sec",
                            on->device.memory_bytes_sec * on->memory_share, "latency_sec",
                            on->n_links > 0 ? on->link[on->n_links - 1].latency_sec : 0.0));
-    if (st == ZR_OK) return cli_json_put(stdout, root);
-    json_decref(root);
-    return st;
+    return cli_json_put(stdout, root);
 }
 
 /* ---- the command ------------------------------------------------------------------------------- */
@@ -215,19 +214,22 @@ static zr_status show_simulation(simulating *c)
     return ZR_OK;
 }
 
+static void clear_simulating(simulating *c)
+{
+    cli_target_clear(&c->target);
+    zr_config_destroy(&c->config);
+}
+
 static zr_status simulate_as_asked(cli_args *args, const cli_simulate_options *o)
 {
     char room[CLI_BRIEF_KEYS][256];
     const cli_args typed = *args;
-    simulating c = {.args = args, .o = o};
+    ZR_AUTO(clear_simulating) simulating c = {.args = args, .o = o};
     ZR_TRY(cli_brief_overrides(&o->brief, args, room));
     if (o->sweep.n) return cli_sweep(args, &typed, o);
     if (o->search) return cli_search_fastest(args, &typed, o);
     ZR_TRY(cli_config(args, (int)o->ranks, (int64_t)time(NULL), &c.config, NULL));
-    zr_status st = show_simulation(&c);
-    cli_target_clear(&c.target);
-    zr_config_destroy(&c.config);
-    return st;
+    return show_simulation(&c);
 }
 
 static bool sweeps(const cli_simulate_options *o, const char *name)

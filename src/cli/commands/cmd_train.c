@@ -93,8 +93,7 @@ static zr_status train_here(int ranks, train_job *j)
 static zr_status train_mpi(zr_comm *comm, train_job *j)
 {
     zr_status st = train_rank(comm, j);
-    if (st == ZR_OK || j->result.agreed || comm->size == 1) return st;
-    cli_end_world(comm, st);
+    if (st != ZR_OK && !j->result.agreed && comm->size > 1) cli_end_world(comm, st);
     return st;
 }
 
@@ -124,16 +123,17 @@ static zr_status keep_rule(zr_config *config)
  * file's present directory. */
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
-    ZR_TRY(cli_config_load(args, config));
-    zr__config_go_on(*config);
-    zr_status st = zr__train_own_dir(*config);
-    if (st == ZR_OK && !(*config)->train.output_dir)
-        st = ZR_FAIL(ZR_ERR_ARG, "--resume needs train.output_dir, the directory of the run to continue; name it "
-                                 "(--train.output_dir=DIR)");
-    if (st == ZR_OK) st = keep_rule(*config);
-    if (st == ZR_OK) st = zr_train_prepare(*config, ranks, 0);
-    if (st != ZR_OK) zr_config_destroy(config);
-    return st;
+    ZR_AUTO(zr_config_destroy) zr_config *read = NULL;
+    ZR_TRY(cli_config_load(args, &read));
+    zr__config_go_on(read);
+    ZR_TRY(zr__train_own_dir(read));
+    ZR_CHECK(read->train.output_dir, ZR_ERR_ARG,
+             "--resume needs train.output_dir, the directory of the run to continue; name it "
+             "(--train.output_dir=DIR)");
+    ZR_TRY(keep_rule(read));
+    ZR_TRY(zr_train_prepare(read, ranks, 0));
+    *config = ZR_TAKE(read);
+    return ZR_OK;
 }
 
 static zr_status load_run(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks,

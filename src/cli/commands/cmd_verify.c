@@ -83,10 +83,9 @@ static zr_status verify_numbers(verified *p, const cli_files *files, bool show)
 static zr_status verify_plain(verified *p, bool show)
 {
     char note[512] = "";
-    cli_files files;
+    ZR_AUTO(cli_files_close) cli_files files = {0};
     zr_status st = cli_files_open(&p->stored, &files);
     if (st == ZR_OK) st = verify_numbers(p, &files, show);
-    cli_files_close(&files);
     if (st == ZR_OK && p->stored.kind == ZR_STORED_HF) st = zr__hf_check(p->stored.path, note, sizeof(note));
     if (st == ZR_ERR_MEMORY) return st;
     if (st != ZR_OK) note_damage(p, st, zr_error_message());

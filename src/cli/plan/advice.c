@@ -210,20 +210,15 @@ static bool uses_unknown_disk(const cli_choices *choices)
 
 zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config)
 {
-    zr__text p = {0};
-    char room[192], *text = NULL;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__text_clear) zr__text p = {0};
+    char room[192];
+    ZR_AUTO_FREE char *text = NULL;
     if (choices->advised >= 0)
         add_advised(&p, choices);
     else
-        st = add_help(&p, choices, config);
-    if (st == ZR_OK) st = zr__text_take(&p, &text);
-    if (st != ZR_OK) {
-        zr__text_clear(&p);
-        return st;
-    }
+        ZR_TRY(add_help(&p, choices, config));
+    ZR_TRY(zr__text_take(&p, &text));
     print_wrapped(out, text);
-    zr_free(text);
     print_wrapped(out, source_of_times(choices, room));
     if (choices->compute_known && cli_target_computed(choices->target)) print_wrapped(out, CLI_GPU_REMARK);
     if (choices->compute_known && uses_unknown_disk(choices))

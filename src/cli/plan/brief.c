@@ -36,10 +36,8 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
 /* Refuse an unknown key, or a value of the wrong type, on the command line alone. */
 static zr_status check_keys(const cli_args *args)
 {
-    zr_config *config = NULL;
-    ZR_TRY(zr_config_load(NULL, args->override, args->n_overrides, &config));
-    zr_config_destroy(&config);
-    return ZR_OK;
+    ZR_AUTO(zr_config_destroy) zr_config *config = NULL;
+    return zr_config_load(NULL, args->override, args->n_overrides, &config);
 }
 
 zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)

@@ -68,13 +68,12 @@ static zr_status this_cluster(const char *wanted, const zr_config *config, cli_t
     const int ranks = target->ranks;
     const int given = (int)config->parallel.ranks_per_host, local = given > 0 && given < ranks ? given : ranks;
     const bool hosts = ranks > local, threads = wanted && strcmp(wanted, "threads") == 0;
-    zr_device *device = NULL;
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     zr_rates rates;
     ZR_CHECK(!hosts || !threads, ZR_ERR_CONFIG,
              "--transport threads works only on one host; use mpi for several hosts");
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__train_threads(config, local), 0, &device));
     *profile = device->profile;
-    zr_device_destroy(&device);
     zr_status st = zr__rates_recall(&profile->facts, &rates);
     if (st == ZR_ERR_NOT_FOUND)
         return ZR_FAIL(st, "--cluster this: this machine's processor has not been measured; run %s",

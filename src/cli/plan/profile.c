@@ -118,6 +118,7 @@ static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rat
 {
     static const char *const name[] = {"m", "n", "k", "count"};
     const json_t *shapes = json_object_get(root, "shapes"), *shape;
+    ZR_AUTO(zr__products_clear)
     zr__products all = {.product = zr_alloc((json_array_size(shapes) + 1) * sizeof(*all.product))};
     ZR_CHECK(all.product, ZR_ERR_MEMORY, "no memory for the rates of %zu products", json_array_size(shapes));
     size_t i;
@@ -136,7 +137,6 @@ static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rat
             .dtype = dtype, .m = number[0], .n = number[1], .k = number[2], .count = number[3], .flops_per_sec = rate};
     }
     zr__rates_add_products(rates, &all);
-    zr__products_clear(&all);
     return ZR_OK;
 }
 
@@ -174,25 +174,23 @@ static zr_status take_bench_rates(const json_t *root, const char *file, zr_profi
 
 static zr_status read_profile(const char *path, zr_profile *profile)
 {
-    char *text = NULL, file[256];
+    ZR_AUTO_FREE char *text = NULL;
+    char file[256];
     size_t bytes = 0;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     zr__text_escape(path, file, sizeof(file));
     *profile = (zr_profile){.facts = {.threads = 1}};
     snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", file);
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr__json_parse(text, bytes, file, &root);
-    zr_free(text);
-    if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "--profile: %s", zr_error_message());
+    ZR_CHECK(st != ZR_ERR_CONFIG, ZR_ERR_DATA, "--profile: %s", zr_error_message());
     ZR_TRY(st);
-    if (!json_is_object(root))
-        st = ZR_FAIL(ZR_ERR_DATA, "--profile %s: an object was wanted, with flops_f32 and memory_bytes_sec", file);
-    else
-        st = json_object_get(root, "triad_bytes_sec") ? take_bench_rates(root, file, profile)
-                                                      : take_own_rates(root, file, profile);
-    json_decref(root);
+    ZR_CHECK(json_is_object(root), ZR_ERR_DATA,
+             "--profile %s: an object was wanted, with flops_f32 and memory_bytes_sec", file);
+    ZR_TRY(json_object_get(root, "triad_bytes_sec") ? take_bench_rates(root, file, profile)
+                                                    : take_own_rates(root, file, profile));
     profile->facts.bf16_products = profile->machine.flops_bf16 > 0;
-    return st;
+    return ZR_OK;
 }
 
 zr_status cli_profile(const char *name, zr_profile *profile)

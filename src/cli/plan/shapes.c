@@ -11,14 +11,13 @@ static zr_status params_of(const zr__family_model *shape, int64_t *params)
 {
     /* only encoders use predictions and samples */
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .predictions = 1, .samples = 1};
-    zr_graph *graph = NULL;
+    ZR_AUTO(zr_graph_destroy) zr_graph *graph = NULL;
     zr_model model = zr__family_builder(shape);
     ZR_TRY(zr_graph_create(&spec, &graph));
     zr_model_build(&model, graph);
-    zr_status st = zr_graph_finish(graph);
-    if (st == ZR_OK) *params = zr_graph_param_elems(graph);
-    zr_graph_destroy(&graph);
-    return st;
+    ZR_TRY(zr_graph_finish(graph));
+    *params = zr_graph_param_elems(graph);
+    return ZR_OK;
 }
 
 int64_t cli_kv_heads(const zr_family *family, const void *config)
@@ -36,7 +35,7 @@ static const char *key_of(const zr_family *family, const char *means)
 
 zr_status cli_shapes_print(FILE *out, bool json)
 {
-    zr__json_out all = {.spaced = true};
+    ZR_AUTO(zr__json_drop) zr__json_out all = {.spaced = true};
     const zr_family *family;
     const zr_preset *preset;
     if (!json)
@@ -48,12 +47,8 @@ zr_status cli_shapes_print(FILE *out, bool json)
         const zr_model_sizes *c = &shape.sizes;
         int64_t params = 0;
         const char *name = preset->name;
-        zr_status st = zr__family_find_preset(name, &shape);
-        if (st == ZR_OK) st = params_of(&shape, &params);
-        if (st != ZR_OK) {
-            zr__text_clear(&all.text);
-            return st;
-        }
+        ZR_TRY(zr__family_find_preset(name, &shape));
+        ZR_TRY(params_of(&shape, &params));
         if (!json) {
             fprintf(out, "%-22s%5lld%6lld%6lld%10lld%7lld%9s %-11s%3lld\n", name, (long long)c->layers,
                     (long long)c->width, (long long)c->heads, (long long)c->positions, (long long)c->vocabulary,
@@ -72,7 +67,5 @@ zr_status cli_shapes_print(FILE *out, bool json)
     }
     zr__text_add(&all.text, "\n");
     zr__json_close(&all, ']');
-    if (json) return zr__json_write(&all, out);
-    zr__text_clear(&all.text);
-    return ZR_OK;
+    return json ? zr__json_write(&all, out) : ZR_OK;
 }

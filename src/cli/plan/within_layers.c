@@ -17,7 +17,7 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
                                   double *ratio)
 {
     const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
-    zr_plan *plan = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     zr_layout layout = zr__train_layout(config, report->ranks);
     layout.tensor = 1;
     layout.ranks = report->ranks;
@@ -31,7 +31,6 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
     const int64_t *stage3 = plan->traffic.bytes;
     *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
              (double)(stage3[ZR_TRAFFIC_REDUCE_SCATTER] + stage3[ZR_TRAFFIC_ALL_GATHER]);
-    zr_plan_destroy(&plan);
     return ZR_OK;
 }
 
@@ -44,6 +43,11 @@ typedef struct within {
     int64_t *unit; /* for each unit: bytes received for its layers */
     int64_t bytes[PURPOSES];
 } within;
+
+static void clear_within(within *w)
+{
+    zr_free(w->unit);
+}
 
 static purpose purpose_of(const zr_graph *graph, const zr_schedule *s, int32_t i)
 {
@@ -191,20 +195,17 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
 {
     const double b = (double)config->micro_batch_size, s = (double)config->data.seq_length;
     const zr_report report = zr__report_planned(plan);
-    within w = {0};
+    ZR_AUTO(clear_within) within w = {0};
     double ratio;
     if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
     if (tensor_to_stage3(config, &report, profile, &ratio) == ZR_OK)
         fprintf(out, "  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio,
                 report.ranks, b * s / (3 * (double)zr_config_sizes(config).width));
-    zr_status st = find_within(plan, &w);
-    if (st == ZR_OK) {
-        print_units(out, plan, &w);
-        print_other_purposes(out, &w);
-        print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
-    }
-    zr_free(w.unit);
-    return st;
+    ZR_TRY(find_within(plan, &w));
+    print_units(out, plan, &w);
+    print_other_purposes(out, &w);
+    print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
+    return ZR_OK;
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */
@@ -213,7 +214,7 @@ zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_p
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_report report = zr__report_planned(plan);
-    within w = {0};
+    ZR_AUTO(clear_within) within w = {0};
     double ratio = NAN;
     if (config->parallel.tensor <= 1 || !g) return ZR_OK;
     ZR_TRY(find_within(plan, &w));
@@ -238,6 +239,5 @@ zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_p
         if (zr_graph_param(g, p)->cut.parts == 0) zr__json_add(out, NULL, zr_graph_param(g, p)->name);
     zr__json_close(out, ']');
     zr__json_close(out, '}');
-    zr_free(w.unit);
     return ZR_OK;
 }

@@ -175,7 +175,7 @@ static json_t *way_json(const cli_searched *s, const zr__tried *w)
 
 zr_status cli_searched_json(const cli_searched *s)
 {
-    json_t *list = json_array();
+    json_auto_t *list = json_array();
     for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) (void)json_array_append_new(list, way_json(s, s->best[i]));
     for (int64_t i = 0; i < s->n_missed && i < MISSED; i++)
         (void)json_array_append_new(list, way_json(s, s->missed[i]));
@@ -186,16 +186,13 @@ zr_status cli_searched_json(const cli_searched *s)
 
 static void print_way_keys(const cli_searched *s, const zr__tried *w)
 {
-    zr__text options = {0};
+    ZR_AUTO(zr__text_clear) zr__text options = {0};
     zr__way_options(&w->way, s->config, s->target.ranks, true, "\n  ", &options);
     puts(options.data ? options.data + 1 : "");
-    zr__text_clear(&options);
-    json_t *keys = keys_of(s, w), *sections = sections_of(keys);
+    json_auto_t *keys = keys_of(s, w), *sections = sections_of(keys);
     char *text = json_dumps(sections, JSON_INDENT(2));
     if (text) printf("in a CONFIG.json\n%s\n", text);
     free(text);
-    json_decref(sections);
-    json_decref(keys);
 }
 
 static void print_way(const cli_searched *s, const zr__tried *t, int64_t place)
@@ -218,7 +215,7 @@ void cli_searched_print(const cli_searched *s)
 {
     const zr__tried *best = s->best[0];
     const zr_simulation *b = &best->made.simulation;
-    zr__text text = {0};
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
     printf("the fastest of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g tokens/s, "
            "%.1f TFLOP/s\n",
            (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
@@ -231,7 +228,6 @@ void cli_searched_print(const cli_searched *s)
         if (s->target.assumed[0]) zr__text_add(&text, "\nassumed: %s", s->target.assumed);
     }
     puts(text.data ? text.data : "");
-    zr__text_clear(&text);
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
     if (cli_target_computed(&s->target)) puts(CLI_GPU_REMARK);

@@ -41,8 +41,8 @@ void cli_simulated_of(struct json_t *object);
 /** Set a member of an object, which takes ownership of `value`. A lack of memory is reported by cli_alloc_check at the
  * end of the command. */
 void cli_json_set(struct json_t *object, const char *key, struct json_t *value);
-/** Print a JSON document as one line, and release it. */
-ZR_NODISCARD zr_status cli_json_put(FILE *out, struct json_t *document);
+/** Print a JSON document as indented text, with an empty line after it. */
+ZR_NODISCARD zr_status cli_json_put(FILE *out, const struct json_t *document);
 
 /* ---- several at once ---------------------------------------------------------------------------- */
 

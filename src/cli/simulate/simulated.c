@@ -103,13 +103,10 @@ void cli_json_set(json_t *object, const char *key, json_t *value)
     (void)json_object_set_new(object, key, value);
 }
 
-zr_status cli_json_put(FILE *out, json_t *document)
+zr_status cli_json_put(FILE *out, const json_t *document)
 {
-    char *text = NULL;
-    const zr_status st = zr__json_print(document, &text);
-    json_decref(document);
-    ZR_TRY(st);
+    ZR_AUTO_FREE char *text = NULL;
+    ZR_TRY(zr__json_print(document, &text));
     fprintf(out, "%s\n", text);
-    zr_free(text);
     return ZR_OK;
 }

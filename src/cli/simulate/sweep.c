@@ -61,7 +61,7 @@ static zr_status find_swept_key(const char *name, const char **found)
 {
     const char *names[512];
     int n_keys = 0, n = 0;
-    zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *key = NULL;
     *found = NULL;
     ZR_TRY(zr_config_keys(&key, &n_keys));
     for (int i = 0; i < BRIEF_NAMES; i++) {
@@ -72,15 +72,12 @@ static zr_status find_swept_key(const char *name, const char **found)
         names[n++] = key[i].path;
         if (strcmp(name, key[i].path) == 0) *found = name;
     }
-    zr_status st = ZR_OK;
     const char *near = *found ? NULL : zr__text_nearest(name, names, n);
-    if (!*found)
-        st = ZR_FAIL(ZR_ERR_ARG,
-                     "--sweep %s: unknown key%s%s; expected a key of the configuration such as %s, or ranks, "
-                     "batch, stage, tensor, seq",
-                     name, near ? "; did you mean " : "", near ? near : "", "zero_optimization.stage");
-    zr_free(key);
-    return st;
+    ZR_CHECK(*found, ZR_ERR_ARG,
+             "--sweep %s: unknown key%s%s; expected a key of the configuration such as zero_optimization.stage, or "
+             "ranks, batch, stage, tensor, seq",
+             name, near ? "; did you mean " : "", near ? near : "");
+    return ZR_OK;
 }
 
 /** Return the end of a value in a list of values: the next comma that is not in brackets, or the end of the text. */
@@ -187,9 +184,8 @@ static zr_status this_target(const sweep *s, const zr_config *config, cli_target
 static zr_status simulate_row(const sweep *s, int64_t index, cli_trial *made)
 {
     cli_args args = *s->args;
-    zr_config *config = NULL;
-    zr_status st = ZR_OK;
-    cli_target target = s->target;
+    ZR_AUTO(zr_config_destroy) zr_config *config = NULL;
+    ZR_AUTO(cli_target_clear) cli_target target = s->target;
     for (int i = 0; i < s->n_axes; i++) {
         const int v = value_index(s, index, i);
         if (i == s->ranks_axis) {
@@ -200,13 +196,9 @@ static zr_status simulate_row(const sweep *s, int64_t index, cli_trial *made)
         args.override[args.n_overrides++] = s->axis[i].override[v];
     }
     ZR_TRY(cli_config(&args, target.ranks, s->unix_sec, &config, NULL));
-    ZR_TRY_GOTO(st, this_target(s, config, &target), done);
-    ZR_TRY_GOTO(st, cli_settle(config, &target, NULL), done);
-    ZR_TRY_GOTO(st, cli_try(&target, config, made, NULL), done);
-done:
-    cli_target_clear(&target);
-    zr_config_destroy(&config);
-    return st;
+    ZR_TRY(this_target(s, config, &target));
+    ZR_TRY(cli_settle(config, &target, NULL));
+    return cli_try(&target, config, made, NULL);
 }
 
 static zr_status make_row(void *arg, int64_t index)
@@ -267,7 +259,7 @@ static void print_csv(const sweep *s)
 
 static zr_status print_rows_json(const sweep *s)
 {
-    json_t *list = json_array();
+    json_auto_t *list = json_array();
     for (int64_t k = 0; k < s->n_rows; k++) {
         const row *r = &s->row[k];
         json_t *object = json_object();
@@ -331,12 +323,12 @@ static zr_status draw_sweep(const sweep *s)
     const int n = (int)lines_of(s), n_x = s->axis[0].n;
     const char *name[MOST_LINES], *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
     char title[128], room[MOST_LINES][256];
-    double *y = zr_alloc((size_t)s->n_rows * sizeof(*y));
-    bool *hollow = zr_alloc((size_t)s->n_rows);
-    zr_status st = y && hollow ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
+    ZR_AUTO_FREE double *y = zr_alloc((size_t)s->n_rows * sizeof(*y));
+    ZR_AUTO_FREE bool *hollow = zr_alloc((size_t)s->n_rows);
+    ZR_CHECK(y && hollow, ZR_ERR_MEMORY, "no memory to draw");
     snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted), s->target.cluster.name);
     for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
-    for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
+    for (int64_t k = 0; k < s->n_rows; k++) {
         const row *r = &s->row[k];
         const int64_t at = k % n * n_x + k / n; /* row k is point k / n of line k % n */
         y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
@@ -353,10 +345,7 @@ static zr_status draw_sweep(const sweep *s)
                              .y = y,
                              .hollow = hollow,
                              .hollow_words = "hollow: does not fit the memory"};
-    if (st == ZR_OK) st = cli_lines_write(&lines, s->o->svg, inputs);
-    zr_free(y);
-    zr_free(hollow);
-    return st;
+    return cli_lines_write(&lines, s->o->svg, inputs);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -52,14 +52,12 @@ static json_t *print_record(const zr__checkpoint_run *run, const zr_layout *layo
 
 zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json)
 {
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     *json = NULL;
     ZR_TRY(zr__json_parse(run->config, strlen(run->config), "the resolved configuration", &config));
-    json_t *all = print_record(run, layout, config);
-    zr_status st = all ? zr__json_print(all, json) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the record of a checkpoint");
-    json_decref(all);
-    json_decref(config);
-    return st;
+    json_auto_t *all = print_record(run, layout, config);
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the record of a checkpoint");
+    return zr__json_print(all, json);
 }
 
 /* ---- reading JSON ----------------------------------------------------------------------------- */
@@ -166,12 +164,11 @@ static zr_status read_record(const reader *r, zr__checkpoint_run *run)
 
 zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__checkpoint_run *run)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     *run = (zr__checkpoint_run){.config = NULL};
     ZR_TRY(zr__json_parse(json, strlen(json), where, &root));
     const reader r = {root, where};
     zr_status st = read_record(&r, run);
-    json_decref(root);
     if (st != ZR_OK) zr__checkpoint_run_clear(run);
     return st;
 }
@@ -197,10 +194,8 @@ static bool is_standard(const difference *d, const char *path, const json_t *val
     if (json_is_null(value)) return true;
     for (const zr_key *key = d->keys; key < d->keys + d->n; key++) {
         if (strcmp(key->path, path) != 0) continue;
-        json_t *standard = zr__json_loads(key->standard, JSON_DECODE_ANY);
-        const bool same = standard && json_equal(standard, value);
-        json_decref(standard);
-        return same;
+        json_auto_t *standard = zr__json_loads(key->standard, JSON_DECODE_ANY);
+        return standard && json_equal(standard, value);
     }
     return false;
 }
@@ -242,18 +237,12 @@ static zr_status compare_sections(const difference *d, const char *path, const j
 
 zr_status zr__checkpoint_config_differs(const char *then, const char *now, zr__key_fn fn, void *arg)
 {
-    json_t *before = NULL, *after = NULL;
-    zr_status st = ZR_OK;
-    zr_key *keys = NULL;
+    json_auto_t *before = NULL, *after = NULL;
+    ZR_AUTO_FREE zr_key *keys = NULL;
     difference d = {.fn = fn, .arg = arg};
     ZR_TRY(zr_config_keys(&keys, &d.n));
     d.keys = keys;
-    ZR_TRY_GOTO(st, zr__json_parse(then, strlen(then), "the checkpoint's configuration", &before), done);
-    ZR_TRY_GOTO(st, zr__json_parse(now, strlen(now), "the configuration", &after), done);
-    ZR_TRY_GOTO(st, compare_sections(&d, "", before, after), done);
-done:
-    zr_free(keys);
-    json_decref(before);
-    json_decref(after);
-    return st;
+    ZR_TRY(zr__json_parse(then, strlen(then), "the checkpoint's configuration", &before));
+    ZR_TRY(zr__json_parse(now, strlen(now), "the configuration", &after));
+    return compare_sections(&d, "", before, after);
 }

@@ -103,12 +103,11 @@ static void add_results(zr__json_out *out, const zr_train_info *info, const zr_t
 zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, const zr_timings *timings,
                           char **json)
 {
-    char *planned = NULL, *measured = NULL, *timed = NULL;
+    ZR_AUTO_FREE char *planned = NULL, *measured = NULL, *timed = NULL;
     zr__json_out out = {0};
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr__report_json(&result->planned, &planned), done);
-    ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
-    if (timings) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
+    ZR_TRY(zr__report_json(&result->planned, &planned));
+    ZR_TRY(zr__report_json(&result->measured, &measured));
+    if (timings) ZR_TRY(zr__timings_json(timings, &timed));
     zr__json_open(&out, NULL, '{');
     zr__json_add(&out, "params", result->planned.params, "ranks", result->planned.ranks);
     zr__json_break(&out, "\n ");
@@ -120,10 +119,5 @@ zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *resu
         zr__json_break(&out, "\n ");
         zr__json_add_json(&out, "timings", timed);
     }
-    ZR_TRY_GOTO(st, end_document(&out, json), done);
-done:
-    zr_free(planned);
-    zr_free(measured);
-    zr_free(timed);
-    return st;
+    return end_document(&out, json);
 }

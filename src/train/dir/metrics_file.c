@@ -45,11 +45,10 @@ static zr_status take_val_loss(const char *line, double *loss)
     const char *at = strstr(line, key), *end = at ? strchr(at, ',') : NULL;
     if (!end) return ZR_OK;
     at += sizeof(key) - 1;
-    json_t *value = NULL;
+    json_auto_t *value = NULL;
     json_error_t error;
     ZR_TRY(zr__json_load(at, (size_t)(end - at), JSON_DECODE_ANY, key, &value, &error));
     if (json_is_number(value)) *loss = fmin(*loss, json_number_value(value));
-    json_decref(value);
     return ZR_OK;
 }
 

@@ -175,12 +175,11 @@ static void add_border(zr__json_out *out, const zr_report *report, zr_border bor
 /** Add a number of FLOPs as an integer, or as a real number if it may exceed the range of an integer. */
 static void add_flops(zr__json_out *out, const char *key, double flops)
 {
-    json_t *json = flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);
+    json_auto_t *json = flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);
     char *text = json ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
     if (!text) out->text.failed = true;
     zr__json_add_json(out, key, text);
     free(text);
-    json_decref(json);
 }
 
 zr_status zr__report_json(const zr_report *report, char **json)

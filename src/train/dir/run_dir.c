@@ -58,10 +58,9 @@ const char *zr__weights_in(const char *dir, const char *suffix)
 
 bool zr__run_dir_has_checkpoint(const char *path)
 {
-    int64_t *step = NULL, n = 0;
-    bool found = zr_checkpoint_list(path, &step, &n) == ZR_OK && n > 0;
-    zr_free(step);
-    return found;
+    ZR_AUTO_FREE int64_t *step = NULL;
+    int64_t n = 0;
+    return zr_checkpoint_list(path, &step, &n) == ZR_OK && n > 0;
 }
 
 /** Return the first trace of a run in the directory: "a checkpoint", or a name in `run_traces`. Return NULL if there is
@@ -165,16 +164,12 @@ zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
     zr__run_dir dir = ZR_RUN_DIR_INIT;
     snprintf(dir.path, sizeof(dir.path), "%s", path);
     for (; *inputs; inputs++) {
-        zr__shards shards;
-        zr_status st = zr__shards_find(*inputs, &shards);
-        for (int64_t i = 0; i < shards.n && st == ZR_OK; i++)
-            if (zr__run_dir_writes(&dir, shards.path[i]))
-                st =
-                    ZR_FAIL(ZR_ERR_CREATE,
-                            "train.output_dir %s: the run would overwrite %s, which it reads; choose another directory",
-                            ZR_SHOWN(path), ZR_SHOWN(shards.path[i]));
-        zr__shards_free(&shards);
-        ZR_TRY(st);
+        ZR_AUTO(zr__shards_free) zr__shards shards = {0};
+        ZR_TRY(zr__shards_find(*inputs, &shards));
+        for (int64_t i = 0; i < shards.n; i++)
+            ZR_CHECK(!zr__run_dir_writes(&dir, shards.path[i]), ZR_ERR_CREATE,
+                     "train.output_dir %s: the run would overwrite %s, which it reads; choose another directory",
+                     ZR_SHOWN(path), ZR_SHOWN(shards.path[i]));
     }
     return ZR_OK;
 }
@@ -190,9 +185,8 @@ zr_status zr__run_dir_add_events(zr__run_dir *dir)
 
 void zr__run_dir_drop_events(zr__run_dir *dir)
 {
-    char path[PATH_MAX];
     if (dir->events.fd < 0) return;
-    if (zr__path_join(path, dir->path, dir->events_name) == ZR_OK) unlink(path);
+    zr__path_remove(dir->path, dir->events_name);
     zr__metrics_close(&dir->events);
 }
 
@@ -212,30 +206,26 @@ zr_status zr__run_dir_end(zr__run_dir *dir)
  * metrics.jsonl is not open, this run does not hold the lock, and the files may belong to another run, so they stay. */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
-    char path[PATH_MAX];
     zr__run_dir_drop_events(dir);
-    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, ZR_RUN_METRICS) == ZR_OK) unlink(path);
-    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, ZR_RUN_CONFIG) == ZR_OK) unlink(path);
+    if (dir->metrics.fd >= 0) zr__path_remove(dir->path, ZR_RUN_METRICS);
+    if (dir->metrics.fd >= 0) zr__path_remove(dir->path, ZR_RUN_CONFIG);
     zr__run_dir_close(dir);
 }
 
 zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config)
 {
     char metrics[PATH_MAX];
-    zr_status st = ZR_OK;
     ZR_TRY(zr__run_dir_check(path));
     ZR_TRY(zr__path_join(metrics, path, ZR_RUN_METRICS));
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     ZR_TRY(zr__make_folders(path));
-    ZR_TRY_GOTO(st, take_lock(dir), fail);
+    zr_status st = take_lock(dir);
     /* Check again, since another job may have run in this directory between the first check and the lock. */
-    ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);
-    dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ZR_TRY_GOTO(st, zr__metrics_create(&dir->metrics, metrics), fail);
-    ZR_TRY_GOTO(st, zr__run_dir_write(dir, ZR_RUN_CONFIG, config), fail);
-    return ZR_OK;
-fail:
-    zr__run_dir_undo(dir);
+    if (st == ZR_OK) st = zr__run_dir_check(path);
+    if (st == ZR_OK) st = zr__metrics_create(&dir->metrics, metrics);
+    if (st == ZR_OK) st = zr__run_dir_write(dir, ZR_RUN_CONFIG, config);
+    if (st == ZR_OK) dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (st != ZR_OK) zr__run_dir_undo(dir);
     return st;
 }
 
@@ -263,13 +253,12 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
     char path[PATH_MAX];
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     *steps = ZR_STEP_UNKNOWN;
     ZR_TRY(zr__path_join(path, dir->path, ZR_RUN_REPORT));
     zr_status st = zr__json_load_data(path, &root);
     if (st == ZR_OK && json_is_integer(json_object_get(root, "steps")))
         *steps = json_integer_value(json_object_get(root, "steps"));
-    json_decref(root);
     return st == ZR_ERR_IO || st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 

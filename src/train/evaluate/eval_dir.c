@@ -108,32 +108,26 @@ static void note_length(const zr__loaded *loaded, zr_eval_result *result)
 
 zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result)
 {
-    zr__loaded loaded;
-    zr__eval_windows windows = {0};
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__load_close) zr__loaded loaded = {0};
+    ZR_AUTO(zr__eval_windows_close) zr__eval_windows windows = {0};
     int64_t seq = 0;
     bool note = false;
-    char *found = NULL;
+    ZR_AUTO_FREE char *found = NULL;
     const char *path = NULL;
     ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
     ZR_TRY(zr__load_open(dir, &loaded));
-    ZR_TRY_GOTO(st, window_length(&loaded, args, &seq, &note), done);
-    ZR_TRY_GOTO(st, find_data(&loaded, args, &found, &path), done);
+    ZR_TRY(window_length(&loaded, args, &seq, &note));
+    ZR_TRY(find_data(&loaded, args, &found, &path));
     result->accuracy = result->masked_lm_accuracy = result->exact = result->f1 = NAN;
     const bool encoder = zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT;
-    if (encoder && (args->as_text || args->token_bytes))
-        st = ZR_FAIL(ZR_ERR_ARG, "--as-text and --token-bytes are for decoders, and these weights are an encoder's");
-    ZR_TRY_GOTO(st, st, done);
+    ZR_CHECK(!encoder || (!args->as_text && !args->token_bytes), ZR_ERR_ARG,
+             "--as-text and --token-bytes are for decoders, and these weights are an encoder's");
     if (encoder) {
-        ZR_TRY_GOTO(st, zr__evaluate_samples(&loaded, path, seq, args, result), done);
+        ZR_TRY(zr__evaluate_samples(&loaded, path, seq, args, result));
     } else {
-        ZR_TRY_GOTO(st, zr__eval_windows_open(&loaded, path, seq, args, &windows), done);
-        ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);
+        ZR_TRY(zr__eval_windows_open(&loaded, path, seq, args, &windows));
+        ZR_TRY(evaluate_windows(&loaded, &windows, args, result));
     }
     if (note) note_length(&loaded, result);
-done:
-    zr_free(found);
-    zr__eval_windows_close(&windows);
-    zr__load_close(&loaded);
-    return st;
+    return ZR_OK;
 }

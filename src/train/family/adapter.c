@@ -46,11 +46,9 @@ static zr_status find_base(const char *dir, const zr__adapter *adapter, char fou
 
 zr_status zr__adapter_base(const char *dir, char found[PATH_MAX])
 {
-    zr__adapter adapter = {0};
-    zr_status st = zr__adapter_read(dir, &adapter);
-    if (st == ZR_OK) st = find_base(dir, &adapter, found);
-    zr__adapter_clear(&adapter);
-    return st;
+    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
+    ZR_TRY(zr__adapter_read(dir, &adapter));
+    return find_base(dir, &adapter, found);
 }
 
 /** Return the number of factors of a graph. */
@@ -64,39 +62,34 @@ static int64_t count_factors(const zr_graph *graph)
 zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *model, const zr__adapter *adapter,
                            char *note, size_t size)
 {
-    zr_graph *graph = NULL;
-    zr__tensor_spec *specs = NULL;
+    ZR_AUTO(zr_graph_destroy) zr_graph *graph = NULL;
+    ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__param_graph(model, &graph));
-    zr_status st = zr__param_specs(graph, adapter ? ZR_PARAMS_ALL : ZR_PARAMS_BASE, &specs, &n);
-    if (st == ZR_OK) st = zr__weights_check(weights, specs, n, note, size);
-    if (st == ZR_OK && adapter && adapter->tensors != count_factors(graph))
-        st = ZR_FAIL(ZR_ERR_DATA, "the adapter has %lld tensors, of which the model uses only %lld",
-                     (long long)adapter->tensors, (long long)count_factors(graph));
-    zr_free(specs);
-    zr_graph_destroy(&graph);
-    return st;
+    ZR_TRY(zr__param_specs(graph, adapter ? ZR_PARAMS_ALL : ZR_PARAMS_BASE, &specs, &n));
+    ZR_TRY(zr__weights_check(weights, specs, n, note, size));
+    ZR_CHECK(!adapter || adapter->tensors == count_factors(graph), ZR_ERR_DATA,
+             "the adapter has %lld tensors, of which the model uses only %lld", (long long)adapter->tensors,
+             (long long)count_factors(graph));
+    return ZR_OK;
 }
 
 zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model, char *note, char *fresh, size_t size)
 {
-    zr_graph *graph = NULL;
-    zr__tensor_spec *specs = NULL;
+    ZR_AUTO(zr_graph_destroy) zr_graph *graph = NULL;
+    ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
     int64_t n = 0, had = 0;
     size_t used = 0;
     fresh[0] = '\0';
     ZR_TRY(zr__param_graph(model, &graph));
-    zr_status st = zr__param_specs(graph, ZR_PARAMS_BASE, &specs, &n);
-    for (int64_t i = 0; st == ZR_OK && i < n; i++) {
+    ZR_TRY(zr__param_specs(graph, ZR_PARAMS_BASE, &specs, &n));
+    for (int64_t i = 0; i < n; i++) {
         if (!zr__hf_is_of_head(&model->family->names, specs[i].name) || zr__weights_have(weights, specs[i].name))
             specs[had++] = specs[i];
         else if (used < size)
             used += (size_t)snprintf(fresh + used, size - used, "%s%s", used ? ", " : "", specs[i].name);
     }
-    if (st == ZR_OK) st = zr__weights_check(weights, specs, had, note, size);
-    zr_free(specs);
-    zr_graph_destroy(&graph);
-    return st;
+    return zr__weights_check(weights, specs, had, note, size);
 }
 
 static zr_status open_both(const char *dir, const char *base, zr__adapter *adapter, zr__family_model *model,
@@ -119,10 +112,9 @@ static zr_status open_both(const char *dir, const char *base, zr__adapter *adapt
 zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model, zr_weights **weights, char *note,
                            size_t size)
 {
-    zr__adapter adapter = {0};
+    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     *weights = NULL;
     const zr_status st = open_both(dir, base, &adapter, model, weights, note, size);
-    zr__adapter_clear(&adapter);
     if (st != ZR_OK) zr_weights_close(weights);
     return st;
 }

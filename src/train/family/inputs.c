@@ -76,14 +76,12 @@ zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first,
 /* Add the weights of the adapter model.lora.init, and check that they fit. */
 static zr_status add_adapter(const zr_config *config, const zr__family_model *model, zr__inputs *inputs)
 {
-    zr__adapter adapter = {0};
+    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     const char *dir = config->model.lora_init;
     zr_status st = zr__adapter_read(dir, &adapter);
     if (st == ZR_OK) st = zr__weights_adapt(inputs->weights, dir, &adapter);
-    if (st != ZR_OK) zr__adapter_clear(&adapter);
     ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s", zr_error_message());
     st = zr__adapter_fits(inputs->weights, model, &adapter, inputs->note, sizeof(inputs->note));
-    zr__adapter_clear(&adapter);
     ZR_CHECK(st == ZR_OK, st, "model.lora.init: the adapter does not fit model.init: %s", zr_error_message());
     return ZR_OK;
 }

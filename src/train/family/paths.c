@@ -28,13 +28,10 @@ static bool join(const char *dir, const char *path, char joined[PATH_MAX])
 /* Write the absolute form of a path to `found`. The path may be a pattern. Return false if no file matches. */
 static bool resolve(const char *path, char found[PATH_MAX])
 {
-    zr__shards matches;
-    if (realpath(path, found)) return true;
-    if (!zr__shards_is_pattern(path)) return false;
-    bool any = zr__shards_find(path, &matches) == ZR_OK;
-    zr__shards_free(&matches);
+    ZR_AUTO(zr__shards_free) zr__shards matches = {0};
     char here[PATH_MAX];
-    if (!any) return false;
+    if (realpath(path, found)) return true;
+    if (!zr__shards_is_pattern(path) || zr__shards_find(path, &matches) != ZR_OK) return false;
     if (path[0] != '/') return getcwd(here, sizeof(here)) && join(here, path, found);
     return snprintf(found, PATH_MAX, "%s", path) < PATH_MAX;
 }
@@ -203,11 +200,9 @@ zr_status zr__run_paths_settle(zr_config *config)
          * directory. */
         if (!read[i].path || zr__config_overridden(config, read[i].key)) continue;
         path_key s = {config, run, read[i].key};
-        char *found = NULL;
+        ZR_AUTO_FREE char *found = NULL;
         ZR_TRY(zr__shards_each(read[i].path, read[i].folder ? resolve_folder : resolve_path, &s, &found));
-        zr_status st = zr_config_set(config, read[i].key, found);
-        zr_free(found);
-        ZR_TRY(st);
+        ZR_TRY(zr_config_set(config, read[i].key, found));
     }
     const char *cache = NULL;
     char found[PATH_MAX];

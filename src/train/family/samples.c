@@ -70,12 +70,10 @@ static zr_status open_pairs(const zr_config *config, const zr_data_args *like, z
 
 zr_status zr__labelled_open(zr_labelled_args *args, const char *dir, zr_labelled **labelled)
 {
-    const char **names = NULL;
+    ZR_AUTO_FREE const char **names = NULL;
     if (dir && args->kind == ZR_LABELLED_CLASSES) ZR_TRY(zr__hf_label_names(dir, args->labels, &names));
     args->label_names = names;
-    const zr_status st = zr_labelled_open(args, labelled);
-    zr_free(names);
-    return st;
+    return zr_labelled_open(args, labelled);
 }
 
 static zr_status open_labelled(const zr_config *config, const zr__family_model *model, const zr_data_args *like,

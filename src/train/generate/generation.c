@@ -52,12 +52,10 @@ static zr_status read_ends(const json_t *root, const char *path, zr__ends *ends,
 static zr_status ends_in(const char *dir, const char *name, zr__ends *ends, bool *told)
 {
     char path[PATH_MAX];
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     *told = false;
     ZR_TRY(read_object(dir, name, path, &root));
-    zr_status st = root ? read_ends(root, path, ends, told) : ZR_OK;
-    json_decref(root);
-    return st;
+    return root ? read_ends(root, path, ends, told) : ZR_OK;
 }
 
 zr_status zr__ends_find(const zr__loaded *loaded, const char *tokenizer, zr__ends *ends)
@@ -102,13 +100,11 @@ zr_status zr_sampling_of_dir(const char *dir, zr_sampling *sampling)
 {
     char path[PATH_MAX];
     zr__stored stored;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     ZR_CHECK(dir && sampling, ZR_ERR_ARG, "zr_sampling_of_dir was given a NULL pointer");
     ZR_TRY(zr__stored_find(dir, true, &stored));
     ZR_TRY(read_object(stored.path, settings_name, path, &root));
     ZR_CHECK(root, ZR_ERR_NOT_FOUND, "%s does not exist, so the directory has no settings for drawing tokens",
              ZR_SHOWN(path));
-    zr_status st = read_sampling(root, path, sampling);
-    json_decref(root);
-    return st;
+    return read_sampling(root, path, sampling);
 }

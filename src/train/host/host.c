@@ -176,7 +176,7 @@ static zr_status try_threads(int threads)
     char limit[LIMIT_BYTES];
     int started = 0, error = 0;
     if (threads <= 0) return ZR_OK;
-    pthread_t *thread = zr_alloc((size_t)threads * sizeof(*thread));
+    ZR_AUTO_FREE pthread_t *thread = zr_alloc((size_t)threads * sizeof(*thread));
     ZR_CHECK(thread, ZR_ERR_MEMORY, "no memory to start %d threads", threads);
     while (started < threads && error == 0) {
         error = pthread_create(&thread[started], NULL, stay_in_crowd, &c);
@@ -187,7 +187,6 @@ static zr_status try_threads(int threads)
     pthread_cond_broadcast(&c.changed);
     pthread_mutex_unlock(&c.mutex);
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
-    zr_free(thread);
     ZR_CHECK(
         error == 0, ZR_ERR_MEMORY,
         "cannot start all threads: %d of %d started%s: %s; raise the system's limits (ulimit -v, ulimit -u), or lower "

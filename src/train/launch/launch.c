@@ -1,4 +1,5 @@
 /* Starts the ranks of the launches whose training steps are measured. */
+#include "base/core/scope.h"
 #include "train/launch/launch.h"
 #include "train/host/device.h"
 #include "train/host/host.h"
@@ -22,27 +23,24 @@ static zr_status measure_rank(zr_comm *comm, void *arg)
 {
     const launch_job *m = arg;
     zr_launch launch;
-    zr_device *device = NULL;
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, threads_of(m->options, comm->local_size), comm->local_rank, &device));
-    zr_status st = zr__launch_measure(comm, device, m->options->quick, &launch);
-    if (st == ZR_OK && comm->rank == 0)
+    ZR_TRY(zr__launch_measure(comm, device, m->options->quick, &launch));
+    if (comm->rank == 0)
         *m->launch = launch;
-    else if (st == ZR_OK)
+    else
         zr__launch_clear(&launch);
-    zr_device_destroy(&device);
-    return st;
+    return ZR_OK;
 }
 
 /* Run measure_rank on ranks that are threads of this process. */
 static zr_status run_threads(int ranks, launch_job *job)
 {
-    zr_comm *comm = NULL;
+    ZR_AUTO(zr_comm_destroy) zr_comm *comm = NULL;
     ZR_TRY(zr__host_room(0, ranks * threads_of(job->options, ranks)));
     if (ranks > 1) return zr_comm_threads_run(ranks, measure_rank, job);
     ZR_TRY(zr_comm_create_self(&comm));
-    zr_status st = measure_rank(comm, job);
-    zr_comm_destroy(&comm);
-    return st;
+    return measure_rank(comm, job);
 }
 
 zr_status zr__launches_measure(const zr__launch_options *options, zr_comm *comm, zr__launches *launches)

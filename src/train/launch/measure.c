@@ -136,12 +136,14 @@ static void record_run(void *arg, const zr_event *event)
     runs->sec[runs->n++] = event->end_sec - event->begin_sec;
 }
 
-static void close_runner(runner *r)
+static void close_runners(runner (*two)[2])
 {
-    zr_engine_destroy(&r->engine);
-    zr__timings_destroy(&r->timings);
-    zr_free(r->runs);
-    zr_plan_destroy(&r->plan);
+    for (runner *r = *two; r < *two + 2; r++) {
+        zr_engine_destroy(&r->engine);
+        zr__timings_destroy(&r->timings);
+        zr_free(r->runs);
+        zr_plan_destroy(&r->plan);
+    }
 }
 
 /* Allocate the arrays in which this rank records its steps. Not collective. */
@@ -153,7 +155,7 @@ static zr_status alloc_records(runner *r, bool timed)
     return ZR_OK;
 }
 
-/* Create the plan and the engine of a runner. On failure, the caller frees them with close_runner. */
+/* Create the plan and the engine of a runner. On failure, the caller frees them with close_runners. */
 static zr_status open_runner(const measuring *m, const zr_model *model, const zr_layout *layout, bool timed, runner *r)
 {
     r->vocabulary = ((const zr_gpt2_config *)model->config)->vocab_size;
@@ -232,14 +234,13 @@ static zr_status keep_steps(measuring *m, const runner *r, const double *sec)
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const int32_t first = m->launch->n_samples;
     ZR_GROW(m->launch->sample, m->room, first + s->n_steps, "measured steps");
-    int32_t *times = zr_alloc((size_t)s->n_steps * sizeof(*times));
+    ZR_AUTO_FREE int32_t *times = zr_alloc((size_t)s->n_steps * sizeof(*times));
     ZR_CHECK(times, ZR_ERR_MEMORY, "no memory for %d measured steps", s->n_steps);
     for (int32_t i = 0; i < s->n_steps; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* at least 1 ns, since a coarse clock may measure 0 */
         if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
-    zr_free(times);
     return ZR_OK;
 }
 
@@ -275,14 +276,14 @@ static zr_status step_times(const measuring *m, runner *r, double *sec, double *
 {
     const zr_plan *plan = r->plan;
     const int32_t n_steps = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
-    double *x = zr_alloc(((size_t)n_steps * STEP_RUNS * 3 + 1) * sizeof(*x));
+    ZR_AUTO_FREE double *x = zr_alloc(((size_t)n_steps * STEP_RUNS * 3 + 1) * sizeof(*x));
     int64_t n = 0;
     ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
     for (int32_t i = 0; i < n_steps; i++)
         for (int64_t k = 0; k < r->runs[i].n; k++) x[n++] = r->runs[i].sec[k];
     double *mean = x + n, *least = mean + n;
-    zr_status st = zr__over_ranks(m->comm, r->wall_sec, r->n, r->wall_sec, NULL, NULL);
-    ZR_TRY_GOTO(st, zr__over_ranks(m->comm, x, n, mean, least, NULL), done);
+    ZR_TRY(zr__over_ranks(m->comm, r->wall_sec, r->n, r->wall_sec, NULL, NULL));
+    ZR_TRY(zr__over_ranks(m->comm, x, n, mean, least, NULL));
     find_typical(r->wall_sec, r->n, r->typical);
     n = 0;
     for (int32_t i = 0; i < n_steps; i++) {
@@ -293,9 +294,7 @@ static zr_status step_times(const measuring *m, runner *r, double *sec, double *
         sec[i] = typical_mean((meet ? least : mean) + n, runs, r);
         n += runs;
     }
-done:
-    zr_free(x);
-    return st;
+    return ZR_OK;
 }
 
 /* Record the time for which ranks wait for each other in a training step, as a share of the compute time. Also record
@@ -320,19 +319,17 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
 static zr_status keep_model(measuring *m, runner *r)
 {
     const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
-    double *sec = zr_alloc((size_t)n_steps * 2 * sizeof(*sec)), *wait_sec = sec + n_steps;
-    zr_status st = ZR_OK;
+    ZR_AUTO_FREE double *sec = zr_alloc((size_t)n_steps * 2 * sizeof(*sec));
     ZR_CHECK(sec, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
-    ZR_TRY_GOTO(st, step_times(m, r, sec, wait_sec), done);
-    ZR_TRY_GOTO(st, keep_steps(m, r, sec), done);
+    double *wait_sec = sec + n_steps;
+    ZR_TRY(step_times(m, r, sec, wait_sec));
+    ZR_TRY(keep_steps(m, r, sec));
     double around = typical_mean(r->wall_sec, r->n, r);
     for (int32_t i = 0; i < n_steps; i++) around -= (double)r->runs[i].n / r->n * (sec[i] + wait_sec[i]);
     m->around_sec += fmax(around, 0);
     m->n_around++;
     keep_wait(m, r, sec, wait_sec);
-done:
-    zr_free(sec);
-    return st;
+    return ZR_OK;
 }
 
 /* ---- the models ------------------------------------------------------------------------------ */
@@ -432,25 +429,21 @@ static zr_status measure_model(measuring *m, const struct trial *t, zr_dtype dty
                                   .initializer_range = 0.02};
     const zr_model model = zr_gpt2(&sizes);
     const bool beside = m->comm->concurrent;
-    runner r[2] = {{.n = 0}};
+    ZR_AUTO(close_runners) runner r[2] = {{.n = 0}};
     zr_layout layout;
-    zr_status st = ZR_OK;
     if (!layout_of(t, m->comm, dtype, &layout)) return ZR_OK;
     layout.overlap = !beside;
-    ZR_TRY_GOTO(st, open_runner(m, &model, &layout, beside, &r[0]), done);
-    layout.overlap = true;
-    if (beside) ZR_TRY_GOTO(st, open_runner(m, &model, &layout, true, &r[1]), done);
+    ZR_TRY(open_runner(m, &model, &layout, beside, &r[0]));
     if (beside) {
-        st = measure_beside(m, t->division, r);
+        layout.overlap = true;
+        ZR_TRY(open_runner(m, &model, &layout, true, &r[1]));
+        ZR_TRY(measure_beside(m, t->division, r));
     } else {
-        st = run_steps(m, r, 1);
-        if (st == ZR_OK) st = keep_model(m, r);
+        ZR_TRY(run_steps(m, r, 1));
+        ZR_TRY(keep_model(m, r));
     }
-    if (st == ZR_OK && t->division == LINKS) keep_rate(m, &r[beside]);
-done:
-    close_runner(&r[1]);
-    close_runner(&r[0]);
-    return st;
+    if (t->division == LINKS) keep_rate(m, &r[beside]);
+    return ZR_OK;
 }
 
 /* Count the hosts. All ranks get the same number. Fail with ZR_ERR_UNSUPPORTED unless each host has equally many ranks

@@ -191,30 +191,26 @@ static zr_status write_whole(const char *path, const char *text)
 
 zr_status zr__machine_remember(const char *prefix, const char *key, json_t *root)
 {
-    char folder[PATH_MAX], path[PATH_MAX], *text = NULL;
-    zr_status st = ZR_OK;
-    if (!root) return ZR_FAIL(ZR_ERR_MEMORY, "no memory for the measurements as JSON");
-    ZR_TRY_GOTO(st, zr__json_print(root, &text), done);
-    ZR_TRY_GOTO(st, machine_path(prefix, key, folder, path), done);
-    ZR_TRY_GOTO(st, zr__make_folders(folder), done);
-    st = write_whole(path, text);
-done:
-    json_decref(root);
-    zr_free(text);
-    return st;
+    json_auto_t *own = root;
+    char folder[PATH_MAX], path[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
+    ZR_CHECK(own, ZR_ERR_MEMORY, "no memory for the measurements as JSON");
+    ZR_TRY(zr__json_print(own, &text));
+    ZR_TRY(machine_path(prefix, key, folder, path));
+    ZR_TRY(zr__make_folders(folder));
+    return write_whole(path, text);
 }
 
 zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_read_fn read, void *arg)
 {
     char folder[PATH_MAX], path[PATH_MAX];
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     ZR_TRY(machine_path(prefix, key, folder, path));
     ZR_CHECK(access(path, F_OK) == 0, ZR_ERR_NOT_FOUND,
              "the speed of this machine has not been measured; run `zr info --bench`");
     bool good = zr__json_load_data(path, &root) == ZR_OK;
     const char *machine = good ? json_string_value(json_object_get(root, "machine")) : NULL;
     good = machine && strcmp(machine, key) == 0 && read(arg, root);
-    json_decref(root);
     ZR_CHECK(good, ZR_ERR_DATA, "%s does not hold rates of this machine; run `zr info --bench` to write it again",
              ZR_SHOWN(path));
     return ZR_OK;

@@ -249,18 +249,15 @@ static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows
 static zr_status add_blocks(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t rows, int64_t count,
                             zr__products *all)
 {
-    zr_graph *block = NULL;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr_graph_destroy) zr_graph *block = NULL;
     if (rows == 0 || count == 0) return ZR_OK;
-    ZR_TRY_GOTO(st, make_block(graph, op, rows, &block), done);
+    ZR_TRY(make_block(graph, op, rows, &block));
     for (int32_t i = 0; i < zr_graph_ops(block); i++) {
         const zr_op *product = zr_graph_get_op(block, i);
         bool made = pass_of(product) && (op->backward || !product->backward);
-        if (made) ZR_TRY_GOTO(st, add_product(device, block, product, count, all), done);
+        if (made) ZR_TRY(add_product(device, block, product, count, all));
     }
-done:
-    zr_graph_destroy(&block);
-    return st;
+    return ZR_OK;
 }
 
 static zr_status add_head(zr_device *device, const zr_graph *graph, const zr_op *op, zr__products *all)
@@ -301,8 +298,7 @@ static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr__pro
 zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype, zr_device *device,
                                zr__products *products)
 {
-    zr_graph *graph = NULL;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr_graph_destroy) zr_graph *graph = NULL;
     *products = (zr__products){.n = 0};
     ZR_CHECK(dtype == ZR_F32 || dtype == ZR_BF16, ZR_ERR_DTYPE, "products are measured in F32 or BF16, not in %s",
              zr_dtype_name(dtype));
@@ -317,10 +313,8 @@ zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq
                           .samples = 1};
     ZR_TRY(zr_graph_create(&spec, &graph));
     zr_model_build(model, graph);
-    ZR_TRY_GOTO(st, zr_graph_finish(graph), done);
-    ZR_TRY_GOTO(st, measure_graph(device, graph, products), done);
-done:
-    zr_graph_destroy(&graph);
+    ZR_TRY(zr_graph_finish(graph));
+    const zr_status st = measure_graph(device, graph, products);
     if (st != ZR_OK) zr__products_clear(products);
     return st;
 }

@@ -37,22 +37,20 @@ static uint64_t host_identity(void)
  * data, the number also depends on the sizes, since a pattern may match more files for a rank that opens it later. */
 static zr_status identify(const input *in, uint64_t *identity)
 {
-    zr__shards shards;
+    ZR_AUTO(zr__shards_free) zr__shards shards = {0};
     struct stat info;
-    zr_status st = zr__shards_find(in->path, &shards);
     *identity = host_identity();
-    for (int64_t i = 0; i < shards.n && st == ZR_OK; i++) {
-        if (stat(shards.path[i], &info) != 0)
-            st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", ZR_SHOWN(shards.path[i]), strerror(errno));
-        else
-            *identity = zr__hash_join(zr__hash_join(*identity, (uint64_t)info.st_dev), (uint64_t)info.st_ino);
+    ZR_TRY(zr__shards_find(in->path, &shards));
+    for (int64_t i = 0; i < shards.n; i++) {
+        ZR_CHECK(stat(shards.path[i], &info) == 0, ZR_ERR_NOT_FOUND, "%s: %s", ZR_SHOWN(shards.path[i]),
+                 strerror(errno));
+        *identity = zr__hash_join(zr__hash_join(*identity, (uint64_t)info.st_dev), (uint64_t)info.st_ino);
     }
-    zr__shards_free(&shards);
-    if (!in->data) return st;
+    if (!in->data) return ZR_OK;
     const zr_data_info data = zr__samples_info(in->data);
     const int64_t number[] = {data.files, data.bytes, data.tokens};
     *identity = zr__hash_join(*identity, XXH3_64bits(number, sizeof(number)));
-    return st;
+    return ZR_OK;
 }
 
 /** Set *reader to the lowest rank that opens the same files as this rank. Set *places to whether any rank opens other

@@ -79,12 +79,10 @@ static zr_status collect_timings(const zr__ranks *r, const zr_device *device, zr
 
 static zr_status write_run_json(zr__run *r)
 {
-    char *json = NULL;
+    ZR_AUTO_FREE char *json = NULL;
     if (r->ranks.comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__metrics_run(&r->info, r->ranks.result, r->watching.watch.timings ? &r->watching.timings : NULL, &json));
-    zr_status st = zr__run_dir_write(&r->dir, ZR_RUN_REPORT, json);
-    zr_free(json);
-    return st;
+    return zr__run_dir_write(&r->dir, ZR_RUN_REPORT, json);
 }
 
 static zr_status report_run(zr__run *r, double begin)

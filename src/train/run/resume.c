@@ -115,13 +115,11 @@ static zr_status check_run(const zr_config *config, const zr__input_prints *prin
                            const zr__checkpoint_run *from)
 {
     static const char read_with[] = ", or the tokenizer, the names of labels or the keys of data with which it is read";
-    char *now = NULL;
+    ZR_AUTO_FREE char *now = NULL;
     const char *tokenizer = config->data.tokenizer ? config->data.tokenizer : "";
     compared with = {name, config->model.family, from->ranks > 0};
     ZR_TRY(zr_config_to_json(config, &now));
-    zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, &with);
-    zr_free(now);
-    ZR_TRY(st);
+    ZR_TRY(zr__checkpoint_config_differs(from->config, now, refuse_model, &with));
     ZR_TRY(same_files("data.train", "data", read_with, name, &from->prints.train, &prints->train));
     ZR_TRY(same_files("data.val", "data", read_with, name, &from->prints.val, &prints->val));
     ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->prints.base, &prints->base));
@@ -154,14 +152,12 @@ static bool is_damage(zr_status st)
 static zr_status read_run_record(zr__run *r, int64_t step)
 {
     char path[PATH_MAX];
-    zr__manifest *manifest = NULL;
+    ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
     zr__checkpoint_run_clear(&r->resume.from);
     r->resume.step = step;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr__manifest_read(path, &manifest));
-    zr_status st = zr__checkpoint_run_read(manifest->run, path, &r->resume.from);
-    zr__manifest_free(&manifest);
-    return st;
+    return zr__checkpoint_run_read(manifest->run, path, &r->resume.from);
 }
 
 /** Skip the current checkpoint, and add a note with the last error message. Rank 0 only. */
@@ -316,32 +312,26 @@ static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int 
 
 static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int state)
 {
-    zr__chunk_reader *reader = NULL;
-    zr_status st = zr__run_agree(&r->ranks, open_state(r, manifest, state, &reader));
-    if (st == ZR_OK) {
-        zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
-        filling from = {reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
-        r->resume.anew |= !reader;
-        st = zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fn,
-                                                      fn == fill_param ? (void *)&from : reader));
-    }
-    zr__chunk_reader_close(&reader);
-    return st;
+    ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *reader = NULL;
+    ZR_TRY(zr__run_agree(&r->ranks, open_state(r, manifest, state, &reader)));
+    zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
+    filling from = {reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
+    r->resume.anew |= !reader;
+    return zr__run_agreed(
+        &r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fn, fn == fill_param ? (void *)&from : reader));
 }
 
 static zr_status fill_all(zr__run *r)
 {
     char path[PATH_MAX];
-    zr__manifest *manifest = NULL;
+    ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
     zr_status st = checkpoint_dir(r, path);
     if (st == ZR_OK) st = zr__manifest_read(path, &manifest);
-    st = zr__run_agree(&r->ranks, st);
     r->resume.anew = false;
+    ZR_TRY(zr__run_agree(&r->ranks, st));
     /* The parameters are filled last, because the engine then also gathers them. */
-    for (int state = r->plan->optimizer.n_slots; state >= 0 && st == ZR_OK; state--)
-        st = fill_state(r, manifest, state);
-    zr__manifest_free(&manifest);
-    return st;
+    for (int state = r->plan->optimizer.n_slots; state >= 0; state--) ZR_TRY(fill_state(r, manifest, state));
+    return ZR_OK;
 }
 
 /** Initialise the run's counters, such as the number of completed steps, with the values in the checkpoint. */
@@ -434,7 +424,7 @@ static zr_status note_changed_key(void *arg, const char *key, const char *was, c
 
 static void note_changes(const zr__run *r)
 {
-    char *now = NULL;
+    ZR_AUTO_FREE char *now = NULL;
     const zr__checkpoint_run *from = &r->resume.from;
     if (from->ranks != r->ranks.comm->size)
         zr__run_note(&r->ranks, "changed since the checkpoint: the number of ranks was %d, and is now %d", from->ranks,
@@ -443,7 +433,6 @@ static void note_changes(const zr__run *r)
     zr_status st = zr_config_to_json(&mine, &now);
     if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, note_changed_key, (void *)r);
     if (st != ZR_OK) zr__run_note(&r->ranks, "%s", zr_error_message());
-    zr_free(now);
 }
 
 void zr__resume_announce(const zr__run *r)

@@ -87,10 +87,8 @@ static zr_status open_writer(zr__run *r)
     ZR_CHECK(args.prompt_bytes <= ZR__PROMPT_BYTES, ZR_ERR_CONFIG,
              "train.sample_prompt has %lld bytes; the limit is %d", (long long)args.prompt_bytes, ZR__PROMPT_BYTES);
     ZR_TRY(zr_tokenizer_open(r->config->data.tokenizer, &r->tokenizer));
-    zr__writer w = writer_of(r, &args);
-    zr_status st = zr__writer_open(&w);
-    zr__writer_close(&w);
-    return st;
+    ZR_AUTO(zr__writer_close) zr__writer w = writer_of(r, &args);
+    return zr__writer_open(&w);
 }
 
 zr_status zr__sample_open(zr__run *r)
@@ -125,33 +123,32 @@ static zr_status line_of(const writing *w, zr_status wrote, const char *why, cha
     return zr__metrics_sample(r->ranks.result->steps, w->kept.data ? w->kept.data : "", (int64_t)w->kept.length, line);
 }
 
+static void clear_writing(writing *w)
+{
+    zr__text_clear(&w->kept);
+}
+
 static zr_status write_sample(zr__run *r, char **line)
 {
     const zr_generate_args args = args_of(r->config);
-    writing text = {.run = r};
-    zr__writer w = writer_of(r, &args);
+    ZR_AUTO(clear_writing) writing text = {.run = r};
+    ZR_AUTO(zr__writer_close) zr__writer w = writer_of(r, &args);
     next_token last = {.goes_on = false};
     w.arg = &text;
     (void)append_sample(&text, args.prompt, args.prompt_bytes);
     zr_status st = zr__writer_open(&w);
     if (st == ZR_OK) st = zr__writer_run(&w, append_sample, &text);
-    if (text.over) goto done;
-    const zr_status wrote = st;
+    if (text.over) return st;
     const char *why = ZR__WHY();
-    ZR_TRY_GOTO(st, share_token(r, &last), done);
-    st = zr__run_agree(&r->ranks, line_of(&text, wrote, why, line));
-done:
-    zr__writer_close(&w);
-    zr__text_clear(&text.kept);
-    return st;
+    ZR_TRY(share_token(r, &last));
+    return zr__run_agree(&r->ranks, line_of(&text, st, why, line));
 }
 
 zr_status zr__sample_write(zr__run *r)
 {
-    char *line = NULL;
+    ZR_AUTO_FREE char *line = NULL;
     zr__run_enter(&r->ranks, ZR__PHASE_EVALUATE);
-    zr_status st = r->ranks.comm->rank == 0 ? write_sample(r, &line) : decode_along(r);
-    if (st == ZR_OK && line) zr__run_log_text(&r->ranks, &r->dir, line);
-    zr_free(line);
-    return st;
+    ZR_TRY(r->ranks.comm->rank == 0 ? write_sample(r, &line) : decode_along(r));
+    if (line) zr__run_log_text(&r->ranks, &r->dir, line);
+    return ZR_OK;
 }

@@ -73,11 +73,9 @@ static zr_status make_place(zr__run *r, zr__save *s)
 static bool is_whole(const zr__resume *resume, const char *run_dir, int64_t step)
 {
     char path[PATH_MAX];
-    zr__manifest *manifest = NULL;
+    ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
     if (zr__resume_passed_over(resume, step)) return false;
-    bool whole = zr__checkpoint_path(path, run_dir, step) == ZR_OK && zr__manifest_read(path, &manifest) == ZR_OK;
-    zr__manifest_free(&manifest);
-    return whole;
+    return zr__checkpoint_path(path, run_dir, step) == ZR_OK && zr__manifest_read(path, &manifest) == ZR_OK;
 }
 
 /** Remove old checkpoints beyond train.keep_last. Keep every checkpoint whose step is a multiple of checkpoint.every.
@@ -85,17 +83,16 @@ static bool is_whole(const zr__resume *resume, const char *run_dir, int64_t step
  * train.keep_last. */
 static zr_status remove_old(const zr__resume *resume, const zr_config *c, const zr__save *s)
 {
-    int64_t *step = NULL, n = 0, kept = 0;
+    ZR_AUTO_FREE int64_t *step = NULL;
+    int64_t n = 0, kept = 0;
     ZR_TRY(zr_checkpoint_list(s->run_dir, &step, &n));
-    zr_status st = ZR_OK;
-    for (int64_t i = 0; i < n && st == ZR_OK; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const bool for_good = c->checkpoint.every > 0 && step[i] % c->checkpoint.every == 0;
         if (step[i] > s->step || (for_good && kept >= c->train.keep_last)) continue;
         if (!is_whole(resume, s->run_dir, step[i]) || kept++ < c->train.keep_last) continue;
-        st = zr__checkpoint_remove(s->run_dir, step[i]);
+        ZR_TRY(zr__checkpoint_remove(s->run_dir, step[i]));
     }
-    zr_free(step);
-    return st;
+    return ZR_OK;
 }
 
 /* ---- begin and end ---------------------------------------------------------------------------- */

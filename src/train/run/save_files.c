@@ -44,29 +44,26 @@ static const zr_graph *graph_of(const zr__save *s)
 /** Write adapter_config.json, if the model has adapters. The weights in the checkpoint are then only the adapters. */
 static zr_status describe_adapter(const zr__save *s, const zr__family_model *model, const char *init)
 {
-    zr__adapter adapter;
+    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     if (!s->adapters) return ZR_OK;
     ZR_TRY(zr__adapter_describe(graph_of(s), model, init, &adapter));
-    zr_status st = zr__adapter_write(s->tmp, &adapter);
-    zr__adapter_clear(&adapter);
-    return st;
+    return zr__adapter_write(s->tmp, &adapter);
 }
 
 zr_status zr__save_make_files(const zr__save *s, const zr__family_model *model, const char *init,
                               const zr__hf_source *source)
 {
     char path[PATH_MAX];
-    zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__hf_write_like(s->tmp, model->family, &model->config, source, ZR_F32, true));
-    zr_status st = describe_adapter(s, model, init);
-    for (int i = 0; i < s->n_states && st == ZR_OK; i++) {
+    ZR_TRY(describe_adapter(s, model, init));
+    for (int i = 0; i < s->n_states; i++) {
+        ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
         ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));
-        st = zr__path_join(path, s->tmp, s->part[i].name);
-        if (st == ZR_OK) st = zr__safetensors_create(path, NULL, specs, n);
-        zr_free(specs);
+        ZR_TRY(zr__path_join(path, s->tmp, s->part[i].name));
+        ZR_TRY(zr__safetensors_create(path, NULL, specs, n));
     }
-    return st;
+    return ZR_OK;
 }
 
 /* ---- tensors, by all ranks -------------------------------------------------------------------- */
@@ -232,7 +229,8 @@ static zr_status collect_list(const zr__ranks *r, zr__save_list *list, size_t si
 static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t size, const char *name)
 {
     const bool first = r->comm->rank == 0;
-    int64_t most = 1, *count = NULL;
+    int64_t most = 1;
+    ZR_AUTO_FREE int64_t *count = NULL;
     ZR_TRY(zr__run_gather(r, (uint64_t)list->n_mine));
     if (first) count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
     for (int q = 0; q < r->comm->size; q++) {
@@ -240,15 +238,12 @@ static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t siz
         if (count) count[q] = its;
         if (its > most) most = its;
     }
-    void *send = zr_alloc(size * (size_t)most);
+    ZR_AUTO_FREE void *send = zr_alloc(size * (size_t)most);
     if (first) list->all = zr_alloc(size * (size_t)(most * r->comm->size));
     bool room = send && (!first || (count && list->all));
-    zr_status st = zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name));
-    if (st == ZR_OK && list->n_mine > 0) memcpy(send, list->mine, size * (size_t)list->n_mine);
-    if (st == ZR_OK) st = collect_list(r, list, size, count, most, send);
-    zr_free(count);
-    zr_free(send);
-    return st;
+    ZR_TRY(zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name)));
+    if (list->n_mine > 0) memcpy(send, list->mine, size * (size_t)list->n_mine);
+    return collect_list(r, list, size, count, most, send);
 }
 
 zr_status zr__save_gather(zr__save *s)
@@ -265,12 +260,10 @@ zr_status zr__save_gather(zr__save *s)
 
 static zr_status write_manifest(const zr__save *s, const zr__manifest_file *file, int n)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     ZR_TRY(zr__checkpoint_run_print(&s->about, &s->plan->layout, &text));
     zr__manifest manifest = {.step = s->step, .build = zr_version(), .run = text, .file = file, .n_files = n};
-    zr_status st = zr__manifest_write(s->tmp, &manifest);
-    zr_free(text);
-    return st;
+    return zr__manifest_write(s->tmp, &manifest);
 }
 
 zr_status zr__save_describe(zr__save *s)

@@ -148,7 +148,7 @@ static zr_status settle_disk(const zr__ranks *r, const zr_config *config, int64_
     const int64_t given = zr__config_disk_bytes(config);
     *disk_bytes = given;
     if (!zr__config_get_open(config).offload) return ZR_OK;
-    zr__folders folders = {0};
+    ZR_AUTO(zr__folders_free) zr__folders folders = {0};
     zr_config with = *config;
     with.zero.optim.device = ZR_HOME_NVME;
     zr_status st = ZR_OK;
@@ -157,7 +157,6 @@ static zr_status settle_disk(const zr__ranks *r, const zr_config *config, int64_
                                     "--zero_optimization.offload_optimizer.nvme_path=DIR");
     if (st == ZR_OK) st = zr__train_folders(&with, &folders);
     int64_t below = -(zr__folders_free_bytes(&folders) / r->comm->local_size);
-    zr__folders_free(&folders);
     ZR_TRY(zr__run_agree(r, st));
     ZR_TRY(zr__run_most(r, &below, 1));
     if (given == 0) *disk_bytes = -below;

@@ -41,14 +41,11 @@ static void set_peak(zr_device *device, zr_dtype dtype, const zr_comm *comm)
  * configuration names. Collective. Errors: ZR_ERR_CREATE for a folder, and the errors of zr_engine_create_on. */
 static zr_status create_engine(zr__run *r)
 {
-    zr__folders folders;
+    ZR_AUTO(zr__folders_free) zr__folders folders = {0};
     const uint64_t seed = (uint64_t)r->config->train.seed;
-    zr_status st = zr__run_agree(&r->ranks, zr__train_folders(r->config, &folders));
-    if (st == ZR_OK)
-        st = zr__run_agreed(&r->ranks, zr_engine_create_on(r->plan, r->device, r->ranks.comm, seed,
-                                                           (const char *const *)folders.path, folders.n, &r->engine));
-    zr__folders_free(&folders);
-    return st;
+    ZR_TRY(zr__run_agree(&r->ranks, zr__train_folders(r->config, &folders)));
+    return zr__run_agreed(&r->ranks, zr_engine_create_on(r->plan, r->device, r->ranks.comm, seed,
+                                                         (const char *const *)folders.path, folders.n, &r->engine));
 }
 
 /* ---- the outputs, by rank 0 ---------------------------------------------------------------------- */
@@ -111,13 +108,11 @@ static zr_status read_source(zr__run *r)
 
 static zr_status open_outputs(zr__run *r)
 {
-    char *json = NULL;
+    ZR_AUTO_FREE char *json = NULL;
     if (r->ranks.comm->rank != 0) return ZR_OK;
     ZR_TRY(read_source(r));
     ZR_TRY(written_config(r->config, r->settled.given, &json));
-    zr_status st = r->resume.there ? open_again(r, json) : open_new(r, json);
-    zr_free(json);
-    return st;
+    return r->resume.there ? open_again(r, json) : open_new(r, json);
 }
 
 /** For a new run, check that all ranks see its directory. For a resumed run, send the earlier results in the directory

@@ -43,12 +43,11 @@ static zr_status add_folder(zr__folders *folders, const char *key, const char *p
 /** Add the folder that a value names, or each folder of its list. */
 static zr_status add_folders(zr__folders *folders, const char *key, const char *value)
 {
-    json_t *list = zr__shards_list(value);
-    zr_status st = list ? ZR_OK : add_folder(folders, key, value);
-    for (size_t i = 0; st == ZR_OK && i < json_array_size(list); i++)
-        st = add_folder(folders, key, json_string_value(json_array_get(list, i)));
-    json_decref(list);
-    return st;
+    json_auto_t *list = zr__shards_list(value);
+    if (!list) return add_folder(folders, key, value);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        ZR_TRY(add_folder(folders, key, json_string_value(json_array_get(list, i))));
+    return ZR_OK;
 }
 
 zr_status zr__train_folders(const zr_config *config, zr__folders *folders)
@@ -124,11 +123,10 @@ static void add_tier(zr__text *text, const zr_homes *home, const zr_memory *memo
 
 void zr__train_offload_words(const zr_homes *home, const zr_memory *memory, char words[ZR_OFFLOAD_NOTE_BYTES])
 {
-    zr__text text = {0};
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
     add_tier(&text, home, memory, ZR_SPACE_HOST, "in the host's memory");
     add_tier(&text, home, memory, ZR_SPACE_DISK, "on disk");
     snprintf(words, ZR_OFFLOAD_NOTE_BYTES, "%s", text.data && !text.failed ? text.data : "");
-    zr__text_clear(&text);
 }
 
 void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device)

@@ -37,25 +37,20 @@ static void list_dropout(const zr_config *config, const zr__hf_source *source, b
 /** Add a note on the dropout that comes from the directory of model.init. */
 static zr_status note_dropout(zr_config *config)
 {
-    zr__hf_source *source = NULL;
-    zr__text has = {0}, lacks = {0}, note = {0};
-    char *text = NULL;
+    ZR_AUTO(zr__hf_source_free) zr__hf_source *source = NULL;
+    ZR_AUTO(zr__text_clear) zr__text has = {0}, lacks = {0}, note = {0};
+    ZR_AUTO_FREE char *text = NULL;
     ZR_TRY(zr__hf_source_read(config->model.init, NULL, &source));
     list_dropout(config, source, true, &has);
     list_dropout(config, source, false, &lacks);
-    zr__hf_source_free(&source);
     zr__text_add(&note, "dropout: ");
     if (has.length) zr__text_add(&note, "%s, from %s; ", has.data, ZR_SHOWN(config->model.init));
     if (lacks.length)
         zr__text_add(&note, "%s, the default of transformers, since %s/config.json lacks it; ", lacks.data,
                      ZR_SHOWN(config->model.init));
     zr__text_add(&note, "0 for these keys trains without");
-    zr_status st = zr__text_take(&note, &text);
-    if (st == ZR_OK && (has.length || lacks.length)) st = zr__config_add_note(config, text);
-    zr_free(text);
-    zr__text_clear(&has);
-    zr__text_clear(&lacks);
-    return st;
+    ZR_TRY(zr__text_take(&note, &text));
+    return has.length || lacks.length ? zr__config_add_note(config, text) : ZR_OK;
 }
 
 /** Fail with `st`, the status of reading the directory of model.init. If the directory is of another kind, the message
@@ -147,7 +142,7 @@ static zr_status take_adapter(zr_config *config, const zr__adapter *adapter)
     const zr_lora *given = &config->model.lora, *has = &adapter->lora;
     char rank[24];
     zr__text list = {0};
-    char *targets = NULL;
+    ZR_AUTO_FREE char *targets = NULL;
     snprintf(rank, sizeof(rank), "%lld", (long long)has->rank);
     ZR_TRY(take_key(config, "model.lora.rank", given->rank != has->rank, rank));
     ZR_TRY(take_key(config, "model.lora.alpha", given->alpha != has->alpha, ZR_SHORTEST(has->alpha)));
@@ -159,24 +154,20 @@ static zr_status take_adapter(zr_config *config, const zr__adapter *adapter)
     }
     zr__text_add(&list, "]");
     ZR_TRY(zr__text_take(&list, &targets));
-    zr_status st = take_key(config, "model.lora.targets", other, targets);
-    zr_free(targets);
-    return st == ZR_OK ? take_dropout(config, has->dropout) : st;
+    ZR_TRY(take_key(config, "model.lora.targets", other, targets));
+    return take_dropout(config, has->dropout);
 }
 
 /** Take rank, alpha, layers and dropout of adapters from the directory of model.lora.init. */
 static zr_status settle_adapter(zr_config *config)
 {
-    zr__adapter adapter = {0};
+    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     if (!config->model.lora_init) return ZR_OK;
     zr_status st = zr__adapter_read(config->model.lora_init, &adapter);
-    if (st != ZR_OK) zr__adapter_clear(&adapter);
     ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s%s", zr_error_message(),
              st == ZR_ERR_NOT_FOUND ? "; give an adapter directory of peft, such as model/ of a run with adapters"
                                     : "");
-    st = take_adapter(config, &adapter);
-    zr__adapter_clear(&adapter);
-    return st;
+    return take_adapter(config, &adapter);
 }
 
 typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
@@ -206,12 +197,11 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
 static zr_status tokenizer_of_init(zr_config *config, bool *found)
 {
     char note[512];
-    zr_tokenizer *tokenizer = NULL;
+    ZR_AUTO(zr_tokenizer_close) zr_tokenizer *tokenizer = NULL;
     const char *dir = config->model.init;
     *found = false;
     if (!dir) return ZR_OK;
     const zr_status st = zr_tokenizer_open(dir, &tokenizer);
-    zr_tokenizer_close(&tokenizer);
     if (st == ZR_ERR_NOT_FOUND) return ZR_OK;
     ZR_CHECK(st == ZR_OK, st, "%s (the tokenizer of model.init, since data.tokenizer is not given)",
              zr_error_message());
@@ -271,14 +261,13 @@ static zr_status note_bytes_vocab(zr_config *config)
 /** Set the vocabulary size to the tokenizer's number of tokens, if nothing else sets it. */
 static zr_status fit_tokenizer(zr_config *config)
 {
-    zr_tokenizer *tokenizer = NULL;
+    ZR_AUTO(zr_tokenizer_close) zr_tokenizer *tokenizer = NULL;
     const char *name = config->data.tokenizer, *key = zr__config_key_of(config, "vocabulary");
     char text[24];
     if (!name || strcmp(name, "bytes") == 0 || zr_config_sizes(config).vocabulary > 0) return ZR_OK;
     zr_status st = zr_tokenizer_open(name, &tokenizer);
     ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (needed for %s, which is not given)", zr_error_message(), key);
     snprintf(text, sizeof(text), "%lld", (long long)zr_tokenizer_vocab(tokenizer));
-    zr_tokenizer_close(&tokenizer);
     return zr_config_set(config, key, text);
 }
 

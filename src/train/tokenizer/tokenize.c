@@ -97,13 +97,12 @@ static zr_status open_tokenizing(tokenizing *t)
 static zr_status check_headerless(const tokenizing *t)
 {
     struct stat info;
-    zr_data *data = NULL;
+    ZR_AUTO(zr_data_close) zr_data *data = NULL;
     const char *out = t->args->out;
     if (t->args->format != ZR_TOKENS_NANOGPT || stat(out, &info) != 0) return ZR_OK;
     if (info.st_size == 0 || info.st_size == SINGLE_BYTES) return ZR_OK;
     zr_status st = zr_data_open(out, NULL, U16_VOCAB, 1, ZR_SEQUENTIAL, 0, &data);
     bool same = st == ZR_OK && strcmp(zr_data_get_info(data).format, "uint16") == 0;
-    zr_data_close(&data);
     ZR_CHECK(same, ZR_ERR_CREATE, "%s exists and is not a token file of the format nanogpt; name another file%s%s",
              ZR_SHOWN(out), st == ZR_OK ? "" : "; ", st == ZR_OK ? "" : zr_error_message());
     return ZR_OK;
@@ -193,35 +192,30 @@ zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did)
 
 static zr_status count_pieces(const zr__tokenize_train_args *args, zr__tokenizer_trainer *trainer, zr__tokenized *did)
 {
-    zr__texts *texts = NULL;
+    ZR_AUTO(zr__texts_close) zr__texts *texts = NULL;
     ZR_TRY(zr__texts_open(&args->texts, &texts));
-    zr_status st = zr__texts_learn(texts, trainer);
+    const zr_status st = zr__texts_learn(texts, trainer);
     tell_texts(texts, did);
-    zr__texts_close(&texts);
     return st;
 }
 
 static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **json, zr__tokenized *did)
 {
-    zr__tokenizer_trainer *trainer = NULL;
+    ZR_AUTO(zr__tokenizer_trainer_close) zr__tokenizer_trainer *trainer = NULL;
     ZR_TRY(zr__tokenizer_trainer_open(&trainer));
-    zr_status st = count_pieces(args, trainer, did);
-    if (st == ZR_OK) st = zr__tokenizer_trainer_learn(trainer, args->vocab, json, &did->vocab);
-    zr__tokenizer_trainer_close(&trainer);
-    return st;
+    ZR_TRY(count_pieces(args, trainer, did));
+    return zr__tokenizer_trainer_learn(trainer, args->vocab, json, &did->vocab);
 }
 
 /* Write the tokenizer's files, and read them back to check that the vocabulary is complete. The caller gives the
  * directory its final name only afterwards. */
 static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
 {
-    zr_tokenizer *tokenizer = NULL;
+    ZR_AUTO(zr_tokenizer_close) zr_tokenizer *tokenizer = NULL;
     ZR_TRY(zr__tokenizer_files_write(tmp, json, true));
     ZR_TRY(zr_tokenizer_open(tmp, &tokenizer));
     did->hash = zr_tokenizer_hash(tokenizer);
-    const bool whole = zr_tokenizer_vocab(tokenizer) == did->vocab;
-    zr_tokenizer_close(&tokenizer);
-    ZR_ASSERT(whole);
+    ZR_ASSERT(zr_tokenizer_vocab(tokenizer) == did->vocab);
     return ZR_OK;
 }
 
@@ -253,12 +247,10 @@ static zr_status check_dir_empty(const char *out)
 
 zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did)
 {
-    char *json = NULL;
+    ZR_AUTO_FREE char *json = NULL;
     ZR_TRY(check_texts(args->texts.n));
     *did = (zr__tokenized){0};
     ZR_TRY(check_dir_empty(args->out));
-    zr_status st = learn_tokenizer(args, &json, did);
-    if (st == ZR_OK) st = make_tokenizer_dir(args->out, json, did);
-    zr_free(json);
-    return st;
+    ZR_TRY(learn_tokenizer(args, &json, did));
+    return make_tokenizer_dir(args->out, json, did);
 }

@@ -54,21 +54,17 @@ static zr_status read_tokenizer_file(const char *path, char **text, size_t *byte
 
 static zr_status copy_file(const char *from, const char *dir, const char *name)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
     ZR_TRY(read_tokenizer_file(from, &text, &bytes));
-    zr_status st = write_in(dir, name, text, bytes);
-    zr_free(text);
-    return st;
+    return write_in(dir, name, text, bytes);
 }
 
 static zr_status write_bytes(const char *dir)
 {
-    char *json = NULL;
+    ZR_AUTO_FREE char *json = NULL;
     ZR_TRY(zr__tokenizer_bytes_json(&json));
-    zr_status st = zr__tokenizer_files_write(dir, json, false);
-    zr_free(json);
-    return st;
+    return zr__tokenizer_files_write(dir, json, false);
 }
 
 zr_status zr__tokenizer_files_take(const char *from, const char *dir)

@@ -139,12 +139,11 @@ zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
  * the old tail. */
 static zr_status write_pending(zr__trace *t)
 {
-    char *text = NULL;
+    ZR_AUTO_FREE char *text = NULL;
     int64_t events = (int64_t)t->out.text.length;
     zr__text_add(&t->out.text, "%s", TAIL);
     ZR_TRY(zr__text_take(&t->out.text, &text));
     zr_status st = zr__file_write(&t->file, t->end_bytes, text, events + (int64_t)strlen(TAIL));
-    zr_free(text);
     if (st == ZR_OK) {
         t->end_bytes += events;
         return ZR_OK;

@@ -52,19 +52,17 @@ static zr_status check_shapes(const zr__convert *c)
 static zr_status open_adapters(zr__convert *c)
 {
     const zr__stored *from = &c->did->from;
-    zr__loaded loaded = {.stored = *from};
+    ZR_AUTO(zr__load_close) zr__loaded loaded = {.stored = *from};
     if (from->kind == ZR_STORED_CHECKPOINT) ZR_TRY(zr__load_check(from->path));
     ZR_TRY(zr__load_config(&loaded));
-    zr_status st = zr__load_weights(&loaded);
-    c->weights = loaded.weights;
+    ZR_TRY(zr__load_weights(&loaded));
+    c->weights = ZR_TAKE(loaded.weights);
     c->model = loaded.model;
     snprintf(c->base, sizeof(c->base), "%s", loaded.base);
-    loaded.weights = NULL;
-    zr__load_close(&loaded);
-    if (st == ZR_OK) st = zr__param_graph(&c->model, &c->adapters);
+    ZR_TRY(zr__param_graph(&c->model, &c->adapters));
     c->lora = c->model.lora;
     c->model.lora = (zr_lora){0};
-    return st;
+    return ZR_OK;
 }
 
 /** Open a Hugging Face directory. Tensors that the model does not use are not converted, and did->note names them. */
@@ -79,11 +77,9 @@ static zr_status open_dir(zr__convert *c)
 /** Read the record of the base of adapters. */
 static zr_status read_base(zr__convert *c)
 {
-    zr_weights *weights = NULL;
+    ZR_AUTO(zr_weights_close) zr_weights *weights = NULL;
     ZR_TRY(zr_weights_open(c->base, &c->model.family->names, &weights));
-    zr_status st = zr__hf_source_read(c->base, weights, &c->source);
-    zr_weights_close(&weights);
-    return st;
+    return zr__hf_source_read(c->base, weights, &c->source);
 }
 
 static zr_status open_source(zr__convert *c)
@@ -151,12 +147,11 @@ zr_status zr__convert_copy(zr__convert *c)
  * tokenizer of a run is missing, did->note also receives the reason. */
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
-    zr__loaded loaded = {.stored = c->did->from, .model = c->model};
+    ZR_AUTO(zr__load_close) zr__loaded loaded = {.stored = c->did->from, .model = c->model};
     snprintf(loaded.base, sizeof(loaded.base), "%s", c->base);
     *name = NULL;
     ZR_TRY(zr__load_config(&loaded));
-    zr_status st = zr__load_tokenizer(&loaded, found, name);
-    zr__load_close(&loaded);
+    const zr_status st = zr__load_tokenizer(&loaded, found, name);
     if (st != ZR_ERR_NOT_FOUND) return st;
     *name = NULL;
     snprintf(c->did->note, sizeof(c->did->note), "no tokenizer goes along: %s", zr_error_message());
@@ -222,27 +217,17 @@ static zr_status set_type(json_t *root, zr_dtype dtype, bool *changed)
  * files (zr__hf_source) that a checkpoint's config.json has. */
 static zr_status copy_config(const zr__convert *c)
 {
-    char from[PATH_MAX], to[PATH_MAX], *text = NULL, *written = NULL;
+    char from[PATH_MAX], to[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
-    zr_status st = ZR_OK;
+    json_auto_t *root = NULL;
     ZR_TRY(zr__path_join(from, c->base[0] ? c->base : c->did->from.path, "config.json"));
     ZR_TRY(zr__path_join(to, c->dir, "config.json"));
-    ZR_TRY_GOTO(st, zr__json_read_file(from, &text, &bytes), done);
-    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, from, &root), done);
+    ZR_TRY(zr__json_read_file(from, &text, &bytes));
+    ZR_TRY(zr__json_parse(text, bytes, from, &root));
     bool changed = json_object_del(root, ZR_HF_FILES_KEY) == 0;
-    if (c->reader || !c->args->same_types) ZR_TRY_GOTO(st, set_type(root, c->did->dtype, &changed), done);
-    if (changed) {
-        ZR_TRY_GOTO(st, zr__json_print(root, &written), done);
-        ZR_TRY_GOTO(st, zr__file_put(to, written, (int64_t)strlen(written)), done);
-    } else {
-        ZR_TRY_GOTO(st, zr__file_put(to, text, (int64_t)bytes), done);
-    }
-done:
-    json_decref(root);
-    zr_free(text);
-    zr_free(written);
-    return st;
+    if (c->reader || !c->args->same_types) ZR_TRY(set_type(root, c->did->dtype, &changed));
+    return changed ? zr__json_put(to, root) : zr__file_put(to, text, (int64_t)bytes);
 }
 
 static zr_status make_hf(zr__convert *c)
@@ -280,8 +265,7 @@ static void remove_tmp(const zr__convert *c)
     char path[PATH_MAX];
     (void)!zr__checkpoint_remove(c->tmp, 0);
     if (c->out) zr__weights_remove(c->tmp, "");
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (zr__path_join(path, c->tmp, names[i]) == ZR_OK) unlink(path);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) zr__path_remove(c->tmp, names[i]);
     zr__tokenizer_files_remove(c->tmp, NULL);
     if (zr__path_join(path, c->tmp, "model") == ZR_OK) {
         zr__tokenizer_files_remove(path, NULL);
@@ -332,26 +316,29 @@ static zr_status choose_kind(zr__convert *c)
     return ZR_OK;
 }
 
+static void convert_close(zr__convert *c)
+{
+    zr_free(c->piece);
+    zr__merge_end(c);
+    zr_graph_destroy(&c->adapters);
+    zr__chunk_writer_close(&c->writer);
+    zr_safetensors_close(&c->layout);
+    zr__weights_out_close(&c->out);
+    zr_weights_close(&c->to);
+    zr_weights_close(&c->weights);
+    zr__hf_source_free(&c->source);
+    zr__chunk_reader_close(&c->reader);
+    zr__manifest_free(&c->manifest);
+    zr_free(c->specs);
+    zr_graph_destroy(&c->graph);
+}
+
 zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
 {
     *did = (zr__converted){.kind = args->kind};
-    zr__convert c = {.args = args, .did = did};
+    ZR_AUTO(convert_close) zr__convert c = {.args = args, .did = did};
     ZR_TRY(zr__stored_find(args->from, false, &did->from));
     ZR_TRY(choose_kind(&c));
-    zr_status st = open_source(&c);
-    if (st == ZR_OK) st = make_converted(&c);
-    zr_free(c.piece);
-    zr__merge_end(&c);
-    zr_graph_destroy(&c.adapters);
-    zr__chunk_writer_close(&c.writer);
-    zr_safetensors_close(&c.layout);
-    zr__weights_out_close(&c.out);
-    zr_weights_close(&c.to);
-    zr_weights_close(&c.weights);
-    zr__hf_source_free(&c.source);
-    zr__chunk_reader_close(&c.reader);
-    zr__manifest_free(&c.manifest);
-    zr_free(c.specs);
-    zr_graph_destroy(&c.graph);
-    return st;
+    ZR_TRY(open_source(&c));
+    return make_converted(&c);
 }

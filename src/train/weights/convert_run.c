@@ -14,39 +14,32 @@
 static zr_status model_keys(const zr__convert *c, char **json)
 {
     char text[128];
-    zr_config *config = NULL;
-    json_t *all = NULL, *keys = NULL;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr_config_destroy) zr_config *config = NULL;
+    ZR_AUTO_FREE char *resolved = NULL;
+    json_auto_t *all = NULL;
     int n = snprintf(text, sizeof(text), "{\"model\": {\"type\": \"%s\"}}", c->model.family->name);
     ZR_TRY(zr_config_parse(text, (size_t)n, "the model", NULL, 0, &config));
     config->model.config = c->model.config;
-    ZR_TRY_GOTO(st, zr_config_to_json(config, json), done);
-    ZR_TRY_GOTO(st, zr__json_parse(*json, strlen(*json), "the model", &all), done);
-    zr_free(*json);
-    *json = NULL;
-    keys = json_pack("{s:O}", "model", json_object_get(all, "model"));
-    st = keys ? zr__json_print(keys, json) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the keys of a model");
-done:
-    json_decref(keys);
-    json_decref(all);
-    zr_config_destroy(&config);
-    return st;
+    ZR_TRY(zr_config_to_json(config, &resolved));
+    ZR_TRY(zr__json_parse(resolved, strlen(resolved), "the model", &all));
+    json_auto_t *keys = json_pack("{s:O}", "model", json_object_get(all, "model"));
+    ZR_CHECK(keys, ZR_ERR_MEMORY, "no memory for the keys of a model");
+    return zr__json_print(keys, json);
 }
 
 static zr_status describe_run(const zr__convert *c, char **json)
 {
     zr_layout layout = zr_layout_default();
+    ZR_AUTO(zr__checkpoint_run_clear)
     zr__checkpoint_run run = {
         .loss = NAN, .scaler = {.scale = 1}, .prints = {.train.bytes = -1, .val.bytes = -1, .base.bytes = -1}};
     ZR_TRY(model_keys(c, &run.config));
-    zr_status st = zr__checkpoint_run_print(&run, &layout, json);
-    zr__checkpoint_run_clear(&run);
-    return st;
+    return zr__checkpoint_run_print(&run, &layout, json);
 }
 
 static zr_status write_manifest(const zr__convert *c)
 {
-    char *run = NULL;
+    ZR_AUTO_FREE char *run = NULL;
     int64_t n = 0;
     zr__manifest_file file[2] = {{0}};
     const zr__chunk *written = zr__chunk_writer_chunks(c->writer, &n);
@@ -56,7 +49,6 @@ static zr_status write_manifest(const zr__convert *c)
     const zr__manifest manifest = {.build = zr_version(), .run = run, .file = file, .n_files = 2};
     if (st == ZR_OK) st = zr__manifest_write(c->dir, &manifest);
     for (int i = 0; i < 2; i++) zr_free((void *)file[i].chunk);
-    zr_free(run);
     return st;
 }
 

@@ -49,18 +49,12 @@ static zr_status name_parts(const char *dir, paths *p)
     return ZR_OK;
 }
 
-static void remove_in(const char *dir, const char *name)
-{
-    char path[PATH_MAX];
-    if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
-}
-
 static void release_export(paths *p)
 {
     zr__weights_remove(p->tmp, UNFINISHED);
     if (zr__weights_in(p->tmp, "")) return;
     unlink(p->config);
-    remove_in(p->tmp, ZR_TRAINED_NAME);
+    zr__path_remove(p->tmp, ZR_TRAINED_NAME);
     zr__tokenizer_files_remove(p->tmp, NULL);
     rmdir(p->tmp);
 }
@@ -80,19 +74,15 @@ static const zr_graph *graph_of(const zr_plan *plan)
 static zr_status make_adapter(paths *p, const zr__exported *what)
 {
     char weights[PATH_MAX];
-    zr__adapter adapter;
-    zr__tensor_spec *specs = NULL;
+    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
+    ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__path_join(weights, p->tmp, ZR_ADAPTER_SINGLE UNFINISHED));
     ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
     ZR_TRY(zr__adapter_specs(graph_of(what->plan), &specs, &n));
-    zr_status st = zr__safetensors_create(weights, NULL, specs, n);
-    zr_free(specs);
-    ZR_TRY(st);
+    ZR_TRY(zr__safetensors_create(weights, NULL, specs, n));
     ZR_TRY(zr__adapter_describe(graph_of(what->plan), what->model, what->init, &adapter));
-    st = zr__adapter_write(p->tmp, &adapter);
-    zr__adapter_clear(&adapter);
-    return st;
+    return zr__adapter_write(p->tmp, &adapter);
 }
 
 /** Create config.json and the weights files, with the names and files of the directory that the weights come from. All
@@ -102,17 +92,13 @@ static zr_status make_weights(paths *p, const zr__exported *what)
     if (zr__has_adapters(graph_of(what->plan))) return make_adapter(p, what);
     const zr_family *family = what->model->family;
     const zr__weights_form form = {.names = &family->names, .source = what->source};
-    zr__tensor_spec *specs = NULL;
-    zr__weights_out *out = NULL;
+    ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
+    ZR_AUTO(zr__weights_out_close) zr__weights_out *out = NULL;
     int64_t n = 0;
     ZR_TRY(zr__param_specs(graph_of(what->plan), ZR_PARAMS_ALL, &specs, &n));
-    zr_status st = zr__weights_create(p->tmp, &form, specs, n, &out);
-    if (st == ZR_OK) st = zr__weights_make(out, UNFINISHED);
-    if (st == ZR_OK)
-        st = zr__hf_write_like(p->tmp, family, &what->model->config, what->source, zr__weights_out_dtype(out), false);
-    zr__weights_out_close(&out);
-    zr_free(specs);
-    return st;
+    ZR_TRY(zr__weights_create(p->tmp, &form, specs, n, &out));
+    ZR_TRY(zr__weights_make(out, UNFINISHED));
+    return zr__hf_write_like(p->tmp, family, &what->model->config, what->source, zr__weights_out_dtype(out), false);
 }
 
 /** Copy the tokenizer, and the other files of the directory that the weights come from. */
@@ -153,9 +139,8 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
 static zr_status reserve_again(paths *p, const zr__exported *what, bool *made)
 {
     struct stat config;
-    zr_weights *weights = NULL;
+    ZR_AUTO(zr_weights_close) zr_weights *weights = NULL;
     const bool there = zr__weights_attach(p->tmp, &what->model->family->names, UNFINISHED, &weights) == ZR_OK;
-    zr_weights_close(&weights);
     const bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
     const bool spelled = !what->tokenizer || zr__tokenizer_is_in(p->tmp);
     if (there && described && spelled) return ZR_OK;
@@ -199,7 +184,7 @@ static bool remove_old(const paths *p, const char *newer)
     struct stat st;
     if (lstat(p->old, &st) != 0) return true;
     if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) remove_in(p->old, names[i]);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) zr__path_remove(p->old, names[i]);
     zr__weights_remove(p->old, "");
     zr__tokenizer_files_remove(p->old, newer);
     return rmdir(p->old) == 0;

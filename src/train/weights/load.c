@@ -18,13 +18,11 @@
 
 zr_status zr__load_check(const char *dir)
 {
-    zr__manifest *manifest = NULL;
+    ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
     ZR_TRY(zr__manifest_read(dir, &manifest));
-    zr_status st = zr__checkpoint_check_file(dir, manifest, "config.json");
-    if (st == ZR_OK) st = zr__checkpoint_check_file(dir, manifest, "model.safetensors");
-    if (st == ZR_OK && zr__adapter_is_in(dir)) st = zr__checkpoint_check_file(dir, manifest, ZR_ADAPTER_CONFIG);
-    zr__manifest_free(&manifest);
-    return st;
+    ZR_TRY(zr__checkpoint_check_file(dir, manifest, "config.json"));
+    ZR_TRY(zr__checkpoint_check_file(dir, manifest, "model.safetensors"));
+    return zr__adapter_is_in(dir) ? zr__checkpoint_check_file(dir, manifest, ZR_ADAPTER_CONFIG) : ZR_OK;
 }
 
 zr_status zr__load_config(zr__loaded *loaded)

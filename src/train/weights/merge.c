@@ -33,16 +33,15 @@ void zr__merge_end(zr__convert *c)
 static zr_status read_factors(const zr__convert *c, const zr_param_info *a, const zr_param_info *b, zr__merge *m)
 {
     const int64_t elems = m->rank * m->inputs;
-    float *rows = zr_alloc(sizeof(*rows) * (size_t)elems);
+    ZR_AUTO_FREE float *rows = zr_alloc(sizeof(*rows) * (size_t)elems);
     m->a = zr_alloc(sizeof(*m->a) * (size_t)elems);
     m->b = zr_alloc(sizeof(*m->b) * (size_t)(m->rank * m->outputs));
-    zr_status st = rows && m->a && m->b ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the factors of %s", a->name);
-    if (st == ZR_OK) st = zr_weights_read(c->weights, a->name, 0, elems, rows);
-    if (st == ZR_OK) st = zr_weights_read(c->weights, b->name, 0, m->rank * m->outputs, m->b);
-    for (int64_t r = 0; r < m->rank && st == ZR_OK; r++)
+    ZR_CHECK(rows && m->a && m->b, ZR_ERR_MEMORY, "no memory for the factors of %s", a->name);
+    ZR_TRY(zr_weights_read(c->weights, a->name, 0, elems, rows));
+    ZR_TRY(zr_weights_read(c->weights, b->name, 0, m->rank * m->outputs, m->b));
+    for (int64_t r = 0; r < m->rank; r++)
         for (int64_t i = 0; i < m->inputs; i++) m->a[i * m->rank + r] = rows[r * m->inputs + i];
-    zr_free(rows);
-    return st;
+    return ZR_OK;
 }
 
 zr_status zr__merge_begin(zr__convert *c, const char *tensor)

@@ -61,25 +61,23 @@ static zr_status find_run_above(zr__stored *stored)
 static zr_status newest_checkpoint(zr__stored *stored, bool *found)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    int64_t *step = NULL, n = 0;
-    zr__manifest *manifest = NULL;
-    zr_status st = zr_checkpoint_list(stored->run, &step, &n);
-    for (int64_t i = 0; st == ZR_OK && i < n && !manifest; i++) {
+    ZR_AUTO_FREE int64_t *step = NULL;
+    int64_t n = 0;
+    *found = false;
+    ZR_TRY(zr_checkpoint_list(stored->run, &step, &n));
+    for (int64_t i = 0; i < n && !*found; i++) {
+        ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
         zr_checkpoint_name(step[i], name);
-        st = zr__path_join(stored->path, stored->run, name);
+        zr_status st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr__manifest_read(stored->path, &manifest);
         /* After ZR_ERR_MEMORY the search ends, since it is unknown whether this checkpoint is complete. */
-        if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
-        st = ZR_OK;
-        manifest = NULL;
-        if (!stored->passed_over[0])
+        if (st == ZR_ERR_MEMORY) return st;
+        *found = st == ZR_OK;
+        if (!*found && !stored->passed_over[0])
             snprintf(stored->passed_over, sizeof(stored->passed_over), "%s is skipped: %.440s", name,
                      zr_error_message());
     }
-    *found = manifest != NULL;
-    zr__manifest_free(&manifest);
-    zr_free(step);
-    return st;
+    return ZR_OK;
 }
 
 static bool stat_in(const char *dir, const char *name, struct stat *st)
@@ -151,8 +149,6 @@ zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored
 zr_status zr__hf_check(const char *dir, char *note, size_t size)
 {
     zr__family_model model;
-    zr_weights *weights = NULL;
-    ZR_TRY(zr__weights_of_dir(dir, &model, &weights, note, size));
-    zr_weights_close(&weights);
-    return ZR_OK;
+    ZR_AUTO(zr_weights_close) zr_weights *weights = NULL;
+    return zr__weights_of_dir(dir, &model, &weights, note, size);
 }
