@@ -184,7 +184,7 @@ static zr_status print_plan_text(planning *p, const zr_plan *plan)
     cli_choices choices;
     zr_status st = compare_choices(p, &choices);
     if (st == ZR_OK) st = print_choices(p, plan, &choices);
-    cli_choices_clear(&choices);
+    zr__choices_clear(&choices.found);
     return st;
 }
 
@@ -211,7 +211,7 @@ static zr_status add_plan_members(planning *p, const zr_plan *plan, zr__json_out
     if (!p->o->advice) return ZR_OK;
     const zr_status st = compare_choices(p, &choices);
     if (st == ZR_OK) cli_advice_json(out, &choices);
-    cli_choices_clear(&choices);
+    zr__choices_clear(&choices.found);
     return st;
 }
 

@@ -38,7 +38,7 @@ static double intensity(const cli_choice *c)
 static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
     char name[CLI_CHOICE_BYTES];
-    zr__text_add(p, "stage %d with recompute %s", (int)c->way.stage, cli_choice_name(choices, c, name));
+    zr__text_add(p, "stage %d with recompute %s", (int)c->way.stage, cli_choice_name(c, choices->shares_layers, name));
 }
 
 static void add_options(zr__text *p, const cli_choices *choices, const cli_choice *c)
@@ -210,20 +210,15 @@ static bool uses_unknown_disk(const cli_choices *choices)
 
 zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config)
 {
-    zr__text p = {0};
-    char room[192], *text = NULL;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__text_clear) zr__text p = {0};
+    ZR_AUTO_FREE char *text = NULL;
+    char room[192];
     if (choices->advised >= 0)
         add_advised(&p, choices);
     else
-        st = add_help(&p, choices, config);
-    if (st == ZR_OK) st = zr__text_take(&p, &text);
-    if (st != ZR_OK) {
-        zr__text_clear(&p);
-        return st;
-    }
+        ZR_TRY(add_help(&p, choices, config));
+    ZR_TRY(zr__text_take(&p, &text));
     print_wrapped(out, text);
-    zr_free(text);
     print_wrapped(out, source_of_times(choices, room));
     if (choices->compute_known && cli_target_computed(choices->target)) print_wrapped(out, CLI_GPU_REMARK);
     if (choices->compute_known && uses_unknown_disk(choices))
@@ -266,8 +261,7 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
 
 static void add_choice_policy(zr__json_out *out, const cli_choice *c)
 {
-    zr__json_add(out, "stage", (int)c->way.stage, "policy", zr__recompute_name((zr_recompute)c->way.policy), "every",
-                 c->way.every);
+    zr__json_add(out, "stage", (int)c->way.stage, "policy", zr__recompute_name(c->way.policy), "every", c->way.every);
 }
 
 static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_choice *c)

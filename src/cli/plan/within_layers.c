@@ -197,14 +197,12 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
     if (tensor_to_stage3(config, &report, profile, &ratio) == ZR_OK)
         fprintf(out, "  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio,
                 report.ranks, b * s / (3 * (double)zr_config_sizes(config).width));
-    zr_status st = find_within(plan, &w);
-    if (st == ZR_OK) {
-        print_units(out, plan, &w);
-        print_other_purposes(out, &w);
-        print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
-    }
+    ZR_TRY(find_within(plan, &w));
+    print_units(out, plan, &w);
+    print_other_purposes(out, &w);
+    print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
     zr_free(w.unit);
-    return st;
+    return ZR_OK;
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */

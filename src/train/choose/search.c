@@ -13,7 +13,7 @@
 #include "base/core/grow.h"
 #include "config/config.h"
 
-#include <stdlib.h>
+#include <math.h>
 
 #define SPLITS_MOST 65536 /* maximum number of micro-batches of a training step */
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
@@ -24,10 +24,7 @@
 #define REFINED 4           /* maximum number of candidates for which further keys are varied */
 #define REFINED_SLOWER 1.15 /* further keys do not make good a larger difference in time */
 #define SPACINGS 64         /* maximum spacing of checkpoints in a list, in units */
-/* Bucket sizes in elements. Small buckets need little staging memory; each is a step of the schedule, so a model gets
- * at most about LIGHT_STEPS. With large buckets, a whole unit fits one bucket. */
-#define LIGHT_ELEMS (1 << 20)
-#define LIGHT_STEPS 16384
+/* Bucket sizes in elements. With large buckets, a whole unit fits one bucket. */
 #define SMALL_BUCKET (1 << 22)
 #define LARGE_BUCKET (INT64_C(1) << 30)
 
@@ -57,49 +54,9 @@ typedef struct search {
 
 /* ---- one candidate ------------------------------------------------------------------------------ */
 
-static bool same_moves(const zr__moves *a, const zr__moves *b)
-{
-    return a->bucket_elems == b->bucket_elems && a->prefetch_elems == b->prefetch_elems && a->overlap == b->overlap &&
-           a->levels == b->levels && a->once == b->once;
-}
-
-/** Return whether two ways have states of the same kind, which ranks share in the same way. */
-static bool same_states(const zr__way *a, const zr__way *b)
-{
-    return a->device == b->device && a->offload == b->offload && a->stage == b->stage && a->tensor == b->tensor &&
-           a->mics == b->mics && a->hpz == b->hpz;
-}
-
-/** Return whether two ways have the same recompute. Without checkpoints ignore their place. */
-static bool same_policy(const zr__way *a, const zr__way *b)
-{
-    const bool placed = zr_recomputes((zr_recompute)a->policy);
-    return a->policy == b->policy && (a->policy != ZR_RECOMPUTE_UNIT || a->every == b->every) &&
-           (!placed || (a->pieces == b->pieces && a->kept == b->kept));
-}
-
-static bool same_way(const zr__way *a, const zr__way *b)
-{
-    return same_states(a, b) && same_policy(a, b) && same_moves(&a->moves, &b->moves) && a->rows == b->rows &&
-           a->accum == b->accum;
-}
-
 static int64_t data_ranks(const search *s, const zr__way *w)
 {
     return s->q->target->ranks / w->tensor;
-}
-
-/** Return the number of further keys that a way has. */
-static int further_keys(const search *s, const zr__way *w)
-{
-    const zr__way base = zr__way_of(s->q->config);
-    const zr__moves *a = &w->moves, *b = &base.moves;
-    return (w->tensor != base.tensor) + (w->mics != base.mics) + (w->hpz != base.hpz) +
-           (w->policy == ZR_RECOMPUTE_UNIT && w->every != base.every && w->every > 1) +
-           (zr_recomputes((zr_recompute)w->policy) && w->kept != base.kept) +
-           (s->q->free.accum && w->accum != base.accum) + (a->bucket_elems != b->bucket_elems) +
-           (a->prefetch_elems != b->prefetch_elems) + (a->overlap != b->overlap) + (a->levels != b->levels) +
-           (a->once != b->once);
 }
 
 static zr_status weigh(const search *s, const zr_plan *plan, zr__tried *t)
@@ -116,16 +73,8 @@ static zr_status weigh(const search *s, const zr_plan *plan, zr__tried *t)
     /* a share that is open may be reduced, which also reduces the bytes on disk */
     if (q->shares && t->made.disk_bytes > q->target->disk_bytes)
         t->fits = s->limit == 0 || t->made.needs_bytes <= s->limit;
-    t->further = further_keys(s, w);
+    t->further = zr__way_further(w, q->config, q->free.accum);
     return ZR_OK;
-}
-
-/** Return a candidate that has been planned, or NULL. */
-static zr__tried *planned_before(const search *s, const zr__way *w)
-{
-    for (int64_t i = 0; i < s->found->n; i++)
-        if (same_way(&s->found->tried[i]->way, w)) return s->found->tried[i];
-    return NULL;
 }
 
 /** Plan a candidate. If its sizes overflow or its settings exclude each other, set *tried to NULL and succeed. For
@@ -133,34 +82,27 @@ static zr__tried *planned_before(const search *s, const zr__way *w)
 static zr_status try_way(search *s, const zr__way *w, zr__tried **tried)
 {
     zr__choices *f = s->found;
-    zr_plan *plan = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     zr_config config = *s->q->config;
-    *tried = planned_before(s, w);
+    *tried = NULL;
+    for (int64_t i = 0; i < f->n && !*tried; i++)
+        if (zr__way_alike(&f->tried[i]->way, w, ZR__ALIKE_ALL)) *tried = f->tried[i];
     if (*tried) return ZR_OK;
     zr__way_set(w, s->q->target->ranks, &config);
     if (w->policy == ZR_RECOMPUTE_AUTO) config.memory.limit_bytes = s->limit;
     ZR_GROW(f->tried, f->room, f->n + 1, "candidates");
-    zr__tried *t = zr_alloc(sizeof(*t));
+    ZR_AUTO_FREE zr__tried *t = zr_alloc(sizeof(*t));
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a candidate");
     *t = (zr__tried){.way = *w, .number = f->n};
     const bool alone = config.train.noise_scale && data_ranks(s, w) * w->accum == 1;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
                          : zr__try(s->q->target, &config, &t->made, &plan);
     if (st == ZR_OK) st = weigh(s, plan, t);
-    zr_plan_destroy(&plan);
-    if (st != ZR_OK) zr_free(t);
     if (zr__refused(st)) zr__failure_note(&f->refused, st);
     if (st != ZR_OK) return zr__refused(st) ? ZR_OK : st;
-    f->tried[f->n++] = *tried = t;
-    if (!f->least || t->made.needs_bytes < f->least->made.needs_bytes) f->least = t;
+    f->tried[f->n++] = *tried = ZR_TAKE(t);
+    if (!f->least || (*tried)->made.needs_bytes < f->least->made.needs_bytes) f->least = *tried;
     return ZR_OK;
-}
-
-static bool any_fits(const search *s)
-{
-    for (int64_t i = 0; i < s->found->n; i++)
-        if (s->found->tried[i]->fits) return true;
-    return false;
 }
 
 /** Return whether a candidate that fits takes at most this time. */
@@ -169,6 +111,11 @@ static bool as_fast(const search *s, double sec)
     for (int64_t i = 0; i < s->found->n; i++)
         if (s->found->tried[i]->fits && s->found->tried[i]->sec <= sec) return true;
     return false;
+}
+
+static bool any_fits(const search *s)
+{
+    return as_fast(s, INFINITY);
 }
 
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
@@ -208,7 +155,7 @@ static zr__tried *predict(search *s, const zr__way *w)
         const zr__tried *t = s->found->tried[i];
         zr__way same = t->way;
         same.rows = w->rows;
-        if (t->way.rows >= w->rows || !same_way(&same, w)) continue;
+        if (t->way.rows >= w->rows || !zr__way_alike(&same, w, ZR__ALIKE_ALL)) continue;
         if (!b || t->way.rows > b->way.rows)
             a = b, b = t;
         else if (!a || t->way.rows > a->way.rows)
@@ -243,7 +190,7 @@ static zr_status try_pieces(search *s, zr__way w, zr_recompute policy, zr__tried
 {
     zr__tried *pieces = NULL;
     ZR_TRY(try_policy(s, w, policy, t, r));
-    if (!s->q->free.pieces || w.tensor == 1 || w.pieces || !zr_recomputes((zr_recompute)policy)) return ZR_OK;
+    if (!s->q->free.pieces || w.tensor == 1 || w.pieces || !zr_recomputes(policy)) return ZR_OK;
     w.pieces = true;
     ZR_TRY(try_policy(s, w, policy, &pieces, r));
     if (pieces) *t = pieces;
@@ -461,17 +408,6 @@ static zr_status vary_moves(search *s, const zr__tried *from)
     return ZR_OK;
 }
 
-/** Vary the micro-batches of a step. */
-static zr_status vary_accum(search *s, const zr__tried *from)
-{
-    for (int64_t accum = 2; s->q->free.accum && !s->q->free.split && accum <= 8; accum *= 2) {
-        zr__way w = from->way;
-        w.accum = accum;
-        ZR_TRY(try_variant(s, from, w, false));
-    }
-    return ZR_OK;
-}
-
 /** Vary spacings and places of checkpoints. With a spacing larger than twice the square
  * root of the number of layers, recomputation needs more memory than it saves. */
 static zr_status vary_checkpoints(search *s, const zr__tried *from)
@@ -495,14 +431,6 @@ static zr_status vary_checkpoints(search *s, const zr__tried *from)
     return ZR_OK;
 }
 
-static int by_sec(const void *a, const void *b)
-{
-    const zr__tried *x = *(zr__tried *const *)a, *y = *(zr__tried *const *)b;
-    if (x->sec != y->sec) return x->sec < y->sec ? -1 : 1;
-    if (x->made.needs_bytes != y->made.needs_bytes) return x->made.needs_bytes < y->made.needs_bytes ? -1 : 1;
-    return x->number < y->number ? -1 : 1;
-}
-
 /** Vary the further keys of the fastest candidate of each kind of states, if any are free. */
 static zr_status refine(search *s)
 {
@@ -514,18 +442,24 @@ static zr_status refine(search *s)
           free->levels || free->once))
         return ZR_OK;
     zr__prefer(s->found);
-    zr__tried **sorted = zr_alloc((size_t)(f->n + 1) * sizeof(*sorted));
-    ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory for %lld candidates", (long long)f->n);
-    for (int64_t i = 0; i < f->n; i++) sorted[i] = f->tried[i];
-    qsort(sorted, (size_t)f->n, sizeof(*sorted), by_sec);
-    for (int64_t i = 0; i < f->n && n < REFINED; i++) {
-        bool other = sorted[i]->fits && sorted[i]->sec < REFINED_SLOWER * f->best->sec;
-        for (int k = 0; k < n; k++) other = other && !same_states(&from[k]->way, &sorted[i]->way);
-        if (other) from[n++] = sorted[i];
+    for (; n < REFINED; n++) {
+        from[n] = NULL;
+        for (int64_t i = 0; i < f->n; i++) {
+            const zr__tried *t = f->tried[i], *best = from[n];
+            bool other = t->fits && t->sec < REFINED_SLOWER * f->best->sec;
+            for (int k = 0; k < n; k++) other = other && !zr__way_alike(&from[k]->way, &t->way, ZR__ALIKE_HOMES);
+            if (other &&
+                (!best || t->sec < best->sec || (t->sec == best->sec && t->made.needs_bytes < best->made.needs_bytes)))
+                from[n] = t;
+        }
+        if (!from[n]) break;
     }
-    zr_free(sorted);
     for (int k = 0; k < n; k++) {
-        ZR_TRY(vary_accum(s, from[k]));
+        for (int64_t accum = 2; free->accum && !free->split && accum <= 8; accum *= 2) {
+            zr__way w = from[k]->way;
+            w.accum = accum;
+            ZR_TRY(try_variant(s, from[k], w, false));
+        }
         if (f->tier > ZR__TIER_LIGHTER) continue; /* the host's bus or the disk is the bound */
         ZR_TRY(vary_checkpoints(s, from[k]));
         ZR_TRY(vary_moves(s, from[k]));
@@ -534,34 +468,6 @@ static zr_status refine(search *s)
 }
 
 /* ---- tiers -------------------------------------------------------------------------------------- */
-
-int64_t zr__light_elems(const zr_config *config)
-{
-    const zr_model_sizes m = zr_config_sizes(config);
-    const double params = 12.0 * (double)m.layers * (double)m.width * (double)m.width +
-                          (double)(m.vocabulary + m.positions) * (double)m.width;
-    const int64_t elems = (int64_t)(params / LIGHT_STEPS);
-    return elems > LIGHT_ELEMS ? elems : LIGHT_ELEMS;
-}
-
-void zr__lighten(zr__way *way, zr__light light, const zr_config *config)
-{
-    const int64_t elems = zr__light_elems(config);
-    if (light >= ZR__LIGHT_PREFETCH) way->moves.prefetch_elems = 0;
-    if (light >= ZR__LIGHT_OVERLAP) way->moves.overlap = ZR_SWITCH_OFF;
-    if (light >= ZR__LIGHT_BUCKETS &&
-        (config->zero.reduce_bucket_elems > elems || config->zero.allgather_bucket_elems > elems))
-        way->moves.bucket_elems = elems;
-}
-
-zr__light zr__light_of(const zr__way *way)
-{
-    const zr__moves *m = &way->moves;
-    return m->prefetch_elems != 0        ? ZR__LIGHT_NONE
-           : m->bucket_elems > 0         ? ZR__LIGHT_BUCKETS
-           : m->overlap == ZR_SWITCH_OFF ? ZR__LIGHT_OVERLAP
-                                         : ZR__LIGHT_PREFETCH;
-}
 
 /** Make a way the one with the least memory at its stage: recompute unit and as little overlap as possible. */
 static void make_least(const search *s, zr__way *w)
@@ -603,7 +509,7 @@ static zr_status try_offload(search *s, zr_config_home device)
 {
     const zr__question *q = s->q;
     const zr_recompute policy = q->config->recompute.policy;
-    const bool recomputes = q->free.policy || zr_recomputes((zr_recompute)policy);
+    const bool recomputes = q->free.policy || zr_recomputes(policy);
     const int all = recomputes && q->free.kept ? ZR__OFFLOADS : ZR__OFFLOAD_CHECKPOINTS;
     double fastest = 0;
     s->base.device = device;
@@ -714,25 +620,19 @@ void zr__choices_clear(zr__choices *found)
 
 /* ---- a list ------------------------------------------------------------------------------------- */
 
-int64_t zr__list_add(zr__choices *found, const zr__tried *tried)
+zr_status zr__list_add(zr__choices *found, zr__tried *tried)
 {
     for (int64_t i = 0; i < found->n_listed; i++)
-        if (found->listed[i] == tried) return i;
-    zr__tried **list = found->listed;
-    if (found->n_listed == found->listed_room)
-        list = zr__enlarge(list, &found->listed_room, found->n_listed + 1, sizeof(*list));
-    if (!list) return -1;
-    found->listed = list;
-    for (int64_t i = 0; i < found->n; i++)
-        if (found->tried[i] == tried) list[found->n_listed] = found->tried[i];
-    return found->n_listed++;
+        if (found->listed[i] == tried) return ZR_OK;
+    ZR_GROW(found->listed, found->listed_room, found->n_listed + 1, "choices");
+    found->listed[found->n_listed++] = tried;
+    return ZR_OK;
 }
 
-int64_t zr__list_find(const zr__choices *found, const zr_config *config)
+int64_t zr__list_find(const zr__choices *found, const zr__way *way)
 {
-    const zr__way own = zr__way_of(config);
     for (int64_t i = 0; i < found->n_listed; i++)
-        if (same_way(&found->listed[i]->way, &own)) return i;
+        if (zr__way_alike(&found->listed[i]->way, way, ZR__ALIKE_ALL)) return i;
     return -1;
 }
 
@@ -742,8 +642,7 @@ static zr_status list_way(search *s, const zr__way *w, bool anyhow, bool *fits)
     zr__tried *t;
     ZR_TRY(try_way(s, w, &t));
     *fits = t && t->fits;
-    ZR_CHECK(!t || !(*fits || anyhow) || zr__list_add(s->found, t) >= 0, ZR_ERR_MEMORY, "no memory for a list");
-    return ZR_OK;
+    return t && (*fits || anyhow) ? zr__list_add(s->found, t) : ZR_OK;
 }
 
 /** List, for each candidate from index `first` on that does not fit, the first zr__light with which its policy fits.
@@ -752,6 +651,7 @@ static zr_status list_way(search *s, const zr__way *w, bool anyhow, bool *fits)
 static zr_status list_lighter(search *s, zr__way least, int64_t first)
 {
     const int64_t end = s->found->n_listed;
+    zr__tried *t;
     bool hope = false;
     for (int64_t i = first; i < end; i++)
         hope |= s->found->listed[i]->way.policy == ZR_RECOMPUTE_UNIT && s->found->listed[i]->fits;
@@ -760,8 +660,9 @@ static zr_status list_lighter(search *s, zr__way least, int64_t first)
     if (least.tensor > 1) least.pieces = true; /* partitioned checkpoints need the least memory */
     zr__lighten(&least, ZR__LIGHT_BUCKETS, s->q->config);
     if (!hope) {
-        ZR_TRY(list_way(s, &least, least.stage == 3, &hope));
-        if (hope) s->found->n_listed = end; /* a milder zr__light may be enough */
+        ZR_TRY(try_way(s, &least, &t));
+        hope = t && t->fits; /* a milder zr__light may be enough */
+        if (t && !hope && least.stage == 3) ZR_TRY(zr__list_add(s->found, t));
     }
     for (int64_t i = first; i < end && hope; i++) {
         const zr__tried *c = s->found->listed[i];
@@ -808,12 +709,13 @@ static zr_status list_stage(search *s, const zr__way base)
     return list_way(s, &base, true, &fits); /* the configured policy, if it is another */
 }
 
-zr_status zr__choices_list(const zr__question *question, bool spacings, zr__choices *found)
+zr_status zr__choices_list(const zr__question *question, bool own, bool spacings, zr__choices *found)
 {
     search s;
     bool fits;
     begin(&s, question, found);
     zr__way w = s.base;
+    if (own) return list_way(&s, &w, true, &fits);
     for (w.stage = 0; w.stage < 4; w.stage++) ZR_TRY(list_stage(&s, w));
     w = s.base;
     w.policy = ZR_RECOMPUTE_UNIT;
@@ -821,13 +723,4 @@ zr_status zr__choices_list(const zr__question *question, bool spacings, zr__choi
     for (w.every = 2; spacings && w.every <= layers && w.every <= SPACINGS; w.every++)
         ZR_TRY(list_way(&s, &w, true, &fits));
     return ZR_OK;
-}
-
-zr_status zr__list_own(const zr__question *question, zr__choices *found)
-{
-    search s;
-    bool fits;
-    begin(&s, question, found);
-    ZR_TRY(list_way(&s, &s.base, true, &fits));
-    return zr__list_find(found, question->config) < 0 ? zr__failure_tell(&found->refused) : ZR_OK;
 }
