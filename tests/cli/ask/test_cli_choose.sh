@@ -1,7 +1,7 @@
 #TEST timeout=120 long=more
 # Check that one question has one answer: `zr plan`, `zr plan --memory` and `zr simulate --search` choose the same
 # configuration, say its ties, and take host memory before a disk.
-. tests/command.inc
+. tests/support/command.inc
 command -v python3 >/dev/null || { skip "one answer" "no python3"; echo "1..$n"; exit 0; }
 
 # one_answer MEMORY OPTION...: the three commands name the same winner for devices of this memory
