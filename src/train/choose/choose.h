@@ -1,8 +1,8 @@
 /** train/choose: which configuration to train with. A question (zr__question) says which keys are free; search.c
- * enumerates their values, plans and prices them (trial.c, way.c), and prunes what cannot fit or win. prefer.c has the
- * one order of preference. choose.c asks the question of `--memory` for a run, shares.c chooses shares of an offload
- * and the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate --search` only print what is found.
- */
+ * enumerates their values (way.c), plans and prices them (trial.c), and prunes what cannot fit or win. prefer.c has the
+ * one order of preference, list.c the list of stages and policies. choose.c asks the question of `--memory` for a run,
+ * shares.c chooses shares of an offload and the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate
+ * --search` only print what is found. */
 #ifndef ZR_TRAIN_CHOOSE_CHOOSE_H
 #define ZR_TRAIN_CHOOSE_CHOOSE_H
 
