@@ -103,7 +103,7 @@ static void print_bars_line(FILE *out, const cli_choices *choices, int index, do
     const bool disk_known = !cli_offload_untimed(&c->made.report, price);
     if (choices->compute_known && choices->link_known && disk_known && price->step_sec > 0)
         snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * price->exposed_sec / price->step_sec);
-    snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept),
+    snprintf(name, sizeof(name), "%s%s", cli_choice_name(c, choices->shares_layers, kept),
              cli_choice_differs(choices, c) ? " d" : light[zr__light_of(&c->way)]);
     fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
             index == choices->advised ? '>' : ' ', (int)c->way.stage, NAME_COLUMNS + wider(choices), name,

@@ -38,7 +38,7 @@ static double intensity(const cli_choice *c)
 static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
     char name[CLI_CHOICE_BYTES];
-    zr__text_add(p, "stage %d with recompute %s", (int)c->way.stage, cli_choice_name(choices, c, name));
+    zr__text_add(p, "stage %d with recompute %s", (int)c->way.stage, cli_choice_name(c, choices->shares_layers, name));
 }
 
 static void add_options(zr__text *p, const cli_choices *choices, const cli_choice *c)
@@ -261,8 +261,7 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
 
 static void add_choice_policy(zr__json_out *out, const cli_choice *c)
 {
-    zr__json_add(out, "stage", (int)c->way.stage, "policy", zr__recompute_name((zr_recompute)c->way.policy), "every",
-                 c->way.every);
+    zr__json_add(out, "stage", (int)c->way.stage, "policy", zr__recompute_name(c->way.policy), "every", c->way.every);
 }
 
 static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_choice *c)

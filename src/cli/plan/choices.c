@@ -14,15 +14,14 @@ const char *cli_beside(const zr_device_facts *facts)
     return facts->own_memory ? "1.07 GB" : "3 % and 50.33 MB";
 }
 
-const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES])
+const char *cli_choice_name(const cli_choice *c, bool placed, char text[CLI_CHOICE_BYTES])
 {
-    static const char *const place[ZR_SPACES][2] = {
-        [ZR_SPACE_HOST] = {" cpu", "+cpu"}, [ZR_SPACE_DISK] = {" disk", "+disk"}};
+    static const char *const place[ZR_SPACES][2] = {[ZR_SPACE_DEVICE] = {"", " Pa"},
+                                                    [ZR_SPACE_HOST] = {" cpu", " Pa+cpu"},
+                                                    [ZR_SPACE_DISK] = {" disk", " Pa+disk"}};
     char policy[32];
-    const bool pieces = choices->shares_layers && c->made.pieces;
-    const char *home = choices->shares_layers ? place[c->made.home][pieces] : NULL;
-    snprintf(text, CLI_CHOICE_BYTES, "%s%s%s", cli_recompute_name((zr_recompute)c->way.policy, c->way.every, policy),
-             pieces ? " Pa" : "", home ? home : "");
+    snprintf(text, CLI_CHOICE_BYTES, "%s%s", cli_recompute_name(c->way.policy, c->way.every, policy),
+             placed ? place[c->made.home][c->made.pieces] : "");
     return text;
 }
 
@@ -144,11 +143,12 @@ zr__free cli_choices_free(const zr_config *config, const cli_target *target, boo
 static zr_status find_advised(cli_choices *choices)
 {
     zr__choices *f = &choices->found;
+    const zr__way own = zr__way_of(choices->config);
+    choices->configured = (int)zr__list_find(f, &own);
+    if (choices->configured < 0) return zr__failure_tell(&f->refused);
     const bool chosen = choices->answered && f->best;
-    choices->configured = (int)zr__list_find(f, choices->config);
-    ZR_CHECK(choices->configured >= 0, f->refused.status ? f->refused.status : ZR_ERR_CONFIG, "%s", f->refused.message);
-    choices->advised = chosen ? choices->configured : f->best ? (int)zr__list_add(f, f->best) : -1;
-    ZR_CHECK(choices->advised >= 0 || !f->best, ZR_ERR_MEMORY, "no memory for the choices");
+    if (f->best && !chosen) ZR_TRY(zr__list_add(f, f->best));
+    choices->advised = chosen ? choices->configured : f->best ? (int)zr__list_find(f, &f->best->way) : -1;
     choices->choice = f->listed;
     choices->n = (int)f->n_listed;
     return ZR_OK;
@@ -175,8 +175,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     list = *q;
     list.config = config;
     if (!choices->answered && !choices->many_layers) ZR_TRY(zr__search(q, &choices->found));
-    ZR_TRY(choices->many_layers ? zr__list_own(&list, &choices->found)
-                                : zr__choices_list(&list, spacings, &choices->found));
+    ZR_TRY(zr__choices_list(&list, choices->many_layers, spacings, &choices->found));
     if (choices->many_layers) zr__prefer(&choices->found);
     ZR_TRY(find_advised(choices));
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
@@ -184,9 +183,4 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     const zr_status st = help ? find_ranks(choices, config, &choices->more) : ZR_OK;
     if (st != ZR_OK) choices->more = (cli_more_ranks){0};
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
-}
-
-void cli_choices_clear(cli_choices *choices)
-{
-    zr__choices_clear(&choices->found);
 }

@@ -24,7 +24,9 @@ static void set_number(const cli_max *max, int64_t n)
         zr__config_resize(max->config, &sizes);
 }
 
-zr_status cli_max_needs(const cli_max *max, int64_t n, int64_t *bytes)
+/** Find the bytes that a rank needs with `n` layers or samples. The configuration is set to `n` and planned. If a
+ * host's memory is too small, set *bytes to more than the limit. */
+static zr_status needs_of(const cli_max *max, int64_t n, int64_t *bytes)
 {
     cli_trial made;
     set_number(max, n);
@@ -70,7 +72,7 @@ static zr_status find_largest(cli_max *max, int64_t guess, point *fits, point *f
     for (int round = 0; fails->n - fits->n > 1; round++) {
         const bool guessed = guess > fits->n && guess < fails->n && guess <= last_guess;
         point now = {.n = guessed ? guess : next_try(round, before, *fits, *fails, limit_bytes)};
-        ZR_TRY(cli_max_needs(max, now.n, &now.needs));
+        ZR_TRY(needs_of(max, now.n, &now.needs));
         if (now.needs <= limit_bytes) {
             if (guessed) guess++;
             before = *fits;
@@ -109,7 +111,7 @@ static zr_status guess_for_auto(cli_max *max, point fits, point fails, int64_t *
     cli_max cheap = *max;
     cheap.config = &unit;
     unit.recompute.policy = ZR_RECOMPUTE_UNIT;
-    ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
+    ZR_TRY(needs_of(&cheap, fits.n, &fits.needs));
     if (fits.needs <= limit) ZR_TRY(find_largest(&cheap, 0, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
@@ -124,8 +126,8 @@ static zr_status find_fewest(cli_max *max)
     int64_t needs;
     max->fewest = 1;
     if (max->what == CLI_MAX_BATCH || !max->config->model.frozen) return ZR_OK;
-    ZR_TRY(cli_max_needs(max, configured, &needs));
-    while (max->fewest < configured && cli_max_needs(max, max->fewest, &needs) == ZR_ERR_CONFIG) max->fewest++;
+    ZR_TRY(needs_of(max, configured, &needs));
+    while (max->fewest < configured && needs_of(max, max->fewest, &needs) == ZR_ERR_CONFIG) max->fewest++;
     return ZR_OK;
 }
 
@@ -139,7 +141,7 @@ static zr_status from_one(cli_max *max, point *fits, point *fails)
     }
     *fits = (point){.n = max->fewest};
     *fails = (point){.n = most + 1};
-    ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
+    ZR_TRY(needs_of(max, fits->n, &fits->needs));
     const zr_recompute policy = max->config->recompute.policy;
     ZR_CHECK(fits->needs <= max->target->limit_bytes, ZR_ERR_MEMORY,
              "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use %smore ranks, %sor a smaller "
@@ -164,9 +166,8 @@ static zr_status lowest_stage(cli_max *max, point *fits, point *fails)
     for (int64_t stage = 0; stage < 3; stage++) {
         point in = *fits, out = *fails;
         max->config->zero.stage = stage;
-        if (cli_max_needs(max, in.n, &in.needs) != ZR_OK || in.needs > max->target->limit_bytes) continue;
-        if (out.needs && (cli_max_needs(max, out.n, &out.needs) != ZR_OK || out.needs <= max->target->limit_bytes))
-            continue;
+        if (needs_of(max, in.n, &in.needs) != ZR_OK || in.needs > max->target->limit_bytes) continue;
+        if (out.needs && (needs_of(max, out.n, &out.needs) != ZR_OK || out.needs <= max->target->limit_bytes)) continue;
         *fits = in;
         *fails = out;
         return ZR_OK;
@@ -207,10 +208,10 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, point *fits, po
     if (fits->n < max->fewest) fits->n = max->fewest;
     fails->n = SPREAD * shape->layers;
     set_shape(max, shape);
-    ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
+    ZR_TRY(needs_of(max, fits->n, &fits->needs));
     if (fits->needs > max->target->limit_bytes) fits->n = 0;
     if (fits->n == 0) return ZR_OK;
-    ZR_TRY(cli_max_needs(max, fails->n, &fails->needs));
+    ZR_TRY(needs_of(max, fails->n, &fails->needs));
     if (fails->needs <= max->target->limit_bytes) {
         *fits = *fails;
         *fails = (point){0};

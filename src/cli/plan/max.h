@@ -49,8 +49,4 @@ ZR_NODISCARD zr_status cli_max_find(cli_max *max);
 void cli_max_print(FILE *out, const cli_max *max);
 /** Add the member "max" to the open object. */
 void cli_max_json(zr__json_out *out, const cli_max *max);
-/** Find the bytes that a rank needs with `n` layers or samples. The configuration is set to `n`
- * and planned. If a host's memory is too small, set *bytes to more than the limit. */
-ZR_NODISCARD zr_status cli_max_needs(const cli_max *max, int64_t n, int64_t *bytes);
-
 #endif

@@ -17,11 +17,8 @@
  * --step-tokens. The samples of a step are given also by the file. */
 static zr__free free_keys(const cli_searched *s, const cli_args *typed)
 {
-    static const char *const zero = "zero_optimization.";
-    const cli_brief *brief = &s->o->brief;
-    char path[64];
-#define OPEN(key) (!cli_simulate_typed(typed, brief, key))
-#define ZERO(key) (snprintf(path, sizeof(path), "%s%s", zero, key), OPEN(path))
+#define OPEN(key) (!cli_simulate_typed(typed, &s->o->brief, key))
+#define ZERO(key) OPEN("zero_optimization." key)
     const bool batch = OPEN("train_micro_batch_size_per_gpu"), accum = OPEN("gradient_accumulation_steps"),
                samples = zr__config_given(s->config, "train_batch_size");
     const bool place = OPEN("activation_checkpointing.cpu_checkpointing") && OPEN("activation_checkpointing.offload") &&
@@ -57,9 +54,8 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
 static int by_need(const void *a, const void *b)
 {
     const zr__tried *x = *(const zr__tried *const *)a, *y = *(const zr__tried *const *)b;
-    const int64_t mx = x->made.needs_bytes, my = y->made.needs_bytes;
-    if (mx != my) return mx < my ? -1 : 1;
-    return x->number < y->number ? -1 : 1;
+    const int64_t more = x->made.needs_bytes - y->made.needs_bytes;
+    return more > 0 ? 1 : more < 0 ? -1 : x->number < y->number ? -1 : 1;
 }
 
 static int by_speed(const void *a, const void *b)
@@ -69,27 +65,15 @@ static int by_speed(const void *a, const void *b)
     return by_need(a, b);
 }
 
-static bool same_states(const zr__way *a, const zr__way *b)
-{
-    return a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz;
-}
-
-/** Return whether two candidates differ only in micro-batches, or in keys of buckets and overlap. */
-static bool same_line(const zr__way *a, const zr__way *b)
-{
-    return same_states(a, b) && a->policy == b->policy && a->every == b->every && a->pieces == b->pieces &&
-           a->kept == b->kept && a->device == b->device && a->offload == b->offload;
-}
-
-/** Keep the first of the candidates that `same` takes for the same, and none that is the same as one of `others`. */
-static int64_t keep_first(const zr__tried **list, int64_t n, bool same(const zr__way *, const zr__way *),
-                          const zr__tried **others, int64_t n_others)
+/** Keep the first of the candidates that are alike, and none that is like one of `others`. */
+static int64_t keep_first(const zr__tried **list, int64_t n, zr__likeness likeness, const zr__tried **others,
+                          int64_t n_others)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {
         bool first = true;
-        for (int64_t k = 0; k < kept && first; k++) first = !same(&list[k]->way, &list[i]->way);
-        for (int64_t k = 0; k < n_others && first; k++) first = !same(&others[k]->way, &list[i]->way);
+        for (int64_t k = 0; k < kept + n_others && first; k++)
+            first = !zr__way_alike(&(k < kept ? list[k] : others[k - kept])->way, &list[i]->way, likeness);
         if (first) list[kept++] = list[i];
     }
     return kept;
@@ -110,9 +94,9 @@ static zr_status rank_ways(cli_searched *s)
     }
     if (s->n_best > 1) qsort(s->best + 1, (size_t)s->n_best - 1, sizeof(*s->best), by_speed);
     qsort(s->missed, (size_t)s->n_missed, sizeof(*s->missed), by_need);
-    s->n_best = keep_first(s->best, s->n_best, same_line, NULL, 0);
-    s->ways = s->n_best + keep_first(s->missed, s->n_missed, same_line, s->best, s->n_best);
-    s->n_missed = keep_first(s->missed, s->n_missed, same_states, s->best, s->n_best);
+    s->n_best = keep_first(s->best, s->n_best, ZR__ALIKE_POLICY, NULL, 0);
+    s->ways = s->n_best + keep_first(s->missed, s->n_missed, ZR__ALIKE_POLICY, s->best, s->n_best);
+    s->n_missed = keep_first(s->missed, s->n_missed, ZR__ALIKE_STATES, s->best, s->n_best);
     return ZR_OK;
 }
 
@@ -173,7 +157,7 @@ static zr_status search_all(cli_searched *s, zr_config *config, const cli_args *
 zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const cli_simulate_options *o)
 {
     cli_searched s = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}};
-    zr_config *config = NULL;
+    ZR_AUTO(zr_config_destroy) zr_config *config = NULL;
     zr_status st = cli_config(args, s.target.ranks, (int64_t)time(NULL), &config, NULL);
     s.config = config;
     if (st == ZR_OK) st = search_all(&s, config, typed);
@@ -181,6 +165,5 @@ zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const 
     zr_free(s.best);
     zr_free(s.missed);
     cli_target_clear(&s.target);
-    zr_config_destroy(&config);
     return st;
 }

@@ -1,4 +1,5 @@
 /** Print the fastest candidates of `zr simulate --search`, and why other candidates are slower. */
+#include "cli/plan/choices.h"
 #include "cli/simulate/search.h"
 
 #include "base/json/json.h"
@@ -96,22 +97,18 @@ static const char *why_not(const cli_searched *s, const zr__tried *t, char text[
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
-/** Write a recompute policy and the places of checkpoints and states, such as "unit/4 Pa+cpu", into `text`. Return
- * `text`. */
-static const char *recompute_words(const zr__tried *t, char text[48])
+/** Write a recompute policy and the places of checkpoints and states, such as "unit/4 Pa+cpu O:host", into `text`.
+ * Return `text`. */
+static const char *recompute_words(const zr__tried *t, char text[CLI_CHOICE_BYTES + 16])
 {
-    static const char *const homes[] = {"", " O:host", " OG:host", " OGP:host"};
-    static const char *const disks[] = {"", " O:disk", " OG:disk", " OGP:disk"};
-    const zr__way *w = &t->way;
-    const zr__offload states = zr__train_offload_states(w->offload);
-    const bool host = t->made.home == ZR_SPACE_HOST;
-    char every[24] = "";
-    if (w->policy == ZR_RECOMPUTE_UNIT && w->every > 1) snprintf(every, sizeof(every), "/%lld", (long long)w->every);
-    snprintf(text, 48, "%s%s%s%s%s", zr__recompute_name((zr_recompute)w->policy), every, t->made.pieces ? " Pa" : "",
-             host ? (t->made.pieces ? "+cpu" : " cpu") : "",
-             w->device == ZR_HOME_NONE  ? ""
-             : w->device == ZR_HOME_CPU ? homes[states]
-                                        : disks[states]);
+    static const char *const states[] = {"", " O", " OG", " OGP"};
+    const char *at = states[zr__train_offload_states(t->way.offload)];
+    const bool away = t->way.device != ZR_HOME_NONE && *at;
+    char name[CLI_CHOICE_BYTES];
+    snprintf(text, CLI_CHOICE_BYTES + 16, "%s%s%s", cli_choice_name(t, true, name), away ? at : "",
+             !away                          ? ""
+             : t->way.device == ZR_HOME_CPU ? ":host"
+                                            : ":disk");
     return text;
 }
 
@@ -124,12 +121,6 @@ static const char *group_name(const zr__way *w, char text[48])
 }
 
 /* ---- keys --------------------------------------------------------------------------------------- */
-
-/** Return the keys that turn the configuration into a candidate (zr__way_keys). */
-static json_t *keys_of(const cli_searched *s, const zr__tried *t)
-{
-    return zr__way_keys(&t->way, s->config, s->target.ranks, true);
-}
 
 /** Return the keys grouped into sections, as in a CONFIG.json: "a.b" becomes member "b" of object "a". */
 static json_t *sections_of(json_t *keys)
@@ -158,7 +149,8 @@ static json_t *way_json(const cli_searched *s, const zr__tried *w)
     char words[48], text[192];
     double part[PARTS];
     const zr__tried *best = s->best[0];
-    json_t *object = json_object(), *keys = keys_of(s, w), *loses = w == best ? json_null() : json_object();
+    json_t *object = json_object(), *keys = zr__way_keys(&w->way, s->config, s->target.ranks, true),
+           *loses = w == best ? json_null() : json_object();
     losses_of(best, w, part);
     for (int i = 0; w != best && i < PARTS; i++) cli_json_set(loses, part_words(i, words), json_real(part[i]));
     cli_json_set(object, "keys", keys);
@@ -189,7 +181,7 @@ static void print_way_keys(const cli_searched *s, const zr__tried *w)
     ZR_AUTO(zr__text_clear) zr__text options = {0};
     zr__way_options(&w->way, s->config, s->target.ranks, true, "\n  ", &options);
     puts(options.data ? options.data + 1 : "");
-    json_auto_t *keys = keys_of(s, w), *sections = sections_of(keys);
+    json_auto_t *keys = zr__way_keys(&w->way, s->config, s->target.ranks, true), *sections = sections_of(keys);
     char *text = json_dumps(sections, JSON_INDENT(2));
     if (text) printf("in a CONFIG.json\n%s\n", text);
     free(text);
@@ -198,7 +190,8 @@ static void print_way_keys(const cli_searched *s, const zr__tried *w)
 static void print_way(const cli_searched *s, const zr__tried *t, int64_t place)
 {
     const zr__way *w = &t->way;
-    char number[24] = "-", speed[24] = "-", batch[48], again[48], group[48], needs[128], text[192] = "";
+    char number[24] = "-", speed[24] = "-", batch[48], again[CLI_CHOICE_BYTES + 16], group[48], needs[128],
+         text[192] = "";
     if (place > 0) snprintf(number, sizeof(number), "%lld", (long long)place);
     snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->rows, (long long)w->accum);
     if (!t->fits)

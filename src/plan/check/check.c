@@ -3,6 +3,7 @@
  * that each unit is updated exactly once and after all ranks have agreed on its gradient, that gradients are summed
  * over all data-parallel ranks, and that collectives are on the comm stream and have enough staging memory. */
 #include "plan/check/check.h"
+#include "base/core/scope.h"
 #include "plan/list/place.h"
 
 /* Return whether a SQUARE of a unit happens before `step`. */
@@ -283,42 +284,35 @@ static zr_status check_rounds(zr__proof *p)
 
 static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
 {
-    zr__proof p;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__proof_end) zr__proof p = {0};
     ZR_TRY(zr__proof_begin(&p, plan, kind));
-    ZR_TRY_GOTO(st, check_comm(&p), done);
-    ZR_TRY_GOTO(st, zr__check_ranges(&p), done);
-    ZR_TRY_GOTO(st, check_rounds(&p), done);
-    if (p.graph) ZR_TRY_GOTO(st, zr__check_values(&p), done);
-    ZR_TRY_GOTO(st, zr__check_homes(&p), done);
-    ZR_TRY_GOTO(st, zr__check_reads(&p), done);
-    ZR_TRY_GOTO(st, check_sums(&p), done);
-    ZR_TRY_GOTO(st, check_counts(&p), done);
-    ZR_TRY_GOTO(st, zr__check_micros(&p), done);
-    if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p), done);
-done:
-    zr__proof_end(&p);
-    return st;
+    ZR_TRY(check_comm(&p));
+    ZR_TRY(zr__check_ranges(&p));
+    ZR_TRY(check_rounds(&p));
+    if (p.graph) ZR_TRY(zr__check_values(&p));
+    ZR_TRY(zr__check_homes(&p));
+    ZR_TRY(zr__check_reads(&p));
+    ZR_TRY(check_sums(&p));
+    ZR_TRY(check_counts(&p));
+    ZR_TRY(zr__check_micros(&p));
+    return kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH ? check_once(&p) : ZR_OK;
 }
 
 /* Check that each rank has its own place in the grid of ranks, and that no place is empty. */
 static zr_status check_grid(const zr_plan *plan)
 {
     const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;
-    bool *taken = zr_alloc((size_t)all);
-    zr_status st = taken ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d ranks", all);
-    for (int r = 0; r < all && st == ZR_OK; r++) {
+    ZR_AUTO_FREE bool *taken = zr_alloc((size_t)all);
+    ZR_CHECK(taken, ZR_ERR_MEMORY, "no memory to check %d ranks", all);
+    for (int r = 0; r < all; r++) {
         int place = zr__plan_place(plan, ZR_GROUP_DATA, r), shard = zr__plan_shard(plan, r);
         int layer = zr__plan_place(plan, ZR_GROUP_TENSOR, r);
         bool one = plan->group[ZR_GROUP_DATA].size == n && place == r / M && layer == r % M && shard >= 0 &&
                    shard < n && !taken[shard * M + layer];
-        if (one)
-            taken[shard * M + layer] = true;
-        else
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "rank %d of %d has place %d and shard %d", r, all, place, shard);
+        ZR_CHECK(one, ZR_ERR_INTERNAL, "rank %d of %d has place %d and shard %d", r, all, place, shard);
+        taken[shard * M + layer] = true;
     }
-    zr_free(taken);
-    return st;
+    return ZR_OK;
 }
 
 zr_status zr_plan_check(const zr_plan *plan)

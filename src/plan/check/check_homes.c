@@ -7,6 +7,7 @@
  * write a state. A gathered unit gets its elements from their homes. Only copies and saves access the disk. A schedule
  * that saves must save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in
  * the order of the list of steps. */
+#include "base/core/scope.h"
 #include "plan/check/check.h"
 
 /* A copy of a range of a state, in a buffer other than the state's home. */
@@ -556,17 +557,14 @@ zr_status zr__check_homes(const zr__proof *p)
     const int32_t n = p->s->n_buffers;
     const size_t states = (size_t)p->plan->n_units * (size_t)(1 + p->plan->optimizer.n_slots);
     int32_t n_open = 0;
-    homes h = {.p = p,
-               .held = zr_alloc(sizeof(copied) * (size_t)(n + 1)),
-               .writes = zr_alloc(sizeof(int64_t) * (size_t)(n + 1)),
-               .unit = zr_alloc(sizeof(int32_t) * 2 * (size_t)(n + 1)),
-               .saved = zr_alloc(states + 1),
-               .n_open = &n_open};
-    zr_status st =
-        h.held && h.writes && h.unit && h.saved ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
-    h.open = h.unit ? h.unit + n + 1 : NULL;
-    for (int32_t b = 0; b < n && st == ZR_OK; b++) h.held[b].state = h.unit[b] = -1;
-    for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++) {
+    ZR_AUTO_FREE copied *held = zr_alloc(sizeof *held * (size_t)(n + 1));
+    ZR_AUTO_FREE int64_t *writes = zr_alloc(sizeof *writes * (size_t)(n + 1));
+    ZR_AUTO_FREE int32_t *unit_of = zr_alloc(sizeof *unit_of * 2 * (size_t)(n + 1));
+    ZR_AUTO_FREE bool *saved = zr_alloc(states + 1);
+    ZR_CHECK(held && writes && unit_of && saved, ZR_ERR_MEMORY, "no memory to check %d buffers", n);
+    homes h = {p, held, writes, unit_of, unit_of + n + 1, &n_open, saved};
+    for (int32_t b = 0; b < n; b++) h.held[b].state = h.unit[b] = -1;
+    for (int32_t u = 0; u < p->plan->n_units; u++) {
         const zr_plan_unit *unit = &p->plan->unit[u];
         for (int i = 0; i < STATES; i++) {
             const int32_t b = kept_state(unit, i)->buffer;
@@ -577,25 +575,20 @@ zr_status zr__check_homes(const zr__proof *p)
         h.unit[unit->sums.buffer] = u;
         for (int32_t i = 0; i < unit->n_open_sums; i++) h.unit[unit->open_sums + i] = u;
     }
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
         const zr_plan_unit *unit = step->unit >= 0 ? &p->plan->unit[step->unit] : NULL;
         const bool on_host = step->kind == ZR_STEP_UPDATE && step->stream == ZR_STREAM_HOST;
         if (on_host && unit->param.buffer != ZR_NONE) h.unit[unit->param.buffer] = step->unit;
     }
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
-        st = check_step_homes(&h, i);
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        ZR_TRY(check_step_homes(&h, i));
         const zr_step *step = &p->s->step[i];
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
             if (p->s->use[u].buffer != ZR_NONE && p->s->use[u].writes) h.writes[p->s->use[u].buffer]++;
     }
-    for (int32_t b = 0; b < n && st == ZR_OK; b++)
-        if (h.held[b].changed)
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "an update's result in buffer %s does not go home", p->s->buffer[b].what);
-    if (st == ZR_OK) st = check_saves(&h);
-    zr_free(h.held);
-    zr_free(h.writes);
-    zr_free(h.unit);
-    zr_free(h.saved);
-    return st;
+    for (int32_t b = 0; b < n; b++)
+        ZR_CHECK(!h.held[b].changed, ZR_ERR_INTERNAL, "an update's result in buffer %s does not go home",
+                 p->s->buffer[b].what);
+    return check_saves(&h);
 }

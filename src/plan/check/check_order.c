@@ -320,12 +320,10 @@ static zr_status check_places(const zr__proof *p)
         ZR_CHECK(x->offset >= 0 && x->bytes >= 0 && x->bytes <= room && x->offset <= room - x->bytes, ZR_ERR_INTERNAL,
                  "buffer %s ends outside the %lld bytes of its space", x->what, (long long)room);
     }
-    placed *list = zr_alloc(sizeof *list * (size_t)(n + 1));
+    ZR_AUTO_FREE placed *list = zr_alloc(sizeof *list * (size_t)(n + 1));
     ZR_CHECK(list, ZR_ERR_MEMORY, "no memory to check %d buffers", n);
-    zr_status st = check_sharing(p, list, false);
-    if (st == ZR_OK && p->times > p->s->n_steps) st = check_sharing(p, list, true);
-    zr_free(list);
-    return st;
+    ZR_TRY(check_sharing(p, list, false));
+    return p->times > p->s->n_steps ? check_sharing(p, list, true) : ZR_OK;
 }
 
 /* ---- one pair of rounds ------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* Part of the proof of a plan: checks that every read finds the intended value. A use must be within its buffer on
  * every rank. When a step reads an operand, or the caller the losses or the output, the buffer must still hold the
  * intended value. */
+#include "base/core/scope.h"
 #include "plan/check/check.h"
 
 /* Return the lowest first element that a range has on any rank if `which` is -1, or the highest if it is 1. */
@@ -334,21 +335,15 @@ zr_status zr__check_values(const zr__proof *p)
     const size_t buffers = (size_t)p->s->n_buffers + 1;
     held h = {.micros = zr__micros(p)};
     const size_t grads = (size_t)h.micros * (size_t)zr_graph_params(p->graph);
-    h.all = zr_alloc(sizeof *h.all * 2 * buffers);
-    h.grad = zr_alloc(sizeof *h.grad * (2 * grads + buffers));
-    h.holds = zr_alloc(buffers);
-    zr_status st =
-        h.all && h.grad && h.holds ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
-    if (st == ZR_OK) {
-        h.piece = h.all + buffers;
-        h.where = h.grad + grads;
-        h.from = h.where + grads;
-        for (size_t b = 0; b < 2 * buffers; b++) h.all[b] = ZR_NONE;
-        for (size_t k = 0; k < 2 * grads; k++) h.grad[k] = ZR_NONE;
-    }
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step_values(p, &h, i);
-    zr_free(h.all);
-    zr_free(h.grad);
-    zr_free(h.holds);
-    return st;
+    ZR_AUTO_FREE held_value *all = h.all = zr_alloc(sizeof *all * 2 * buffers);
+    ZR_AUTO_FREE zr_value *grad = h.grad = zr_alloc(sizeof *grad * (2 * grads + buffers));
+    ZR_AUTO_FREE bool *holds = h.holds = zr_alloc(buffers);
+    ZR_CHECK(all && grad && holds, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
+    h.piece = h.all + buffers;
+    h.where = h.grad + grads;
+    h.from = h.where + grads;
+    for (size_t b = 0; b < 2 * buffers; b++) h.all[b] = ZR_NONE;
+    for (size_t k = 0; k < 2 * grads; k++) h.grad[k] = ZR_NONE;
+    for (int32_t i = 0; i < p->s->n_steps; i++) ZR_TRY(check_step_values(p, &h, i));
+    return ZR_OK;
 }

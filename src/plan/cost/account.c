@@ -173,7 +173,7 @@ static zr_status account_flops(zr_plan *plan)
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const double times = (double)plan->rounds * plan->ranks, all = (double)plan->layout.accum * plan->ranks;
-    bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
+    ZR_AUTO_FREE bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
     ZR_CHECK(ran, ZR_ERR_MEMORY, "no memory to count the work of %d ops", (int)zr_graph_ops(g));
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].kind != ZR_STEP_RUN) continue;
@@ -183,7 +183,6 @@ static zr_status account_flops(zr_plan *plan)
         if (!ran[s->step[i].op]) plan->flops_model += (cost.flops - cost.again) * all;
         ran[s->step[i].op] = true;
     }
-    zr_free(ran);
     return ZR_OK;
 }
 

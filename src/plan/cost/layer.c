@@ -1,5 +1,6 @@
 /* Measures a layer of a finished plan: the bytes that it keeps for the backward pass, and the passes of its
  * element-wise steps over memory. All numbers come from the steps of the schedule. */
+#include "base/core/scope.h"
 #include "plan/cost/cost.h"
 #include "plan/list/list.h"
 
@@ -168,12 +169,13 @@ zr_status zr__plan_layer(const zr_plan *plan, zr__layer *layer)
     *layer = (zr__layer){.unit = g ? middle_unit(g) : -1};
     if (layer->unit < 0) return ZR_OK;
     layer->input_bytes = input_bytes(g, layer->unit);
-    survey v = {plan, s, g, zr_alloc(sizeof *v.buffer * ((size_t)s->n_buffers + 1)), NULL, layer};
-    v.level = zr_alloc(sizeof *v.level * ((size_t)s->n_steps + 1));
-    const bool room = v.buffer && v.level;
+    survey v = {plan, s, g, NULL, NULL, layer};
+    ZR_AUTO_FREE void *buffer = v.buffer = zr_alloc(sizeof *v.buffer * ((size_t)s->n_buffers + 1));
+    ZR_AUTO_FREE void *level = v.level = zr_alloc(sizeof *v.level * ((size_t)s->n_steps + 1));
+    ZR_CHECK(buffer && level, ZR_ERR_MEMORY, "no memory to look through %d steps", s->n_steps);
     bool turned = false;
-    for (int32_t i = 0; room && i < s->n_buffers; i++) v.buffer[i].writer = -1;
-    for (int32_t i = 0; room && i < s->n_steps; i++) {
+    for (int32_t i = 0; i < s->n_buffers; i++) v.buffer[i].writer = -1;
+    for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_op *op = op_of(&v, i);
         if (op && op->backward && !turned) {
             count_kept(&v, i);
@@ -181,7 +183,5 @@ zr_status zr__plan_layer(const zr_plan *plan, zr__layer *layer)
         }
         count_step(&v, i);
     }
-    zr_free(v.buffer);
-    zr_free(v.level);
-    return room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to look through %d steps", s->n_steps);
+    return ZR_OK;
 }

@@ -306,13 +306,10 @@ static zr_status walk_step(pricing *p)
     int32_t repeat = 0, stop = -1;
     /* room for two executions of every step, since the steps of REPEAT are walked for at most two rounds */
     const size_t most = ((size_t)s->n_steps + 1) * 2;
-    double *time = zr_alloc(most * sizeof *time);
-    if (p->pricer->waited) p->ran = zr_alloc(most * sizeof *p->ran);
-    if (!time || (p->pricer->waited && !p->ran)) {
-        zr_free(time);
-        zr_free(p->ran);
-        return ZR_FAIL(ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
-    }
+    ZR_AUTO_FREE double *time = zr_alloc(most * sizeof *time);
+    ZR_AUTO_FREE void *records = p->pricer->waited ? zr_alloc(most * sizeof *p->ran) : NULL;
+    ZR_CHECK(time && (records || !p->pricer->waited), ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    p->ran = records;
     ends end = {.now = time};
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
@@ -330,8 +327,6 @@ static zr_status walk_step(pricing *p)
             break;
         }
     }
-    zr_free(time);
-    zr_free(p->ran);
     p->ran = NULL;
     return ZR_OK;
 }

@@ -200,22 +200,18 @@ static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__ord
 
 zr_status zr__list_finish(zr__list *l)
 {
-    zr_status st = l->status;
-    int32_t *position = zr_alloc(sizeof *position * 2 * (size_t)(l->n + 1)),
-            *id = position ? position + l->n + 1 : NULL;
+    ZR_TRY(l->status);
+    ZR_AUTO_FREE int32_t *position = zr_alloc(sizeof *position * 2 * (size_t)(l->n + 1));
+    ZR_CHECK(position, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
+    int32_t *id = position + l->n + 1;
+    ZR_AUTO(zr__order_end)
     zr__order order = {
         .plan = l->plan, .schedule = l->schedule, .list = l, .position = position, .id = id, .repeat = -1, .end = -1};
-    if (st == ZR_OK && !position) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
-    if (st != ZR_OK) goto done;
-    ZR_TRY_GOTO(st, lay_out(l, position, id, &order), done);
-    ZR_TRY_GOTO(st, zr__order_steps(&order), done);
+    ZR_TRY(lay_out(l, position, id, &order));
+    ZR_TRY(zr__order_steps(&order));
     zr__packed packed;
-    ZR_TRY_GOTO(st, zr__pack(&order, &packed), done);
+    ZR_TRY(zr__pack(&order, &packed));
     for (int space = 0; space < ZR_SPACES; space++)
         if (packed.bytes[space] > l->plan->space_bytes[space]) l->plan->space_bytes[space] = packed.bytes[space];
-    ZR_TRY_GOTO(st, zr__order_rounds(&order), done);
-done:
-    zr__order_end(&order);
-    zr_free(position);
-    return st;
+    return zr__order_rounds(&order);
 }

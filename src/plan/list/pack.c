@@ -283,6 +283,16 @@ static zr_status place_span(packing *k, int64_t begin, span *item)
     return ZR_OK;
 }
 
+static void packing_end(packing *k)
+{
+    for (int i = 0; k->slice && i < k->n_slices; i++) {
+        empty_slice(&k->slice[i]);
+        zr_free(k->slice[i].block);
+    }
+    zr_free(k->slice);
+    zr_free(k->span);
+}
+
 zr_status zr__pack(const zr__order *order, zr__packed *packed)
 {
     const zr_plan *plan = order->plan;
@@ -291,12 +301,11 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed)
     *packed = (zr__packed){0};
     for (int s = 0; s < ZR_SPACES; s++) packed->bytes[s] = plan->persistent_bytes[s];
     if (n == 0) return ZR_OK;
-    packing k = {.n_steps = schedule->n_steps, .levels = 1, .n_slices = 1};
+    ZR_AUTO(packing_end) packing k = {.n_steps = schedule->n_steps, .levels = 1, .n_slices = 1};
     while (k.levels < LEVELS_MOST && n >> 2 * k.levels >= SLICE_LEAST) k.n_slices += 1 << 2 * k.levels++;
     k.slice = zr_alloc(sizeof *k.slice * (size_t)k.n_slices);
     k.span = zr_alloc(sizeof *k.span * (size_t)n);
-    zr_status st = k.slice && k.span ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to place %d buffers", n);
-    if (st != ZR_OK) goto done;
+    ZR_CHECK(k.slice && k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
     for (int32_t i = 0; i < n; i++) k.span[i] = find_span(order, plan->n_persistent + i);
     mark_pages(plan, schedule, k.span);
     qsort(k.span, (size_t)n, sizeof *k.span, by_span_size);
@@ -304,18 +313,11 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed)
         span *item = &k.span[i];
         for (int j = 0; j < k.n_slices && i > 0 && item->space != k.span[i - 1].space; j++) empty_slice(&k.slice[j]);
         const int64_t begin = plan->persistent_bytes[item->space];
-        ZR_TRY_GOTO(st, place_span(&k, begin, item), done);
+        ZR_TRY(place_span(&k, begin, item));
         const int64_t offset = begin + item->offset, end = offset + item->bytes;
         schedule->buffer[item->buffer].offset = offset;
         if (end > packed->bytes[item->space]) packed->bytes[item->space] = end;
     }
     packed->looks = k.looks;
-done:
-    for (int i = 0; k.slice && i < k.n_slices; i++) {
-        empty_slice(&k.slice[i]);
-        zr_free(k.slice[i].block);
-    }
-    zr_free(k.slice);
-    zr_free(k.span);
-    return st;
+    return ZR_OK;
 }

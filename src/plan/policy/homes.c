@@ -1,6 +1,7 @@
 /* The homes of model states (zr_layout.home) and of activation checkpoints: checks of the layout's homes, the planner's
  * choices for sizes that the layout leaves open, and the buffers in memory through which bytes pass from and to disk.
  * states.c puts states at their homes, and residency.c copies them to the device and back. */
+#include "base/core/scope.h"
 #include "base/file/passing.h"
 #include "plan/policy/policy.h"
 
@@ -116,7 +117,7 @@ static zr_status choose_buckets(zr_plan *plan)
 {
     enum { RING_BYTES_MOST = 256 << 20 };
     zr_homes *home = &plan->layout.home;
-    int64_t *part = zr_alloc(sizeof *part * (size_t)(plan->n_units + 1));
+    ZR_AUTO_FREE int64_t *part = zr_alloc(sizeof *part * (size_t)(plan->n_units + 1));
     int32_t n = 0;
     ZR_CHECK(part, ZR_ERR_MEMORY, "no memory to compare the sizes of %d units", plan->n_units);
     for (int32_t u = 0; u < plan->n_units; u++)
@@ -126,7 +127,6 @@ static zr_status choose_buckets(zr_plan *plan)
                   most = RING_BYTES_MOST / 4 / (1 + plan->layout.optimizer.n_slots) / home->bucket_elems;
     home->buckets = (int)(wanted < most ? wanted : most);
     if (home->buckets < ZR_HOMES_BUCKETS) home->buckets = ZR_HOMES_BUCKETS;
-    zr_free(part);
     return ZR_OK;
 }
 

@@ -2,6 +2,7 @@
  * recompute, forward ops run again before the backward ops that read their outputs. If the gradient norm must be known
  * before lean updates (two_pass), the whole backward pass runs twice. Lifetimes, gathers and reductions are derived
  * from this list. */
+#include "base/core/scope.h"
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
@@ -106,11 +107,11 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
 {
     const zr_graph *g = plan->graph[kind];
     size_t values = (size_t)zr_graph_values(g), ops = (size_t)zr_graph_ops(g);
-    bool *dropped = zr_alloc(values + 3 * ops + 1), *live = dropped ? dropped + values : NULL,
-         *present = dropped ? live + ops : NULL;
+    ZR_AUTO_FREE bool *dropped = zr_alloc(values + 3 * ops + 1);
     memset(p, 0, sizeof *p);
     ZR_CHECK(dropped, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
-    zr_status st = kind == ZR_SCHEDULE_TRAIN ? zr__find_dropped(plan, g, dropped) : ZR_OK;
+    bool *live = dropped + values, *present = live + ops;
+    if (kind == ZR_SCHEDULE_TRAIN) ZR_TRY(zr__find_dropped(plan, g, dropped));
     emit_forward(p, g, live);
     int passes = kind == ZR_SCHEDULE_TRAIN && plan->layout.two_pass ? 2 : 1;
     for (int pass = 0; pass < passes; pass++) {
@@ -122,8 +123,6 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
         }
         p->pass_end[p->passes++] = p->n;
     }
-    zr_free(dropped);
-    ZR_TRY(st);
     ZR_TRY(p->status);
     const bool moves =
         plan->checkpoint_home != ZR_SPACE_DEVICE || (plan->partition_checkpoints && zr_plan_shares_layers(plan));

@@ -5,6 +5,7 @@
  * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored, for
  * example a group's input. Therefore a replay never needs ops of another group. Sources: Chen et al. 2016; Korthikanti
  * et al. 2022 (selective). */
+#include "base/core/scope.h"
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
@@ -215,23 +216,17 @@ static void drop_cheap(const zr_plan *plan, const zr_graph *g, const readers *r,
 zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped)
 {
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
-    int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
+    ZR_AUTO_FREE int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
     /* One allocation holds the group numbers and then the two index tables of `readers`. */
-    int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1));
-    bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
-    zr_status st = input_bytes && index && flag
-                       ? ZR_OK
-                       : ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose which of %zu values are recomputed", values);
-    if (st == ZR_OK) {
-        readers r = {index + units, index + units + values, flag + units, flag};
-        find_groups(plan, index);
-        find_inputs(plan, g, input_bytes);
-        drop_by_policy(plan, g, index, input_bytes, dropped);
-        find_readers(g, dropped, &r);
-        drop_cheap(plan, g, &r, dropped);
-    }
-    zr_free(input_bytes);
-    zr_free(index);
-    zr_free(flag);
-    return st;
+    ZR_AUTO_FREE int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1));
+    ZR_AUTO_FREE bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
+    ZR_CHECK(input_bytes && index && flag, ZR_ERR_MEMORY, "no memory to choose which of %zu values are recomputed",
+             values);
+    readers r = {index + units, index + units + values, flag + units, flag};
+    find_groups(plan, index);
+    find_inputs(plan, g, input_bytes);
+    drop_by_policy(plan, g, index, input_bytes, dropped);
+    find_readers(g, dropped, &r);
+    drop_cheap(plan, g, &r, dropped);
+    return ZR_OK;
 }

@@ -4,6 +4,7 @@
  * reads. A unit's gradient is reduced at the end of the last segment that contributes to it. For example, GPT-2's
  * blocks are gathered twice (forward, backward) and its final norm once. Its embedding is gathered twice: for the
  * look-up, and for the head, whose forward and backward ops are one segment. */
+#include "base/core/scope.h"
 #include "plan/program/program.h"
 
 #include <string.h>
@@ -136,19 +137,15 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
     d->segment = zr_alloc(sizeof *d->segment * (runs + 1));
     d->last_use = zr_alloc(sizeof(int32_t) * (instances + 4 * units + 1));
     d->checkpoint = zr_alloc(instances + 1);
-    int32_t *newest = zr_alloc(sizeof *newest * (values + 1));
-    zr_status st = d->segment && d->last_use && d->checkpoint && newest
-                       ? ZR_OK
-                       : ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %zu values", values);
-    if (st == ZR_OK) {
-        d->due = d->last_use + instances;
-        d->consumed = d->due + 2 * units;
-        find_segments(d);
-        find_lifetimes(d, newest);
-        for (int pass = 0; pass < d->program.passes; pass++) find_due(d, pass);
-    }
-    zr_free(newest);
-    return st;
+    ZR_AUTO_FREE int32_t *newest = zr_alloc(sizeof *newest * (values + 1));
+    ZR_CHECK(d->segment && d->last_use && d->checkpoint && newest, ZR_ERR_MEMORY, "no memory to plan %zu values",
+             values);
+    d->due = d->last_use + instances;
+    d->consumed = d->due + 2 * units;
+    find_segments(d);
+    find_lifetimes(d, newest);
+    for (int pass = 0; pass < d->program.passes; pass++) find_due(d, pass);
+    return ZR_OK;
 }
 
 void zr__decided_free(zr__decided *d)

@@ -445,13 +445,21 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
     return w->gathers.status;
 }
 
+static void end_writing(zr__writing *w)
+{
+    zr__list_end(&w->list);
+    zr__decided_free(&w->decided);
+    zr__gathers_end(&w->gathers);
+    if (w->micro) zr_free(w->micro->instance); /* the tables of all micro-batches */
+    zr_free(w->micro);
+}
+
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
 {
-    zr__writing w = {0};
-    bool *refreshed = zr_alloc((size_t)plan->n_units + 1);
-    zr_status st = refreshed ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
-    if (st != ZR_OK) goto done;
-    ZR_TRY_GOTO(st, begin_writing(&w, plan, kind), done);
+    ZR_AUTO(end_writing) zr__writing w = {0};
+    ZR_AUTO_FREE bool *refreshed = zr_alloc((size_t)plan->n_units + 1);
+    ZR_CHECK(refreshed, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    ZR_TRY(begin_writing(&w, plan, kind));
     if (kind == ZR_SCHEDULE_TRAIN) {
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
         zr__list_newest(&w.list)->rounds = plan->rounds;
@@ -475,26 +483,16 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__write_update(&w.list);
     }
     zr__policies_rewrite(&w.list);
-    ZR_TRY_GOTO(st, zr__list_finish(&w.list), done);
-done:
-    zr__list_end(&w.list);
-    zr__decided_free(&w.decided);
-    zr__gathers_end(&w.gathers);
-    if (w.micro) zr_free(w.micro->instance); /* the tables of all micro-batches */
-    zr_free(w.micro);
-    zr_free(refreshed);
-    return st;
+    return zr__list_finish(&w.list);
 }
 
 /* Write the flush schedule. It gathers the parameters that other ranks have updated, for each unit that is stored whole
  * on every rank. */
 zr_status zr__write_flush(zr_plan *plan)
 {
-    zr__list l;
-    zr_status st = zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]);
-    for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++) zr__write_refresh(&l, u, ZR_WHEN_ALWAYS);
-    if (st == ZR_OK) zr__policies_rewrite(&l);
-    if (st == ZR_OK) st = zr__list_finish(&l);
-    zr__list_end(&l);
-    return st;
+    ZR_AUTO(zr__list_end) zr__list l = {0};
+    ZR_TRY(zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]));
+    for (int32_t u = 0; u < plan->n_units; u++) zr__write_refresh(&l, u, ZR_WHEN_ALWAYS);
+    zr__policies_rewrite(&l);
+    return zr__list_finish(&l);
 }

@@ -65,8 +65,7 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
     }
     zr__text_add(text, "chosen for memory.limit %s:", ZR_SIZE((double)q->config->memory.limit_bytes));
     if (free->stage) zr__text_add(text, " zero_optimization.stage %" PRId64 ",", w->stage);
-    if (free->policy)
-        zr__text_add(text, " activation_checkpointing.policy %s,", zr__recompute_name((zr_recompute)w->policy));
+    if (free->policy) zr__text_add(text, " activation_checkpointing.policy %s,", zr__recompute_name(w->policy));
     if (w->pieces && !q->config->recompute.partition) zr__text_add(text, " " ZR__PIECES_KEY " true,");
     if (free->split || free->batch)
         zr__text_add(text, " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
@@ -99,31 +98,28 @@ static zr_status choose_keys(zr_config *config, const zr__train_target *target, 
         q.free.batch = false;
     }
     if (!(q.free.stage || q.free.policy || q.free.split || q.free.batch || q.free.host || q.free.disk)) return ZR_OK;
-    zr_status st = zr__search(&q, found);
+    ZR_TRY(zr__search(&q, found));
     const zr__tried *best = found->best ? found->best : found->least;
-    if (st == ZR_OK && !best) st = zr__failure_tell(&found->refused);
-    if (st == ZR_OK) {
-        zr__way taken = best->way;
-        const bool any = q.free.stage || q.free.policy || q.free.split || q.free.batch || q.free.disk;
-        if (any || (best->fits && found->tier > ZR__TIER_DEVICE)) note_choice(&q, found, best, text);
-        if (!q.free.policy) taken.policy = config->recompute.policy;
-        zr__way_set(&taken, target->ranks, config);
-    }
-    return st;
+    if (!best) return zr__failure_tell(&found->refused);
+    zr__way taken = best->way;
+    const bool any = q.free.stage || q.free.policy || q.free.split || q.free.batch || q.free.disk;
+    if (any || (best->fits && found->tier > ZR__TIER_DEVICE)) note_choice(&q, found, best, text);
+    if (!q.free.policy) taken.policy = config->recompute.policy;
+    zr__way_set(&taken, target->ranks, config);
+    return ZR_OK;
 }
 
 zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept, zr__choices *found,
                            char note[ZR_TRAIN_NOTE_BYTES])
 {
-    zr__text text = {0};
-    zr__choices own = {0};
-    zr_status st = choose_keys(config, target, kept, found ? found : &own, &text);
-    zr__choices_clear(&own);
-    if (st == ZR_OK) st = zr__train_choose_shares(config, target, &text);
-    if (st == ZR_OK && text.failed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to describe the choice");
-    snprintf(note, ZR_TRAIN_NOTE_BYTES, "%s", st == ZR_OK && text.data ? text.data : "");
-    zr__text_clear(&text);
-    return st;
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
+    ZR_AUTO(zr__choices_clear) zr__choices own = {0};
+    note[0] = '\0';
+    ZR_TRY(choose_keys(config, target, kept, found ? found : &own, &text));
+    ZR_TRY(zr__train_choose_shares(config, target, &text));
+    ZR_CHECK(!text.failed, ZR_ERR_MEMORY, "no memory to describe the choice");
+    if (text.data) snprintf(note, ZR_TRAIN_NOTE_BYTES, "%s", text.data);
+    return ZR_OK;
 }
 
 void zr__train_offload_remedy(const zr_config *config, const zr__train_target *target, int64_t limit_bytes,
@@ -131,8 +127,8 @@ void zr__train_offload_remedy(const zr_config *config, const zr__train_target *t
 {
     zr_config limited = *config;
     zr__question q = {.config = &limited, .target = target};
-    zr__choices found = {0};
-    zr__text text = {0};
+    ZR_AUTO(zr__choices_clear) zr__choices found = {0};
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
     char keys[ZR_OFFLOAD_KEYS_BYTES];
     remedy[0] = '\0';
     if (!zr__train_offload_open(config) || config->zero.optim.device != ZR_HOME_NONE) return;
@@ -149,6 +145,4 @@ void zr__train_offload_remedy(const zr_config *config, const zr__train_target *t
         zr__add_away(target, &best->made, &text);
         snprintf(remedy, ZR_OFFLOAD_REMEDY_BYTES, "%s)", text.data ? text.data : "");
     }
-    zr__text_clear(&text);
-    zr__choices_clear(&found);
 }

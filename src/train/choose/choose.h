@@ -1,7 +1,8 @@
 /** train/choose: which configuration to train with. A question (zr__question) says which keys are free; search.c
- * enumerates their values, plans and prices them (trial.c), and prunes what cannot fit or win. prefer.c has the one
- * order of preference. choose.c asks the question of `--memory` for a run, shares.c chooses shares of an offload and
- * the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate --search` only print what is found. */
+ * enumerates their values (way.c), plans and prices them (trial.c), and prunes what cannot fit or win. prefer.c has the
+ * one order of preference, list.c the list of stages and policies. choose.c asks the question of `--memory` for a run,
+ * shares.c chooses shares of an offload and the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate
+ * --search` only print what is found. */
 #ifndef ZR_TRAIN_CHOOSE_CHOOSE_H
 #define ZR_TRAIN_CHOOSE_CHOOSE_H
 
@@ -79,6 +80,17 @@ typedef struct zr__way {
     int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
 } zr__way;
 
+/** How much two ways have in common. Each value also demands what the earlier ones do. */
+typedef enum zr__likeness {
+    ZR__ALIKE_STATES, /* states of the same kind: stage, tensor parallelism and groups of ranks */
+    ZR__ALIKE_HOMES,  /* the same offload */
+    ZR__ALIKE_POLICY, /* the same recompute, and place of checkpoints if there are any */
+    ZR__ALIKE_ALL     /* the same buckets, overlap and micro-batches */
+} zr__likeness;
+bool zr__way_alike(const zr__way *a, const zr__way *b, zr__likeness likeness);
+/** Return the number of further keys (zr__free) that differ between a way and a configuration. With `accum`, the
+ * micro-batches of a step are such a key. */
+int zr__way_further(const zr__way *way, const zr_config *config, bool accum);
 /** Return the way that a configuration has. */
 zr__way zr__way_of(const zr_config *config);
 /** Set the keys of a way in a configuration. */
@@ -144,7 +156,7 @@ typedef struct zr__choices {
     int64_t n, room;
     zr__tried **listed; /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
     int64_t n_listed, listed_room;
-    const zr__tried *best;  /* the candidate that is preferred, or NULL if none fits */
+    zr__tried *best;        /* the candidate that is preferred, or NULL if none fits */
     const zr__tried *least; /* the candidate with the least memory, or NULL if none could be planned */
     zr__tier tier;          /* tier of `best` */
     /* `timed`: whether tried.sec is in seconds; `usual`: whether assumed rates replace unknown ones; `usual_disk`: the
@@ -174,14 +186,13 @@ ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__choices *fou
 void zr__choices_clear(zr__choices *found);
 /** Plan the stages 0 to 3, each with every recompute policy and place of checkpoints, with the configured micro-batches
  * and homes, and with less overlap where a policy does not fit otherwise. List them in `found`, which may be the result
- * of a search. With `spacings`, add recompute unit with a checkpoint at every 2nd, 3rd ... unit. */
-ZR_NODISCARD zr_status zr__choices_list(const zr__question *question, bool spacings, zr__choices *found);
-/** Plan the configuration's own way and list it. Fail if it is refused. */
-ZR_NODISCARD zr_status zr__list_own(const zr__question *question, zr__choices *found);
-/** List a candidate of `found`, unless it is listed. Return its index in the list, or -1 if memory is short. */
-int64_t zr__list_add(zr__choices *found, const zr__tried *tried);
-/** Return the index in the list of the candidate that is the configuration's own way, or -1. */
-int64_t zr__list_find(const zr__choices *found, const zr_config *config);
+ * of a search. With `spacings`, add recompute unit with a checkpoint at every 2nd, 3rd ... unit. With `own`, plan and
+ * list only the configuration's own way. */
+ZR_NODISCARD zr_status zr__choices_list(const zr__question *question, bool own, bool spacings, zr__choices *found);
+/** List a candidate of `found`, unless it is listed. */
+ZR_NODISCARD zr_status zr__list_add(zr__choices *found, zr__tried *tried);
+/** Return the index of a way in the list, or -1. */
+int64_t zr__list_find(const zr__choices *found, const zr__way *way);
 
 /* ---- order of preference ------------------------------------------------------------------------ */
 

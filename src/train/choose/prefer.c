@@ -36,9 +36,9 @@ static bool is_choice(const zr__tried *t, bool further, double sec)
 }
 
 /** Return the candidate that is preferred among those of is_choice, or NULL. */
-static const zr__tried *prefer(const zr__choices *f, bool further, double sec)
+static zr__tried *prefer(const zr__choices *f, bool further, double sec)
 {
-    const zr__tried *best = NULL;
+    zr__tried *best = NULL;
     double most[MEASURES]; /* largest value of each measure so far that is left in the choice */
     for (int m = SEC; m < MEASURES; m++) {
         double least = INFINITY;
@@ -47,7 +47,7 @@ static const zr__tried *prefer(const zr__choices *f, bool further, double sec)
             continue;
         }
         for (int64_t i = 0; i < f->n; i++) {
-            const zr__tried *t = f->tried[i];
+            zr__tried *t = f->tried[i];
             bool left = is_choice(t, further, sec);
             for (int k = SEC; k < m && left; k++) left = measure_of(t, k) <= most[k];
             if (!left || measure_of(t, m) >= least) continue;
@@ -66,7 +66,7 @@ void zr__prefer(zr__choices *found)
         const zr__tried *t = found->tried[i];
         if (is_choice(t, false, 0) && (fastest == 0 || t->sec < fastest)) fastest = t->sec;
     }
-    const zr__tried *usual = prefer(found, false, 0), *further = prefer(found, true, fastest);
+    zr__tried *usual = prefer(found, false, 0), *further = prefer(found, true, fastest);
     found->best = further ? further : usual;
 }
 
@@ -106,8 +106,8 @@ void zr__add_ties(const zr__choices *found, const char *before, zr__text *text)
                      bytes = (double)(t->made.needs_bytes - best->made.needs_bytes);
         zr__text_add(text, "%s%s stage %lld with recompute %s and %lld x %lld samples (%.1f %% %s, %s %s a rank)",
                      n ? "" : before, n ? "," : " within 2 %:", (long long)t->way.stage,
-                     zr__recompute_name((zr_recompute)t->way.policy), (long long)t->way.rows, (long long)t->way.accum,
-                     fabs(gain), gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)), bytes < 0 ? "less" : "more");
+                     zr__recompute_name(t->way.policy), (long long)t->way.rows, (long long)t->way.accum, fabs(gain),
+                     gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)), bytes < 0 ? "less" : "more");
         n++;
     }
     if (more) zr__text_add(text, " and %d more", more);

@@ -8,12 +8,12 @@
  * - Less recompute is faster, so a policy that recomputes more is tried only where less does not fit.
  * - Policy auto itself creates many plans, so it is tried only in the order of lower bounds of its times.
  * - Further keys change the speed of most candidates little, so they are varied last, for the fastest candidates. */
-#include "train/choose/choose.h"
+#include "train/choose/search.h"
 
 #include "base/core/grow.h"
 #include "config/config.h"
 
-#include <stdlib.h>
+#include <math.h>
 
 #define SPLITS_MOST 65536 /* maximum number of micro-batches of a training step */
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
@@ -23,11 +23,7 @@
 #define SLACK 0.02          /* assumed relative error of the estimated times of policy auto */
 #define REFINED 4           /* maximum number of candidates for which further keys are varied */
 #define REFINED_SLOWER 1.15 /* further keys do not make good a larger difference in time */
-#define SPACINGS 64         /* maximum spacing of checkpoints in a list, in units */
-/* Bucket sizes in elements. Small buckets need little staging memory; each is a step of the schedule, so a model gets
- * at most about LIGHT_STEPS. With large buckets, a whole unit fits one bucket. */
-#define LIGHT_ELEMS (1 << 20)
-#define LIGHT_STEPS 16384
+/* Bucket sizes in elements. With large buckets, a whole unit fits one bucket. */
 #define SMALL_BUCKET (1 << 22)
 #define LARGE_BUCKET (INT64_C(1) << 30)
 
@@ -38,71 +34,14 @@
 #define USUAL_LINK_PART 0.25            /* rate of the link between ranks as a fraction of the memory rate */
 #define USUAL_DISK_BYTES_SEC 2e9
 
-typedef struct search {
-    const zr__question *q;
-    zr__choices *found;
-    zr_profile rates; /* rates by which candidates are compared */
-    zr__way base;     /* the configuration's way, with the homes of the tier that is tried */
-    int64_t limit;    /* bytes of a rank, or 0 for no limit */
-    bool any_policy;
-    int64_t stages[2]; /* first and last stage to try */
-    /* Candidates for policy auto, with lower bounds of their times; 0 if tried. */
-    struct mixed {
-        zr__way way;
-        double bound;
-    } * mixed;
-    int64_t n_mixed, mixed_room;
-    zr__tried guess[ZR_RECOMPUTE_KEEP + 1]; /* candidates whose needs and times are predicted instead of planned */
-} search;
-
 /* ---- one candidate ------------------------------------------------------------------------------ */
 
-static bool same_moves(const zr__moves *a, const zr__moves *b)
-{
-    return a->bucket_elems == b->bucket_elems && a->prefetch_elems == b->prefetch_elems && a->overlap == b->overlap &&
-           a->levels == b->levels && a->once == b->once;
-}
-
-/** Return whether two ways have states of the same kind, which ranks share in the same way. */
-static bool same_states(const zr__way *a, const zr__way *b)
-{
-    return a->device == b->device && a->offload == b->offload && a->stage == b->stage && a->tensor == b->tensor &&
-           a->mics == b->mics && a->hpz == b->hpz;
-}
-
-/** Return whether two ways have the same recompute. Without checkpoints ignore their place. */
-static bool same_policy(const zr__way *a, const zr__way *b)
-{
-    const bool placed = zr_recomputes((zr_recompute)a->policy);
-    return a->policy == b->policy && (a->policy != ZR_RECOMPUTE_UNIT || a->every == b->every) &&
-           (!placed || (a->pieces == b->pieces && a->kept == b->kept));
-}
-
-static bool same_way(const zr__way *a, const zr__way *b)
-{
-    return same_states(a, b) && same_policy(a, b) && same_moves(&a->moves, &b->moves) && a->rows == b->rows &&
-           a->accum == b->accum;
-}
-
-static int64_t data_ranks(const search *s, const zr__way *w)
+static int64_t data_ranks(const zr__searching *s, const zr__way *w)
 {
     return s->q->target->ranks / w->tensor;
 }
 
-/** Return the number of further keys that a way has. */
-static int further_keys(const search *s, const zr__way *w)
-{
-    const zr__way base = zr__way_of(s->q->config);
-    const zr__moves *a = &w->moves, *b = &base.moves;
-    return (w->tensor != base.tensor) + (w->mics != base.mics) + (w->hpz != base.hpz) +
-           (w->policy == ZR_RECOMPUTE_UNIT && w->every != base.every && w->every > 1) +
-           (zr_recomputes((zr_recompute)w->policy) && w->kept != base.kept) +
-           (s->q->free.accum && w->accum != base.accum) + (a->bucket_elems != b->bucket_elems) +
-           (a->prefetch_elems != b->prefetch_elems) + (a->overlap != b->overlap) + (a->levels != b->levels) +
-           (a->once != b->once);
-}
-
-static zr_status weigh(const search *s, const zr_plan *plan, zr__tried *t)
+static zr_status weigh(const zr__searching *s, const zr_plan *plan, zr__tried *t)
 {
     const zr__question *q = s->q;
     const zr__way *w = &t->way;
@@ -116,66 +55,54 @@ static zr_status weigh(const search *s, const zr_plan *plan, zr__tried *t)
     /* a share that is open may be reduced, which also reduces the bytes on disk */
     if (q->shares && t->made.disk_bytes > q->target->disk_bytes)
         t->fits = s->limit == 0 || t->made.needs_bytes <= s->limit;
-    t->further = further_keys(s, w);
+    t->further = zr__way_further(w, q->config, q->free.accum);
     return ZR_OK;
 }
 
-/** Return a candidate that has been planned, or NULL. */
-static zr__tried *planned_before(const search *s, const zr__way *w)
-{
-    for (int64_t i = 0; i < s->found->n; i++)
-        if (same_way(&s->found->tried[i]->way, w)) return s->found->tried[i];
-    return NULL;
-}
-
-/** Plan a candidate. If its sizes overflow or its settings exclude each other, set *tried to NULL and succeed. For
- * example, all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
-static zr_status try_way(search *s, const zr__way *w, zr__tried **tried)
+zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
 {
     zr__choices *f = s->found;
-    zr_plan *plan = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     zr_config config = *s->q->config;
-    *tried = planned_before(s, w);
+    *tried = NULL;
+    for (int64_t i = 0; i < f->n && !*tried; i++)
+        if (zr__way_alike(&f->tried[i]->way, w, ZR__ALIKE_ALL)) *tried = f->tried[i];
     if (*tried) return ZR_OK;
     zr__way_set(w, s->q->target->ranks, &config);
     if (w->policy == ZR_RECOMPUTE_AUTO) config.memory.limit_bytes = s->limit;
     ZR_GROW(f->tried, f->room, f->n + 1, "candidates");
-    zr__tried *t = zr_alloc(sizeof(*t));
+    ZR_AUTO_FREE zr__tried *t = zr_alloc(sizeof(*t));
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a candidate");
     *t = (zr__tried){.way = *w, .number = f->n};
     const bool alone = config.train.noise_scale && data_ranks(s, w) * w->accum == 1;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
                          : zr__try(s->q->target, &config, &t->made, &plan);
     if (st == ZR_OK) st = weigh(s, plan, t);
-    zr_plan_destroy(&plan);
-    if (st != ZR_OK) zr_free(t);
     if (zr__refused(st)) zr__failure_note(&f->refused, st);
     if (st != ZR_OK) return zr__refused(st) ? ZR_OK : st;
-    f->tried[f->n++] = *tried = t;
-    if (!f->least || t->made.needs_bytes < f->least->made.needs_bytes) f->least = t;
+    f->tried[f->n++] = *tried = ZR_TAKE(t);
+    if (!f->least || (*tried)->made.needs_bytes < f->least->made.needs_bytes) f->least = *tried;
     return ZR_OK;
 }
 
-static bool any_fits(const search *s)
-{
-    for (int64_t i = 0; i < s->found->n; i++)
-        if (s->found->tried[i]->fits) return true;
-    return false;
-}
-
 /** Return whether a candidate that fits takes at most this time. */
-static bool as_fast(const search *s, double sec)
+static bool as_fast(const zr__searching *s, double sec)
 {
     for (int64_t i = 0; i < s->found->n; i++)
         if (s->found->tried[i]->fits && s->found->tried[i]->sec <= sec) return true;
     return false;
 }
 
+static bool any_fits(const zr__searching *s)
+{
+    return as_fast(s, INFINITY);
+}
+
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
 
 /** Return the estimated time per token of a plan in which some units use the policy `heavy` and all others the policy
  * `light`, which recomputes less. The number of units with `heavy` is the minimum that fits the memory limit. */
-static double mixed_sec(const search *s, const zr__tried *heavy, const zr__tried *light)
+static double mixed_sec(const zr__searching *s, const zr__tried *heavy, const zr__tried *light)
 {
     const double over = (double)(light->made.needs_bytes - s->limit),
                  saved = (double)(light->made.needs_bytes - heavy->made.needs_bytes);
@@ -184,10 +111,10 @@ static double mixed_sec(const search *s, const zr__tried *heavy, const zr__tried
 }
 
 /** Remember a candidate for policy auto, with a lower bound of its time per token. */
-static zr_status note_bound(search *s, const zr__way *w, double bound)
+static zr_status note_bound(zr__searching *s, const zr__way *w, double bound)
 {
     ZR_GROW(s->mixed, s->mixed_room, s->n_mixed + 1, "candidates");
-    s->mixed[s->n_mixed] = (struct mixed){*w, bound};
+    s->mixed[s->n_mixed] = (struct zr__mixed){*w, bound};
     s->mixed[s->n_mixed++].way.policy = ZR_RECOMPUTE_AUTO;
     return ZR_OK;
 }
@@ -201,14 +128,14 @@ typedef struct reached {
 
 /** Predict a candidate that cannot fit from two with smaller micro-batches, of which the larger one did not fit: bytes
  * and seconds of a step grow linearly with the micro-batch. Return NULL if it must be planned. */
-static zr__tried *predict(search *s, const zr__way *w)
+static zr__tried *predict(zr__searching *s, const zr__way *w)
 {
     const zr__tried *a = NULL, *b = NULL; /* the two largest micro-batches below, a < b */
     for (int64_t i = 0; i < s->found->n; i++) {
         const zr__tried *t = s->found->tried[i];
         zr__way same = t->way;
         same.rows = w->rows;
-        if (t->way.rows >= w->rows || !same_way(&same, w)) continue;
+        if (t->way.rows >= w->rows || !zr__way_alike(&same, w, ZR__ALIKE_ALL)) continue;
         if (!b || t->way.rows > b->way.rows)
             a = b, b = t;
         else if (!a || t->way.rows > a->way.rows)
@@ -225,11 +152,11 @@ static zr__tried *predict(search *s, const zr__way *w)
     return guess;
 }
 
-static zr_status try_policy(search *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
+static zr_status try_policy(zr__searching *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
 {
     w.policy = policy;
     *t = s->q->free.batch ? predict(s, &w) : NULL;
-    if (!*t) ZR_TRY(try_way(s, &w, t));
+    if (!*t) ZR_TRY(zr__try_way(s, &w, t));
     if (!*t) return ZR_OK;
     r->fits |= (*t)->fits;
     r->all |= (*t)->fits && !(*t)->recomputes;
@@ -239,11 +166,11 @@ static zr_status try_policy(search *s, zr__way w, zr_recompute policy, zr__tried
 
 /** Try a policy that recomputes, with whole checkpoints and, if that is free, with partitioned ones. Set *t to the last
  * one that fits, or the last one. */
-static zr_status try_pieces(search *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
+static zr_status try_pieces(zr__searching *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
 {
     zr__tried *pieces = NULL;
     ZR_TRY(try_policy(s, w, policy, t, r));
-    if (!s->q->free.pieces || w.tensor == 1 || w.pieces || !zr_recomputes((zr_recompute)policy)) return ZR_OK;
+    if (!s->q->free.pieces || w.tensor == 1 || w.pieces || !zr_recomputes(policy)) return ZR_OK;
     w.pieces = true;
     ZR_TRY(try_policy(s, w, policy, &pieces, r));
     if (pieces) *t = pieces;
@@ -252,7 +179,7 @@ static zr_status try_pieces(search *s, zr__way w, zr_recompute policy, zr__tried
 
 /** Try to store even the outputs of cheap ops (policy keep), since the plan fits with policy none. This saves time only
  * on a device with its own memory. */
-static zr_status try_keep(search *s, const zr__way *w, const zr__tried *none, reached *r)
+static zr_status try_keep(zr__searching *s, const zr__way *w, const zr__tried *none, reached *r)
 {
     zr__tried *keep;
     ZR_TRY(try_policy(s, *w, ZR_RECOMPUTE_KEEP, &keep, r));
@@ -262,7 +189,7 @@ static zr_status try_keep(search *s, const zr__way *w, const zr__tried *none, re
 }
 
 /** Try the recompute policies: none; if it fits, keep; else the policies that recompute more. */
-static zr_status try_policies(search *s, const zr__way *w, reached *r)
+static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
 {
     zr__tried *none, *selective, *unit = NULL;
     *r = (reached){.fits = false};
@@ -282,7 +209,7 @@ static zr_status try_policies(search *s, const zr__way *w, reached *r)
 
 /** Divide the samples of a training step into more and more micro-batches of equal size, until the plan recomputes
  * nothing. Even smaller micro-batches would only increase the traffic. */
-static zr_status try_splits(search *s, zr__way w, int64_t rows)
+static zr_status try_splits(zr__searching *s, zr__way w, int64_t rows)
 {
     reached r = {.all = false};
     for (w.accum = 1; w.accum <= rows && w.accum <= SPLITS_MOST && !r.all; w.accum++) {
@@ -299,14 +226,14 @@ static int64_t next_batch(int64_t rows)
 }
 
 /** Return whether a step of a way has at most the tokens that the question allows. */
-static bool is_allowed(const search *s, const zr__way *w)
+static bool is_allowed(const zr__searching *s, const zr__way *w)
 {
     const double tokens = (double)(w->rows * w->accum * data_ranks(s, w)) * (double)s->q->config->data.seq_length;
     return s->q->step_tokens == 0 || w->rows * w->accum == 1 || tokens <= (double)s->q->step_tokens;
 }
 
 /** Try larger and larger micro-batches as long as they fit and save enough time. */
-static zr_status try_batches(search *s, zr__way w)
+static zr_status try_batches(zr__searching *s, zr__way w)
 {
     reached r = {.fits = true};
     double sec = 0;
@@ -321,12 +248,12 @@ static zr_status try_batches(search *s, zr__way w)
 }
 
 /** Return the samples of a rank in a step. */
-static int64_t rows_of_step(const search *s, const zr__way *w)
+static int64_t rows_of_step(const zr__searching *s, const zr__way *w)
 {
     return s->q->config->train_batch_size / data_ranks(s, w);
 }
 
-static zr_status try_states(search *s, zr__way w)
+static zr_status try_states(zr__searching *s, zr__way w)
 {
     reached r;
     if (s->q->free.split) return try_splits(s, w, rows_of_step(s, &w));
@@ -339,7 +266,7 @@ static zr_status try_states(search *s, zr__way w)
 
 /** Return the size of a group that consists of the data-parallel ranks of one host. Return 0 if the data-parallel ranks
  * do not form several such groups of equal size. */
-static int64_t host_group(const search *s, const zr__way *w)
+static int64_t host_group(const zr__searching *s, const zr__way *w)
 {
     const int64_t host = s->q->target->host_ranks, group = host / w->tensor, all = data_ranks(s, w);
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
@@ -347,7 +274,7 @@ static int64_t host_group(const search *s, const zr__way *w)
 
 /** Try a stage without groups of ranks. Then, if they are free, try groups of one host: MiCS groups and, at stage 3,
  * hpZ groups. */
-static zr_status try_groups(search *s, zr__way w)
+static zr_status try_groups(zr__searching *s, zr__way w)
 {
     const int64_t host = s->q->free.groups ? host_group(s, &w) : 0;
     ZR_TRY(try_states(s, w));
@@ -359,7 +286,7 @@ static zr_status try_groups(search *s, zr__way w)
     return w.stage == 3 ? try_states(s, w) : ZR_OK;
 }
 
-static bool degree_works(const search *s, int64_t tensor)
+static bool degree_works(const zr__searching *s, int64_t tensor)
 {
     const zr_config *config = s->q->config;
     const int64_t ranks = s->q->target->ranks;
@@ -370,21 +297,21 @@ static bool degree_works(const search *s, int64_t tensor)
 
 /** Try policy auto on candidates in the order of the lower bounds of their times. Stop when no other candidate can be
  * faster than the fastest one so far. */
-static zr_status try_mixed(search *s)
+static zr_status try_mixed(zr__searching *s)
 {
-    for (struct mixed *first;;) {
+    for (struct zr__mixed *first;;) {
         zr__tried *t;
         first = NULL;
-        for (struct mixed *m = s->mixed; m < s->mixed + s->n_mixed; m++)
+        for (struct zr__mixed *m = s->mixed; m < s->mixed + s->n_mixed; m++)
             if (m->bound > 0 && (!first || m->bound < first->bound)) first = m;
         if (!first || as_fast(s, first->bound / (1 + SLACK))) return ZR_OK;
         first->bound = 0;
-        ZR_TRY(try_way(s, &first->way, &t));
+        ZR_TRY(zr__try_way(s, &first->way, &t));
     }
 }
 
 /** Try the division into micro-batches of the resumed checkpoint. Keep this division if it fits. */
-static zr_status try_kept(search *s)
+static zr_status try_kept(zr__searching *s)
 {
     const zr__train_kept *kept = &s->q->kept;
     zr__way w = s->base;
@@ -399,7 +326,7 @@ static zr_status try_kept(search *s)
 }
 
 /** Try all candidates with the homes and the buckets of s->base. */
-static zr_status try_all(search *s)
+static zr_status try_all(zr__searching *s)
 {
     const bool tensor = s->q->free.tensor;
     const int64_t ranks = s->q->target->ranks, host = s->q->target->host_ranks,
@@ -418,7 +345,7 @@ static zr_status try_all(search *s)
 /* ---- further keys ------------------------------------------------------------------------------- */
 
 /** Try a variant of a candidate, unless it changes a key that is not free. If it fits, try larger micro-batches too. */
-static zr_status try_variant(search *s, const zr__tried *from, zr__way w, bool grows)
+static zr_status try_variant(zr__searching *s, const zr__tried *from, zr__way w, bool grows)
 {
     const zr__free *free = &s->q->free;
     const zr__moves *a = &from->way.moves, *b = &w.moves;
@@ -428,19 +355,19 @@ static zr_status try_variant(search *s, const zr__tried *from, zr__way w, bool g
         (b->once != a->once && (!free->once || data_ranks(s, &w) == 1));
     zr__tried *t;
     if (closed || !is_allowed(s, &w)) return ZR_OK;
-    ZR_TRY(try_way(s, &w, &t));
+    ZR_TRY(zr__try_way(s, &w, &t));
     for (double sec = 0; grows && s->q->free.batch && t && t->fits && w.rows < BATCH_MOST;) {
         if (sec > 0 && t->sec > (1 - LEAST_GAIN) * sec) return ZR_OK;
         sec = t->sec;
         w.rows = next_batch(w.rows);
         if (!is_allowed(s, &w)) return ZR_OK;
-        ZR_TRY(try_way(s, &w, &t));
+        ZR_TRY(zr__try_way(s, &w, &t));
     }
     return ZR_OK;
 }
 
 /** Vary buckets, overlap, levels and the reduction once a step. */
-static zr_status vary_moves(search *s, const zr__tried *from)
+static zr_status vary_moves(zr__searching *s, const zr__tried *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->way.moves.levels,
                            both = from->way.tensor > 1 ? on : ZR_SWITCH_AUTO, /* with tensor ranks, auto means off */
@@ -461,20 +388,9 @@ static zr_status vary_moves(search *s, const zr__tried *from)
     return ZR_OK;
 }
 
-/** Vary the micro-batches of a step. */
-static zr_status vary_accum(search *s, const zr__tried *from)
-{
-    for (int64_t accum = 2; s->q->free.accum && !s->q->free.split && accum <= 8; accum *= 2) {
-        zr__way w = from->way;
-        w.accum = accum;
-        ZR_TRY(try_variant(s, from, w, false));
-    }
-    return ZR_OK;
-}
-
 /** Vary spacings and places of checkpoints. With a spacing larger than twice the square
  * root of the number of layers, recomputation needs more memory than it saves. */
-static zr_status vary_checkpoints(search *s, const zr__tried *from)
+static zr_status vary_checkpoints(zr__searching *s, const zr__tried *from)
 {
     const zr__free *free = &s->q->free;
     const int64_t layers = zr_config_sizes(s->q->config).layers;
@@ -495,16 +411,8 @@ static zr_status vary_checkpoints(search *s, const zr__tried *from)
     return ZR_OK;
 }
 
-static int by_sec(const void *a, const void *b)
-{
-    const zr__tried *x = *(zr__tried *const *)a, *y = *(zr__tried *const *)b;
-    if (x->sec != y->sec) return x->sec < y->sec ? -1 : 1;
-    if (x->made.needs_bytes != y->made.needs_bytes) return x->made.needs_bytes < y->made.needs_bytes ? -1 : 1;
-    return x->number < y->number ? -1 : 1;
-}
-
 /** Vary the further keys of the fastest candidate of each kind of states, if any are free. */
-static zr_status refine(search *s)
+static zr_status refine(zr__searching *s)
 {
     const zr__free *free = &s->q->free;
     const zr__choices *f = s->found;
@@ -514,18 +422,24 @@ static zr_status refine(search *s)
           free->levels || free->once))
         return ZR_OK;
     zr__prefer(s->found);
-    zr__tried **sorted = zr_alloc((size_t)(f->n + 1) * sizeof(*sorted));
-    ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory for %lld candidates", (long long)f->n);
-    for (int64_t i = 0; i < f->n; i++) sorted[i] = f->tried[i];
-    qsort(sorted, (size_t)f->n, sizeof(*sorted), by_sec);
-    for (int64_t i = 0; i < f->n && n < REFINED; i++) {
-        bool other = sorted[i]->fits && sorted[i]->sec < REFINED_SLOWER * f->best->sec;
-        for (int k = 0; k < n; k++) other = other && !same_states(&from[k]->way, &sorted[i]->way);
-        if (other) from[n++] = sorted[i];
+    for (; n < REFINED; n++) {
+        from[n] = NULL;
+        for (int64_t i = 0; i < f->n; i++) {
+            const zr__tried *t = f->tried[i], *best = from[n];
+            bool other = t->fits && t->sec < REFINED_SLOWER * f->best->sec;
+            for (int k = 0; k < n; k++) other = other && !zr__way_alike(&from[k]->way, &t->way, ZR__ALIKE_HOMES);
+            if (other &&
+                (!best || t->sec < best->sec || (t->sec == best->sec && t->made.needs_bytes < best->made.needs_bytes)))
+                from[n] = t;
+        }
+        if (!from[n]) break;
     }
-    zr_free(sorted);
     for (int k = 0; k < n; k++) {
-        ZR_TRY(vary_accum(s, from[k]));
+        for (int64_t accum = 2; free->accum && !free->split && accum <= 8; accum *= 2) {
+            zr__way w = from[k]->way;
+            w.accum = accum;
+            ZR_TRY(try_variant(s, from[k], w, false));
+        }
         if (f->tier > ZR__TIER_LIGHTER) continue; /* the host's bus or the disk is the bound */
         ZR_TRY(vary_checkpoints(s, from[k]));
         ZR_TRY(vary_moves(s, from[k]));
@@ -535,36 +449,8 @@ static zr_status refine(search *s)
 
 /* ---- tiers -------------------------------------------------------------------------------------- */
 
-int64_t zr__light_elems(const zr_config *config)
-{
-    const zr_model_sizes m = zr_config_sizes(config);
-    const double params = 12.0 * (double)m.layers * (double)m.width * (double)m.width +
-                          (double)(m.vocabulary + m.positions) * (double)m.width;
-    const int64_t elems = (int64_t)(params / LIGHT_STEPS);
-    return elems > LIGHT_ELEMS ? elems : LIGHT_ELEMS;
-}
-
-void zr__lighten(zr__way *way, zr__light light, const zr_config *config)
-{
-    const int64_t elems = zr__light_elems(config);
-    if (light >= ZR__LIGHT_PREFETCH) way->moves.prefetch_elems = 0;
-    if (light >= ZR__LIGHT_OVERLAP) way->moves.overlap = ZR_SWITCH_OFF;
-    if (light >= ZR__LIGHT_BUCKETS &&
-        (config->zero.reduce_bucket_elems > elems || config->zero.allgather_bucket_elems > elems))
-        way->moves.bucket_elems = elems;
-}
-
-zr__light zr__light_of(const zr__way *way)
-{
-    const zr__moves *m = &way->moves;
-    return m->prefetch_elems != 0        ? ZR__LIGHT_NONE
-           : m->bucket_elems > 0         ? ZR__LIGHT_BUCKETS
-           : m->overlap == ZR_SWITCH_OFF ? ZR__LIGHT_OVERLAP
-                                         : ZR__LIGHT_PREFETCH;
-}
-
 /** Make a way the one with the least memory at its stage: recompute unit and as little overlap as possible. */
-static void make_least(const search *s, zr__way *w)
+static void make_least(const zr__searching *s, zr__way *w)
 {
     const int64_t rows = s->q->free.split ? rows_of_step(s, w) : 0;
     if (s->q->free.batch || rows > 0) w->rows = 1;
@@ -575,14 +461,14 @@ static void make_least(const search *s, zr__way *w)
 }
 
 /** Try less overlap at the highest stage, if anything fits with the least. */
-static zr_status try_lighter(search *s)
+static zr_status try_lighter(zr__searching *s)
 {
     const zr__way base = s->base;
     zr__way w = base;
     zr__tried *t;
     w.stage = s->stages[1];
     make_least(s, &w);
-    ZR_TRY(try_way(s, &w, &t));
+    ZR_TRY(zr__try_way(s, &w, &t));
     if (!t || !t->fits) return ZR_OK;
     t->fits = false; /* so that the loop goes on to the mildest way that fits */
     const int64_t first = s->stages[0];
@@ -599,11 +485,11 @@ static zr_status try_lighter(search *s)
 
 /** Try the degrees of offload to a device, until one fits and the next one is no faster. Only a plan that may recompute
  * has checkpoints. */
-static zr_status try_offload(search *s, zr_config_home device)
+static zr_status try_offload(zr__searching *s, zr_config_home device)
 {
     const zr__question *q = s->q;
     const zr_recompute policy = q->config->recompute.policy;
-    const bool recomputes = q->free.policy || zr_recomputes((zr_recompute)policy);
+    const bool recomputes = q->free.policy || zr_recomputes(policy);
     const int all = recomputes && q->free.kept ? ZR__OFFLOADS : ZR__OFFLOAD_CHECKPOINTS;
     double fastest = 0;
     s->base.device = device;
@@ -625,19 +511,19 @@ static zr_status try_offload(search *s, zr_config_home device)
 
 /** Plan what needs the least memory, if nothing fits. Policy auto may need less than the other policies, with several
  * units that share a checkpoint. */
-static zr_status try_least(search *s)
+static zr_status try_least(zr__searching *s)
 {
     zr__tried *t;
     if (!s->found->least || !s->any_policy) return ZR_OK;
     zr__way w = s->found->least->way;
     w.policy = ZR_RECOMPUTE_UNIT;
-    ZR_TRY(try_way(s, &w, &t));
+    ZR_TRY(zr__try_way(s, &w, &t));
     w.policy = ZR_RECOMPUTE_AUTO;
-    return try_way(s, &w, &t);
+    return zr__try_way(s, &w, &t);
 }
 
 /** Replace unknown rates by assumed rates, if the choice depends on them. */
-static void usual_rates(search *s)
+static void usual_rates(zr__searching *s)
 {
     const zr__question *q = s->q;
     const zr__free *free = &q->free;
@@ -657,21 +543,21 @@ static void usual_rates(search *s)
     if (!alone) m->link[ZR_LINK_PROCESS].bytes_sec = USUAL_LINK_PART * m->memory_bytes_sec;
 }
 
-static void begin(search *s, const zr__question *q, zr__choices *found)
+void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *found)
 {
     /* Only stage 3 has shards of parameters, which offload_param moves. */
     const int64_t stage = q->config->zero.stage, first = q->config->zero.param.device != ZR_HOME_NONE ? 3 : 0;
-    *s = (search){.q = q,
-                  .found = found,
-                  .rates = q->target->rates ? *q->target->rates : *q->target->profile,
-                  .base = zr__way_of(q->config),
-                  .limit = zr__limit_of(q->target, q->config),
-                  .any_policy = q->free.policy || q->config->recompute.policy == ZR_RECOMPUTE_AUTO,
-                  .stages = {q->free.stage ? first : stage, q->free.stage ? 3 : stage}};
+    *s = (zr__searching){.q = q,
+                         .found = found,
+                         .rates = q->target->rates ? *q->target->rates : *q->target->profile,
+                         .base = zr__way_of(q->config),
+                         .limit = zr__limit_of(q->target, q->config),
+                         .any_policy = q->free.policy || q->config->recompute.policy == ZR_RECOMPUTE_AUTO,
+                         .stages = {q->free.stage ? first : stage, q->free.stage ? 3 : stage}};
     usual_rates(s);
 }
 
-static zr_status try_tiers(search *s)
+static zr_status try_tiers(zr__searching *s)
 {
     const zr__free *free = &s->q->free;
     zr__choices *f = s->found;
@@ -687,8 +573,8 @@ static zr_status try_tiers(search *s)
 
 zr_status zr__search(const zr__question *question, zr__choices *found)
 {
-    search s;
-    begin(&s, question, found);
+    zr__searching s;
+    zr__search_begin(&s, question, found);
     zr_status st = try_tiers(&s);
     zr__prefer(found);
     const zr__tried *best = found->best;
@@ -697,7 +583,7 @@ zr_status zr__search(const zr__question *question, zr__choices *found)
         zr__way w = best->way;
         zr__tried *given;
         w.policy = question->config->recompute.policy;
-        st = try_way(&s, &w, &given);
+        st = zr__try_way(&s, &w, &given);
         if (st == ZR_OK && given && given->fits) found->best = given;
     }
     zr_free(s.mixed);
@@ -710,124 +596,4 @@ void zr__choices_clear(zr__choices *found)
     zr_free(found->tried);
     zr_free(found->listed);
     *found = (zr__choices){0};
-}
-
-/* ---- a list ------------------------------------------------------------------------------------- */
-
-int64_t zr__list_add(zr__choices *found, const zr__tried *tried)
-{
-    for (int64_t i = 0; i < found->n_listed; i++)
-        if (found->listed[i] == tried) return i;
-    zr__tried **list = found->listed;
-    if (found->n_listed == found->listed_room)
-        list = zr__enlarge(list, &found->listed_room, found->n_listed + 1, sizeof(*list));
-    if (!list) return -1;
-    found->listed = list;
-    for (int64_t i = 0; i < found->n; i++)
-        if (found->tried[i] == tried) list[found->n_listed] = found->tried[i];
-    return found->n_listed++;
-}
-
-int64_t zr__list_find(const zr__choices *found, const zr_config *config)
-{
-    const zr__way own = zr__way_of(config);
-    for (int64_t i = 0; i < found->n_listed; i++)
-        if (same_way(&found->listed[i]->way, &own)) return i;
-    return -1;
-}
-
-/** Plan a candidate. Set *fits, and list the candidate if it fits or if `anyhow` is set. */
-static zr_status list_way(search *s, const zr__way *w, bool anyhow, bool *fits)
-{
-    zr__tried *t;
-    ZR_TRY(try_way(s, w, &t));
-    *fits = t && t->fits;
-    ZR_CHECK(!t || !(*fits || anyhow) || zr__list_add(s->found, t) >= 0, ZR_ERR_MEMORY, "no memory for a list");
-    return ZR_OK;
-}
-
-/** List, for each candidate from index `first` on that does not fit, the first zr__light with which its policy fits.
- * First try recompute unit with ZR__LIGHT_BUCKETS. If even this does not fit, try no other policy, because other
- * policies store more activations. */
-static zr_status list_lighter(search *s, zr__way least, int64_t first)
-{
-    const int64_t end = s->found->n_listed;
-    bool hope = false;
-    for (int64_t i = first; i < end; i++)
-        hope |= s->found->listed[i]->way.policy == ZR_RECOMPUTE_UNIT && s->found->listed[i]->fits;
-    least.policy = ZR_RECOMPUTE_UNIT;
-    least.every = 1;
-    if (least.tensor > 1) least.pieces = true; /* partitioned checkpoints need the least memory */
-    zr__lighten(&least, ZR__LIGHT_BUCKETS, s->q->config);
-    if (!hope) {
-        ZR_TRY(list_way(s, &least, least.stage == 3, &hope));
-        if (hope) s->found->n_listed = end; /* a milder zr__light may be enough */
-    }
-    for (int64_t i = first; i < end && hope; i++) {
-        const zr__tried *c = s->found->listed[i];
-        bool fits = c->fits || c->way.policy == ZR_RECOMPUTE_AUTO || c->way.policy == ZR_RECOMPUTE_KEEP;
-        for (int l = least.stage == 3 ? ZR__LIGHT_PREFETCH : ZR__LIGHT_OVERLAP; l < ZR__LIGHTS && !fits; l++) {
-            zr__way w = c->way;
-            zr__lighten(&w, (zr__light)l, s->q->config);
-            ZR_TRY(list_way(s, &w, false, &fits));
-        }
-    }
-    return ZR_OK;
-}
-
-/** List the candidates of a stage. Without tensor parallelism, take only the configured place of checkpoints. */
-static zr_status list_stage(search *s, const zr__way base)
-{
-    static const struct {
-        zr_recompute policy;
-        bool pieces;
-        zr_config_offload kept;
-    } common[] = {{ZR_RECOMPUTE_NONE, false, ZR_OFFLOAD_NONE},      {ZR_RECOMPUTE_KEEP, false, ZR_OFFLOAD_NONE},
-                  {ZR_RECOMPUTE_SELECTIVE, false, ZR_OFFLOAD_NONE}, {ZR_RECOMPUTE_SELECTIVE, true, ZR_OFFLOAD_NONE},
-                  {ZR_RECOMPUTE_UNIT, false, ZR_OFFLOAD_NONE},      {ZR_RECOMPUTE_UNIT, true, ZR_OFFLOAD_NONE},
-                  {ZR_RECOMPUTE_UNIT, true, ZR_OFFLOAD_HOST}};
-    zr__way w = base;
-    const int64_t first = s->found->n_listed;
-    bool fits, any = false, short_of = false;
-    for (size_t i = 0; i < sizeof(common) / sizeof(*common); i++) {
-        if (common[i].pieces && w.tensor == 1) continue;
-        if (common[i].policy == ZR_RECOMPUTE_KEEP && !s->rates.facts.own_memory) continue;
-        w.policy = common[i].policy;
-        w.every = 1;
-        if (w.tensor > 1) w.pieces = common[i].pieces, w.kept = common[i].kept;
-        ZR_TRY(list_way(s, &w, true, &fits));
-        any |= fits;
-        short_of |= !fits && (w.policy == ZR_RECOMPUTE_NONE || w.policy == ZR_RECOMPUTE_KEEP);
-    }
-    /* A mixture of policies can help if some fit, and those that recompute nothing do not. */
-    w = base;
-    w.policy = ZR_RECOMPUTE_AUTO;
-    w.every = 1;
-    if (s->limit > 0 && any && short_of && base.policy != ZR_RECOMPUTE_AUTO) ZR_TRY(list_way(s, &w, true, &fits));
-    if (s->limit > 0) ZR_TRY(list_lighter(s, base, first));
-    return list_way(s, &base, true, &fits); /* the configured policy, if it is another */
-}
-
-zr_status zr__choices_list(const zr__question *question, bool spacings, zr__choices *found)
-{
-    search s;
-    bool fits;
-    begin(&s, question, found);
-    zr__way w = s.base;
-    for (w.stage = 0; w.stage < 4; w.stage++) ZR_TRY(list_stage(&s, w));
-    w = s.base;
-    w.policy = ZR_RECOMPUTE_UNIT;
-    const int64_t layers = zr_config_sizes(question->config).layers;
-    for (w.every = 2; spacings && w.every <= layers && w.every <= SPACINGS; w.every++)
-        ZR_TRY(list_way(&s, &w, true, &fits));
-    return ZR_OK;
-}
-
-zr_status zr__list_own(const zr__question *question, zr__choices *found)
-{
-    search s;
-    bool fits;
-    begin(&s, question, found);
-    ZR_TRY(list_way(&s, &s.base, true, &fits));
-    return zr__list_find(found, question->config) < 0 ? zr__failure_tell(&found->refused) : ZR_OK;
 }

@@ -54,7 +54,7 @@ static bool copies_timed(const zr__train_target *target, const zr_plan *plan, co
  */
 static zr_status see(const zr_config *config, const zr__train_target *target, seen *s, zr_plan **plan)
 {
-    zr_plan *made = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *made = NULL;
     zr__trial trial;
     zr__train_target by = *target;
     by.profile = rates_of(target);
@@ -68,10 +68,7 @@ static zr_status see(const zr_config *config, const zr__train_target *target, se
                 .fits = config->memory.limit_bytes == 0 || trial.needs_bytes <= config->memory.limit_bytes,
                 .timed = is_timed(config, target) && copies_timed(target, made, &trial.simulation.price),
                 .step_sec = trial.simulation.price.step_sec};
-    if (plan)
-        *plan = made;
-    else
-        zr_plan_destroy(&made);
+    if (plan) *plan = ZR_TAKE(made);
     return ZR_OK;
 }
 
@@ -246,14 +243,13 @@ static zr_status choose_share(zr_config *config, const zr__train_target *target,
     const char *key = param ? "zero_optimization.offload_param.ratio" : "zero_optimization.offload_optimizer.ratio";
     search s = {.config = *config, .target = target};
     seen whole;
-    zr_plan *plan = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     s.ratio = param ? &s.config.zero.param.ratio : &s.config.zero.optim.ratio;
     *s.ratio = 1;
     if ((param ? config->zero.param.device : config->zero.optim.device) == ZR_HOME_NONE) return ZR_OK;
     ZR_TRY(see(&s.config, target, &whole, &plan));
     if (!whole.planned) return ZR_OK;
     zr_status st = list_units(plan, param, &s.units);
-    zr_plan_destroy(&plan);
     if (st == ZR_OK) st = take_share(&s, key, &whole, text);
     if (st == ZR_OK) *(param ? &config->zero.param.ratio : &config->zero.optim.ratio) = *s.ratio;
     zr_free(s.units.elems);
