@@ -184,3 +184,8 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     if (st != ZR_OK) choices->more = (cli_more_ranks){0};
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
+
+void cli_choices_clear(cli_choices *choices)
+{
+    zr__choices_clear(&choices->found);
+}

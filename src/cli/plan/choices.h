@@ -53,9 +53,9 @@ typedef struct cli_choices {
 zr__free cli_choices_free(const zr_config *config, const cli_target *target, bool batch);
 /** Plan the list of choices (zr__choices_list), and find what is advised. Plan a model with more than CLI_MANY_LAYERS
  * layers only as configured. Return an error if the configured plan is refused, or if any plan fails for another
- * reason. In any case call
- * zr__choices_clear for choices->found. */
+ * reason. Clear the choices in any case. */
 ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
+void cli_choices_clear(cli_choices *choices);
 /** Fill a table with the choices that differ from the configured choice only in the stage. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
 /** Write the recompute policy of a choice, such as "unit/2", into `text`. With `placed`, add the place of checkpoints,
