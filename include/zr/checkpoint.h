@@ -63,10 +63,10 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_read_i32(const zr_safetensors *st, 
  * section is collective. */
 
 /** Check every byte of a checkpoint. `report` (size bytes) receives one line "FILE: TEXT" for each damaged range or
- * file. It also receives a line for each file that is not in the manifest; such a file is not an error. Without lines,
- * `report` is "". fn receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage in the message;
- * ZR_ERR_NOT_FOUND if the directory is missing or has no manifest (an unfinished checkpoint); ZR_ERR_IO if a file
- * cannot be read. */
+ * file. It also receives a line for each file that is not in the manifest, although that is not an error. Without
+ * lines, `report` is "". `fn` receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage in the
+ * message; ZR_ERR_NOT_FOUND if the directory is missing or has no manifest (an unfinished checkpoint); ZR_ERR_IO if a
+ * file cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,
                                                    size_t size);
 

@@ -17,10 +17,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_SELECTIVE,
     /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or if none fits, the
      * combination with the least memory. On a device with its own memory (facts.own_memory), the remaining memory is
-     * used for KEEP in as many units as fit. With tensor parallelism, without sequence parallelism and without
-     * partition_checkpoints and with checkpoint_home DEVICE, also choose how activation checkpoints are stored: whole
-     * on the device, in pieces on the device, or in pieces on the host. Take the fastest choice that fits; if several
-     * are equally fast, take the first in this order */
+     * used for KEEP in as many units as fit. Also choose how activation checkpoints are stored: whole on the device, in
+     * pieces on the device, or in pieces on the host. Take the fastest way that fits; if several are equally fast, take
+     * the first in this order. This choice requires tensor parallelism without sequence parallelism, no
+     * partition_checkpoints, and checkpoint_home DEVICE */
     ZR_RECOMPUTE_AUTO,
     /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose result is not
      * needed. The papers count FLOPs in this way (ZeRO section 7, Megatron-LM) */

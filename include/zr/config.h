@@ -92,7 +92,7 @@ typedef struct zr_config {
         int64_t token_bytes; /* bytes of a token in token files without a header: 2 or 4; 0 for "auto" */
         zr_config_order order;
         zr_data_packing packing;
-        zr_data_loss_on loss_on; /* what counts of records with prompts or messages, as zr_data_loss_on */
+        zr_data_loss_on loss_on; /* targets of records with prompts or messages */
         /* name of the chat template's form, such as "llama3"; or "auto" to recognise the template in the tokenizer's
          * directory */
         const char *chat_template;

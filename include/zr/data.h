@@ -131,7 +131,8 @@ typedef struct zr_data_info {
     /* number of samples in an epoch. With one source it is W in sequential order and W' in shuffled order. With several
      * sources it is the number of samples until each source has been read completely */
     int64_t epoch_samples;
-    bool answers_only; /* whether any file has prompts or messages, of which zr_data_loss_on says what counts */
+    /* whether any file has prompts or messages; zr_data_args.loss_on then selects their targets */
+    bool answers_only;
     int64_t documents; /* number of documents in files of records */
     /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE, ZR_PACK_WHOLE) */
     int64_t cut_documents;
@@ -264,9 +265,9 @@ ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t
  * zr_data_windows. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
 
-/** Store where documents begin in the sample or window that was read last: begin[i] is the index in the window of the
- * first token of the document of token i, or 0 if the document begins before the window. Attention within documents is
- * attention from token i to the tokens begin[i] to i. Padding counts as a document. A file without lines is one
+/** Store where documents begin in the sample or window that was read last. For token i of the window, begin[i] is the
+ * index of the first token of its document, or 0 if the document begins before the window. Attention within documents
+ * is attention from token i to the tokens begin[i] to i. Padding counts as a document. A file without lines is one
  * document. Fail with ZR_ERR_STATE if zr_data_args.documents was not set, or if nothing has been read. */
 ZR_API ZR_NODISCARD zr_status zr_data_documents(const zr_data *data, int32_t *begin);
 
@@ -314,10 +315,10 @@ typedef struct zr_pairs_info {
     int64_t files;
     int64_t bytes;              /* total bytes of the files, or of their cached tokens if texts are tokenized */
     int64_t rows, samples;      /* number of rows and of samples in the first epoch */
-    int64_t documents;          /* texts: number of documents with at least one sentence */
-    int64_t sentences;          /* texts: number of sentences */
+    int64_t documents;          /* for texts: number of documents with at least one sentence */
+    int64_t sentences;          /* for texts: number of sentences */
     int64_t tokens;             /* number of tokens in all sentences, or in all ready rows without their padding */
-    int64_t without_prediction; /* ready rows: number of samples that have no predicted token */
+    int64_t without_prediction; /* for ready rows: number of samples that have no predicted token */
     double filled;              /* share of the tokens of the first epoch's rows that are not padding */
     int64_t memory_bytes;       /* bytes of memory that the object holds */
 } zr_pairs_info;

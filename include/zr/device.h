@@ -94,8 +94,8 @@ typedef struct zr_kernel {
     zr_status (*run)(const zr_kernel_args *args);
     void (*release)(void *state);
     /** Return the scratch bytes of one run. The result may depend only on the facts, the graph and the op, because
-     * plans are made without a device. NULL if the kernel needs no scratch; this also holds if the kernel replaces one
-     * that needs scratch. */
+     * plans are made without a device. NULL if the kernel needs no scratch. A kernel that replaces another gets only
+     * the scratch that it asks for here. */
     int64_t (*scratch_bytes)(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 } zr_kernel;
 

@@ -112,7 +112,9 @@ typedef struct zr_value_info {
     /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its gradient */
     int32_t param;
     int32_t producer; /* index of the op that writes the value; -1 for parameters, inputs and caches */
-    int32_t cut; /* number of parts of the columns; each part is cut into M pieces. 0 if every rank has all columns */
+    /* 0 if every rank has all columns. Otherwise the columns are this many equal parts, and each part is cut into M
+     * pieces, one for each rank */
+    int32_t cut;
     bool tokens; /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
 } zr_value_info;
 

@@ -43,7 +43,7 @@ typedef enum zr_field_type {
      * word for all other layers. The value is 1 + the number of layers with the first word, or 0 for null. The field is
      * read, but never written */
     ZR_FIELD_LAYERS,
-    /* no member of the struct, because zr computes only one value; other values are refused with the key's name */
+    /* the struct has no member for it: zr supports one value, and refuses any other with the key's name */
     ZR_FIELD_FIXED
 } zr_field_type;
 
@@ -118,8 +118,8 @@ typedef struct zr_hf_names {
      * with weights of another task, its own heads begin with random values, and the heads in the files are ignored.
      * NULL if there is only one task */
     const char *const *heads;
-    /* other classes of transformers with the body of the family (the model without heads), from whose files a run can
-     * begin; ending with NULL. NULL if zr knows only the classes of the tasks */
+    /* further classes of transformers that have the family's body (the model without heads); a run can begin with their
+     * files. Ends with NULL. NULL if zr knows only the classes of the tasks */
     const char *const *bodies;
 } zr_hf_names;
 
@@ -172,7 +172,7 @@ typedef union zr_model_config {
 
 /** A kind of model. In its functions, `config` points to the family's struct. */
 typedef struct zr_family {
-    const char *name;         /* name: model.type in CONFIG.json, and model_type in config.json */
+    const char *name;         /* value of model.type in CONFIG.json, and of model_type in config.json */
     const char *title;        /* name in messages, such as "GPT-2" */
     const char *architecture; /* name of the model's class in transformers, such as "GPT2LMHeadModel" */
     size_t bytes;             /* size of the family's struct */

@@ -276,9 +276,10 @@ ZR_API zr_value zr_place_cross_entropy(zr_graph *graph, zr_value logits, zr_valu
  * zr_linear_cross_entropy_bias adds a bias b (V) to the logits of each row; b may be ZR_NONE. If w is cut among
  * tensor-parallel ranks, b must be cut as well.
  *
- * zr_linear_cross_entropy_hits also sets *hits to a value (B,T) F32, which is 1 where the target has the largest logit,
- * the first of several equal ones, and else 0. It is 0 if the target is negative or a logit is NaN. Only the forward op
- * computes it, so it suits an evaluation. If `hits` is NULL, the op is that of zr_linear_cross_entropy_bias.
+ * zr_linear_cross_entropy_hits also sets *hits to a value (B,T) F32. It is 1 where the target has the largest logit
+ * (the first of the largest, if several are equal), and 0 elsewhere, also if the target is negative or a logit is NaN.
+ * Only the forward op computes it, so it suits an evaluation. With `hits` NULL, the call does the same as
+ * zr_linear_cross_entropy_bias.
  *  i[0] = rows of a block; the last block may have fewer; i[2] = 1 with a bias
  *  linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32, [b (V) g] -> losses (B,T) F32, [hits]
  *  linear_cross_entropy_dx: dlosses (B,T) F32, x, w, targets, [b] -> dx (B,T,C) g, dw (V,C) w, [db (V) w], losses (B,T)

@@ -141,9 +141,9 @@ typedef struct zr_plan {
     int64_t persistent_room;
     bool moves;                     /* whether units are communicated between ranks */
     int32_t staging[ZR_GROUPS_MAX]; /* staging buffer of each group, or ZR_NONE if a group has none */
-    /* buffers of results, or ZR_NONE if absent. loss: this rank's loss of each term (zr_exact). verdict: a zr_verdict.
-     * numbers: the values that ranks exchange. counted: with several loss terms, the number of losses of each term that
-     * count, of all ranks (double). output: the output of decoding */
+    /* buffers of results, or ZR_NONE if absent. `loss`: this rank's loss of each term (zr_exact). `verdict`: a
+     * zr_verdict. `numbers`: the values that ranks exchange. `counted`: with several loss terms, for each term how many
+     * of its losses count, summed over all ranks (double). `output`: the output of decoding */
     int32_t loss, verdict, numbers, counted, output;
     bool has_stream[ZR_STREAMS]; /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;             /* buffer in host memory through which states are filled and read */

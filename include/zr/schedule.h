@@ -122,7 +122,7 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                        sets the sum. Uses: the whole gradient of this rank's micro-batch               \
                                        before its reduction, the sum */                                                \
     X(SQUARE, "square") /* write the sum of squares of a gradient. Uses: sums (mine), the sum of squares */            \
-    X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, otherwise end the run. Uses: the loss, \
+    X(AGREE, "agree")   /* end the run unless a unit's gradient is finite on all ranks. Uses: the loss,                \
                            numbers of all ranks, the unit's verdict, the unit's sum of squares, [the sums of COUNT] */ \
     X(NORM, "norm")     /* agree on the gradient norm, the loss and the factor for gradients. Also agree whether the   \
                            gradient is finite. Uses: the loss, numbers of all ranks, the verdict, each unit's sum of   \

@@ -62,7 +62,7 @@ typedef struct zr_wait_sample {
 
 /** Measurements of training steps that `zr info --bench` makes with `ranks` ranks of `threads` threads each. */
 typedef struct zr_launch {
-    char transport[12]; /* transport: "threads" or "mpi" */
+    char transport[12]; /* "threads" or "mpi" */
     int32_t ranks, hosts, threads;
     int32_t cores;     /* number of cores of each host that its ranks may use */
     double around_sec; /* time of a training step outside the steps of its schedule */

@@ -40,8 +40,8 @@ static bool takes_null(const zr_field *field)
     return is_nothing(fallback_of(field)) || strcmp(field->standard, "null") == 0;
 }
 
-/* Return a text of a declaration as JSON. Convert a string without jansson's parser, which reads blocks of 16 bytes and
- * could read past the end of the string's memory. */
+/* Return a value of a family's declaration, which is written as JSON text. Convert a string without jansson's parser,
+ * which reads blocks of 16 bytes and could read past the end of the string's memory. */
 static json_t *declared(const char *text)
 {
     if (is_nothing(text)) return json_null();

@@ -38,8 +38,9 @@ typedef struct zr__config_open {
     /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a micro-batch has
      * one sample */
     bool batch;
-    /* Whether the offload to the host's memory, and to disk, is open; until it is chosen, nothing is offloaded. Also
-     * open with `host`: buckets and overlap, where nothing fits otherwise. */
+    /* `host`: whether an offload to the host's memory is open. `offload`: whether an offload to disk is open. Until one
+     * is chosen, nothing is offloaded. With `host`, smaller buckets and less overlap are open too, if nothing fits
+     * without them. */
     bool host, offload;
     /* Whether the shares of an offload are open (ratio "auto"); until they are chosen, they are 1. */
     bool optim_ratio, param_ratio;
@@ -56,18 +57,19 @@ void zr__config_offer_disk(zr_config *config, int64_t bytes);
 /** Return the bytes of zr__config_offer_disk, or 0 if it was not called. */
 int64_t zr__config_disk_bytes(const zr_config *config);
 
-/** Take what is not given of optimizer, scheduler and gradient_clipping from a recipe: for a model.preset from that for
- * its size, for a model.init from that for fine-tuning. A section that the file writes with a type stands as written,
- * and so does a missing scheduler beside such an optimizer; but values "auto" are always those of the recipe. The
- * recipe is AdamW with betas 0.9 and 0.95, weight decay 0.1 and gradient_clipping 1. The lr of a preset is
- * zr_preset.lr, or the lr of the model with the nearest size in table 2.1 of Brown et al. 2020. The lr of fine-tuning
- * is 2e-5. A linear warm-up over a twentieth of train.steps, counted from 1, is followed by a cosine down to a tenth of
- * the lr. zr_config_resolve sets these values and adds a note that lists them; zr_config_to_json then includes them.
- * Call this between loading and resolving. */
+/** Take the keys of optimizer, scheduler and gradient_clipping that are not given from a recipe: with model.preset the
+ * recipe for its size, with model.init the recipe for fine-tuning. A section that the file writes with a type stays as
+ * written. If the file writes such an optimizer and no scheduler, the scheduler stays missing. Values "auto" always
+ * come from the recipe. The recipe is AdamW with betas 0.9 and 0.95, weight decay 0.1 and gradient_clipping 1. The lr
+ * of a preset is zr_preset.lr, or the lr of the model with the nearest size in table 2.1 of Brown et al. 2020. The lr
+ * of fine-tuning is 2e-5. A linear warm-up over a twentieth of train.steps, counted from 1, is followed by a cosine
+ * down to a tenth of the lr. zr_config_resolve sets these values and adds a note that lists them; zr_config_to_json
+ * then includes them. Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 
-/** Take what is not given of optimizer, scheduler and gradient_clipping from the configuration of a run that is
- * resumed, except for sections that the file writes with a type. Call this between loading and resolving. */
+/** Take the keys of optimizer, scheduler and gradient_clipping that are not given from `run`, the configuration of a
+ * run that is resumed. Sections that the file writes with a type do not change. Call this between loading and
+ * resolving. */
 ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *run);
 
 /** Keep train_batch_size when a run is resumed. This matters if the run's file gives all three keys of the batch
@@ -104,8 +106,8 @@ const char *zr__config_key_of(const zr_config *config, const char *means);
 zr_samples zr__config_samples(const zr_config *config);
 
 enum { ZR__FOREIGN_BYTES = 128 };
-/** Return the first key of the data or of a task that has another value than its default, but that models on these
- * samples do not have, or NULL. Bit i of `samples` stands for the zr_samples i. `why` receives the reason. */
+/** Return the first key of the data or of a task that is not at its default, although it belongs to none of the kinds
+ * of samples in the set `samples` (bit i: zr_samples i). NULL if there is none. `why` receives the reason. */
 const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES]);
 
 struct json_t;

@@ -49,8 +49,9 @@ struct zr_config_state {
     bool goes_on;       /* whether zr__config_go_on was called */
     bool recipe;        /* whether zr__config_take_recipe was called */
     bool lacks_memory;  /* whether memory ran out for a value that was compared or shown */
-    /* Whether the file, without the overrides, has these sections with a type; and whether it has a section of
-     * DeepSpeed about training (optimizer, scheduler or zero_optimization). */
+    /* `writes_optimizer`, `writes_scheduler`: whether the file, without the overrides, has this section with a type.
+     * `is_deepspeeds`: whether the file has a section of DeepSpeed about training (optimizer, scheduler or
+     * zero_optimization). */
     bool writes_optimizer, writes_scheduler, is_deepspeeds;
 };
 
@@ -192,8 +193,9 @@ ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const char *path);
  * are resolved. */
 ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
 
-/** Find a given key without which the user would get another result, and which has no effect because another key is
- * missing. Return its path and set *advice to what to do, or return NULL if there is none. */
+/** Find a given key that must be refused: it has no effect because another key is missing, and without this effect the
+ * user gets another result than intended. Return its path and set *advice to the correction. Return NULL if no key must
+ * be refused. */
 const char *zr__config_needy(const zr_config *config, const char **advice);
 /** Add notes on the other given keys that have no effect because of other keys, one for each section and reason. */
 ZR_NODISCARD zr_status zr__config_note_needs(zr_config *config);
@@ -226,7 +228,8 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR
 
 /** Return the JSON text that the recipe of a small model gives a key, or NULL if the recipe does not set the key. */
 const char *zr__recipe_value(const char *path);
-/** Return the learning rate of the recipe for a preset: the preset's own, or GPT-3's for the sizes. */
+/** Return the learning rate of the recipe for a preset: the preset's own rate or, if it has none, the rate of the GPT-3
+ * model with the nearest number of parameters. */
 const char *zr__recipe_lr(const char *preset, zr_model_sizes sizes);
 /** Set the values of the recipe, if zr__config_take_recipe requested it, and add a note that lists them. Call this when
  * the sizes are known. */

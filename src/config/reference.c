@@ -51,8 +51,8 @@ static bool explains(const char *help, const char *choices)
     return true;
 }
 
-/* Add the values that a key takes, without the largest integer or number. Add nothing for true and false, for a string,
- * and for choices that the help text explains. */
+/* Add the values that a key takes. Leave out an upper limit that only means "the largest number" (2^53, 3.4e+38). Add
+ * nothing for true and false, for a string, and for choices that the help text explains. */
 static void add_values(zr__text *out, const zr_key *key)
 {
     const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
@@ -130,7 +130,8 @@ static void add_list(zr__text *out, const zr__keys *keys, const zr_key *section,
     }
 }
 
-/* Add the keys of a section that have an effect, those of some families under the names of these. */
+/* Add the keys of a section that have an effect. Before keys that only some families have, add a line with the names of
+ * these families. */
 static void add_section(zr__text *out, const zr__keys *keys, const zr_key *section)
 {
     const char *families = NULL;

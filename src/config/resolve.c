@@ -366,8 +366,8 @@ static zr_status note_clipping(zr_config *config)
                 "since June 2026; write \"gradient_clipping\": 1.0 for that, or 0 for no clipping");
 }
 
-/* Add a note if the schedule has rates of its own in place of optimizer.params.lr: that of the user, or that of a
- * recipe where the user gives neither. */
+/* Add a note if optimizer.params.lr has no effect, because the schedule has its own rates. The lr is the user's or, if
+ * the user gives neither lr nor the schedule's highest rate, the lr of a recipe. */
 static zr_status note_lr(zr_config *config, bool lr_given)
 {
     const zr_config_scheduler type = config->scheduler.type;

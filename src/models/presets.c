@@ -128,7 +128,8 @@ static size_t longest_prefix(const char *name, const char *wanted)
     return most;
 }
 
-/* Return the longest prefix of two names as they are, or as `plain` writes them. */
+/* Return the length of the longest prefix of `wanted` that occurs in `name`: of the names as given or as `plain` writes
+ * them, whichever is longer. */
 static size_t likeness(const char *name, const char *wanted)
 {
     const size_t as_given = longest_prefix(name, wanted), as_plain = longest_prefix(PLAIN(name), PLAIN(wanted));

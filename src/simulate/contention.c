@@ -78,7 +78,7 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
 
 /* Find the slowdown of computation and exchanges that overlap. Each step takes longer by a fraction of its overlap, and
  * the overlap itself depends on the slowdown. Therefore iterate from no slowdown until the total changes by less than a
- * thousandth. Each iteration multiplies the error by at most the larger of the two streams' shares. */
+ * thousandth. An iteration leaves at most this part of the error: the larger of `lost` and `late` of the launch. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 64 };

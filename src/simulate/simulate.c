@@ -137,8 +137,8 @@ static int32_t host_ranks(const pricer *me, const zr_plan *plan)
     return plan->ranks < me->ranks_per_host ? plan->ranks : me->ranks_per_host;
 }
 
-/* Return the rates of the disk for one rank. The ranks of a host share the cluster's disk, and so do reads and writes.
- * Without a rate of the cluster, return the rates that were measured for one rank. */
+/* Return a rank's disk rates. If the cluster has a rate, all ranks of a host share it, and reads and writes together
+ * get no more than one rank's share. Otherwise return the rates measured for one rank. */
 static zr__disk_rates disk_rates(const pricer *me, const zr_plan *plan)
 {
     const double share = me->cluster->disk_bytes_sec / host_ranks(me, plan);

@@ -22,8 +22,8 @@ typedef struct zr__file_part {
     unsigned char *bytes;
     int64_t offset, n; /* offset of the part in the file, and length of the part, both in bytes and set by the caller */
     /* Layout of the part in the file, set by the caller. With stride 0 the n bytes are contiguous. Otherwise (writes
-     * only) they form ranges of `width` bytes, one every `stride` bytes. The part begins at `offset`, inside the first
-     * range, of which it contains the last `first` bytes. */
+     * only) the file has ranges of `width` bytes that begin `stride` bytes apart. The part begins at `offset` with the
+     * last `first` bytes of one range, and goes on with the next ranges. */
     int64_t first, width, stride;
     bool given;
     zr__failure failed; /* failure of the last read or write */

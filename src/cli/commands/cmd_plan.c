@@ -38,8 +38,8 @@ typedef struct planning {
     const plan_options *o;
     zr_config *config;
     cli_target target;
-    /* The configuration before missing keys were chosen to fit the memory, the question, and what was found if keys
-     * were chosen (`chosen`). */
+    /* `asked`: the configuration before missing keys were chosen to fit the memory. `question`: the question to
+     * train/choose. `found`: its answer, if keys were chosen (`chosen`). */
     zr_config asked;
     zr__question question;
     zr__choices found;
@@ -144,7 +144,7 @@ static zr_status add_layer_members(const zr_plan *plan, zr__json_out *out)
     return ZR_OK;
 }
 
-/** Plan the list of choices. The result takes what was found when keys were chosen. */
+/** Plan the list of choices. Move p->found, the answer when keys were chosen, into `choices`. */
 static zr_status compare_choices(planning *p, cli_choices *choices)
 {
     *choices = (cli_choices){.target = &p->target,

@@ -15,7 +15,7 @@ typedef struct cli_panel {
     cli_curve *const *curve; /* `n` curves, one for each run */
     const char *const *name; /* `n` names, one for each run */
     int n;
-    /* colour number of the line if the panel has only one run; otherwise the run number is the colour number */
+    /* colour number of the line if the panel has only one run; with several runs, each has its run number */
     int color;
     cli_axes axes;
     bool any_bad; /* whether any cross was drawn */

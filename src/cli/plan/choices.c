@@ -1,5 +1,5 @@
-/** The list of choices: stages and policies as train/choose lists them, what is advised, and how many ranks would fit.
- */
+/** The list of choices: stages and policies as train/choose lists them, the advised choice, and the number of ranks
+ * with which the model would fit. */
 #include "cli/plan/choices.h"
 
 #include "base/json/json.h"
@@ -72,7 +72,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     zr__trial made;
     zr__way w = zr__way_of(config);
     where.ranks = ranks;
-    where.cluster = NULL; /* which may have fewer devices */
+    where.cluster = NULL; /* the cluster may have fewer devices */
     w.stage = 3;
     w.policy = ZR_RECOMPUTE_UNIT;
     w.every = 1;
@@ -139,7 +139,8 @@ zr__free cli_choices_free(const zr_config *config, const cli_target *target, boo
                       .lighter = limited};
 }
 
-/** Set `configured` and `advised`. What was chosen to fit the memory is what is advised. */
+/** Set `configured` and `advised`. If keys were chosen to fit the memory, the configuration already has them, so that
+ * the configured choice is also the advised one. */
 static zr_status find_advised(cli_choices *choices)
 {
     zr__choices *f = &choices->found;

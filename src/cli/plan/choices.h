@@ -1,6 +1,6 @@
 /** Compare the ZeRO stages and recompute policies for one configuration, and advise. A choice is a stage with a policy,
- * planned and priced by train/choose, which also finds what is advised. choices.c prints the speed of choices and the
- * orders of micro-batches, advice.c prints advice, and within_layers.c the traffic of tensor parallelism. */
+ * planned and priced by train/choose, which also finds the advised choice. choices.c prints the speed of choices and
+ * the orders of micro-batches, advice.c prints advice, and within_layers.c the traffic of tensor parallelism. */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
@@ -24,9 +24,9 @@ typedef struct cli_more_ranks {
 } cli_more_ranks;
 
 typedef struct cli_choices {
-    /* Machine for which choices are planned; the question of the advice, of which `question.config` is the
-     * configuration before any choice; and what has been found, if the question has been answered already. The caller
-     * sets `target`, `question`, `found`, `answered` and `tokens` before planning. */
+    /* `target`: machine for which choices are planned. `question`: the question of the advice; question.config is the
+     * configuration before any choice. `found`: the answer, if the question has been answered already (`answered`). The
+     * caller sets `target`, `question`, `found`, `answered` and `tokens` before planning. */
     const cli_target *target;
     zr__question question;
     zr__choices found;
@@ -48,12 +48,12 @@ typedef struct cli_choices {
     cli_more_ranks more;
 } cli_choices;
 
-/** Return the keys that are free in the question of the advice: stage and policy, and what neither the file nor the
- * command line gives of micro-batch and offload. `batch` tells whether a micro-batch is given. */
+/** Return the keys that are free in the question of the advice: stage, policy, and the keys of micro-batch and offload
+ * that neither the file nor the command line gives. `batch` tells whether a micro-batch is given. */
 zr__free cli_choices_free(const zr_config *config, const cli_target *target, bool batch);
-/** Plan the list of choices (zr__choices_list), and find what is advised. Plan a model with more than CLI_MANY_LAYERS
- * layers only as configured. Return an error if the configured plan is refused, or if any plan fails for another
- * reason. Clear the choices in any case. */
+/** Plan the list of choices (zr__choices_list), and find the advised choice. Plan a model with more than
+ * CLI_MANY_LAYERS layers only as configured. Return an error if the configured plan is refused, or if any plan fails
+ * for another reason. Clear the choices in any case. */
 ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
 void cli_choices_clear(cli_choices *choices);
 /** Fill a table with the choices that differ from the configured choice only in the stage. */

@@ -230,9 +230,9 @@ static bool stops_at(const zr_config *config, int64_t width)
     return elems < width || (rows - 1) / (elems / width) >= ZR_TILES_MOST;
 }
 
-/** Choose the width at which the largest number of layers that fits is nearest to the shape's own number. A width is a
- * candidate if between half and twice the shape's layers fit. If no width is a candidate, take the largest width at
- * which twice the shape's layers fit. A width for which memory.tile_elems is too small does not fit. */
+/** For each width find how many layers fit. Choose the width whose number is nearest, as a ratio, to its shape's own
+ * number. Leave out widths at which half that number does not fit, or twice that number fits. If none is left, take the
+ * largest width at which twice fits. A width for which memory.tile_elems is too small does not fit. */
 static zr_status find_family(cli_max *max, point *fits, point *fails)
 {
     double nearest = INFINITY;

@@ -23,8 +23,8 @@ typedef struct cli_target {
     double efficiency;  /* share of the peak FLOP/s that matrix products reach (--efficiency), or 0 if not given */
     bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
-    /* What is assumed of the cluster (zr__cluster_assume), or "", and its hosts' memory, perhaps assumed. Only a search
-     * is bound by an assumed memory. */
+    /* `assumed`: text on the assumed values of the cluster (zr__cluster_assume), or "". `host_bytes`: memory of one of
+     * its hosts, given or assumed. An assumed memory limits only a search. */
     char assumed[256];
     int64_t host_bytes;
     zr_simulate_options options; /* options for the simulation of `cluster` */
@@ -55,7 +55,7 @@ void cli_target_efficiency(cli_target *target, double part);
 /** Set a configuration's ranks per host and memory limit from the target. Add notes to the configuration. */
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
 /** Call cli_settle_place. Then choose the missing keys to fit the memory (zr__train_choose), and add a note on the
- * chosen keys. Unless it is NULL, `found` gets what was found (zr__train_choose). */
+ * chosen keys. Unless `found` is NULL, it receives the answer of zr__train_choose. */
 ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found);
 
 /** Return the target for train/choose, which borrows this one. */
@@ -72,8 +72,8 @@ int32_t cli_host_ranks(const cli_target *target);
 double cli_days(double tokens, double step_tokens, double step_sec);
 /** Remark on times of GPUs that were computed and not measured. */
 #define CLI_GPU_REMARK "Times of GPUs are computed: zr has not yet run on a GPU."
-/** Return whether the target's times are of GPUs and no GPU was measured, so that CLI_GPU_REMARK belongs beside them.
- */
+/** Return whether the target's times are computed: it is a GPU, and no GPU was measured. Print CLI_GPU_REMARK beside
+ * them then. */
 bool cli_target_computed(const cli_target *target);
 /** Check before planning that the output does not overwrite a file that the configuration reads. The output is stdout
  * and, unless `svg` is NULL, the file `svg`. */

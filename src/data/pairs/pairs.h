@@ -11,8 +11,8 @@
 /** Read all files once, in parts, and check every token, like zr__data_check. */
 ZR_NODISCARD zr_status zr__pairs_check(const zr_pairs *pairs, uint64_t *hash, zr_progress_fn fn, void *arg);
 
-/** Return whether a value of data.train or data.val names ready rows, and not texts. The answer is false if no file is
- * found, for which zr_pairs_open has a message. */
+/** Return whether a value of data.train or data.val names ready rows, and not texts. If no file is found, return false;
+ * zr_pairs_open then fails with a message. */
 bool zr__pairs_are_ready(const char *value);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { STREAM_DIVIDE, STREAM_SAMPLE }; /* random streams of ZR_RNG_PAIRS */
 enum {
-    DRAW_BITS = 28, /* number of random numbers of each document and of each sample: 2 to this power */
+    DRAW_BITS = 28, /* each document and each sample has 2^DRAW_BITS random numbers */
     EXTRA = 3,      /* number of the tokens [CLS], [SEP] and [SEP] */
     LEAST = 2,      /* least target length */
 };

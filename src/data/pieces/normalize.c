@@ -5,8 +5,8 @@
 
 enum { NFC_GROWTH = 3 }; /* maximum growth of a text in bytes by NFC */
 
-/* Largest growth of a text: bytes that a byte may become, and bytes before a text. Both are below 20 in known
- * tokenizers. Without a limit a short chain of replacements makes gigabytes of a short text. */
+/* Limit in bytes, for each of two: what one byte of text may become, and what is put before a text. Known tokenizers
+ * need less than 20. Without a limit a short chain of replacements makes gigabytes of a short text. */
 enum { GROWTH_MOST = 64 };
 
 /* Refuse changes that let texts grow too much. */

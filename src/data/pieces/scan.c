@@ -86,8 +86,9 @@ static int64_t contraction_bytes(const scanner *s, place at)
 }
 
 /* Return the end of the word that begins at `at`, for an expression that distinguishes case, or `at` if there is no
- * word. A word matches HEAD* TAIL+ or, if this does not match, HEAD+ TAIL*. If no lower case follows the characters of
- * HEAD, HEAD* TAIL+ matches up to the last character of HEAD that is also in TAIL (EITHER). */
+ * word. The word begins with all characters of HEAD. If lower case follows, it goes on with all of TAIL. If not, it
+ * ends after the last of these characters that is not upper case (EITHER) or, without one, after all of them. This is
+ * what HEAD* TAIL+, else HEAD+ TAIL*, matches. */
 static place cased_end(const scanner *s, place at)
 {
     place after_either = NULL;

@@ -43,8 +43,9 @@ static zr_status put_tokens(encoding *e, int64_t begin, int64_t end, bool contin
     return ZR_OK;
 }
 
-/* Find the offset in the text of the tokens that corresponds to offset `at` of a stretch. If the tokenizer changes the
- * text, for example by a normal form, encode the text before `at` and count the bytes of its tokens. */
+/* Set *spelled to the position of offset `at` of a stretch in the text that the stretch's tokens spell, or to INT64_MAX
+ * if `at` is not before the stretch's end. If the tokenizer changes the text, for example by a normal form, encode the
+ * text before `at` and count the bytes of its tokens. */
 static zr_status find_spelled(encoding *e, const stretch *s, int64_t at, int64_t *spelled)
 {
     const int64_t n = e->n;

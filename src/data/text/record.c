@@ -31,7 +31,8 @@ static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_
     return ZR_OK;
 }
 
-/* Look for the deciding record in the first n bytes of the file. `whole`: whether these are all bytes of the file. */
+/* Look in the first n bytes for the record that decides the kind of the file: the first that has one of the kinds or,
+ * unless `skips`, the first that is not blank. `whole`: these are all bytes; *found is then always true. */
 static zr_status look_at_records(zr__shape shape, const char *text, int64_t n, bool whole, const char *text_key,
                                  bool skips, zr__lines_kind *kind, bool *found)
 {

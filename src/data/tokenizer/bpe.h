@@ -51,8 +51,8 @@ typedef struct zr__bpe {
     bool by_character;                 /* whether pieces begin as characters instead of bytes */
     int32_t byte_token[ZR__BPE_BYTES]; /* token of each byte, or -1 */
 
-    /* for a character outside the vocabulary: byte_fallback: whether it becomes the tokens of its bytes, if they
-     * exist; fuse_unk: whether neighbouring unknown characters become one token `unknown` */
+    /* treatment of a character outside the vocabulary. `byte_fallback`: whether it becomes the tokens of its bytes, if
+     * they exist. `fuse_unk`: whether neighbouring unknown characters become one token `unknown` */
     bool byte_fallback, fuse_unk;
     int32_t unknown; /* token of a character outside the vocabulary; -1 if such characters are left out */
     char *said;      /* BPE by characters: texts of all tokens, concatenated like `text`; otherwise NULL */

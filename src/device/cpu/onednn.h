@@ -19,7 +19,7 @@ typedef struct zr__product_spec {
     bool bias, earlier;
     bool accumulate; /* whether to compute C += A B; then C must be F32, and `earlier` must be false */
     int threads;
-    int64_t ld; /* row stride of C and of earlier, in elements; 0 means n */
+    int64_t ld; /* row stride of C and of the operand `earlier`, in elements; 0 means n */
 } zr__product_spec;
 
 /* A product ready to run. Create, run and destroy a product on the same thread, because oneDNN's scratch belongs to a

@@ -331,9 +331,9 @@ static const zr_op_def tile_dx_and_dw = TILE_DX(2), tile_dx_alone = TILE_DX(1);
 static const zr_op_def tile_dw = {
     .name = "linear_cross_entropy_part_dw", .n_out = 1, .infer = tile_dx_infer, .cost = tile_dw_cost};
 
-/* Check `all` (tiles B,T,n), or with M ranks (M,tiles B,T,n): the n numbers of all parts, two, or three if there are
- * hits. x, w, targets and the bias are operands only because the adjoint needs them. w is the last tile, which the
- * preceding op reads too. */
+/* Check `all`, the n numbers of every part: shape (tiles B,T,n), or (M,tiles B,T,n) with M ranks. n is 2, or 3 if the
+ * op also gives hits. Only the adjoint needs the other operands. w is the last tile, because the op before has just
+ * read it. */
 static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 1));

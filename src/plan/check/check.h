@@ -32,7 +32,7 @@ typedef struct zr__proof {
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     const zr_schedule *s;
     zr_schedule_kind kind;
-    /* repeat, end: positions of REPEAT and END in the schedule, or -1 if absent; times: number of time points */
+    /* `repeat`, `end`: positions of REPEAT and END in the schedule, or -1 if absent; `times`: number of time points */
     int32_t repeat, end, times;
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;

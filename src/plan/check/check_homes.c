@@ -159,7 +159,8 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     if (there && use->buffer == kept->buffer) {
         there = zr__names(h->p->plan, use, &kept->range, &step->range);
     } else if (there && !reads && space_of(step) == ZR_SPACE_HOST) {
-        /* on the host an update writes all elements that it does not read */
+        /* an update on the host writes every element of this operand and reads none, so the copy need not hold earlier
+         * values */
         ZR_TRY(note_written(h, index, use->buffer));
         h->held[use->buffer] = (copied){kept->buffer, step->range, use->range, step->when, false, 0};
         set_changed(h, use->buffer, true);

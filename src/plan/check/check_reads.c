@@ -37,14 +37,14 @@ typedef struct stretch {
 typedef struct written {
     spot at; /* only its fields buffer, summed, n_strides and by are used */
     stretch *stretch;
-    int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
+    int32_t n, next; /* `next`: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
 } written;
 
 typedef struct state {
     const zr__proof *p;
     written *list;
-    int32_t n, *newest; /* newest[buffer]: index in `list` of the buffer's newest entry, or -1 */
+    int32_t n, *newest; /* `newest[buffer]`: index in `list` of the buffer's newest entry, or -1 */
     int64_t room;
 } state;
 

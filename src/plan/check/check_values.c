@@ -123,10 +123,10 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* all[buffer]: value that the buffer holds completely; piece[buffer]: value of which the buffer holds only this rank's
- * piece; grad[micro-batch * parameters + parameter]: value in the bytes of the parameter's gradient, and where[...]:
- * the gradient's buffer; holds[buffer]: whether it is a buffer of gradients; from[buffer]: micro-batch of the last step
- * that moved data into the buffer. ZR_NONE means no value. */
+/* Contents of buffers; ZR_NONE means no value. `all[buffer]`: value that the buffer holds completely. `piece[buffer]`:
+ * value, if the buffer holds only this rank's piece of it. `grad[micro-batch * parameters + parameter]`: value in the
+ * bytes of the parameter's gradient. `where`, with the same index: the gradient's buffer. `holds[buffer]`: whether it
+ * is a buffer of gradients. `from[buffer]`: micro-batch of the last step that moved data into the buffer. */
 typedef struct held {
     held_value *all, *piece;
     zr_value *grad;

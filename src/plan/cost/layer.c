@@ -92,8 +92,8 @@ static bool is_array(const survey *v, const zr_use *use)
     return c == ZR_CATEGORY_ACT || c == ZR_CATEGORY_CHECKPOINT;
 }
 
-/* Return whether use u of a step is of statistics that it writes: a further output of a forward op, with fewer elements
- * than its first. */
+/* Return whether use u of a step is an output that holds statistics: not the first output of a forward op, and with
+ * fewer elements than the first. */
 static bool writes_statistic(const survey *v, int32_t step, int32_t u)
 {
     const zr_op *op = op_of(v, step);

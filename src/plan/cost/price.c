@@ -11,11 +11,11 @@ typedef struct pricing {
     const zr__pricer *pricer;
     bool in_turn; /* whether the streams share one queue, except streams with their own thread (is_beside) */
     bool saves;   /* whether the training step saves states */
-    double clock[ZR_STREAMS]; /* clock[stream]: time in seconds from which the stream is free */
+    double clock[ZR_STREAMS]; /* `clock[stream]`: time in seconds from which the stream is free */
     double busy[ZR_STREAMS];
     struct ran *ran; /* executions of steps, in order, or NULL if waits are not reported */
     int32_t n_ran;
-    int32_t last[ZR_STREAMS]; /* last[stream]: index in `ran` of the stream's last step, or -1 */
+    int32_t last[ZR_STREAMS]; /* `last[stream]`: index in `ran` of the stream's last step, or -1 */
     double rounds;            /* number of rounds that the walked round represents, because they take equally long */
     zr_step_time *time;       /* begin and end of each step in one round, or NULL if not wanted */
 } pricing;
@@ -170,7 +170,7 @@ typedef struct ends {
 
 /* One execution of a step, with its begin and end in seconds. */
 typedef struct ran {
-    int32_t step, before; /* before: index in `ran` of the stream's previous step, or -1 */
+    int32_t step, before; /* `before`: index in `ran` of the stream's previous step, or -1 */
     double begin, end;
 } ran;
 
@@ -211,7 +211,7 @@ static bool is_beside(int stream)
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
-    int latest[ZR_STREAMS]; /* latest[queue]: stream of the queue with the latest clock */
+    int latest[ZR_STREAMS]; /* `latest[queue]`: stream of the queue with the latest clock */
     for (int i = 0; i < ZR_STREAMS; i++) {
         if (of[i] == i) latest[i] = i;
         if (p->clock[i] > p->clock[latest[of[i]]]) latest[of[i]] = i;

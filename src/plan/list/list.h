@@ -129,7 +129,7 @@ typedef struct zr__order {
     const zr_plan *plan;
     zr_schedule *schedule;
     const zr__list *list;
-    /* position: position in the schedule of the step with a given id; id: id of the step at a given position */
+    /* `position[id]`: position of a step in the schedule; `id[position]`: id of the step at this position */
     const int32_t *position, *id;
     int64_t rounds;
     int32_t repeat, end; /* positions of REPEAT and END, or -1 if absent */

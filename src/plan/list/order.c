@@ -7,9 +7,9 @@
  * round. The vector clock of a time point has, for each stream, the last time point that comes before it. */
 #include "plan/list/list.h"
 
-/* The constraints of one step. at[stream]: the latest time point of the stream that the step must follow, or -1.
- * pace[stream]: whether this constraint is a throttle (zr__pace), which keeps the step from running too far ahead,
- * and not a data dependency. */
+/* The constraints of one step. `at[stream]`: latest time point of the stream that the step must follow, or -1.
+ * `pace[stream]`: whether this constraint is no data dependency but a throttle (zr__pace), which keeps the step from
+ * running too far ahead. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];

@@ -46,13 +46,13 @@ typedef struct block {
 typedef struct slice {
     block **block;
     int32_t n;
-    int64_t room, reach; /* reach: highest offset at which a buffer ends */
+    int64_t room, reach; /* `reach`: highest offset at which a buffer ends */
 } slice;
 
 typedef struct packing {
     span *span; /* spans of all buffers, ordered by memory space and then by decreasing size */
     int64_t looks;
-    int32_t n_steps, levels, n_slices; /* n_slices: total over all levels */
+    int32_t n_steps, levels, n_slices; /* `n_slices`: total over all levels */
     slice *slice;                      /* slices of all levels, level by level */
 } packing;
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct zr__cell {
-    /* all[stream]: latest time point painted on the whole node; any[stream]: latest time point painted on any cell
+    /* `all[stream]`: latest time point painted on the whole node; `any[stream]`: latest time point painted on any cell
      * below the node */
     int32_t all[ZR_STREAMS], any[ZR_STREAMS];
 };

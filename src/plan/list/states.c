@@ -296,7 +296,7 @@ zr_status zr__plan_staging(zr_plan *plan)
     int64_t largest = largest_bucket(plan);
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     const int64_t joined = largest_joined(plan);
-    /* otherwise data-parallel ranks exchange no parameters or gradients */
+    /* parameters or gradients are exchanged only if there are several data-parallel ranks and some unit has a bucket */
     plan->moves = l->ranks > 1 && largest > 0;
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
     const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves also use this staging memory */

@@ -74,8 +74,9 @@ typedef enum ring_kind {
     RINGS
 } ring_kind;
 
-/* An offloaded operand of a step. `column` is the index of its buffer within a slot of the ring. `fetched` and `stored`
- * are elements at the state's home, of all buckets together. If their buffer is ZR_NONE, nothing is copied. */
+/* An offloaded operand of a step. `column`: which buffer of a ring slot it uses. `fetched`, `stored`: the elements at
+ * home that are copied in and back, for the whole step before it is cut into buckets; with buffer ZR_NONE nothing is
+ * copied. */
 typedef struct operand {
     int32_t column;
     zr_use home;                          /* the operand as the original step names it */

@@ -86,9 +86,9 @@ typedef struct zr__decided {
     /* for each instance: whether it is an activation checkpoint, which means that the forward pass writes it and a
      * replay under a recompute policy reads it */
     bool *checkpoint;
-    /* due[pass][unit], as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
+    /* `due[pass][unit]`, as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
     int32_t *due;
-    /* consumed[pass][unit], as one array: segment at whose end the unit's update consumes its gradient
+    /* `consumed[pass][unit]`, as one array: segment at whose end the unit's update consumes its gradient
      * (zr_plan.consume_grad), or -1 for never */
     int32_t *consumed;
 } zr__decided;

@@ -117,8 +117,8 @@ static void find_due(const zr__decided *d, int pass)
             due[u] = -1;
         else if (due[u] < 0)
             due[u] = last;
-        /* With overlap, consume the gradient one segment after its reduction, so that this segment computes during the
-         * reduction. */
+        /* With overlap, consume the gradient one segment later, so that the later segment computes while the gradient
+         * is reduced. */
         const bool later = plan->layout.overlap && plan->moves && due[u] < last;
         consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
         if (due[u] >= 0) add_unit(&d->segment[due[u]], u);

@@ -15,8 +15,8 @@ static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
     return zr__run_path_find(loaded->config, loaded->stored.run, "data.val", path, found);
 }
 
-/* Find the evaluation data: the data of `args`, or else of the run. *path is borrowed from `args` or from *found, which
- * must be freed. */
+/* Find the evaluation data: the data of `args` or, if `args` has none, the data of the run. *path is borrowed from
+ * `args` or from *found, which must be freed. */
 static zr_status find_data(const zr__loaded *loaded, const zr_eval_args *args, char **found, const char **path)
 {
     *path = args->data;

@@ -26,8 +26,9 @@ typedef struct zr__family_model {
 /** Return the builder of a model, for zr_plan_create and zr__products_measure. `model` is borrowed. */
 zr_model zr__family_builder(const zr__family_model *model);
 
-/** Find a model by the name of its preset (model.preset), without dropout. If the name is unknown or that of a
- * directory, fail with ZR_ERR_NOT_FOUND and a message with the nearest names or with the key for directories. */
+/** Find a model by the name of its preset (model.preset), without dropout. If the name is unknown, or if it is the path
+ * of a directory, fail with ZR_ERR_NOT_FOUND. The message has the nearest names or, for a directory, the key for
+ * directories. */
 ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model *model);
 
 /** A row of a batch, of T tokens with at most P predicted tokens and S samples (zr_samples). Members that the samples

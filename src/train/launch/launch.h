@@ -26,8 +26,8 @@ typedef struct zr__launch_options {
     void (*begin)(int ranks, bool process);
 } zr__launch_options;
 
-/** Measure training steps: if `comm` is NULL, of launches whose ranks are threads of this process, otherwise of the
- * launch of `comm`, which a launcher such as mpirun started. Only rank 0 gets the launches. Clear them with
+/** Measure training steps. If `comm` is NULL, measure launches whose ranks are threads of this process. If not, measure
+ * the launch of `comm`, which a launcher such as mpirun started. Only rank 0 gets the launches. Clear them with
  * zr__launches_clear, even after a failure. Collective over `comm`. */
 ZR_NODISCARD zr_status zr__launches_measure(const zr__launch_options *options, zr_comm *comm, zr__launches *launches);
 void zr__launches_clear(zr__launches *launches);

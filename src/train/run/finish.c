@@ -327,8 +327,8 @@ static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
     return failed;
 }
 
-/** Save the weights if judge_weights accepts them. If the run was asked to stop (`stopped`), write a checkpoint, and
- * otherwise model/. */
+/** Save the weights if judge_weights accepts them. Write a checkpoint if the run was asked to stop (`stopped`), and
+ * model/ if not. */
 static zr_status keep_result(zr__run *r, bool stopped, char text[ZR__WHY_BYTES])
 {
     zr_status st = judge_weights(r);

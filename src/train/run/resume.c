@@ -87,8 +87,8 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
     return ZR_OK;
 }
 
-/** Check that files have the size and the hash that a checkpoint records. `what` says what they are, and `also` what
- * else may have changed the hash. */
+/** Check that files have the size and the hash that the checkpoint `name` records. For the message, `what` names the
+ * files, and `also` names further causes of a changed hash. */
 static zr_status same_files(const char *key, const char *what, const char *also, const char *name,
                             const zr__file_print *was, const zr__file_print *is)
 {

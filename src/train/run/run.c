@@ -93,7 +93,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     result->peak_rss_bytes = -1;
     result->agreed = true;
     zr_status st = zr__run_agreed(&r.ranks, run_all(&r));
-    const char *why = ZR__WHY(); /* what follows may fail too */
+    const char *why = ZR__WHY(); /* message of run_all; the calls below may fail too */
     if (!result->agreed) zr__comm_fail(comm);
     zr__run_release(&r);
     zr__watch_destroy(&r.watching.watch);

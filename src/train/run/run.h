@@ -5,7 +5,8 @@
  * generates texts. requests.c handles requests, save.c writes checkpoints, resume.c continues from a checkpoint, and
  * finish.c ends the run. log.c writes metrics.
  *
- * The state of a run is divided into parts by what they own. A function takes a part if it needs no more.
+ * The state of a run consists of several structs, each of which owns different things. A function that needs only one
+ * of these structs takes only this struct.
  */
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
@@ -68,7 +69,7 @@ typedef struct zr__resume {
     zr__run_made made;
 } zr__resume;
 
-/** What the training steps change, besides the states in the engine. */
+/** State that the training steps change, besides the model states in the engine. */
 typedef struct zr__training {
     zr__loss_scaler scaler;
     zr__noise_scale noise;

@@ -187,15 +187,15 @@ static bool copies_drift(const zr_plan *plan, const char *one, const char *other
     const zr_layout *l = &plan->layout;
     /* Each tensor-parallel rank computes the gradients of uncut weights, such as norms, for itself. */
     if (l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF) return true;
-    /* Otherwise all copies have the same gradient, whose sum is sent to the ranks. The update is element-wise, and
-     * rounds differently only at v2, which has no fused multiply-add. */
+    /* In all other cases all copies have the same gradient, because its sum is sent to the ranks. The update is
+     * element-wise, and only v2 rounds it differently, because v2 has no fused multiply-add. */
     const bool copies = plan->group[plan->optim_group].size < plan->ranks;
     return copies && (strcmp(one, "v2") == 0) != (strcmp(other, "v2") == 0);
 }
 
 /** Check the processor levels of the ranks. Levels round differently. Refuse them if several ranks update copies of the
- * same weights, and the copies would not stay equal. Otherwise add a note, since the losses are not those of any single
- * level. Errors: ZR_ERR_CONFIG. */
+ * same weights, and the copies would not stay equal. Otherwise add a note, since no single level would give the same
+ * losses. Errors: ZR_ERR_CONFIG. */
 static zr_status check_levels(const zr__ranks *r, const zr_device *device, const zr_plan *plan)
 {
     enum { NAME_BYTES = sizeof(uint64_t) };

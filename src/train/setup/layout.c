@@ -74,8 +74,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
     layout->rank_free_sums = config->train.rank_free_sums;
     layout->reduce_once = config->reduce_once;
-    /* Leave micro_squares off if all ranks together have only one micro-batch in a training step. A plan for fewer
-     * ranks than the run has may be such a case. */
+    /* Leave micro_squares off if all ranks together have only one micro-batch in a training step. This may happen in a
+     * plan for fewer ranks than the run has. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
     /* whether sums of gradients persist between micro-batches */
     bool summed = config->accumulation_steps > 1 || layout->rank_free_sums;

@@ -28,7 +28,7 @@ ZR_NODISCARD zr_status zr__train_folders(const zr_config *config, zr__folders *f
 int64_t zr__folders_free_bytes(const zr__folders *folders);
 void zr__folders_free(zr__folders *folders);
 
-/** Write a note to `note` if a configured device of offload has no effect on this machine, otherwise "". */
+/** If a configured device of offload has no effect on this machine, write a note to `note`; if not, write "". */
 #define ZR_OFFLOAD_NOTE_BYTES 256
 void zr__train_offload_note(const zr_config *config, const zr_device_facts *facts, char note[ZR_OFFLOAD_NOTE_BYTES]);
 
@@ -45,7 +45,7 @@ bool zr__train_lacks_limit(const zr_config *config);
 /** Set the samples of a micro-batch and the micro-batches of a training step. train_batch_size follows from them and
  * `ranks`. */
 void zr__train_set_batch(zr_config *config, int ranks, int64_t rows, int64_t accum);
-/** Return the name of a recompute policy in a configuration: "none", "unit", "selective", "auto" or "paper". */
+/** Return the name of a recompute policy in a configuration: "none", "unit", "selective", "auto", "paper" or "keep". */
 const char *zr__recompute_name(zr_recompute recompute);
 
 /** Rate of a slow disk in bytes/s, from which the time of the first checkpoint is estimated. */

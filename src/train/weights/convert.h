@@ -44,7 +44,8 @@ ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
 /** Read the factors of the adapter of a tensor into c->merge, if it has one. */
 ZR_NODISCARD zr_status zr__merge_begin(zr__convert *c, const char *tensor);
-/** Add the product of the factors to elements [first, first+n) of the tensor, in c->piece. */
+/** c->piece holds elements [first, first+n) of the tensor. Add the adapter's part to them: the scaled product of its
+ * factors. */
 void zr__merge_piece(const zr__convert *c, int64_t first, int64_t n);
 void zr__merge_end(zr__convert *c);
 

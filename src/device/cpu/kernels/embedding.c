@@ -218,7 +218,7 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
 
 /* Indices of the op rows or rows_dx into x. */
 typedef struct row_indices {
-    const int32_t *index; /* indices (B,P) into the T rows of x of a row of the batch */
+    const int32_t *index; /* (B,P): for each row of the batch, P indices into its T rows of x */
     int64_t n, P, T;
     int64_t first, rows; /* rows of the flat micro-batch on this rank: index of the first row, and number of rows */
 } row_indices;

@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
 
 template <int W, bool DROPS> struct dk_tiles {
     static constexpr int M = W <= 64 && !DROPS ? 2 : 1, queries = W <= 128 ? 32 : 16, N = queries / 8;
-    /* pair: number of elements of a tile of q and a tile of dy together */
+    /* `pair`: number of elements of a tile of q and a tile of dy together */
     static constexpr int keys = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * queries * zr__tile_stride<W>;
     static constexpr bool kept = M == 1 && W <= 96; /* whether registers hold k and v */
     /* Number of elements of each token's dk and dv that a block computes. */
