@@ -483,28 +483,20 @@ static zr_status try_lighter(zr__searching *s)
     return ZR_OK;
 }
 
-/** Try the degrees of offload to a device, until one fits and the next one is no faster. Only a plan that may recompute
- * has checkpoints. */
+/** Try the degrees of offload to a device. On disk, end with the first degree that fits, as more states there are
+ * slower. Only a plan that may recompute has checkpoints. */
 static zr_status try_offload(zr__searching *s, zr_config_home device)
 {
     const zr__question *q = s->q;
     const zr_recompute policy = q->config->recompute.policy;
     const bool recomputes = q->free.policy || zr_recomputes(policy);
     const int all = recomputes && q->free.kept ? ZR__OFFLOADS : ZR__OFFLOAD_CHECKPOINTS;
-    double fastest = 0;
     s->base.device = device;
     for (int offload = ZR__OFFLOAD_OPTIM; offload < all; offload++) {
         if (zr__train_offload_states(offload) == ZR__OFFLOAD_PARAM && s->stages[1] < 3) continue;
         s->base.offload = offload;
         ZR_TRY(try_all(s));
-        zr__prefer(s->found);
-        const double sec = s->found->best ? s->found->best->sec : 0;
-        const bool grows = q->free.batch || q->free.split;
-        if (sec > 0 && (!grows || offload >= ZR__OFFLOAD_CHECKPOINTS)) return ZR_OK;
-        /* where more states do not help, activation checkpoints may make room for larger micro-batches */
-        if (sec > 0 && fastest > 0 && sec * ZR__TIE > fastest)
-            offload = ZR__OFFLOAD_CHECKPOINTS - 1 + (int)s->found->best->way.offload;
-        fastest = sec;
+        if (device == ZR_HOME_NVME && any_fits(s)) return ZR_OK;
     }
     return ZR_OK;
 }
