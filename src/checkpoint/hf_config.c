@@ -487,13 +487,12 @@ static int set_field(json_t *root, const zr_field *field, const zr_model_config 
 {
     const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);
     if (field->place == ZR_FIELD_IN_CONFIG || field->type == ZR_FIELD_LAYERS || absent) return 0;
-    json_t *value = value_json(field, config);
+    json_auto_t *value = value_json(field, config);
     const bool usual = strchr(field->key, '.') && value && equals_declared(value, fallback_of(field));
     int failed = !value;
     if (!usual && value) failed |= set_at(root, field->key, json_incref(value));
     const bool twin = field->twin && value && !json_is_null(value) && !(usual && field->type != ZR_FIELD_CHOICE);
     if (twin) failed |= set_at(root, field->twin, json_incref(value));
-    json_decref(value);
     return failed;
 }
 
@@ -523,7 +522,7 @@ static int set_dtype(json_t *root, zr_dtype dtype)
 
 static json_t *config_json(const zr_family *family, const zr_model_config *config, zr_dtype dtype)
 {
-    json_t *root = json_object();
+    json_auto_t *root = json_object();
     int failed = !root;
     failed |= json_object_set_new(root, "architectures", json_pack("[s]", zr_family_architecture(family, config)));
     failed |= json_object_set_new(root, "model_type", json_string(family->name));
@@ -531,9 +530,7 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     for (const zr_field *field = family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
     failed |= set_dtype(root, dtype);
-    if (!failed) return root;
-    json_decref(root);
-    return NULL;
+    return failed ? NULL : ZR_TAKE(root);
 }
 
 zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,

@@ -121,7 +121,7 @@ struct json_t *zr__config_changes(const zr_config *from, const zr_config *to, co
 ZR_NODISCARD zr_status zr__config_hash(const zr_config *config, uint64_t *hash);
 
 /** Add a note, unless a note with the same text exists. */
-ZR_NODISCARD zr_status zr__config_add_note(zr_config *config, const char *text);
+ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 
 /** Return whether a directory's config.json is a configuration of zr, and not a model's: it has keys of zr, and no
  * model_type. */

@@ -215,8 +215,6 @@ void zr__refusals_free(zr_config *config);
 
 /** Store a copy of a string that lives as long as the configuration. Return NULL if memory runs out. */
 const char *zr__config_keep(zr_config *config, const char *text);
-/** Add a note, unless a note with the same text exists. */
-ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 /** Return the key of a schedule's lowest learning rate if that is above the highest, and set the values and the name of
  * the highest. Return NULL if it is not. */
 const char *zr__config_low_above(const zr_config *config, double *low, double *high, const char **high_path);

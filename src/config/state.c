@@ -56,11 +56,6 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
     return ZR_FAIL(ZR_ERR_CONFIG, "%s: %s", config->state->name, text);
 }
 
-zr_status zr__config_add_note(zr_config *config, const char *text)
-{
-    return zr__config_note(config, "%s", text);
-}
-
 int zr_config_notes(const zr_config *config)
 {
     int n = 0;

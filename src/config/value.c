@@ -1,4 +1,5 @@
 /* Converts a value between JSON and its field in the configuration. */
+#include "config/config.h"
 #include "config/internal.h"
 
 #include <math.h>

@@ -33,14 +33,10 @@ json_t *zr__config_changes(const zr_config *from, const zr_config *to, const cha
     json_t *changes = json_object();
     for (const zr_key *key = keys->key; changes && key < zr__keys_end(keys); key++) {
         if (key->state == ZR_KEY_NO_MEANING || strcmp(key->path, "train_batch_size") == 0) continue;
-        json_t *before = zr__value_get(from, key), *after = zr__value_get(to, key);
+        json_auto_t *before = zr__value_get(from, key), *after = zr__value_get(to, key);
         bool show = !json_equal(before, after);
         for (const char *const *name = shown; *name; name++) show |= strcmp(*name, key->path) == 0;
-        json_decref(before);
-        if (!show)
-            json_decref(after);
-        else if (json_object_set_new(changes, key->path, after) != 0)
-            json_decref(changes), changes = NULL;
+        if (show && json_object_set(changes, key->path, after) != 0) json_decref(changes), changes = NULL;
     }
     return changes;
 }

@@ -283,12 +283,11 @@ static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const
         zr__json_add_bool(out, "cpu_checkpointing", c->made.home == ZR_SPACE_HOST);
         if (c->made.home == ZR_SPACE_DISK) zr__json_add(out, "offload", "disk");
     }
-    json_t *keys = cli_choice_keys(choices, c);
+    json_auto_t *keys = cli_choice_keys(choices, c);
     char *text = keys ? json_dumps(keys, 0) : NULL;
     if (!text) out->text.failed = true;
     zr__json_add_json(out, "keys", text);
     free(text);
-    json_decref(keys);
 }
 
 void cli_advice_json(zr__json_out *out, const cli_choices *choices)

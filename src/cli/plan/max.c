@@ -161,7 +161,7 @@ static zr_status from_one(cli_max *max, point *fits, point *fails)
 /** Choose the lowest stage at which the found model fits, because lower stages move less data. The next larger model
  * does not fit at stage 3. Skip a stage at which the next larger model fits, so that the result remains the largest
  * model. */
-static zr_status lowest_stage(cli_max *max, point *fits, point *fails)
+static void lowest_stage(cli_max *max, point *fits, point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
         point in = *fits, out = *fails;
@@ -170,10 +170,9 @@ static zr_status lowest_stage(cli_max *max, point *fits, point *fails)
         if (out.needs && (needs_of(max, out.n, &out.needs) != ZR_OK || out.needs <= max->target->limit_bytes)) continue;
         *fits = in;
         *fails = out;
-        return ZR_OK;
+        return;
     }
     max->config->zero.stage = 3;
-    return ZR_OK;
 }
 
 /* ---- models with the proportions of GPT families -------------------------------------------------- */
@@ -264,7 +263,7 @@ static zr_status largest_model(cli_max *max, point *fits, point *fails)
     if (any_stage) max->config->zero.stage = 3;
     ZR_TRY(find_family(max, fits, fails));
     if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(max, fits, fails));
-    if (any_stage) ZR_TRY(lowest_stage(max, fits, fails));
+    if (any_stage) lowest_stage(max, fits, fails);
     max->shape.layers = fits->n;
     return ZR_OK;
 }

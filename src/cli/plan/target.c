@@ -43,7 +43,6 @@ void cli_target_efficiency(cli_target *target, double part)
  * on this machine: the host's free memory, or the rank's share of the GPU. */
 static zr_status settle_target_limit(zr_config *config, cli_target *t)
 {
-    char note[ZR_TRAIN_NOTE_BYTES];
     const bool must = zr__train_lacks_limit(config);
     const int64_t device = t->simulated ? t->cluster.device.memory_bytes : t->profile.machine.memory_bytes;
     t->limit_bytes = config->memory.limit_bytes;
@@ -52,11 +51,9 @@ static zr_status settle_target_limit(zr_config *config, cli_target *t)
         t->own_limit = t->limit_bytes > 0;
     }
     const bool lower = t->simulated && device > 0 && device < t->limit_bytes;
-    if (lower && !must) {
-        snprintf(note, sizeof(note), "memory.limit %s is more than a device of %s has; its %s are the limit",
-                 ZR_SIZE((double)t->limit_bytes), t->cluster.name, ZR_SIZE((double)device));
-        ZR_TRY(zr__config_add_note(config, note));
-    }
+    if (lower && !must)
+        ZR_TRY(zr__config_note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
+                               ZR_SIZE((double)t->limit_bytes), t->cluster.name, ZR_SIZE((double)device)));
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
     if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr__train_choose and policy auto read this key */
     return ZR_OK;
@@ -64,18 +61,15 @@ static zr_status settle_target_limit(zr_config *config, cli_target *t)
 
 zr_status cli_settle_place(zr_config *config, cli_target *target)
 {
-    char note[ZR_TRAIN_NOTE_BYTES];
     const int32_t host = target->simulated ? target->cluster.host_devices : 0;
     const zr_launch *measured = target->simulated ? target->cluster.measured : NULL;
     if (config->parallel.ranks_per_host == 0 && host > 0 && host < target->ranks && target->ranks % host == 0)
         config->parallel.ranks_per_host = host;
     target->options.ranks_per_host = (int32_t)config->parallel.ranks_per_host;
-    if (measured && measured->ranks != target->ranks) {
-        snprintf(note, sizeof(note),
-                 "training steps of %d thread ranks were not measured; the steps of %d ranks are used instead",
-                 target->ranks, measured->ranks);
-        ZR_TRY(zr__config_add_note(config, note));
-    }
+    if (measured && measured->ranks != target->ranks)
+        ZR_TRY(zr__config_note(
+            config, "training steps of %d thread ranks were not measured; the steps of %d ranks are used instead",
+            target->ranks, measured->ranks));
     return settle_target_limit(config, target);
 }
 
@@ -103,12 +97,11 @@ zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found)
     if (where.memory_bytes == 0 && target->here)
         where.memory_bytes = zr__train_limit(&target->profile, target->local_ranks, target->in_process);
     ZR_TRY(zr__train_choose(config, &where, (zr__train_kept){0}, found, chosen));
-    if (chosen[0]) ZR_TRY(zr__config_add_note(config, chosen));
+    if (chosen[0]) ZR_TRY(zr__config_note(config, "%s", chosen));
     const bool away = config->zero.optim.device != ZR_HOME_NONE || config->zero.param.device != ZR_HOME_NONE ||
                       config->recompute.cpu || config->recompute.offload != ZR_OFFLOAD_NONE;
     if (!target->assumed[0] || !(away || zr__train_saves_async(config))) return ZR_OK;
-    snprintf(chosen, sizeof(chosen), "assumed: %s", target->assumed);
-    return zr__config_add_note(config, chosen);
+    return zr__config_note(config, "assumed: %s", target->assumed);
 }
 
 /* ---- one trial ------------------------------------------------------------------------------------ */

@@ -146,11 +146,10 @@ zr_status zr__run_cache_find(const zr_config *config, const char *run, char foun
  * with the same name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
-    char from[PATH_MAX], note[2 * ZR_SHOWN_BYTES + 128];
+    char from[PATH_MAX];
     if (path[0] == '/' ? resolve(path, from) : is_there(config->train.started_in, path, from)) return ZR_OK;
-    snprintf(note, sizeof(note), "%s: %s no longer exists where the run read it; using %s instead", key, ZR_SHOWN(path),
-             ZR_SHOWN(found));
-    return zr__config_add_note(config, note);
+    return zr__config_note(config, "%s: %s no longer exists where the run read it; using %s instead", key,
+                           ZR_SHOWN(path), ZR_SHOWN(found));
 }
 
 /* Argument of resolve_path: the configuration key whose paths are resolved. */

@@ -50,7 +50,7 @@ static zr_status note_dropout(zr_config *config)
                      ZR_SHOWN(config->model.init));
     zr__text_add(&note, "0 for these keys trains without");
     ZR_TRY(zr__text_take(&note, &text));
-    return has.length || lacks.length ? zr__config_add_note(config, text) : ZR_OK;
+    return has.length || lacks.length ? zr__config_note(config, "%s", text) : ZR_OK;
 }
 
 /** Fail with `st`, the status of reading the directory of model.init. If the directory is of another kind, the message
@@ -83,11 +83,9 @@ static zr_status use_own_name(zr_config *config)
 {
     const zr_family *family;
     const zr_preset *preset = zr_family_preset_called(config->model.preset, &family);
-    char note[ZR_SHOWN_BYTES + 128];
     if (!preset || strcmp(preset->name, config->model.preset) == 0) return ZR_OK;
-    snprintf(note, sizeof(note), "model.preset %s is read as %s, a %s; `zr plan --shapes` lists its sizes",
-             ZR_SHOWN(config->model.preset), preset->name, family->title);
-    ZR_TRY(zr__config_add_note(config, note));
+    ZR_TRY(zr__config_note(config, "model.preset %s is read as %s, a %s; `zr plan --shapes` lists its sizes",
+                           ZR_SHOWN(config->model.preset), preset->name, family->title));
     return zr_config_set(config, "model.preset", preset->name);
 }
 
@@ -120,13 +118,12 @@ static zr_status settle_model(zr_config *config)
 /** Take the dropout of the adapter of model.lora.init, as peft does, unless the key is given. */
 static zr_status take_dropout(zr_config *config, double dropout)
 {
-    char note[ZR_SHOWN_BYTES + 128];
     static const char key[] = "model.lora.dropout";
     if (zr__config_given(config, key)) return ZR_OK;
     ZR_TRY(zr_config_set(config, key, ZR_SHORTEST(dropout)));
-    snprintf(note, sizeof(note), "%s: %s, from %s; 0 trains without", key, ZR_SHORTEST(dropout),
-             ZR_SHOWN(config->model.lora_init));
-    return dropout > 0 ? zr__config_add_note(config, note) : ZR_OK;
+    if (!(dropout > 0)) return ZR_OK;
+    return zr__config_note(config, "%s: %s, from %s; 0 trains without", key, ZR_SHORTEST(dropout),
+                           ZR_SHOWN(config->model.lora_init));
 }
 
 /** Take a key from the adapter of model.lora.init. Fail if another value is given. */
@@ -190,13 +187,12 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     if (looked == ZR_ERR_MEMORY) return zr_error_frame(looked, __func__, __FILE__, __LINE__);
     if (looked != ZR_OK) return ZR_OK;
     *kind = text ? DATA_TEXT : DATA_TOKENS;
-    return text && note[0] ? zr__config_add_note(config, note) : ZR_OK;
+    return text && note[0] ? zr__config_note(config, "%s", note) : ZR_OK;
 }
 
 /** Select the tokenizer of model.init if that directory has one. Its weights are useless with other tokens. */
 static zr_status tokenizer_of_init(zr_config *config, bool *found)
 {
-    char note[512];
     ZR_AUTO(zr_tokenizer_close) zr_tokenizer *tokenizer = NULL;
     const char *dir = config->model.init;
     *found = false;
@@ -206,10 +202,9 @@ static zr_status tokenizer_of_init(zr_config *config, bool *found)
     ZR_CHECK(st == ZR_OK, st, "%s (the tokenizer of model.init, since data.tokenizer is not given)",
              zr_error_message());
     *found = true;
-    snprintf(note, sizeof(note), "data.tokenizer: not given, so the text is read with the tokenizer of model.init, %s",
-             ZR_SHOWN(dir));
-    ZR_TRY(zr_config_set(config, "data.tokenizer", dir));
-    return zr__config_add_note(config, note);
+    ZR_TRY(zr__config_note(
+        config, "data.tokenizer: not given, so the text is read with the tokenizer of model.init, %s", ZR_SHOWN(dir)));
+    return zr_config_set(config, "data.tokenizer", dir);
 }
 
 /** Select a tokenizer if the data are text and no tokenizer is given: the tokenizer of model.init, or else "bytes".
@@ -244,18 +239,17 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
  * vocabulary of up to twice the number of bytes gets no note, since it is assumed to be rounded up. */
 static zr_status note_bytes_vocab(zr_config *config)
 {
-    char note[320];
     const int64_t vocab = zr_config_sizes(config).vocabulary;
     if (vocab <= 2 * ZR__BYTES_VOCAB) return ZR_OK;
-    snprintf(note, sizeof(note),
-             "data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's %lld tokens "
-             "and train badly. %s",
-             (long long)vocab,
-             config->model.init ? "Give the directory of the tokenizer that belongs to these weights "
-                                  "(--data.tokenizer=DIR), or copy its files into the directory model.init"
-                                : "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` "
-                                  "makes one), or take a model with vocab_size 256");
-    return zr__config_add_note(config, note);
+    return zr__config_note(
+        config,
+        "data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's %lld tokens "
+        "and train badly. %s",
+        (long long)vocab,
+        config->model.init ? "Give the directory of the tokenizer that belongs to these weights "
+                             "(--data.tokenizer=DIR), or copy its files into the directory model.init"
+                           : "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` "
+                             "makes one), or take a model with vocab_size 256");
 }
 
 /** Set the vocabulary size to the tokenizer's number of tokens, if nothing else sets it. */
@@ -309,25 +303,24 @@ static zr_status note_idle_steps(zr_config *config)
                            : cycles ? config->scheduler.cycle_max_lr
                                     : config->optimizer.lr;
     const int64_t steps = config->train.steps;
-    char text[256] = "", many[64];
+    char many[64];
     int64_t n = 0;
     while (n < steps && n < MOST && zr__lr(config, n) == 0) n++;
     snprintf(many, sizeof(many), "s 1 to %" PRId64 "%s", n, n == MOST && n < steps ? " and later" : "");
     if (n > 0 && highest == 0)
-        snprintf(text, sizeof(text), "%s is 0, so training does not change the weights",
-                 config->optimizer.lr == 0 ? "optimizer.params.lr"
-                 : warms                   ? "scheduler.params.warmup_max_lr"
-                                           : "scheduler.params.cycle_max_lr");
+        ZR_TRY(zr__config_note(config, "%s is 0, so training does not change the weights",
+                               config->optimizer.lr == 0 ? "optimizer.params.lr"
+                               : warms                   ? "scheduler.params.warmup_max_lr"
+                                                         : "scheduler.params.cycle_max_lr"));
     else if (n > 0)
-        snprintf(text, sizeof(text), "scheduler: lr is 0 in step%s%s", n > 1 ? many : " 1",
-                 warms || type == ZR_SCHEDULER_WARMUP_COSINE ? ", as in DeepSpeed; warmup_type linear_from_1 avoids it"
-                                                             : "");
-    if (*text) ZR_TRY(zr__config_add_note(config, text));
+        ZR_TRY(zr__config_note(config, "scheduler: lr is 0 in step%s%s", n > 1 ? many : " 1",
+                               warms || type == ZR_SCHEDULER_WARMUP_COSINE
+                                   ? ", as in DeepSpeed; warmup_type linear_from_1 avoids it"
+                                   : ""));
     if (n == steps || n == MOST || zr__lr(config, steps - 1) != 0) return ZR_OK;
     const int64_t first = first_idle_step(config, n + 1);
     if (first == steps) return ZR_OK;
-    snprintf(text, sizeof(text), "scheduler: lr is 0 in steps %" PRId64 " to %" PRId64, first, steps);
-    return zr__config_add_note(config, text);
+    return zr__config_note(config, "scheduler: lr is 0 in steps %" PRId64 " to %" PRId64, first, steps);
 }
 
 /** Refuse adapters that would begin with the weights of another task, since adapters have no head that could be
