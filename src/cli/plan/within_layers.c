@@ -17,7 +17,7 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
                                   double *ratio)
 {
     const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
-    zr_plan *plan = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     zr_layout layout = zr__train_layout(config, report->ranks);
     layout.tensor = 1;
     layout.ranks = report->ranks;
@@ -31,7 +31,6 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
     const int64_t *stage3 = plan->traffic.bytes;
     *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
              (double)(stage3[ZR_TRAFFIC_REDUCE_SCATTER] + stage3[ZR_TRAFFIC_ALL_GATHER]);
-    zr_plan_destroy(&plan);
     return ZR_OK;
 }
 
