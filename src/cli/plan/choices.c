@@ -74,10 +74,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     where.ranks = ranks;
     where.cluster = NULL; /* the cluster may have fewer devices */
     w.stage = 3;
-    w.policy = ZR_RECOMPUTE_UNIT;
-    w.every = 1;
-    w.pieces |= w.tensor > 1; /* partitioned checkpoints need the least memory */
-    zr__lighten(&w, ZR__LIGHT_BUCKETS, config);
+    zr__way_least(&w, config);
     zr__way_set(&w, ranks, &least);
     if (least.collectives.reduce == ZR_REDUCE_ALL_REDUCE) least.collectives.reduce = ZR_REDUCE_TO_SHARDS;
     ZR_TRY(zr__try(&where, &least, &made, NULL));

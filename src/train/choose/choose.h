@@ -176,6 +176,8 @@ typedef enum zr__light {
 /** Return the bucket size for ZR__LIGHT_BUCKETS, in elements. */
 int64_t zr__light_elems(const zr_config *config);
 void zr__lighten(zr__way *way, zr__light light, const zr_config *config);
+/** Make a way the one with the least memory at its stage: recompute unit, and all that zr__lighten does. */
+void zr__way_least(zr__way *way, const zr_config *config);
 /** Return how a way saves memory. */
 zr__light zr__light_of(const zr__way *way);
 

@@ -41,10 +41,7 @@ static zr_status list_lighter(zr__searching *s, zr__way least, int64_t first)
     bool hope = false;
     for (int64_t i = first; i < end; i++)
         hope |= s->found->listed[i]->way.policy == ZR_RECOMPUTE_UNIT && s->found->listed[i]->fits;
-    least.policy = ZR_RECOMPUTE_UNIT;
-    least.every = 1;
-    if (least.tensor > 1) least.pieces = true; /* partitioned checkpoints need the least memory */
-    zr__lighten(&least, ZR__LIGHT_BUCKETS, s->q->config);
+    zr__way_least(&least, s->q->config);
     if (!hope) {
         ZR_TRY(zr__try_way(s, &least, &t));
         hope = t && t->fits; /* a milder zr__light may be enough */

@@ -111,6 +111,14 @@ void zr__lighten(zr__way *way, zr__light light, const zr_config *config)
         way->moves.bucket_elems = elems;
 }
 
+void zr__way_least(zr__way *way, const zr_config *config)
+{
+    way->policy = ZR_RECOMPUTE_UNIT;
+    way->every = 1;
+    way->pieces |= way->tensor > 1; /* partitioned checkpoints need the least memory */
+    zr__lighten(way, ZR__LIGHT_BUCKETS, config);
+}
+
 zr__light zr__light_of(const zr__way *way)
 {
     const zr__moves *m = &way->moves;
