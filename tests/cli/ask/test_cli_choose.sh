@@ -77,6 +77,16 @@ check "... given per rank and per host, and held against the host's" sh -c "tr '
     grep -q 'takes [0-9.]* GB of host memory a rank, [0-9.]* GB a host of 64.00 GB'"
 check "... at rates that are assumed" sh -c "tr '\n' ' ' <plan.txt | grep -q 'at assumed rates: host.memory_bytes_per_sec .* usual for a workstation'"
 check "the advice can be pasted" pasted $small --cluster ./host.json
+# Where the batch is given, checkpoints in the host's memory can leave room for a faster policy.
+each_degree() {
+    set -- $small --cluster ./host.json --memory 4GB --batch 48 --quiet --json --advice
+    "$ZR" plan "$@" >free.json && "$ZR" plan "$@" --zero_optimization.offload_optimizer.device=cpu --activation_checkpointing.offload=host >kept.json &&
+        python3 -c '
+import json
+free, kept = (json.load(open(name + ".json")) for name in ("free", "kept"))
+assert free["fits"] and kept["fits"] and free["time"]["step_sec"] <= kept["time"]["step_sec"], (free["time"], kept["time"])'
+}
+check "... each degree of it is tried" each_degree
 check "--memory with --disk takes the host's memory" prints 'offload_optimizer.device cpu' \
     sh -c "'$ZR' plan $small --cluster ./host.json --memory 4GB --disk 1TB 2>&1"
 check "... and the disk where the host's memory is short" prints 'offload_optimizer.device nvme' \
