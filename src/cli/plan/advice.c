@@ -43,7 +43,7 @@ static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_c
 
 static void add_options(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
-    zr__way_options(&c->way, choices->config, choices->target->ranks, true, " ", p);
+    zr__way_options(&c->way, choices->config, choices->question.config, choices->target->ranks, true, " ", p);
     if (c->way.device == ZR_HOME_NVME && !choices->config->zero.optim.folders)
         zr__text_add(p, " --zero_optimization.offload_optimizer.nvme_path=DIR");
 }
@@ -56,7 +56,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     const bool timed = choices->compute_known && choices->link_known;
     zr__text_add(p, "Advice: ");
     add_choice_name(p, choices, c);
-    zr__text_add(p, ", the %s of %s", timed ? "fastest" : "fastest by usual rates", limit ? "what fits" : "all");
+    zr__text_add(p, ", within 2 %% of the fastest%s%s", limit ? " that fits" : "", timed ? "" : " by usual rates");
     const bool memory_known = choices->target->simulated || choices->target->profile.machine.memory_bytes_sec > 0;
     if (choices->compute_known)
         zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec),
@@ -72,7 +72,8 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     const size_t length = p->length;
     zr__add_ties(&choices->found, " Ties", p);
     if (p->length > length) zr__text_add(p, ".");
-    if (c->way.device != ZR_HOME_NONE) {
+    const zr_config *given = choices->question.config, *settled = choices->config;
+    if (c->way.device != ZR_HOME_NONE || settled->zero.optim.device != given->zero.optim.device) {
         zr__text_add(p, " The offload takes ");
         zr__add_away(&choices->where, &c->made, p);
         if (choices->target->assumed[0]) zr__text_add(p, ", at assumed rates: %s", choices->target->assumed);

@@ -40,7 +40,7 @@ json_t *cli_choice_keys(const cli_choices *choices, const cli_choice *c)
     w.every = own.every;
     w.pieces = own.pieces;
     w.kept = own.kept;
-    return zr__way_keys(&w, choices->config, choices->target->ranks, false);
+    return zr__way_keys(&w, choices->config, choices->config, choices->target->ranks, false);
 }
 
 int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c)

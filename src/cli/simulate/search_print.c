@@ -149,7 +149,7 @@ static json_t *way_json(const cli_searched *s, const zr__tried *w)
     char words[48], text[192];
     double part[PARTS];
     const zr__tried *best = s->best[0];
-    json_t *object = json_object(), *keys = zr__way_keys(&w->way, s->config, s->target.ranks, true),
+    json_t *object = json_object(), *keys = zr__way_keys(&w->way, s->config, s->config, s->target.ranks, true),
            *loses = w == best ? json_null() : json_object();
     losses_of(best, w, part);
     for (int i = 0; w != best && i < PARTS; i++) cli_json_set(loses, part_words(i, words), json_real(part[i]));
@@ -179,9 +179,10 @@ zr_status cli_searched_json(const cli_searched *s)
 static void print_way_keys(const cli_searched *s, const zr__tried *w)
 {
     ZR_AUTO(zr__text_clear) zr__text options = {0};
-    zr__way_options(&w->way, s->config, s->target.ranks, true, "\n  ", &options);
+    zr__way_options(&w->way, s->config, s->config, s->target.ranks, true, "\n  ", &options);
     puts(options.data ? options.data + 1 : "");
-    json_auto_t *keys = zr__way_keys(&w->way, s->config, s->target.ranks, true), *sections = sections_of(keys);
+    json_auto_t *keys = zr__way_keys(&w->way, s->config, s->config, s->target.ranks, true),
+                *sections = sections_of(keys);
     char *text = json_dumps(sections, JSON_INDENT(2));
     if (text) printf("in a CONFIG.json\n%s\n", text);
     free(text);
@@ -209,7 +210,7 @@ void cli_searched_print(const cli_searched *s)
     const zr__tried *best = s->best[0];
     const zr_simulation *b = &best->made.simulation;
     ZR_AUTO(zr__text_clear) zr__text text = {0};
-    printf("the fastest of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g tokens/s, "
+    printf("preferred of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g tokens/s, "
            "%.1f TFLOP/s\n",
            (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
            CLI_SECONDS(b->price.step_sec), b->samples_sec, b->tokens_sec, b->flops_sec / 1e12);
@@ -225,8 +226,8 @@ void cli_searched_print(const cli_searched *s)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
     if (cli_target_computed(&s->target)) puts(CLI_GPU_REMARK);
     print_way_keys(s, best);
-    printf("\n    samples/s    memory stage tensor     batch  recompute         group    loses by, of the fastest's "
-           "time\n");
+    printf(
+        "\n    samples/s    memory stage tensor     batch  recompute         group    loses by, of the first's time\n");
     for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) print_way(s, s->best[i], i + 1);
     for (int64_t i = 0; i < s->n_missed && i < MISSED; i++) print_way(s, s->missed[i], 0);
 }

@@ -36,7 +36,8 @@ static void add_reason(const zr__question *q, const zr__choices *f, const zr__tr
         zr__text_add(text, "which takes the least, %s a rank: nothing fits", ZR_SIZE((double)best->made.needs_bytes));
         return;
     }
-    zr__text_add(text, "%s a rank: the fastest that fits by %s%s", ZR_SIZE((double)best->made.needs_bytes), by,
+    zr__text_add(text, "%s a rank: within 2 %% of the fastest that fits by %s%s",
+                 ZR_SIZE((double)best->made.needs_bytes), by,
                  f->usual_disk && f->tier == ZR__TIER_DISK
                      ? ", with a usual disk (`zr info --bench --disk DIR` measures this one)"
                      : "");
@@ -73,7 +74,7 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
     if (zr__light_of(w) != ZR__LIGHT_NONE && f->tier == ZR__TIER_LIGHTER) {
         zr__way moved = zr__way_of(q->config);
         moved.moves = w->moves;
-        zr__way_options(&moved, q->config, q->target->ranks, false, " ", text);
+        zr__way_options(&moved, q->config, q->config, q->target->ranks, false, " ", text);
         zr__text_add(text, ",");
     }
     if (w->device != ZR_HOME_NONE) {

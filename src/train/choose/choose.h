@@ -95,12 +95,13 @@ int zr__way_further(const zr__way *way, const zr_config *config, bool accum);
 zr__way zr__way_of(const zr_config *config);
 /** Set the keys of a way in a configuration. */
 void zr__way_set(const zr__way *way, int ranks, zr_config *config);
-/** Return an object with the keys that differ between a configuration and a way, such as {"zero_optimization.stage":
- * 1}. With `usual`, stage, policy and micro-batches are members in any case. Return NULL if memory is short. */
-struct json_t *zr__way_keys(const zr__way *way, const zr_config *config, int ranks, bool usual);
+/** Return an object with the keys that differ between the configuration `given` and a configuration with a way, such as
+ * {"zero_optimization.stage": 1}. With `usual`, stage, policy and micro-batches are members in any case, and the memory
+ * limit if policy auto depends on it. Return NULL if memory is short. */
+struct json_t *zr__way_keys(const zr__way *way, const zr_config *config, const zr_config *given, int ranks, bool usual);
 /** Add these keys as options to paste, "--zero_optimization.stage=1 ...", each after `before`. */
-void zr__way_options(const zr__way *way, const zr_config *config, int ranks, bool usual, const char *before,
-                     zr__text *text);
+void zr__way_options(const zr__way *way, const zr_config *config, const zr_config *given, int ranks, bool usual,
+                     const char *before, zr__text *text);
 
 /** A candidate with the results of planning it. */
 typedef struct zr__tried {

@@ -62,23 +62,26 @@ void zr__way_set(const zr__way *way, int ranks, zr_config *config)
     zr__train_set_batch(config, ranks, way->rows, way->accum);
 }
 
-json_t *zr__way_keys(const zr__way *way, const zr_config *config, int ranks, bool usual)
+json_t *zr__way_keys(const zr__way *way, const zr_config *config, const zr_config *given, int ranks, bool usual)
 {
-    static const char *const shown[] = {"parallel.tensor",
-                                        "zero_optimization.stage",
-                                        "train_micro_batch_size_per_gpu",
-                                        "gradient_accumulation_steps",
-                                        "activation_checkpointing.policy",
-                                        NULL};
+    static const char *const names[] = {"zero_optimization.stage", "train_micro_batch_size_per_gpu",
+                                        "gradient_accumulation_steps", "activation_checkpointing.policy"};
+    const char *shown[8];
+    int n = 0;
+    for (int i = 0; usual && i < (int)(sizeof(names) / sizeof(names[0])); i++) shown[n++] = names[i];
+    if (usual && way->tensor > 1) shown[n++] = "parallel.tensor";
+    /* policy auto recomputes as much as the limit requires */
+    if (usual && way->policy == ZR_RECOMPUTE_AUTO && config->memory.limit_bytes > 0) shown[n++] = "memory.limit";
+    shown[n] = NULL;
     zr_config with = *config;
     zr__way_set(way, ranks, &with);
-    return zr__config_changes(config, &with, shown + (!usual ? 5 : way->tensor > 1 ? 0 : 1));
+    return zr__config_changes(given, &with, shown);
 }
 
-void zr__way_options(const zr__way *way, const zr_config *config, int ranks, bool usual, const char *before,
-                     zr__text *text)
+void zr__way_options(const zr__way *way, const zr_config *config, const zr_config *given, int ranks, bool usual,
+                     const char *before, zr__text *text)
 {
-    json_t *keys = zr__way_keys(way, config, ranks, usual), *value;
+    json_t *keys = zr__way_keys(way, config, given, ranks, usual), *value;
     const char *key;
     json_object_foreach(keys, key, value)
     {
@@ -90,6 +93,7 @@ void zr__way_options(const zr__way *way, const zr_config *config, int ranks, boo
     if (!keys) text->failed = true;
     json_decref(keys);
 }
+
 /* ---- less overlap ------------------------------------------------------------------------------- */
 
 int64_t zr__light_elems(const zr_config *config)

@@ -372,7 +372,7 @@ END
 }
 check "a step's tokens are bounded" bounded
 check "... for a search alone" fails 2 'give it too' on8 --step-tokens 16384
-check "in words" sh -c 'grep -q "^the fastest of" first && grep -q -- "--zero_optimization.stage=" first &&
+check "in words" sh -c 'grep -q "^preferred of" first && grep -q -- "--zero_optimization.stage=" first &&
     grep -q "^ 11 " first'
 check "nothing fits" fails 71 'nothing fits; stage' on8 --search --model.n_embd=8192
 check "nothing can be planned" fails 78 'none of the ways .*; the first: 5 ranks a host' on8 --search \

@@ -74,8 +74,8 @@ planned_alike() { # KEYS...
 }
 for stage in 0 3; do check "planned for a GPU by name as on it, stage $stage" planned_alike --stage $stage; done
 sizes="--model.n_embd=64 --model.n_layer=6 --batch 8 --bf16.enabled=true"
-auto="--memory 1080MB --activation_checkpointing.policy=auto"
-recomputes() { planned_alike $sizes $auto --train_batch_size=null && "$ZR" plan c.json --ranks 2 --profile h100 --quiet --json $sizes --train_batch_size=null --memory 2GB \
+auto="--memory.limit=1080MB --activation_checkpointing.policy=auto" # --memory may also offload, by the rates of each
+recomputes() { planned_alike $sizes $auto --train_batch_size=null && "$ZR" plan c.json --ranks 2 --profile h100 --quiet --json $sizes --train_batch_size=null --memory.limit=2GB \
     --activation_checkpointing.policy=auto >all && ! cmp -s named all; }
 check "... what policy auto computes again under a limit" recomputes
 check "... and what fits: its total and 1.07 GB" sh -c "'$ZR' plan c.json --profile h100 --quiet --memory 1074MB | grep -q '^  fits in 1.07 GB?[- ]*no\$' &&

@@ -23,7 +23,7 @@ key() { sed -n "s/.*\"$2\": \"*\([a-z0-9]*\)\"*,*\$/\1/p" "$1/config.json" | hea
 
 check "planned" "$ZR" plan c.json --ranks 2 --memory 56MB --json
 plan=$(chosen err)
-check "... says what was chosen, and why" grep -q 'zero_optimization.stage [0-3], activation_checkpointing.policy [a-z]*, train_micro_batch_size_per_gpu [0-9]* x gradient_accumulation_steps 1, .* a rank: the fastest that fits by usual rates' err
+check "... says what was chosen, and why" grep -q 'zero_optimization.stage [0-3], activation_checkpointing.policy [a-z]*, train_micro_batch_size_per_gpu [0-9]* x gradient_accumulation_steps 1, .* a rank: within 2 % of the fastest that fits by usual rates' err
 check "trained" train run --memory 56MB
 check "... as planned" test "$(chosen err)" = "$plan"
 check "... measured what was planned" as_planned run
