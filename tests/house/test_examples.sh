@@ -44,7 +44,7 @@ result $? "examples/own_encoder trains: $(tail -n 1 "$tmp/encoder")"
 # ZeRO-R's configurations C1 to C5, on 2 x 2 ranks: where they keep checkpoints changes no loss. There are enough blocks
 # for checkpoints to be larger than the buffers. A short run has fewer steps, which are enough for losses to decrease
 # and to differ.
-steps=8
+steps=12
 [ -z "${ZR_LONG-}" ] || steps=20
 part() { sed -n "s/^ \"$2\":\(.*\),\$/\1/p" "$tmp/$1/run.json"; }
 bytes_of() { part "$1" measured | sed "s/.*\"$2\": {[^}]*\"total\": *\([0-9]*\).*/\1/"; }
