@@ -80,7 +80,7 @@ static const char *why_slower(const zr__tried *best, const zr__tried *way, char 
     return text;
 }
 
-/** Describe why a candidate is not preferred. A tie (ZR__TIE) is said as such, with what it costs. */
+/** Describe why a candidate is not preferred: it is slower, or it is a tie (ZR__TIE) that costs more. */
 static const char *why_not(const cli_searched *s, const zr__tried *t, char text[192])
 {
     const zr__tried *best = s->best[0];
