@@ -50,9 +50,9 @@ ZR_NODISCARD zr_status zr__safetensors_sync(const zr_safetensors *st);
 
 /* ---- checkpoints ------------------------------------------------------------------------------ */
 
-/* Each file of a checkpoint is divided into chunks, and each chunk has its own XXH3-64 hash. A reader of a part of the
- * file therefore checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a contiguous
- * range of one writer begins or ends.
+/* Each file of a checkpoint is divided into chunks, and each chunk has its own XXH3-64 hash. To read a part of a
+ * file, only the chunks of this part are checked. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a
+ * contiguous range of one writer begins or ends.
  *
  * With tensor parallelism, the columns of a matrix are divided among the ranks. Each rank then writes a slice of
  * every row, between the slices of other ranks (zr__slices). If each slice were a chunk, the manifest would grow with

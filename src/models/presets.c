@@ -151,8 +151,9 @@ static size_t length_to_size(const char *text)
     return text[n - 1] ? n : n - 1;
 }
 
-/* List up to NEAREST names that contain a prefix of `wanted` of at least half its length, longest prefix first, and of
- * these the names whose last word it has. A space precedes each name. Return the number of all names. */
+/* List up to NEAREST names that contain a prefix of `wanted` of at least half its length, longest prefix first. Among
+ * names with the same prefix, list those that also contain the last word of `wanted`. A space precedes each name.
+ * Return the number of all names. */
 static int nearest(const char *wanted, char text[NEAREST_BYTES])
 {
     size_t used = 0, length = strlen(wanted), found = 0;

@@ -103,7 +103,7 @@ static zr_status read_line(const void *of, void *arg, const char *line, int64_t 
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Find how the records of a file follow each other. A file that has none is read as lines, each of which is bad. */
+/* Find how the records of a file follow each other. A file without records is read as lines, and every line is bad. */
 static zr_status find_shape(const zr__file *file, const char *path, zr__shape *shape)
 {
     ZR_TRY(zr__data_refuse_kind(file, false));

@@ -9,7 +9,7 @@
 
 #include "data/labelled/questions.h"
 
-/** Read all files once and hash them, together with the samples made of them, like zr__data_check. */
+/** Like zr__data_check, read all files once. The hash covers the files and the samples made from the files. */
 ZR_NODISCARD zr_status zr__labelled_check(const zr_labelled *labelled, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 /** Return the questions of an object, or NULL if it has labelled texts. */

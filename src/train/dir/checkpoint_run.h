@@ -8,7 +8,7 @@
 
 /** Size and hash of the training or validation data, or of the base of adapters, to detect that they have changed. */
 typedef struct zr__file_print {
-    int64_t bytes; /* size in bytes; -1 if the run has no such files */
+    int64_t bytes; /* size in bytes; -1 if the run has no files of this kind */
     uint64_t hash; /* XXH3-64 hash of all bytes */
 } zr__file_print;
 
