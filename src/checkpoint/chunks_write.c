@@ -5,8 +5,6 @@
  * memory, which the plan does not count, and many small parts keep the disk as busy as a few large ones. If the bytes
  * belong to a slice, the part holds them row by row, and may continue across the end of a chunk.
  */
-#include "base/file/file_queue.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 
 #include <string.h>

@@ -34,8 +34,14 @@ typedef struct zr__hf_place {
  * (zr_hf_names.spelled). Return false after the last. */
 bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char out[ZR_FILE_NAME_BYTES]);
 
-/** Find a tensor of the model in any spelling, with and without the family's prefix. Return false if the source does
- * not have it. */
+/** Function that looks a name up exactly as it is spelled. It returns whether the name was found. */
+typedef bool (*zr__hf_look_fn)(void *arg, const char *name);
+/** Look a tensor up by its name, with and without the family's prefix, or with the prefix of adapters (_as), or in any
+ * spelling too (_any). Return whether `look` found it. */
+bool zr__hf_look_as(const zr_hf_names *names, const char *name, zr__hf_look_fn look, void *arg);
+bool zr__hf_look_any(const zr_hf_names *names, const char *tensor, zr__hf_look_fn look, void *arg);
+
+/** Find a tensor of the model in any spelling. Return false if the source does not have it. */
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place);
 
 /* ---- tasks and labels (hf_task.c) ----------------------------------------------------------------------------- */

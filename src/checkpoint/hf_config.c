@@ -1,9 +1,6 @@
 /* config.json of a Hugging Face directory, of any family: read and written by the family's declaration. */
-#include "base/file/commit.h"
 #include "base/file/folder.h"
-#include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 
 #include <math.h>
@@ -16,7 +13,7 @@ enum { SHOWN_BYTES = 256, KEY_BYTES = 128 };
 typedef struct reading {
     char file[SHOWN_BYTES]; /* printable path, for messages */
     char key[KEY_BYTES];    /* key of the field being read, as config.json spells it, for messages */
-    json_t *root;
+    const json_t *root;
     const zr_family *family;
     zr_model_config *config;
 } reading;
@@ -261,12 +258,11 @@ static zr_status read_layers(const reading *r, const zr_field *field, const json
     while (i < n && json_is_string(json_array_get(value, i)) &&
            strcmp(json_string_value(json_array_get(value, i)), field->choices + first + 1) == 0)
         i++;
-    ZR_CHECK(
-        json_is_array(value) && i == n, ZR_ERR_DATA,
-        "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers of "
-        "\"%s\"",
-        r->file, r->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
-        field->choices + first + 1);
+    ZR_CHECK(json_is_array(value) && i == n, ZR_ERR_DATA,
+             "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers "
+             "of \"%s\"",
+             r->file, r->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
+             field->choices + first + 1);
     const zr_field *layers = zr_family_meaning(r->family, "layers");
     int64_t wanted;
     memcpy(&wanted, r->config->bytes + layers->offset, sizeof(wanted));
@@ -375,24 +371,19 @@ static zr_status read_settings(reading *r)
     return ZR_FAIL(ZR_ERR_DATA, "%s: %s", r->file, zr_error_message());
 }
 
-static zr_status open_config(const char *dir, reading *r)
-{
-    char path[PATH_MAX];
-    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
-    zr__text_escape(path, r->file, sizeof(r->file));
-    return zr__json_load_data(path, &r->root);
-}
-
 zr_status zr_hf_read(const char *dir, const zr_family **family, zr_model_config *config)
 {
+    char path[PATH_MAX];
+    json_auto_t *root = NULL;
     zr_model_config read = {0};
-    reading r = {.config = &read};
-    zr_status st = open_config(dir, &r);
-    if (st == ZR_OK) st = read_settings(&r);
-    if (st == ZR_OK) *config = read;
-    if (st == ZR_OK) *family = r.family;
-    json_decref(r.root);
-    return st;
+    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
+    ZR_TRY(zr__json_load_data(path, &root));
+    reading r = {.root = root, .config = &read};
+    zr__text_escape(path, r.file, sizeof(r.file));
+    ZR_TRY(read_settings(&r));
+    *config = read;
+    *family = r.family;
+    return ZR_OK;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

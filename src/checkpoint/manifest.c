@@ -3,7 +3,6 @@
 
 #include "base/file/folder.h"
 #include "base/json/json_write.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 
 #include <inttypes.h>

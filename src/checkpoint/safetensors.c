@@ -136,12 +136,11 @@ static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_ten
 {
     uint16_t narrow[ZR_WIDEN_ELEMS];
     bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
-    for (int64_t done = 0; done < n;) {
-        int64_t now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
+    for (int64_t done = 0, now; done < n; done += now) {
+        now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
         ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2, ZR_ERR_IO));
         for (int64_t i = 0; i < now; i++)
             out[done + i] = bf16 ? zr_f32_from_bf16(narrow[i]) : zr_f32_from_f16(narrow[i]);
-        done += now;
     }
     return ZR_OK;
 }

@@ -1,12 +1,11 @@
 /* Verification of every byte of a checkpoint, with a list of all damage. */
 #include "base/core/core.h"
+#include "base/file/folder.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,7 +120,7 @@ static zr_status check_file(verifier *v, const zr__manifest_file *listed)
 static void name_foreign(verifier *v)
 {
     char line[LINE_BYTES];
-    DIR *dir = opendir(v->dir);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(v->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr__manifest_find(v->manifest, entry->d_name))
@@ -130,7 +129,6 @@ static void name_foreign(verifier *v)
                  ZR_SHOWN(entry->d_name));
         report_line(v, line);
     }
-    if (dir) closedir(dir);
 }
 
 zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report, size_t size)

@@ -1,9 +1,7 @@
 /* Planning and creating the weight files of a Hugging Face directory: one safetensors file, or several files and their
  * index. */
 #include "base/file/folder.h"
-#include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 
 #include <inttypes.h>

@@ -168,9 +168,7 @@ zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__check
     *run = (zr__checkpoint_run){.config = NULL};
     ZR_TRY(zr__json_parse(json, strlen(json), where, &root));
     const reader r = {root, where};
-    zr_status st = read_record(&r, run);
-    if (st != ZR_OK) zr__checkpoint_run_clear(run);
-    return st;
+    return read_record(&r, run);
 }
 
 void zr__checkpoint_run_clear(zr__checkpoint_run *run)

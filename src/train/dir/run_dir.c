@@ -17,9 +17,10 @@
 
 #define TMP_SUFFIX ".tmp" /* suffix of the temporary file that zr__file_put creates */
 
-/* Names of files and folders that show that a directory belongs to a run. */
-static const char *const run_traces[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS,   ZR_RUN_REPORT, ZR_RUN_MODEL,
-                                         ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_OLD, ZR_RUN_LATEST, ZR_RUN_BEST};
+/* Names of files and folders that a run writes. The first TRACES show that a directory belongs to a run. */
+static const char *const own_names[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS, ZR_RUN_REPORT, ZR_RUN_MODEL, ZR_RUN_MODEL_NEW,
+                                        ZR_RUN_MODEL_OLD, ZR_RUN_LATEST,  ZR_RUN_BEST,   ZR_RUN_LOCK,  ZR_RUN_PICTURE};
+enum { TRACES = 8, OWN_NAMES = sizeof(own_names) / sizeof(own_names[0]) };
 
 /** Write the nearest existing path to `parent`: `path` itself if it exists, or else its nearest existing parent
  * directory. */
@@ -63,13 +64,13 @@ bool zr__run_dir_has_checkpoint(const char *path)
     return zr_checkpoint_list(path, &step, &n) == ZR_OK && n > 0;
 }
 
-/** Return the first trace of a run in the directory: "a checkpoint", or a name in `run_traces`. Return NULL if there is
- * no trace. */
+/** Return the first trace of a run in the directory: "a checkpoint", or one of the first names in `own_names`. Return
+ * NULL if there is no trace. */
 static const char *trace_in(const char *path)
 {
     if (zr__run_dir_has_checkpoint(path)) return "a checkpoint";
-    for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
-        if (has_entry(path, run_traces[i])) return run_traces[i];
+    for (int i = 0; i < TRACES; i++)
+        if (has_entry(path, own_names[i])) return own_names[i];
     return NULL;
 }
 
@@ -134,11 +135,9 @@ zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char
 /** Return whether `name`, n bytes long, is the name of a file that the run itself writes. */
 static bool is_own_name(const char *name, size_t n)
 {
-    bool found = n == strlen(ZR_RUN_LOCK) && strncmp(name, ZR_RUN_LOCK, n) == 0;
-    found |= n == strlen(ZR_RUN_PICTURE) && strncmp(name, ZR_RUN_PICTURE, n) == 0;
-    for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
-        found |= n == strlen(run_traces[i]) && strncmp(name, run_traces[i], n) == 0;
-    return found;
+    for (int i = 0; i < OWN_NAMES; i++)
+        if (n == strlen(own_names[i]) && strncmp(name, own_names[i], n) == 0) return true;
+    return false;
 }
 
 static bool is_same_dir(const struct stat *own, const char *path)

@@ -92,31 +92,23 @@ zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model
     return zr__weights_check(weights, specs, had, note, size);
 }
 
-static zr_status open_both(const char *dir, const char *base, zr__adapter *adapter, zr__family_model *model,
-                           zr_weights **weights, char *note, size_t size)
-{
-    char found[PATH_MAX];
-    ZR_TRY(zr__adapter_read(dir, adapter));
-    if (!base) ZR_TRY(find_base(dir, adapter, found));
-    if (!base) base = found;
-    ZR_TRY(zr__family_read(base, model));
-    model->lora = adapter->lora;
-    ZR_TRY(zr_weights_open(base, &model->family->names, weights));
-    ZR_TRY(zr__weights_adapt(*weights, dir, adapter));
-    zr_status st = zr__adapter_fits(*weights, model, adapter, note, size);
-    ZR_CHECK(st == ZR_OK, st == ZR_ERR_MEMORY ? st : ZR_ERR_DATA, "%s: the adapter does not fit its base %s: %s",
-             ZR_SHOWN(dir), ZR_SHOWN(base), zr_error_message());
-    return ZR_OK;
-}
-
 zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model, zr_weights **weights, char *note,
                            size_t size)
 {
+    char found[PATH_MAX];
     ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     *weights = NULL;
-    const zr_status st = open_both(dir, base, &adapter, model, weights, note, size);
-    if (st != ZR_OK) zr_weights_close(weights);
-    return st;
+    ZR_TRY(zr__adapter_read(dir, &adapter));
+    if (!base) ZR_TRY(find_base(dir, &adapter, found));
+    if (!base) base = found;
+    ZR_TRY(zr__family_read(base, model));
+    model->lora = adapter.lora;
+    ZR_TRY(zr_weights_open(base, &model->family->names, weights));
+    ZR_TRY(zr__weights_adapt(*weights, dir, &adapter));
+    zr_status st = zr__adapter_fits(*weights, model, &adapter, note, size);
+    ZR_CHECK(st == ZR_OK, st == ZR_ERR_MEMORY ? st : ZR_ERR_DATA, "%s: the adapter does not fit its base %s: %s",
+             ZR_SHOWN(dir), ZR_SHOWN(base), zr_error_message());
+    return ZR_OK;
 }
 
 /* ---- describing -------------------------------------------------------------------------------- */
@@ -160,10 +152,7 @@ static bool matches_more(const zr_graph *graph, const char *parts)
         const char *part = last_part(param->name, n, &length);
         if (!is_listed(parts, part, length)) continue;
         snprintf(a, sizeof(a), "%.*s%s", (int)n, param->name, A_END);
-        bool adapted = false;
-        for (int32_t q = 0; q < zr_graph_params(graph) && !adapted; q++)
-            adapted = strcmp(zr_graph_param(graph, q)->name, a) == 0;
-        if (!adapted) return true;
+        if (!zr__param_named(graph, a)) return true;
     }
     return false;
 }

@@ -16,8 +16,8 @@ ZR_NODISCARD zr_status zr__adapter_base(const char *dir, char found[4096]);
 
 /** Open an adapter directory, or a checkpoint of a run with adapters, and the weights of its base. `base` is the
  * directory of the base; if it is NULL, zr__adapter_base finds it. model->lora borrows from *weights. `note` (of `size`
- * bytes, may be NULL) receives the names of tensors of the base that the model does not use. Errors: ZR_ERR_NOT_FOUND;
- * ZR_ERR_DATA if the adapter does not fit its base. */
+ * bytes, may be NULL) receives the names of tensors of the base that the model does not use. Close *weights even after
+ * a failure. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA if the adapter does not fit its base. */
 ZR_NODISCARD zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model,
                                         zr_weights **weights, char *note, size_t size);
 

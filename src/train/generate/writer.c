@@ -94,11 +94,10 @@ zr_status zr__writer_open(zr__writer *w)
     if (!w->prompt) ZR_TRY(encode_prompt(w, &ends, room));
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
     for (int64_t i = 0; i < w->n_tokens; i++)
-        ZR_CHECK(
-            w->tokens[i] < w->vocab, ZR_ERR_DATA,
-            "the prompt contains token id %d of the tokenizer %s, but the model's vocabulary has only %lld tokens: "
-            "the tokenizer does not belong to this model; put the model's own next to its weights",
-            w->tokens[i], ZR_SHOWN(zr_tokenizer_name(w->tokenizer)), (long long)w->vocab);
+        ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,
+                 "the prompt contains token id %d of the tokenizer %s, but the model's vocabulary has only %lld "
+                 "tokens: the tokenizer does not belong to this model; put the model's own next to its weights",
+                 w->tokens[i], ZR_SHOWN(zr_tokenizer_name(w->tokenizer)), (long long)w->vocab);
     return ZR_OK;
 }
 

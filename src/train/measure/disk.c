@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Bytes of the measured store. A smaller store might fit into the cache of a drive. */
 #define DISK_BYTES ((int64_t)1 << 30)

@@ -263,11 +263,10 @@ zr_status zr__run_set_best(zr__run *r)
     }
     r->resume.made.best_loss = INFINITY;
     if (r->config->train.keep_best && isfinite(lowest))
-        zr__run_note(
-            &r->ranks,
-            "there is no best/ yet: the weights of the best evaluation before this run, with val_loss %s, were "
-            "not kept; the next evaluation writes best/",
-            ZR_G9(lowest));
+        zr__run_note(&r->ranks,
+                     "there is no best/ yet: the weights of the best evaluation before this run, with val_loss %s, "
+                     "were not kept; the next evaluation writes best/",
+                     ZR_G9(lowest));
     return ZR_OK;
 }
 
@@ -297,8 +296,8 @@ static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
         snprintf(text, ZR__WHY_BYTES, "the weights after step %lld are in %.1500s", steps, place);
     else if (place[0])
         snprintf(text, ZR__WHY_BYTES,
-                 "the weights after step %lld are all in %.900s, but the system did not confirm that "
-                 "they are on the disk: %.900s",
+                 "the weights after step %lld are all in %.900s, but the system did not confirm that they are on the "
+                 "disk: %.900s",
                  steps, place, zr_error_message());
     else
         snprintf(text, ZR__WHY_BYTES, "the weights after step %lld could not be saved: %.1500s", steps,

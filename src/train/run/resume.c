@@ -6,7 +6,6 @@
 #include "train/host/host.h"
 #include "train/run/save_files.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +19,7 @@ static bool sees_key(const char *path, uint64_t key)
 {
     enum { TRIES = 10 };
     for (int i = 0; i < TRIES; i++) {
-        DIR *dir = opendir(path);
-        if (dir) closedir(dir);
+        ZR_AUTO(zr__close_dir) DIR *dir = opendir(path);
         if (zr__run_dir_key(path) == key) return true;
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
@@ -41,12 +39,12 @@ zr_status zr__run_same_dir(const zr__ranks *r, const zr__run_dir *dir, const cha
     memcpy(first.host, host, sizeof(host));
     ZR_TRY(zr__run_share(r, &first, sizeof(first)));
     bool same = r->comm->rank == 0 || sees_key(path, first.key);
-    return zr__run_agree(r, same ? ZR_OK
-                                 : ZR_FAIL(ZR_ERR_CREATE,
-                                           "train.output_dir %s on host %s is not the directory of that name on host "
-                                           "%s, where rank 0 is; all ranks write into one, on a file system that all "
-                                           "hosts share",
-                                           ZR_SHOWN(path), host, first.host));
+    return zr__run_agree(
+        r, same ? ZR_OK
+                : ZR_FAIL(ZR_ERR_CREATE,
+                          "train.output_dir %s on host %s is not the directory of that name on host %s, where rank 0 "
+                          "is; all ranks write into one, on a file system that all hosts share",
+                          ZR_SHOWN(path), host, first.host));
 }
 
 /* ---- is the checkpoint compatible? ------------------------------------------------------------ */
@@ -96,10 +94,10 @@ static zr_status same_files(const char *key, const char *what, const char *also,
     ZR_CHECK(was->bytes == is->bytes, ZR_ERR_DATA,
              "%s: the file has %lld bytes, but had %lld when %s was written; a resumed run needs the same %s", key,
              (long long)is->bytes, (long long)was->bytes, name, what);
-    ZR_CHECK(was->hash == is->hash, ZR_ERR_DATA,
-             "%s: the file has changed since %s was written%s (hash %016llx, not %016llx); a resumed run needs the "
-             "same %s",
-             key, name, also, (unsigned long long)is->hash, (unsigned long long)was->hash, what);
+    ZR_CHECK(
+        was->hash == is->hash, ZR_ERR_DATA,
+        "%s: the file has changed since %s was written%s (hash %016llx, not %016llx); a resumed run needs the same %s",
+        key, name, also, (unsigned long long)is->hash, (unsigned long long)was->hash, what);
     return ZR_OK;
 }
 
@@ -391,7 +389,7 @@ void zr__resume_forget(zr__resume *r, int64_t step)
 void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const char *run_dir)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
-    DIR *dir = opendir(run_dir);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(run_dir);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         long long step = -1;
         if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || find_step(resume, resume->n, step))
@@ -401,7 +399,6 @@ void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const ch
         if (strcmp(tmp, entry->d_name) == 0 && zr__checkpoint_remove(run_dir, step) != ZR_OK)
             zr__run_note(ranks, "%s", zr_error_message());
     }
-    if (dir) closedir(dir);
 }
 
 /* ---- messages --------------------------------------------------------------------------------- */

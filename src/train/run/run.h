@@ -14,7 +14,6 @@
 #include "checkpoint/checkpoint.h"
 #include "train/control/control.h"
 #include "train/dir/checkpoint_run.h"
-#include "train/dir/metrics.h"
 #include "train/dir/run_dir.h"
 #include "train/family/family.h"
 #include "train/family/inputs.h"

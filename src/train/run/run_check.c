@@ -1,7 +1,6 @@
 /** Checks before a run creates anything: its inputs, its plan, and the memory. All ranks must get the same results. */
 #include "train/run/run.h"
 
-#include "base/core/core.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "plan/cost/cost.h"
@@ -10,7 +9,6 @@
 #include "train/host/device.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
-#include "train/measure/measure.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,9 +82,9 @@ static void settle_ahead(zr__run *r)
     r->data.ahead_rows = zr__rows_ahead_room(r->plan, &bytes);
     r->data.ahead_bytes += bytes;
     if (r->data.ahead_rows == 0)
-        zr__run_note(&r->ranks,
-                     "data.train: samples are not read ahead, because they need more memory than is set aside for "
-                     "them");
+        zr__run_note(
+            &r->ranks,
+            "data.train: samples are not read ahead, because they need more memory than is set aside for them");
 }
 
 /** Refuse collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
@@ -127,10 +125,10 @@ static zr_status check_fits(const zr__run *r)
         return ZR_FAIL(st, "%s%s%s", why, remedy[0] ? ". It fits with " : "", remedy);
     }
     ZR_TRY(st);
-    ZR_CHECK(disk_bytes == 0 || on_disk <= disk_bytes, ZR_ERR_MEMORY,
-             "the plan has %s of a rank's states on disk, but --disk is %s; give more, or use a smaller model or more "
-             "ranks",
-             ZR_SIZE((double)on_disk), ZR_SIZE((double)disk_bytes));
+    ZR_CHECK(
+        disk_bytes == 0 || on_disk <= disk_bytes, ZR_ERR_MEMORY,
+        "the plan has %s of a rank's states on disk, but --disk is %s; give more, or use a smaller model or more ranks",
+        ZR_SIZE((double)on_disk), ZR_SIZE((double)disk_bytes));
     return ZR_OK;
 }
 
@@ -164,16 +162,14 @@ static zr_status same_choices(const zr__ranks *r, const zr_config *config, const
     uint64_t work;
     memcpy(&work, &plan->flops_hardware, sizeof(work));
     if (config->recompute.policy == ZR_RECOMPUTE_AUTO) {
-        ZR_TRY(zr__run_same(
-            r,
-            "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors are not "
-            "alike: name a policy)",
-            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
-        ZR_TRY(zr__run_same(
-            r,
-            "the recomputation that activation_checkpointing.policy auto chooses (these processors are not alike: "
-            "name a policy)",
-            work));
+        ZR_TRY(zr__run_same(r,
+                            "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors "
+                            "are not alike: name a policy)",
+                            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
+        ZR_TRY(zr__run_same(r,
+                            "the recomputation that activation_checkpointing.policy auto chooses (these processors are "
+                            "not alike: name a policy)",
+                            work));
     }
     return zr__run_same(r,
                         "how checkpoints are saved asynchronously (these processors are not alike: give another "

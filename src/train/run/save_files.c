@@ -4,12 +4,10 @@
 
 #include "base/file/folder.h"
 #include "base/number/finite.h"
-#include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 #include "train/family/inputs.h"
-#include "train/ranks/ranks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "train/run/run.h"
 
 #include "base/text/text.h"
-#include "train/measure/measure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -121,8 +120,7 @@ static void count_uncounted(const zr__ranks *r, zr__training *training)
     r->result->skipped++;
     if (training->uncounted == 0)
         zr__run_note(r,
-                     "step %lld updated nothing, because no target of it counts; later steps of this kind have no "
-                     "note",
+                     "step %lld updated nothing, because no target of it counts; later steps of this kind have no note",
                      (long long)r->result->steps);
     training->uncounted++;
 }

@@ -11,7 +11,6 @@
 #include "train/host/host.h"
 #include "zr/data.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -234,13 +233,12 @@ static zr_status make_tokenizer_dir(const char *out, const char *json, zr__token
 
 static zr_status check_dir_empty(const char *out)
 {
-    DIR *dir = opendir(out);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(out);
     int entries = 0;
     ZR_CHECK(dir || errno == ENOENT, ZR_ERR_CREATE, "%s exists and is not a readable directory: %s; name another", out,
              strerror(errno));
     if (!dir) return ZR_OK;
     while (readdir(dir)) entries++;
-    closedir(dir);
     ZR_CHECK(entries <= 2, ZR_ERR_CREATE, "the directory %s is not empty; name another, or remove what is in it", out);
     return ZR_OK;
 }

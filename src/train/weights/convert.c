@@ -7,7 +7,6 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_files.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenize.h"
 #include "train/weights/load.h"

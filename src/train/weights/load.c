@@ -3,7 +3,6 @@
 #include "base/file/folder.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
@@ -48,24 +47,17 @@ zr_status zr__load_weights(zr__loaded *loaded)
     return zr__adapter_open(stored->path, loaded->base, &loaded->model, &loaded->weights, NULL, 0);
 }
 
-static zr_status open_weights(const char *dir, zr__loaded *loaded)
+zr_status zr__load_open(const char *dir, zr__loaded *loaded)
 {
     struct stat st;
     const zr__stored *stored = &loaded->stored;
+    *loaded = (zr__loaded){0};
     ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
              "%s is not a directory; give a run's output_dir, a checkpoint or a Hugging Face directory", dir);
     ZR_TRY(zr__stored_find(dir, true, &loaded->stored));
     if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(zr__load_check(stored->path));
     ZR_TRY(zr__load_config(loaded));
     return zr__load_weights(loaded);
-}
-
-zr_status zr__load_open(const char *dir, zr__loaded *loaded)
-{
-    *loaded = (zr__loaded){0};
-    zr_status st = open_weights(dir, loaded);
-    if (st != ZR_OK) zr__load_close(loaded);
-    return st;
 }
 
 zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name)

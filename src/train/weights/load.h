@@ -26,7 +26,8 @@ typedef struct zr__loaded {
     zr_engine *engine;
 } zr__loaded;
 
-/** Open and check a directory, without allocating memory of the model's size. */
+/** Open and check a directory, without allocating memory of the model's size. Call zr__load_close even after a failure.
+ */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 
 /** Check the whole configuration and all weights of a checkpoint against their checksums, before any of its files is

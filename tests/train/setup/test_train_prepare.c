@@ -48,7 +48,6 @@ static zr_status open_adapter(const char *name, const char *base, zr__family_mod
     char note[512] = "", dir[PATH_MAX];
     snprintf(dir, sizeof(dir), "%s/%s", tempdir, name);
     const zr_status st = zr__adapter_open(dir, base, model, &weights, note, sizeof(note));
-    if (st != ZR_OK) assert_null(weights);
     zr_weights_close(&weights);
     return st;
 }
@@ -185,6 +184,7 @@ static void inputs_are_checked(void **state)
     zr_config *c = prepared("{\"model\": {\"init\": \"%s\"}, \"data\": {\"tokenizer\": \"bytes\"}}", base);
     assert_int_equal(zr__inputs_open(c, true, NULL, NULL, &inputs), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "data.train is missing"));
+    zr__inputs_close(&inputs);
     zr_config_destroy(&c);
     c = prepared("{\"model\": {\"init\": \"%s\"}, \"data\": {\"tokenizer\": \"bytes\", \"train\": \"%s/text\","
                  " \"val\": \"%s/text\"}}",
@@ -201,6 +201,7 @@ static void inputs_are_checked(void **state)
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
     assert_int_equal(zr__inputs_open(c, true, NULL, NULL, &inputs), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "model.lora.rank is 3, but model.init is missing"));
+    zr__inputs_close(&inputs);
     zr_config_destroy(&c);
 }
 
