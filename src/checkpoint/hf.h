@@ -4,7 +4,6 @@
 #ifndef ZR_CHECKPOINT_HF_H
 #define ZR_CHECKPOINT_HF_H
 
-#include "zr/models.h"
 #include "base/json/json.h"
 #include "checkpoint/checkpoint.h"
 

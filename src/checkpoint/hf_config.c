@@ -299,14 +299,6 @@ static const read_fn readers[] = {
     [ZR_FIELD_CHOICE] = read_choice, [ZR_FIELD_IDS] = read_ids,   [ZR_FIELD_FIXED] = read_fixed,
     [ZR_FIELD_LAYERS] = read_layers};
 
-/* Store the value for "auto" or null: 0, or NAN for a real number. */
-static void store_nothing(const zr_field *field, void *out)
-{
-    const double nan = NAN;
-    memset(out, 0, zr_field_bytes(field->type));
-    if (field->type == ZR_FIELD_REAL) memcpy(out, &nan, sizeof(nan));
-}
-
 static zr_status read_field(reading *r, const zr_field *field)
 {
     const json_t *value = NULL;
@@ -318,8 +310,9 @@ static zr_status read_field(reading *r, const zr_field *field)
         snprintf(r->key, sizeof(r->key), "%s", field->key);
     if (value && !(json_is_null(value) && takes_null(field))) return readers[field->type](r, field, value, out);
     const char *text = in_file ? fallback_of(field) : field->standard;
-    if (value || is_nothing(text)) { /* null, or a default that zr_family.complete finds */
-        store_nothing(field, out);
+    if (value || is_nothing(text)) { /* null, or a default that zr_family.complete finds: store 0 or NAN */
+        memset(out, 0, zr_field_bytes(field->type));
+        if (field->type == ZR_FIELD_REAL) memcpy(out, &(double){NAN}, sizeof(double));
         return ZR_OK;
     }
     json_auto_t *missing = declared(text);
@@ -503,16 +496,9 @@ static int set_source(json_t *root, const zr_family *family, const zr__hf_source
     return failed;
 }
 
-/* Add the type of the weights, with the keys of transformers 4 and 5. Return nonzero on failure. */
-static int set_dtype(json_t *root, zr_dtype dtype)
-{
-    const char *name = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
-    return json_object_set_new(root, "torch_dtype", json_string(name)) |
-           json_object_set_new(root, "dtype", json_string(name));
-}
-
 static json_t *config_json(const zr_family *family, const zr_model_config *config, zr_dtype dtype)
 {
+    const char *type = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
     json_auto_t *root = json_object();
     int failed = !root;
     failed |= json_object_set_new(root, "architectures", json_pack("[s]", zr_family_architecture(family, config)));
@@ -520,7 +506,9 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
     for (const zr_field *field = family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
-    failed |= set_dtype(root, dtype);
+    /* the type of the weights has another key in transformers 4 than in version 5 */
+    failed |= json_object_set_new(root, "torch_dtype", json_string(type));
+    failed |= json_object_set_new(root, "dtype", json_string(type));
     return failed ? NULL : ZR_TAKE(root);
 }
 

@@ -3,7 +3,6 @@
 #define ZR_CHECKPOINT_MANIFEST_H
 
 #include "checkpoint/checkpoint.h"
-#include "zr/checkpoint.h"
 
 #define ZR_MANIFEST_NAME "manifest.json"
 /* Limits on values in a manifest, checked before the values are compared with files. */

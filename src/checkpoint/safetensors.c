@@ -151,10 +151,9 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
     ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32, BF16 or F16", st->file.name,
              ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
-    if (strcmp(tensor->dtype, "F32") == 0)
-        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
-    else
-        ZR_TRY(read_widened(st, tensor, first, n, out));
+    ZR_TRY(strcmp(tensor->dtype, "F32") == 0
+               ? zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO)
+               : read_widened(st, tensor, first, n, out));
     /* Do not check a file that is open for writing, because its own writer changes it. */
     return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
 }
@@ -184,9 +183,7 @@ zr_status zr_safetensors_read_i32(const zr_safetensors *st, const zr_safetensors
     ZR_CHECK(narrow || strcmp(tensor->dtype, "I64") == 0, ZR_ERR_DATA, "%s: tensor %s has type %s; expected I32 or I64",
              st->file.name, ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
-    if (narrow)
-        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
-    else
-        ZR_TRY(read_narrowed(st, tensor, first, n, out));
+    ZR_TRY(narrow ? zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO)
+                  : read_narrowed(st, tensor, first, n, out));
     return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
 }

@@ -3,9 +3,7 @@
 #include "base/file/commit.h"
 #include "base/json/json.h"
 #include "base/paths/shards.h"
-#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
-#include "train/dir/run_files.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>

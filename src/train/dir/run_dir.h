@@ -14,7 +14,6 @@
 #include "train/dir/events.h"
 #include "train/dir/lock.h"
 #include "train/dir/metrics_file.h"
-#include "zr/base.h"
 
 #include <limits.h>
 

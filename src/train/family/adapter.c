@@ -44,13 +44,6 @@ static zr_status find_base(const char *dir, const zr__adapter *adapter, char fou
                    ZR_SHOWN(dir), ZR_SHOWN(adapter->base));
 }
 
-zr_status zr__adapter_base(const char *dir, char found[PATH_MAX])
-{
-    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
-    ZR_TRY(zr__adapter_read(dir, &adapter));
-    return find_base(dir, &adapter, found);
-}
-
 /** Return the number of factors of a graph. */
 static int64_t count_factors(const zr_graph *graph)
 {
@@ -92,15 +85,13 @@ zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model
     return zr__weights_check(weights, specs, had, note, size);
 }
 
-zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model, zr_weights **weights, char *note,
-                           size_t size)
+zr_status zr__adapter_open(const char *dir, char base[PATH_MAX], zr__family_model *model, zr_weights **weights,
+                           char *note, size_t size)
 {
-    char found[PATH_MAX];
     ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     *weights = NULL;
     ZR_TRY(zr__adapter_read(dir, &adapter));
-    if (!base) ZR_TRY(find_base(dir, &adapter, found));
-    if (!base) base = found;
+    if (!base[0]) ZR_TRY(find_base(dir, &adapter, base));
     ZR_TRY(zr__family_read(base, model));
     model->lora = adapter.lora;
     ZR_TRY(zr_weights_open(base, &model->family->names, weights));

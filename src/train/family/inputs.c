@@ -53,8 +53,9 @@ zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
 
 zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note, size_t size)
 {
+    char base[PATH_MAX] = "";
     *weights = NULL;
-    if (zr__adapter_is_in(dir)) return zr__adapter_open(dir, NULL, model, weights, note, size);
+    if (zr__adapter_is_in(dir)) return zr__adapter_open(dir, base, model, weights, note, size);
     ZR_TRY(zr__family_read(dir, model));
     ZR_TRY(zr_weights_open(dir, &model->family->names, weights));
     return zr__adapter_fits(*weights, model, NULL, note, size);

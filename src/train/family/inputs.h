@@ -5,10 +5,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "train/family/samples.h"
-#include "zr/checkpoint.h"
-#include "zr/config.h"
-#include "zr/data.h"
-#include "zr/graph.h"
 
 typedef struct zr__inputs {
     zr__samples train;

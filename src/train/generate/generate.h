@@ -8,7 +8,6 @@
 
 #include "base/text/text.h"
 #include "train/weights/load.h"
-#include "zr/data.h"
 #include "zr/run.h"
 
 /* ---- settings in a Hugging Face directory (generation.c) -------------------------------------------------------- */

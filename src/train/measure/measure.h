@@ -7,8 +7,6 @@
 
 #include "zr/comm.h"
 #include "zr/device.h"
-#include "zr/graph.h"
-#include "zr/models.h"
 #include "zr/simulate.h"
 
 /* The rates that the benchmark of a device measures are stored in

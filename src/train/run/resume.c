@@ -250,30 +250,23 @@ zr_status zr__resume_open(zr__run *r)
 
 /* ---- restoring the state ---------------------------------------------------------------------- */
 
-static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
-{
-    return zr__chunk_reader_f32(arg, param->name, first, n, out);
-}
-
-/** Argument of fill_param. */
+/** Argument of fill_elements. */
 typedef struct filling {
-    zr__chunk_reader *reader; /* weights of the checkpoint */
+    bool weights;             /* whether the state is the parameters, not a state of the optimizer */
+    zr__chunk_reader *reader; /* file of the state; NULL to fill the state with zeros */
     zr_weights *base;         /* weights of model.init, if the checkpoint has only adapters */
 } filling;
 
-static zr_status fill_param(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+static zr_status fill_elements(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const filling *from = arg;
-    if (from->base && !param->adapter) return zr__weights_fill(from->base, param, first, n, out);
+    if (!from->reader) {
+        memset(out, 0, sizeof(*out) * (size_t)n);
+        return ZR_OK;
+    }
+    if (from->weights && from->base && !param->adapter) return zr__weights_fill(from->base, param, first, n, out);
     ZR_TRY(zr__chunk_reader_f32(from->reader, param->name, first, n, out));
-    return zr__weights_finite("", param->name, first, out, n);
-}
-
-static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
-{
-    (void)arg, (void)param, (void)first;
-    memset(out, 0, sizeof(*out) * (size_t)n);
-    return ZR_OK;
+    return from->weights ? zr__weights_finite("", param->name, first, out, n) : ZR_OK;
 }
 
 /** Check that the file has every parameter of a set in its shape. */
@@ -298,9 +291,9 @@ static zr_status check_shapes(const zr_graph *graph, zr__params set, const zr_sa
 /** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL and succeed. */
 static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int state, zr__chunk_reader **reader)
 {
-    char path[PATH_MAX], name[64];
+    char path[PATH_MAX], name[ZR_STATE_FILE_BYTES];
     *reader = NULL;
-    ZR_TRY(zr__state_file(r->plan, state, name, sizeof(name)));
+    zr__state_file(r->plan, state, name);
     if (state > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
@@ -312,11 +305,9 @@ static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int state)
 {
     ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *reader = NULL;
     ZR_TRY(zr__run_agree(&r->ranks, open_state(r, manifest, state, &reader)));
-    zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
-    filling from = {reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
+    filling from = {state == 0, reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
     r->resume.anew |= !reader;
-    return zr__run_agreed(
-        &r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fn, fn == fill_param ? (void *)&from : reader));
+    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fill_elements, &from));
 }
 
 static zr_status fill_all(zr__run *r)

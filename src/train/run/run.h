@@ -11,24 +11,9 @@
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
-#include "checkpoint/checkpoint.h"
-#include "train/control/control.h"
-#include "train/dir/checkpoint_run.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
-#include "train/family/inputs.h"
-#include "train/family/samples.h"
 #include "train/ranks/ranks.h"
 #include "train/choose/choose.h"
-#include "train/watch/hang.h"
 #include "train/watch/watch.h"
-#include "zr/comm.h"
-#include "zr/config.h"
-#include "zr/data.h"
-#include "zr/device.h"
-#include "zr/engine.h"
-#include "zr/plan.h"
-#include "zr/run.h"
 
 /** The keys that a run sets. */
 typedef struct zr__settled {
@@ -230,7 +215,7 @@ ZR_NODISCARD zr_status zr__run_save_end(zr__run *r);
  */
 void zr__run_save_failed(zr__saving *saving, zr_status st, const char *why);
 /** Free the state of an unfinished asynchronous checkpoint. Call this after the engine is destroyed. Not collective. */
-void zr__run_save_drop(zr__saving *saving);
+void zr__run_save_drop(struct zr__save **save);
 
 /* ---- resuming (resume.c) -------------------------------------------------------------------------------------- */
 

@@ -125,7 +125,7 @@ static zr_status commit_save(const zr__save *s, zr__run_dir *dir)
 static zr_status name_place(const zr__ranks *r, zr__run_dir *dir, zr__save *s)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    ZR_TRY(zr__save_names(s));
+    zr__save_names(s);
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__run_dir_find(dir));
     snprintf(s->run_dir, sizeof(s->run_dir), "%s", dir->path);
@@ -147,7 +147,7 @@ static zr_status finish_files(zr__run *r, zr__save *s, zr_status written)
     return ZR_OK;
 }
 
-static void destroy_save(zr__save **s)
+void zr__run_save_drop(zr__save **s)
 {
     if (!*s) return;
     zr__save_clear(*s);
@@ -156,7 +156,7 @@ static void destroy_save(zr__save **s)
 }
 
 /** Begin a checkpoint, and create the files into which all ranks write. *save may be set even after a failure; free it
- * with end_save or destroy_save. */
+ * with end_save or zr__run_save_drop. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -188,7 +188,7 @@ static zr_status tell_end(zr__run *r, const zr__save *s, zr_status st)
 static zr_status end_save(zr__run *r, zr__save **s, zr_status st)
 {
     if (*s) st = tell_end(r, *s, st);
-    destroy_save(s);
+    zr__run_save_drop(s);
     return st;
 }
 
@@ -298,13 +298,8 @@ zr_status zr__run_save_end(zr__run *r)
         for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watching.watch.trace, &s->event[i]);
         st = zr__run_collect_trace(&r->ranks, r->watching.watch.trace, s->step);
     }
-    destroy_save(&r->saving.now);
+    zr__run_save_drop(&r->saving.now);
     return st;
-}
-
-void zr__run_save_drop(zr__saving *saving)
-{
-    destroy_save(&saving->now);
 }
 
 /** Finish the asynchronous checkpoint of an earlier step, if it is still being written. */

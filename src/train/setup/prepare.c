@@ -230,8 +230,7 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
              "data.tokenizer is missing; text for an encoder needs a tokenizer with the tokens [CLS], [SEP] and "
              "[MASK], so give its directory");
     *bytes = true;
-    ZR_TRY(zr_config_set(config, "data.tokenizer", "bytes"));
-    return ZR_OK;
+    return zr_config_set(config, "data.tokenizer", "bytes");
 }
 
 /** Add a note that a text without a tokenizer is read as bytes and uses only a small part of the model's vocabulary. A
@@ -275,8 +274,7 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
     strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &utc);
     const char *model = config->model.preset ? config->model.preset : config->model.type;
     snprintf(path, sizeof(path), "runs/%s-%s", model, when);
-    ZR_TRY(zr_config_set(config, "train.output_dir", path));
-    return ZR_OK;
+    return zr_config_set(config, "train.output_dir", path);
 }
 
 /** Return the number of the first step after `live`, a step with another learning rate, from which on the rate is 0. */

@@ -29,8 +29,7 @@ static zr_status open_checkpoint(zr__convert *c)
     ZR_TRY(zr__manifest_read(dir, &c->manifest));
     ZR_TRY(zr__checkpoint_check_file(dir, c->manifest, "config.json"));
     ZR_TRY(zr__family_read(dir, &c->model));
-    ZR_TRY(zr__chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader));
-    return ZR_OK;
+    return zr__chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader);
 }
 
 static zr_status check_shapes(const zr__convert *c)
@@ -73,16 +72,9 @@ static zr_status open_dir(zr__convert *c)
     return ZR_OK;
 }
 
-/** Read the record of the base of adapters. */
-static zr_status read_base(zr__convert *c)
-{
-    ZR_AUTO(zr_weights_close) zr_weights *weights = NULL;
-    ZR_TRY(zr_weights_open(c->base, &c->model.family->names, &weights));
-    return zr__hf_source_read(c->base, weights, &c->source);
-}
-
 static zr_status open_source(zr__convert *c)
 {
+    ZR_AUTO(zr_weights_close) zr_weights *base = NULL;
     if (zr__adapter_is_in(c->did->from.path))
         ZR_TRY(open_adapters(c));
     else if (c->did->from.kind == ZR_STORED_CHECKPOINT)
@@ -93,15 +85,15 @@ static zr_status open_source(zr__convert *c)
     ZR_TRY(zr__param_specs(c->graph, ZR_PARAMS_ALL, &c->specs, &c->did->tensors));
     for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
     if (c->reader) ZR_TRY(check_shapes(c));
-    return c->base[0] ? read_base(c) : zr__hf_source_read(c->did->from.path, c->weights, &c->source);
+    if (!c->base[0]) return zr__hf_source_read(c->did->from.path, c->weights, &c->source);
+    ZR_TRY(zr_weights_open(c->base, &c->model.family->names, &base));
+    return zr__hf_source_read(c->base, base, &c->source);
 }
 
 static zr_status read_piece(const zr__convert *c, const char *name, int64_t first, int64_t n)
 {
-    if (c->reader)
-        ZR_TRY(zr__chunk_reader_f32(c->reader, name, first, n, c->piece));
-    else
-        ZR_TRY(zr_weights_read(c->weights, name, first, n, c->piece));
+    ZR_TRY(c->reader ? zr__chunk_reader_f32(c->reader, name, first, n, c->piece)
+                     : zr_weights_read(c->weights, name, first, n, c->piece));
     if (c->merge) zr__merge_piece(c, first, n);
     return zr__weights_finite(c->did->from.path, name, first, c->piece, n);
 }

@@ -1,7 +1,6 @@
 #include "train/weights/export.h"
 
 #include "base/core/core.h"
-#include "base/file/commit.h"
 #include "base/file/folder.h"
 #include "base/number/finite.h"
 #include "data/tokenizer/tokenizer.h"

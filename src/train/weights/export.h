@@ -12,9 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "train/dir/run_files.h"
 #include "train/family/family.h"
-#include "zr/comm.h"
 #include "zr/engine.h"
-#include "zr/plan.h"
 
 #include <limits.h>
 

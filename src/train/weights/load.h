@@ -5,12 +5,7 @@
 
 #include "train/family/family.h"
 #include "train/weights/weights.h"
-#include "zr/checkpoint.h"
-#include "zr/comm.h"
-#include "zr/config.h"
-#include "zr/device.h"
 #include "zr/engine.h"
-#include "zr/plan.h"
 
 #include <limits.h>
 
