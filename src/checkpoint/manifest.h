@@ -16,9 +16,6 @@
 /* Number of bytes at the end of every manifest that hold its checksum: `"xxh3": "`, 16 digits, `"}` and a newline. */
 #define ZR_MANIFEST_TAIL_BYTES 28
 
-/** Return the step in a checkpoint's name, 1000 for "step-00001000", or -1 if the name has another form. */
-int64_t zr__checkpoint_step(const char *name);
-
 /** Return whether a file of a checkpoint may have this name. */
 bool zr__manifest_file_name(const char *name, size_t n);
 

@@ -28,7 +28,7 @@ zr_status zr__safetensors_header_bytes(const char *name, const unsigned char pre
     return ZR_OK;
 }
 
-static zr_status read_header(zr_safetensors *st, char **text)
+static zr_status read_header(zr_safetensors *st)
 {
     const zr__file *file = &st->file;
     unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES];
@@ -38,21 +38,20 @@ static zr_status read_header(zr_safetensors *st, char **text)
              (long long)file->bytes, ZR_SAFETENSORS_PREFIX_BYTES, COPY_AGAIN);
     ZR_TRY(zr__file_read(file, 0, prefix, sizeof(prefix), ZR_ERR_DATA));
     ZR_TRY(zr__safetensors_header_bytes(file->name, prefix, file->bytes, &n));
-    *text = zr_alloc((size_t)n);
-    ZR_CHECK(*text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->name);
-    ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, n, ZR_ERR_DATA));
-    return zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header);
+    ZR_AUTO_FREE char *text = zr_alloc((size_t)n);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->name);
+    ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, text, n, ZR_ERR_DATA));
+    return zr__safetensors_parse(file->name, text, n, file->bytes, &st->header);
 }
 
 static zr_status open_safetensors(const char *path, bool writable, zr_safetensors **out)
 {
-    ZR_AUTO_FREE char *text = NULL;
     ZR_AUTO(zr_safetensors_close) zr_safetensors *st = zr_alloc(sizeof(*st));
     ZR_CHECK(st, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*st));
     *st = (zr_safetensors){.file = {.fd = -1}, .writable = writable};
     ZR_TRY(zr__text_copy(path, strlen(path), &st->path));
     ZR_TRY(zr__file_open(path, writable, &st->file));
-    ZR_TRY(read_header(st, &text));
+    ZR_TRY(read_header(st));
     *out = ZR_TAKE(st);
     return ZR_OK;
 }

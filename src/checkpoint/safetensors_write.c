@@ -127,8 +127,3 @@ zr_status zr__safetensors_write(const zr_safetensors *st, const zr_safetensors_t
     if (strcmp(tensor->dtype, "F32") != 0) return write_narrowed(st, tensor, first, n, in);
     return zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4);
 }
-
-zr_status zr__safetensors_sync(const zr_safetensors *st)
-{
-    return zr__file_sync(&st->file);
-}

@@ -297,7 +297,7 @@ zr_status zr__weights_write(const zr_weights *weights, const char *name, int64_t
 
 zr_status zr__weights_sync(const zr_weights *weights)
 {
-    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr__safetensors_sync(weights->file[i]));
+    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr__file_sync(&weights->file[i]->file));
     return ZR_OK;
 }
 
@@ -348,13 +348,6 @@ static bool is_wanted_name(const char *name, const zr__tensor_spec *wanted, int6
 #define HEADLESS                                                                                                       \
     "\n  (the files have the body of the model, but not this head; with model.init they can begin a run of another "   \
     "model.task, which has a new head)"
-
-/* Return whether the model has a separate head, but the files have no tensor for it. */
-static bool lacks_head(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
-{
-    const char *head = weights->names->head;
-    return head && is_wanted_name(head, wanted, n) && !find_tensor(weights, head).tensor;
-}
 
 /* Compare elements [first, first+n) of two tensors, with room for n elements of each. `remedy` ends the message. */
 static zr_status compare_piece(const zr_weights *weights, place a, place b, int64_t first, int64_t n, float *room,
@@ -475,14 +468,13 @@ static void add_advice(const zr_weights *weights, const zr__tensor_spec *wanted,
 {
     char wrapper[ZR_FILE_NAME_BYTES];
     ZR_AUTO(zr__text_clear) zr__text extras = {0};
-    const bool missing = !find_tensor(weights, first->name).tensor;
+    const char *head = weights->names->head;
+    const bool missing = !find_tensor(weights, first->name).tensor,
+               headless = head && is_wanted_name(head, wanted, n) && !find_tensor(weights, head).tensor;
     if (missing && find_wrapper(weights, first, wrapper))
         zr__text_add(text, WRAPPED, ZR_SHOWN(wrapper));
     else
-        zr__text_add(text, "%s",
-                     heads == misfits                                 ? HEADLESS
-                     : misfits == 1 && lacks_head(weights, wanted, n) ? TIE
-                                                                      : DIFFER);
+        zr__text_add(text, "%s", heads == misfits ? HEADLESS : misfits == 1 && headless ? TIE : DIFFER);
     if (missing && add_extras(weights, wanted, n, &extras) > 0 && extras.data)
         zr__text_add(text, "\n  tensors in the files that the model does not have: %s", extras.data);
 }

@@ -144,13 +144,13 @@ static bool is_same_dir(const struct stat *own, const char *path)
     return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
-bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
+bool zr__run_dir_writes(const char *dir, const char *path)
 {
     struct stat own;
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     zr__path_parent(path, folder);
-    if (stat(dir->path, &own) != 0 || !is_same_dir(&own, folder)) return false;
+    if (stat(dir, &own) != 0 || !is_same_dir(&own, folder)) return false;
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
     return is_own_name(name, n);
@@ -158,13 +158,11 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
 
 zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
 {
-    zr__run_dir dir = ZR_RUN_DIR_INIT;
-    snprintf(dir.path, sizeof(dir.path), "%s", path);
     for (; *inputs; inputs++) {
         ZR_AUTO(zr__shards_free) zr__shards shards = {0};
         ZR_TRY(zr__shards_find(*inputs, &shards));
         for (int64_t i = 0; i < shards.n; i++)
-            ZR_CHECK(!zr__run_dir_writes(&dir, shards.path[i]), ZR_ERR_CREATE,
+            ZR_CHECK(!zr__run_dir_writes(path, shards.path[i]), ZR_ERR_CREATE,
                      "train.output_dir %s: the run would overwrite %s, which it reads; choose another directory",
                      ZR_SHOWN(path), ZR_SHOWN(shards.path[i]));
     }

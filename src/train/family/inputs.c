@@ -14,16 +14,11 @@ const zr_param_info *zr__param_named(const zr_graph *graph, const char *name)
 
 bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters)
 {
-    switch (set) {
-    case ZR_PARAMS_BASE:
-        return !param->adapter;
-    case ZR_PARAMS_STORED:
-        return param->adapter || !adapters;
-    case ZR_PARAMS_TRAINED:
-        return !param->frozen;
-    default:
-        return true;
-    }
+    const bool in[] = {[ZR_PARAMS_ALL] = true,
+                       [ZR_PARAMS_BASE] = !param->adapter,
+                       [ZR_PARAMS_STORED] = param->adapter || !adapters,
+                       [ZR_PARAMS_TRAINED] = !param->frozen};
+    return in[set];
 }
 
 zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr__tensor_spec **specs, int64_t *n)

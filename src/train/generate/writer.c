@@ -41,17 +41,6 @@ zr_status zr__stops_add(zr__stops *s, const char *piece, int64_t bytes, int64_t 
     return ZR_OK;
 }
 
-void zr__stops_told(zr__stops *s, int64_t bytes)
-{
-    zr__text_drop(&s->held, (size_t)bytes);
-}
-
-void zr__stops_free(zr__stops *s)
-{
-    zr__text_clear(&s->held);
-    *s = (zr__stops){0};
-}
-
 /* ---- tokens ----------------------------------------------------------------------------------- */
 
 /** Return the token before a text without a prompt, if the tokenizer puts no token there: the token that separates
@@ -210,7 +199,7 @@ static zr_status emit_token(zr__writer *w, int32_t token, zr_emit_fn emit, void 
     if (w->stops.n == 0) return emit(arg, text, bytes);
     ZR_TRY(zr__stops_add(&w->stops, text, bytes, &ready, stopped));
     if (ready > 0) ZR_TRY(emit(arg, w->stops.held.data, ready));
-    zr__stops_told(&w->stops, *stopped ? (int64_t)w->stops.held.length : ready);
+    zr__text_drop(&w->stops.held, *stopped ? w->stops.held.length : (size_t)ready);
     return ZR_OK;
 }
 
@@ -239,7 +228,7 @@ static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit,
     }
     const int64_t left = (int64_t)w->stops.held.length;
     if (left > 0) ZR_TRY(emit(arg, w->stops.held.data, left));
-    zr__stops_told(&w->stops, left);
+    zr__text_drop(&w->stops.held, (size_t)left);
     return ZR_OK;
 }
 
@@ -261,5 +250,5 @@ void zr__writer_close(zr__writer *w)
     zr_free(w->tokens);
     zr_free(w->logits);
     zr_free(w->sorted);
-    zr__stops_free(&w->stops);
+    zr__text_clear(&w->stops.held);
 }

@@ -3,7 +3,6 @@
 #include "base/core/core.h"
 #include "train/family/samples.h"
 #include "train/measure/measure.h"
-#include "zr/ops.h"
 
 #include <ctype.h>
 #include <math.h>

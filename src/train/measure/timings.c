@@ -279,12 +279,12 @@ zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *o
 {
     enum { WHOLE = 6, N = WHOLE + ZR_TIMING_KINDS };
     const sums *s = &t->sums;
-    double mine[N], mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
-    double whole[WHOLE] = {
+    double mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
+    double mine[N] = {
         s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec, s->idle_sec,
         s->disk_sec};
-    for (int i = 0; i < WHOLE; i++) mine[i] = whole[i] / steps;
-    for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec / steps;
+    for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec;
+    for (int i = 0; i < WHOLE + t->n_kinds; i++) mine[i] /= steps;
     ZR_TRY(zr__over_ranks(comm, mine, WHOLE + t->n_kinds, mean, NULL, most));
     *out = (zr_timings){.ranks = comm->size,
                         .steps = s->steps,

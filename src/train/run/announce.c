@@ -2,9 +2,6 @@
 
 #include "train/run/run.h"
 
-#include "base/text/text.h"
-#include "engine/engine.h"
-#include "plan/cost/cost.h"
 #include "train/host/host.h"
 
 #include <stdio.h>

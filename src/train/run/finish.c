@@ -2,12 +2,8 @@
 
 #include "train/run/run.h"
 
-#include "base/core/core.h"
-#include "base/text/text.h"
 #include "comm/comm.h"
-#include "engine/engine.h"
 #include "train/dir/report.h"
-#include "train/dir/run_files.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
 #include "train/weights/export.h"
@@ -189,7 +185,7 @@ static zr_status export_as(zr__run *r, const char *name, bool replace, double va
     ZR_TRY(zr__run_share_text(&r->ranks, path));
     const zr__exported weights = exported_of(r, val_loss);
     zr_status st =
-        zr__run_agreed(&r->ranks, zr__export(path, &weights, r->engine, r->ranks.comm, replace, rest, place, PATH_MAX));
+        zr__run_agreed(&r->ranks, zr__export(path, &weights, r->engine, r->ranks.comm, replace, rest, place));
     note_rest(&r->ranks, name, rest);
     return st;
 }

@@ -1,7 +1,6 @@
 /** Resumption of a run: the choice of a checkpoint, its check against the run, and the states in it. */
 #include "train/run/run.h"
 
-#include "base/text/text.h"
 #include "train/family/adapter.h"
 #include "train/host/host.h"
 #include "train/run/save_files.h"
@@ -357,24 +356,11 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
-/** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if `step` is not among
- * them. */
-static int64_t *find_step(const zr__resume *r, int64_t n, int64_t step)
+int64_t *zr__resume_find(const zr__resume *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)
         if (r->steps[i] == step) return &r->steps[i];
     return NULL;
-}
-
-bool zr__resume_passed_over(const zr__resume *r, int64_t step)
-{
-    return find_step(r, r->next, step) != NULL;
-}
-
-void zr__resume_forget(zr__resume *r, int64_t step)
-{
-    int64_t *found = find_step(r, r->next, step);
-    if (found) *found = -1;
 }
 
 void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const char *run_dir)
@@ -383,7 +369,8 @@ void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const ch
     ZR_AUTO(zr__close_dir) DIR *dir = opendir(run_dir);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         long long step = -1;
-        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || find_step(resume, resume->n, step))
+        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 ||
+            zr__resume_find(resume, resume->n, step))
             continue;
         zr_checkpoint_name(step, name);
         snprintf(tmp, sizeof(tmp), "%s.tmp", name);

@@ -234,11 +234,9 @@ ZR_NODISCARD zr_status zr__resume_open(zr__run *r);
  * checkpoint is damaged, use the next older checkpoint. Set result->steps to the step of the checkpoint used. */
 ZR_NODISCARD zr_status zr__resume_fill(zr__run *r);
 
-/** Return whether the checkpoint of the given step was skipped because it is damaged. Rank 0 only. */
-bool zr__resume_passed_over(const zr__resume *resume, int64_t step);
-/** Remove a step from the list of skipped checkpoints, since a new checkpoint of this step replaces the damaged
- * checkpoint. Rank 0 only. */
-void zr__resume_forget(zr__resume *resume, int64_t step);
+/** Return a pointer to `step` among the first n entries of the list of checkpoints, or NULL if it is not among them.
+ * With n = resume->next these are the checkpoints that were skipped because they are damaged. Rank 0 only. */
+int64_t *zr__resume_find(const zr__resume *resume, int64_t n, int64_t step);
 
 /** Remove unfinished checkpoints. Call this only after all checks that can refuse the run. Rank 0 only. */
 void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const char *run_dir);

@@ -2,7 +2,6 @@
  * checkpoint gets its final name only when it is complete. */
 #include "train/run/run.h"
 
-#include "base/text/text.h"
 #include "config/config.h"
 #include "train/host/host.h"
 #include "train/run/save_files.h"
@@ -60,8 +59,9 @@ static zr_status describe_run(const zr__run *r, zr__save *s)
 
 static zr_status make_place(zr__run *r, zr__save *s)
 {
+    int64_t *skipped = zr__resume_find(&r->resume, r->resume.next, s->step);
     ZR_TRY(move_aside(s));
-    zr__resume_forget(&r->resume, s->step);
+    if (skipped) *skipped = -1; /* the new checkpoint of this step replaces a damaged one */
     ZR_TRY(zr__checkpoint_begin(s->run_dir, s->step));
     ZR_TRY(describe_run(r, s));
     return zr__save_make_files(s, &r->model, r->config->model.init, r->source);
@@ -74,7 +74,7 @@ static bool is_whole(const zr__resume *resume, const char *run_dir, int64_t step
 {
     char path[PATH_MAX];
     ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
-    if (zr__resume_passed_over(resume, step)) return false;
+    if (zr__resume_find(resume, resume->next, step)) return false; /* it was skipped */
     return zr__checkpoint_path(path, run_dir, step) == ZR_OK && zr__manifest_read(path, &manifest) == ZR_OK;
 }
 

@@ -2,8 +2,6 @@
  * get the same values. */
 #include "train/run/run.h"
 
-#include "base/core/core.h"
-#include "base/text/text.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "train/host/host.h"

@@ -1,7 +1,6 @@
 /** The start of a run after all checks: rates of the device, the engine, its states, and the outputs. */
 #include "train/run/run.h"
 
-#include "engine/engine.h"
 #include "train/measure/measure.h"
 
 #include <unistd.h>

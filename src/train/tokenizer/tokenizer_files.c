@@ -3,9 +3,6 @@
 
 #include "base/file/commit.h"
 #include "base/file/folder.h"
-#include "base/json/json.h"
-#include "data/tokenizer/tokenizer.h"
-#include "zr/data.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -345,12 +345,11 @@ zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_obser
     pthread_mutex_init(&h->lock, NULL);
     h->rows = zr_alloc((size_t)h->n * sizeof(*h->rows));
     const int error = h->rows ? zr__thread_start(&h->thread, STACK_BYTES, watch_ranks, h) : ENOMEM;
-    if (error == 0) {
-        *hang = h;
-        return ZR_OK;
-    }
-    free_hang(h);
-    return ZR_FAIL(ZR_ERR_MEMORY, "cannot watch for hangs, which takes a thread and some memory: %s", strerror(error));
+    if (error != 0) free_hang(h);
+    ZR_CHECK(error == 0, ZR_ERR_MEMORY, "cannot watch for hangs, which takes a thread and some memory: %s",
+             strerror(error));
+    *hang = h;
+    return ZR_OK;
 }
 
 void zr__hang_destroy(zr__hang **hang)

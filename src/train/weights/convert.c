@@ -149,15 +149,6 @@ static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], cons
     return ZR_OK;
 }
 
-/** Copy the generation_config.json of a run, which is in model/. */
-static zr_status copy_generation(const zr__convert *c, const char *dir)
-{
-    char model[PATH_MAX];
-    if (!c->did->from.run[0]) return ZR_OK;
-    ZR_TRY(zr__path_join(model, c->did->from.run, "model"));
-    return zr__tokenizer_files_add(model, dir, false);
-}
-
 zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 {
     char found[PATH_MAX];
@@ -180,7 +171,9 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         c->did->tokenizer = true;
         ZR_TRY(zr__tokenizer_files_copy(name, dir));
     }
-    return copy_generation(c, dir);
+    if (!from->run[0]) return ZR_OK;
+    ZR_TRY(zr__path_join(found, from->run, "model")); /* the generation_config.json of a run is in model/ */
+    return zr__tokenizer_files_add(found, dir, false);
 }
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
