@@ -84,6 +84,7 @@ static zr_status check_chunks(verifier *v)
      * the following check finds no damaged region. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
+    if (tensors.status != ZR_OK) zr__safetensors_header_free(&v->tensors.header);
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {
         const zr__region region = zr__region_of(v->file.listed, i);
         ZR_TRY(check_region(v, &region));
