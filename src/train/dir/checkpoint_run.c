@@ -116,8 +116,7 @@ static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
     if (!s->dynamic) return json_is_null(value) ? ZR_OK : no_use_of(r, "loss_scaler");
     ZR_TRY(read_count(&inner, "step", 0, &s->step));
     ZR_TRY(read_count(&inner, "last_overflow", -1, &s->last_overflow));
-    ZR_TRY(read_count(&inner, "hysteresis_left", 0, &s->hysteresis_left));
-    return ZR_OK;
+    return read_count(&inner, "hysteresis_left", 0, &s->hysteresis_left);
 }
 
 /** Read the noise averages. If the member is null or missing, the run did not measure the noise, and *n is unchanged.
@@ -168,9 +167,7 @@ zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__check
     *run = (zr__checkpoint_run){.config = NULL};
     ZR_TRY(zr__json_parse(json, strlen(json), where, &root));
     const reader r = {root, where};
-    zr_status st = read_record(&r, run);
-    if (st != ZR_OK) zr__checkpoint_run_clear(run);
-    return st;
+    return read_record(&r, run);
 }
 
 void zr__checkpoint_run_clear(zr__checkpoint_run *run)
