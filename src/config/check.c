@@ -31,8 +31,7 @@ const char *zr__config_foreign_param(const zr_config *config, const char **type)
                                             "WarmupExpDecayLR",
                                             "WarmupPolyDecayLR",
                                             "OneCycle"};
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         const bool schedules = strncmp(key->path, "scheduler.", strlen("scheduler.")) == 0;
         if (zr__key_is_read(config, key) || !key->only || !zr__origin_of(config, key)->given) continue;
         *type = schedules ? scheduler[config->scheduler.type] : optimizer[config->optimizer.type];

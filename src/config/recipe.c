@@ -95,10 +95,9 @@ static bool is_scheduler(const char *path)
  * gradient_clipping goes with the optimizer. */
 static bool is_open(const zr_config *config, const char *path)
 {
-    const zr__keys *keys = zr__keys_of(config);
     bool any = !config->state->writes_optimizer;
     if (!is_scheduler(path)) return any;
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys) && !any; key++)
+    for (const zr_key *key = zr__keys_of(config); key->path && !any; key++)
         any = is_scheduler(key->path) && has_origin(config, key);
     return any && !config->state->writes_scheduler;
 }
@@ -106,8 +105,7 @@ static bool is_open(const zr_config *config, const char *path)
 zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
 {
     bool kept = false;
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         const zr_key *its = zr__key_find(zr__keys_of(run), key->path);
         const bool wanted = is_rule(key) || strcmp(key->path, "gradient_clipping") == 0;
         if (!wanted || has_origin(config, key) || !its || !has_origin(run, its)) continue;

@@ -419,8 +419,7 @@ static void resolve_autos(zr_config *config)
 /* Add one note on an fp16 section that is switched off. DeepSpeed's files often contain the whole section. */
 static zr_status note_fp16(zr_config *config)
 {
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = zr__keys_of(config); key->path; key++)
         if (zr__config_given(config, key->path) && strncmp(key->path, "fp16.", 5) == 0 && !zr__key_is_read(config, key))
             ZR_TRY(zr__config_note(config, "fp16: not enabled, so its other keys have no effect"));
     return ZR_OK;
