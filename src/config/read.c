@@ -37,8 +37,8 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
 
 /* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device, the
  * message shows how to write its name. A text in place of the model is probably a directory of weights. */
-static zr_status no_object(const zr_key *keys, const zr__source *source, const zr__json_place *place,
-                           const char *path, const json_t *value)
+static zr_status no_object(const zr_key *keys, const zr__source *source, const zr__json_place *place, const char *path,
+                           const json_t *value)
 {
     char device[PATH_BYTES];
     snprintf(device, sizeof(device), "%.*s.device", PATH_BYTES - 8, path);
