@@ -197,7 +197,8 @@ zr_status cli_parse_operands(cli_args *args, const cli_command *command, const c
 {
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) ZR_TRY(cli_help(command, args));
-    ZR_CHECK(args->help || !what || args->n_operands == args->max_operands, ZR_ERR_ARG,
+    const int least = args->max_operands < CLI_MAX_OPERANDS ? args->max_operands : 1;
+    ZR_CHECK(args->help || !what || args->n_operands >= least, ZR_ERR_ARG,
              "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
     return ZR_OK;
 }
