@@ -324,9 +324,8 @@ static const char *render_mistral(const page *p)
     const char *bad = not_in_turn(p);
     if (first && f->no_system) bad = "a system message, for which this chat template has no place";
     if (first && f->late && p->message[p->n - 1].role == ZR__ASSISTANT)
-        bad =
-            "a system message, which this chat template drops if the last message is an answer; put its text into the "
-            "first message of the user";
+        bad = "a system message, which this chat template drops if the last message is an answer; put its text into "
+              "the first message of the user";
     if (bad) return bad;
     control(p, p->chat->begin);
     for (int64_t i = first; i < p->n; i++) {
