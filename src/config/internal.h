@@ -54,8 +54,7 @@ extern const zr_key zr__common_keys[];
 extern const int zr__common_keys_n;
 
 /** Make the list of keys of a family, or with NULL of all families as zr_config_keys does: the keys that every
- * configuration has and those of the family, and at the end a key without a path. Loop over the keys with:
- * for (const zr_key *key = keys; key->path; key++). Free *keys with zr_free. */
+ * configuration has and those of the family, and at the end a key whose path is NULL. Free *keys with zr_free. */
 ZR_NODISCARD zr_status zr__keys_make(const zr_family *family, zr_key **keys);
 
 static inline const zr_key *zr__keys_of(const zr_config *config)
@@ -117,6 +116,8 @@ ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 
 /** Return the key with this path, or a key such as "aio.*" that stands for all keys of a section, or NULL. */
 const zr_key *zr__key_find(const zr_key *keys, const char *path);
+/** Return a path without its first part, which names the section. */
+const char *zr__key_in_section(const char *path);
 /** Return whether values of the key are text. */
 bool zr__key_is_text(const zr_key *key);
 /** A dotted path as a chain of places, one for each part, beginning at the root. If the path has more parts than

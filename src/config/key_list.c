@@ -161,10 +161,8 @@ zr_status zr__keys_make(const zr_family *only, zr_key **keys)
     return ZR_FAIL(ZR_ERR_INTERNAL, "%s has too many fields", only->name);
 }
 
-zr_status zr_config_keys(zr_key **keys, int *n)
+zr_status zr_config_keys(zr_key **keys)
 {
     *keys = NULL;
-    ZR_TRY(zr__keys_make(NULL, keys));
-    for (*n = 0; (*keys)[*n].path;) ++*n;
-    return ZR_OK;
+    return zr__keys_make(NULL, keys);
 }

@@ -53,6 +53,12 @@ bool zr__key_is_read(const zr_config *config, const zr_key *key)
     return !key->only || (key->only & 1u << type);
 }
 
+const char *zr__key_in_section(const char *path)
+{
+    const char *dot = strchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
 static const char *last_part(const char *path)
 {
     const char *dot = strrchr(path, '.');

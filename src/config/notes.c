@@ -50,7 +50,7 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
         if (v != first && !in_one_section(v->text, path)) continue;
         if (n++ < MOST_NAMES && used < LINE_BYTES)
             used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
-                             v->text + section + (path[section] == '.'));
+                             zr__key_in_section(v->text));
         const zr_key *key = key_at(config, v->text);
         alike &= strcmp(key->help, help) == 0;
         whole &= key->path[strlen(key->path) - 1] == '*';

@@ -165,11 +165,10 @@ zr_status zr__config_recipe(zr_config *config)
     }
     ZR_CHECK(!added.failed, ZR_ERR_MEMORY, "out of memory for a notice");
     if (added.length)
-        ZR_TRY(zr__config_note(
-            config,
-            "%s %s: the training recipe for %s sets what is not given: %s; an optimizer or scheduler that a file gives "
-            "with a type stands as written",
-            tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
-            tunes ? "fine-tuning" : "this size", added.data));
+        ZR_TRY(zr__config_note(config,
+                               "%s %s: the training recipe for %s sets what is not given: %s; an optimizer or "
+                               "scheduler that a file gives with a type stands as written",
+                               tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
+                               tunes ? "fine-tuning" : "this size", added.data));
     return ZR_OK;
 }

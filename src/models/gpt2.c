@@ -108,8 +108,7 @@ static bool gpt2_fits(zr_graph *graph, const zr_gpt2_config *c)
     else if (spec->tensor > 1 && c->n_head % spec->tensor != 0)
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "gpt2: n_head %" PRId64 " cannot be shared by %" PRId64
-                       " tensor-parallel ranks (parallel.tensor): "
-                       "%s would do",
+                       " tensor-parallel ranks (parallel.tensor): %s would do",
                        c->n_head, spec->tensor, list_divisors(c->n_head, degrees, sizeof degrees));
     else if (tokens > c->n_positions)
         zr_graph_error(graph, ZR_ERR_CONFIG,

@@ -329,11 +329,10 @@ static zr_status check_rotary(const llama_settings *s)
 {
     const zr_rotary_spec *r = &s->model.rotary;
     ZR_CHECK(r->theta > 1, ZR_ERR_CONFIG, "rope_theta is %g; wanted a number above 1", r->theta);
-    ZR_CHECK(
-        r->kind != ZR_ROTARY_DEFAULT || isnan(r->factor), ZR_ERR_CONFIG,
-        "rope_scaling.factor is %g, but rope_scaling.rope_type is \"default\", which has no factor; give the type, "
-        "such as \"linear\", or leave out the factor",
-        r->factor);
+    ZR_CHECK(r->kind != ZR_ROTARY_DEFAULT || isnan(r->factor), ZR_ERR_CONFIG,
+             "rope_scaling.factor is %g, but rope_scaling.rope_type is \"default\", which has no factor; give the "
+             "type, such as \"linear\", or leave out the factor",
+             r->factor);
     ZR_CHECK(r->kind == ZR_ROTARY_DEFAULT || r->factor >= 1, ZR_ERR_CONFIG,
              "rope_scaling.factor is missing or below 1; rope_scaling.rope_type needs a factor of 1 or more");
     ZR_CHECK(r->kind != ZR_ROTARY_YARN || (r->beta_slow > 0 && r->beta_fast > r->beta_slow), ZR_ERR_CONFIG,
@@ -362,8 +361,7 @@ static zr_status check(const void *config, zr_llama_config c)
     const int64_t heads = c.num_attention_heads;
     ZR_CHECK(heads < 1 || c.hidden_size % heads == 0 || c.head_dim != c.hidden_size / heads, ZR_ERR_CONFIG,
              "hidden_size %" PRId64 " is not a multiple of num_attention_heads %" PRId64
-             "; change one of them, or give "
-             "head_dim",
+             "; change one of them, or give head_dim",
              c.hidden_size, heads);
     ZR_TRY(check_rotary(config));
     ZR_TRY(check_layer_types(config, &c));

@@ -937,12 +937,11 @@ static void limits_of_numbers_hold(void **state)
 static void the_reference_lists_every_key(void **state)
 {
     (void)state;
-    int n;
     zr_key *key = NULL;
     char *markdown, cell[160];
-    assert_int_equal(zr_config_keys(&key, &n), ZR_OK);
+    assert_int_equal(zr_config_keys(&key), ZR_OK);
     assert_int_equal(zr__config_reference(&markdown), ZR_OK);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; key[i].path; i++) {
         snprintf(cell, sizeof(cell), "`%s`", key[i].path);
         assert_non_null(strstr(markdown, cell));
     }

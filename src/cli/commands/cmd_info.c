@@ -245,8 +245,7 @@ static zr_status parse_info(cli_args *args, info_options *o, bool world, int arg
     if (args->help) return ZR_OK;
     const bool shapes = b->preset || b->batch || b->seq || b->bf16 || o->device;
     ZR_CHECK(o->wanted || (!shapes && !b->how.threads && !b->how.quick && !o->disk), ZR_ERR_ARG,
-             "--preset, --batch, --seq, --threads, --device, --bf16, --disk and --quick need --bench; give it "
-             "too");
+             "--preset, --batch, --seq, --threads, --device, --bf16, --disk and --quick need --bench; give it too");
     ZR_CHECK(!o->disk || (!shapes && !b->how.threads && !world), ZR_ERR_ARG,
              "--disk measures only a disk, in one process; leave out --preset, --batch, --seq, --threads, --device and "
              "--bf16, and use no launcher");

@@ -39,11 +39,10 @@ zr_status cli_refuse_run(const char *dir)
 {
     const char *shown = ZR_SHOWN(dir), *why = "neither metrics.jsonl nor run.json is in it";
     ZR_CHECK(access(dir, F_OK) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
-    ZR_CHECK(
-        !zr__config_is_own(dir), ZR_ERR_NOT_FOUND,
-        "%s is not the directory of a run: %s; its config.json is a configuration of zr (`zr train %s/config.json` "
-        "makes a run of it)",
-        shown, why, ZR_WORD(dir));
+    ZR_CHECK(!zr__config_is_own(dir), ZR_ERR_NOT_FOUND,
+             "%s is not the directory of a run: %s; its config.json is a configuration of zr (`zr train "
+             "%s/config.json` makes a run of it)",
+             shown, why, ZR_WORD(dir));
     ZR_CHECK(!holds_runs(dir), ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s; the folders in it are: %s/*",
              shown, why, shown);
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s", shown, why);

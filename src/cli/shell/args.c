@@ -57,14 +57,13 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
  * path: "stage" finds zero_optimization.stage. Write the path to `path`. Return false if no key matches. */
 static bool key_called(const char *name, char path[128])
 {
-    int n = 0;
-    ZR_AUTO_FREE zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *keys = NULL;
     const zr_key *found = NULL;
-    if (zr_config_keys(&key, &n) != ZR_OK) return false;
-    for (int i = 0; i < n; i++) {
-        const char *dot = strrchr(key[i].path, '.');
-        const bool exact = strcmp(key[i].path, name) == 0;
-        if (exact || (dot && strcmp(dot + 1, name) == 0 && !found)) found = &key[i];
+    if (zr_config_keys(&keys) != ZR_OK) return false;
+    for (const zr_key *key = keys; key->path; key++) {
+        const char *dot = strrchr(key->path, '.');
+        const bool exact = strcmp(key->path, name) == 0;
+        if (exact || (dot && strcmp(dot + 1, name) == 0 && !found)) found = key;
         if (exact) break;
     }
     if (found) snprintf(path, 128, "%s", found->path);
