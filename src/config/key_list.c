@@ -19,11 +19,6 @@ static const char *add_text(making *m, const char *begin, const char *text, size
     return added;
 }
 
-static bool in_config(const zr_field *field)
-{
-    return field->place != ZR_FIELD_IN_HF;
-}
-
 /* ---- keys of fields -------------------------------------------------------------------------- */
 
 static zr_key_type type_of(const zr_field *field)
@@ -126,7 +121,7 @@ static size_t text_bytes(int *fields)
 static void add_family(making *m, const zr_family *family)
 {
     for (const zr_field *field = family->field; field->key; field++)
-        if (in_config(field)) add_key(m, key_of(m, field), family);
+        if (field->place != ZR_FIELD_IN_HF) add_key(m, key_of(m, field), family);
 }
 
 /* Add the keys of one family, or of all families. In a list of all, a key that some families lack names the families

@@ -58,15 +58,6 @@ static const zr_field *field_at(const zr_family *family, const char *key)
     return NULL;
 }
 
-static zr_status refuse_unknown(const zr_config *config, const zr__source *source, const zr__json_place *place,
-                                const char *path)
-{
-    char nearest[256];
-    if (!zr__key_nearest(zr__keys_of(config), path, nearest, sizeof(nearest)))
-        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
-    return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
-}
-
 zr_status zr__config_refuse_key(const zr_config *config, const zr__source *source, const zr__json_place *place,
                                 const char *path)
 {
@@ -83,7 +74,9 @@ zr_status zr__config_refuse_key(const zr_config *config, const zr__source *sourc
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", first ? ", " : "", family->name);
         first = family;
     }
-    if (!first) return refuse_unknown(config, source, place, path);
+    if (!first && zr__key_nearest(zr__keys_of(config), path, names, sizeof(names)))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", names);
+    if (!first) return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
     if (field->means) like = zr_family_meaning(own, field->means);
     if (!like)
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "this is a key of model.type %s; %s has no such key",

@@ -79,12 +79,6 @@ static bool has_origin(const zr_config *config, const zr_key *key)
     return zr__origin_of(config, key)->given || zr__origin_of(config, key)->automatic;
 }
 
-/* Return whether a key belongs to the optimizer or the scheduler. */
-static bool is_rule(const zr_key *key)
-{
-    return strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
-}
-
 static bool is_scheduler(const char *path)
 {
     return strncmp(path, "scheduler.", 10) == 0;
@@ -107,7 +101,8 @@ zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
     bool kept = false;
     for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         const zr_key *its = zr__key_find(zr__keys_of(run), key->path);
-        const bool wanted = is_rule(key) || strcmp(key->path, "gradient_clipping") == 0;
+        const bool wanted = is_scheduler(key->path) || strncmp(key->path, "optimizer.", 10) == 0 ||
+                            strcmp(key->path, "gradient_clipping") == 0;
         if (!wanted || has_origin(config, key) || !its || !has_origin(run, its)) continue;
         /* a type stands before its parameters, so the type is known here */
         if (!is_open(config, key->path) || !zr__key_is_read(config, key)) continue;

@@ -44,12 +44,6 @@ static zr_status open_ready(zr_pairs *p, const zr_pairs_args *args, const char *
     return ZR_OK;
 }
 
-/* Return the number of elements of a row. */
-static int64_t row_numbers(const zr_pairs *p)
-{
-    return 3 * p->seq_length + 2 * p->predictions + 2 * p->samples;
-}
-
 static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__shards *files)
 {
     const zr__epoch *e = NULL;
@@ -58,7 +52,8 @@ static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__sh
     ZR_TRY(zr__groups_open(&p->recipe, args->samples, &p->groups));
     ZR_TRY(zr__rows_epoch(&p->groups.rows, 0, &e));
     p->row_samples = zr_alloc((size_t)args->samples * sizeof(*p->row_samples));
-    if (args->whole_words) p->spare = zr_alloc((size_t)row_numbers(p) * sizeof(*p->spare));
+    const int64_t in_row = 3 * p->seq_length + 2 * p->predictions + 2 * p->samples;
+    if (args->whole_words) p->spare = zr_alloc((size_t)in_row * sizeof(*p->spare));
     ZR_CHECK(p->row_samples && (p->spare || !args->whole_words), ZR_ERR_MEMORY, "no memory for a row of samples");
     p->info = (zr_pairs_info){.format = "text",
                               .note = p->corpus.opening.note,

@@ -114,13 +114,6 @@ static zr_status set_documents(zr_data *d, const zr__source_shards *files, sourc
     return divide_documents(d, to);
 }
 
-/* Return whether the samples of a source have whole documents. */
-static bool is_apart(const zr_data *d, const zr__shard *first)
-{
-    const zr_data_packing packing = d->opening.args->packing;
-    return packing == ZR_PACK_ONE || packing == ZR_PACK_WHOLE || (packing == ZR_PACK_AUTO && first->answers_only);
-}
-
 static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
 {
     const zr__source_shards *from = &shards->source[s];
@@ -134,7 +127,8 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     }
     to->tokens = d->tokens->total - to->begin;
     const zr__shard *first = &d->tokens->shard[from->first];
-    to->apart = is_apart(d, first);
+    const zr_data_packing packing = d->opening.args->packing;
+    to->apart = packing == ZR_PACK_ONE || packing == ZR_PACK_WHOLE || (packing == ZR_PACK_AUTO && first->answers_only);
     if (to->apart) return set_documents(d, from, to);
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
              "%s%s: only %lld tokens (%s); at least %lld are needed (seq_length %lld and one more)", first->name,
