@@ -52,11 +52,6 @@ static const struct {
             {"bert_uncased_L-12_H-768_A-12", "bert-base"}};
 enum { ALSO = sizeof(also) / sizeof(also[0]) };
 
-static bool is_separator(char c)
-{
-    return c == '-' || c == '_' || c == ':' || c == ' ';
-}
-
 /* Return whether a name has no owner on Hugging Face, or the publisher of the presets' models. The same name of another
  * owner may be a different model: unsloth/mistral-7b has the settings of Mistral-7B-v0.1. */
 static bool has_known_owner(const char *name)
@@ -87,7 +82,7 @@ static const char *plain(const char *name, char text[PLAIN_BYTES])
     size_t n = 0;
     bool separated = false;
     for (const char *at = without_owner(name); *at && n + 2 < PLAIN_BYTES; at++) {
-        if (is_separator(*at)) {
+        if (strchr("-_: ", *at)) {
             separated = true;
             continue;
         }
