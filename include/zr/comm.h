@@ -55,7 +55,7 @@ typedef struct zr_comm_ops {
     zr_status (*split)(zr_comm *comm, const struct zr__group *group, zr_comm **sub);
     zr_status (*staging)(zr_comm *comm, int64_t bytes);
     zr_status (*room)(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
-    zr_status (*exchange)(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+    zr_status (*exchange)(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                           int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
     zr_status (*gather)(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
     zr_status (*reduce_scatter)(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
@@ -140,12 +140,6 @@ ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void
 ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes,
                                                int64_t piece_bytes, int64_t grain_bytes, zr_comm_arrived_fn fn,
                                                void *arg);
-
-/** Send every rank's `send` (a piece) to the owner only. For grains see zr_comm_exchange. fn is called only on the
- * owner, and may be NULL on other ranks. No peer reads the owner's `send`. On other ranks `send` must not change until
- * the call returns. Needs staging memory. Traffic: (size-1) * piece_bytes on the owner, counted as reduce_scatter. */
-ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
-                                              int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 
 /** Run NCCL's reduce-scatter, as a baseline for zr_comm_exchange with a sum. `data` has `size` rows of piece_elems
  * elements. Row r of rank r receives the sum of row r over all ranks, and other rows do not change. NCCL adds in the

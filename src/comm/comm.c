@@ -93,13 +93,6 @@ zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_
     return ZR_OK;
 }
 
-static zr_status check_owner(const zr_comm *comm, int owner)
-{
-    ZR_CHECK(owner >= 0 && owner < comm->size, ZR_ERR_ARG, "the owner is rank %d of %d ranks; it must be from 0 to %d",
-             owner, comm->size, comm->size - 1);
-    return ZR_OK;
-}
-
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
@@ -141,24 +134,6 @@ static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const v
     return ZR_OK;
 }
 
-/* Send every rank's piece for rank `to` to that rank. If `to` is ZR__ALL, every rank sends one piece to each rank. The
- * arguments have been checked. */
-static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                                 int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
-{
-    if (piece_bytes == 0) return ZR_OK;
-    if (comm->size == 1) {
-        comm->pieces[0] = send;
-        return fn(arg, 0, piece_bytes, comm->pieces);
-    }
-    arrival t = {.fn = fn, .arg = arg};
-    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
-    /* If both the callback and the exchange failed, report the failure of the callback, because it is the cause. */
-    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text);
-    ZR_TRY(st);
-    return ZR_OK;
-}
-
 zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                            int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -166,23 +141,17 @@ zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
     ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
-    return exchange_pieces(comm, ZR__ALL, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
-}
-
-zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, int64_t grain_bytes,
-                          zr_comm_arrived_fn fn, void *arg)
-{
-    const char *missing = !comm                        ? "comm"
-                          : !send && piece_bytes != 0  ? "send"
-                          : !fn && comm->rank == owner ? "fn"
-                                                       : NULL;
-    ZR_CHECK(!missing, ZR_ERR_ARG, "zr_comm_collect was given a NULL pointer as `%s`", missing);
-    ZR_TRY(check_owner(comm, owner));
-    ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
-    ZR_TRY(check_grain(piece_bytes, grain_bytes));
-    ZR_TRY(check_staging(comm));
-    /* With a stride of 0, every rank receives the same piece: all of `send`. */
-    return exchange_pieces(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
+    if (piece_bytes == 0) return ZR_OK;
+    if (comm->size == 1) {
+        comm->pieces[0] = send;
+        return fn(arg, 0, piece_bytes, comm->pieces);
+    }
+    arrival t = {.fn = fn, .arg = arg};
+    zr_status st = comm->ops->exchange(comm, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
+    /* If both the callback and the exchange failed, report the failure of the callback, because it is the cause. */
+    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text);
+    ZR_TRY(st);
+    return ZR_OK;
 }
 
 zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems)

@@ -107,6 +107,13 @@ zr_status zr__mpi_poll(zr_comm *comm)
     return ZR_OK;
 }
 
+static zr_status meet_ranks(zr__comm_mpi *me, MPI_Comm ranks)
+{
+    MPI_Request request;
+    ZR__TRY_MPI(MPI_Ibarrier(ranks, &request));
+    return zr__mpi_finish(me, 1, &request, NULL);
+}
+
 /* Wait until every rank of this node has arrived. Make the bytes that these ranks wrote to the windows visible. If the
  * world has remote ranks, poll MPI while waiting. Otherwise a remote rank could wait forever for a message that MPI has
  * not sent yet. */
@@ -122,9 +129,7 @@ static zr_status meet_node(zr__comm_mpi *me)
         if (cancelled >= 0) atomic_store(&me->cancelled, true);
         ZR_CHECK(cancelled < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[cancelled]);
     } else {
-        MPI_Request request;
-        ZR__TRY_MPI(MPI_Ibarrier(me->node, &request));
-        ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
+        ZR_TRY(meet_ranks(me, me->node));
     }
     if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     return ZR_OK;
@@ -137,7 +142,6 @@ static zr_status meet_node(zr__comm_mpi *me)
  * bytes that ranks of this node copy; messages are received directly into `out`. No message is ever received into a
  * rank's own slot. Therefore the next call cannot overwrite the slot while peers still read it. */
 typedef struct move {
-    int to; /* receiving rank, or ZR__ALL */
     const unsigned char *send;
     int64_t send_stride;
     unsigned char *out;
@@ -182,11 +186,10 @@ static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;
-    if (!sending && !zr__comm_is(m->to, me->comm.rank)) return ZR_OK;
     for (int i = 1; i < me->comm.size; i++) {
         /* Begin with the next rank. Otherwise all ranks would send to the same rank at once. */
         int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes;
-        if (me->node_rank[r] >= 0 || (sending && !zr__comm_is(m->to, r))) continue;
+        if (me->node_rank[r] >= 0) continue;
         const unsigned char *piece = m->send + r * m->send_stride + c->at;
         unsigned char *slot = me->staging + c->half + r * m->slot_stride,
                       *into = m->out ? m->out + r * m->out_stride + c->at : slot;
@@ -207,7 +210,7 @@ static void fill_staging(zr__comm_mpi *me, const move *m, const chunk *c)
     if (me->node_size == 1) return;
     if (m->out) memcpy(half + rank * m->slot_stride, m->send + c->at, (size_t)c->bytes);
     for (int r = 0; r < me->comm.size && !m->out; r++)
-        if (is_node_peer(me, r) && zr__comm_is(m->to, r))
+        if (is_node_peer(me, r))
             memcpy(half + r * m->slot_stride, m->send + r * m->send_stride + c->at, (size_t)c->bytes);
 }
 
@@ -226,7 +229,6 @@ static void take_gathered(zr__comm_mpi *me, const move *m, const chunk *c)
 static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
-    if (!zr__comm_is(m->to, rank)) return;
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
@@ -273,17 +275,16 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     return ZR_OK;
 }
 
-zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+zr_status zr__mpi_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                            int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     if (me->nccl && zr__nccl_takes(me->nccl, send))
-        return zr__nccl_exchange(me->nccl, to, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
+        return zr__nccl_exchange(me->nccl, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
     int64_t slot = zr__comm_slot(me->staging_bytes, comm->size), chunk_bytes;
     ZR_TRY(zr__comm_chunk(comm, zr__mpi_has_remote(me) ? at_most(slot, me->chunk_bytes) : slot, grain_bytes,
                           &chunk_bytes));
-    return move_pieces(me, &(move){.to = to,
-                                   .send = send,
+    return move_pieces(me, &(move){.send = send,
                                    .send_stride = stride_bytes,
                                    .slot_stride = slot,
                                    .piece_bytes = piece_bytes,
@@ -301,8 +302,7 @@ zr_status zr__mpi_gather(zr_comm *comm, const void *mine, void *out, int64_t str
         return zr__nccl_gather(me->nccl, mine, out, stride_bytes, piece_bytes);
     const int64_t slot = zr__comm_slot(me->staging_bytes, comm->size);
     return move_pieces(
-        me, &(move){.to = ZR__ALL,
-                    .send = mine,
+        me, &(move){.send = mine,
                     .out = out,
                     .out_stride = stride_bytes,
                     .slot_stride = zr__mpi_has_remote(me) ? slot : 0,
@@ -341,8 +341,5 @@ zr_status zr__mpi_barrier(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     ZR_TRY(check_cancelled(me));
-    if (me->barrier) return meet_node(me);
-    MPI_Request request;
-    ZR__TRY_MPI(MPI_Ibarrier(me->all, &request));
-    return zr__mpi_finish(me, 1, &request, NULL);
+    return me->barrier ? meet_node(me) : meet_ranks(me, me->all);
 }

@@ -103,7 +103,7 @@ void zr__mpi_drop_staging(zr__comm_mpi *me);
 /* Functions of the MPI transport for zr_comm_ops. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);
 zr_status zr__mpi_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
-zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+zr_status zr__mpi_exchange(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                            int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 zr_status zr__mpi_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
 zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);

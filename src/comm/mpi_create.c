@@ -108,6 +108,11 @@ static void destroy_mpi(zr_comm *comm)
     zr_free(me);
 }
 
+static void drop_mpi(zr__comm_mpi **me)
+{
+    if (*me) destroy_mpi(&(*me)->comm);
+}
+
 static zr_status devices_mpi(zr_comm *comm, const zr_comm_copier *copier)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
@@ -172,7 +177,7 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
  * communicate. The caller must fill in me->names. */
 static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
 {
-    zr__comm_mpi *me = zr_alloc(sizeof *me);
+    ZR_AUTO(drop_mpi) zr__comm_mpi *me = zr_alloc(sizeof *me);
     ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
     me->all = me->node = MPI_COMM_NULL;
     me->shared_window = me->staging_window = MPI_WIN_NULL;
@@ -180,12 +185,8 @@ static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm
     me->world = parent ? parent->world : me;
     strcpy(me->folder, "/dev/shm"); /* until the first window is there */
     pthread_mutex_init(&me->lock, NULL);
-    zr_status st = fill_tables(me, rank, size);
-    if (st != ZR_OK) {
-        destroy_mpi(&me->comm);
-        return zr_error_frame(st, __func__, __FILE__, __LINE__);
-    }
-    *made = me;
+    ZR_TRY(fill_tables(me, rank, size));
+    *made = ZR_TAKE(me);
     return ZR_OK;
 }
 
@@ -253,7 +254,7 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     int rank = 0, size = 0;
     ZR__TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     ZR__TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    zr__comm_mpi *me = NULL;
+    ZR_AUTO(drop_mpi) zr__comm_mpi *me = NULL;
     zr_status st = create_alone(NULL, rank, size, &me);
     int made = st == ZR_OK, all_made = 0;
     ZR__TRY_MPI(MPI_Allreduce(&made, &all_made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
@@ -262,11 +263,8 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     if (st == ZR_OK) st = connect_world(me, options);
     /* A host may lack room for its windows. All ranks then fail, so that rank 0 reports it. */
     if (me && me->all != MPI_COMM_NULL) st = zr_comm_agree(&me->comm, st);
-    if (st != ZR_OK) {
-        if (me) destroy_mpi(&me->comm);
-        return zr_error_frame(st, __func__, __FILE__, __LINE__);
-    }
-    *comm = &me->comm;
+    ZR_TRY(st);
+    *comm = &ZR_TAKE(me)->comm;
     return ZR_OK;
 }
 
@@ -290,19 +288,17 @@ static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__
  * MPI for the failed rank. */
 static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
 {
-    zr__comm_mpi *parent = (zr__comm_mpi *)comm, *part = NULL;
+    zr__comm_mpi *parent = (zr__comm_mpi *)comm;
+    ZR_AUTO(drop_mpi) zr__comm_mpi *part = NULL;
     zr_status st = ZR_OK;
     if (group->size > 0) st = create_alone(parent, group->rank, group->size, &part);
     if (part) zr__group_names(comm, group, part->names);
-    ZR_TRY_GOTO(st, zr_comm_agree(comm, st), failed);
-    ZR_TRY_GOTO(st, zr_comm_agree(comm, connect_part(parent, part, group)), failed);
+    ZR_TRY(zr_comm_agree(comm, st));
+    ZR_TRY(zr_comm_agree(comm, connect_part(parent, part, group)));
     if (!part) return ZR_OK;
     attach_part(part);
-    *sub = &part->comm;
+    *sub = &ZR_TAKE(part)->comm;
     return ZR_OK;
-failed:
-    if (part) destroy_mpi(&part->comm);
-    return st;
 }
 
 /* ---- MPI itself ------------------------------------------------------------------------------ */

@@ -258,11 +258,17 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     return zr_comm_agree(comm, init_nccl(me));
 }
 
+static void abandon(zr__nccl **nccl)
+{
+    if (*nccl) abort_nccl(*nccl);
+    zr_free(*nccl);
+}
+
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)
 {
     *nccl = NULL;
     introduction mine = {.host = ""};
-    zr__nccl *me = zr_alloc(sizeof *me);
+    ZR_AUTO(abandon) zr__nccl *me = zr_alloc(sizeof *me);
     zr_status st = me ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a communicator");
     if (me) {
         me->comm = comm;
@@ -270,14 +276,10 @@ zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_
         me->poll = poll;
         st = introduce(me, &mine);
     }
-    ZR_TRY_GOTO(st, zr_comm_agree(comm, st), failed);
-    ZR_TRY_GOTO(st, connect_ranks(me, &mine), failed);
-    *nccl = me;
+    ZR_TRY(zr_comm_agree(comm, st));
+    ZR_TRY(connect_ranks(me, &mine));
+    *nccl = ZR_TAKE(me);
     return ZR_OK;
-failed:
-    if (me) abort_nccl(me);
-    zr_free(me);
-    return st;
 }
 
 /* ---- end --------------------------------------------------------------------------------------- */
@@ -355,20 +357,17 @@ static void combine_results(ncclResult_t *all, ncclResult_t one)
     if (*all == ncclSuccess || (*all == ncclInProgress && one != ncclSuccess)) *all = one;
 }
 
-/* Send bytes from send + r * stride_bytes to each receiving rank r, and receive into comm->pieces[r] from each sending
- * rank r. */
-static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send, int64_t stride_bytes, int64_t bytes)
+/* Send bytes from send + r * stride_bytes to each rank r, and receive into comm->pieces[r] from each rank r. */
+static ncclResult_t swap_pieces(zr__nccl *me, const unsigned char *send, int64_t stride_bytes, int64_t bytes)
 {
     const zr_comm *comm = me->comm;
     ncclResult_t all = me->f.ncclGroupStart();
     for (int i = 1; i < comm->size; i++) {
         const int next = (comm->rank + i) % comm->size, before = (comm->rank + comm->size - i) % comm->size;
-        if (zr__comm_is(to, next))
-            combine_results(&all, me->f.ncclSend(send + next * stride_bytes, (size_t)bytes, ncclInt8, next, me->ranks,
-                                                 stream_of(me)));
-        if (zr__comm_is(to, comm->rank))
-            combine_results(&all, me->f.ncclRecv((void *)comm->pieces[before], (size_t)bytes, ncclInt8, before,
-                                                 me->ranks, stream_of(me)));
+        combine_results(
+            &all, me->f.ncclSend(send + next * stride_bytes, (size_t)bytes, ncclInt8, next, me->ranks, stream_of(me)));
+        combine_results(&all, me->f.ncclRecv((void *)comm->pieces[before], (size_t)bytes, ncclInt8, before, me->ranks,
+                                             stream_of(me)));
     }
     combine_results(&all, me->f.ncclGroupEnd());
     return all;
@@ -382,7 +381,7 @@ static void place_slots(zr__nccl *me, const void *own, int64_t slot_bytes)
     comm->pieces[comm->rank] = own;
 }
 
-zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+zr_status zr__nccl_exchange(zr__nccl *me, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                             int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     zr_comm *comm = me->comm;
@@ -394,8 +393,7 @@ zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stri
         bytes = piece_bytes - at < chunk ? piece_bytes - at : chunk;
         const unsigned char *from = (const unsigned char *)send + at;
         place_slots(me, from + comm->rank * stride_bytes, slot);
-        ZR_TRY(await_call(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));
-        if (!zr__comm_is(to, comm->rank)) continue;
+        ZR_TRY(await_call(me, swap_pieces(me, from, stride_bytes, bytes), "an exchange by NCCL"));
         zr__traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
         (void)fn(arg, at, bytes, comm->pieces); /* the callback never fails, see transport.h */
     }
@@ -411,7 +409,7 @@ static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *
     for (int r = 0; r < comm->size; r++) comm->pieces[r] = out + r * stride_bytes;
     unsigned char *place = out + comm->rank * stride_bytes;
     if (place != mine) comm->copied = me->copier.copy(me->copier.arg, place, mine, piece_bytes);
-    return swap_pieces(me, ZR__ALL, mine, 0, piece_bytes);
+    return swap_pieces(me, mine, 0, piece_bytes);
 }
 
 zr_status zr__nccl_gather(zr__nccl *me, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)

@@ -32,7 +32,7 @@ bool zr__nccl_takes(const zr__nccl *nccl, const void *memory);
 
 /** Allocate the staging in GPU memory. Free the previous staging, even if the allocation fails. Not collective. */
 zr_status zr__nccl_staging(zr__nccl *nccl, int64_t bytes, unsigned char **staging);
-zr_status zr__nccl_exchange(zr__nccl *nccl, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+zr_status zr__nccl_exchange(zr__nccl *nccl, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                             int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 zr_status zr__nccl_gather(zr__nccl *nccl, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
 zr_status zr__nccl_reduce_scatter(zr__nccl *nccl, void *data, zr_dtype dtype, int64_t piece_elems);

@@ -34,10 +34,10 @@ zr_status zr__nccl_staging(zr__nccl *nccl, int64_t bytes, unsigned char **stagin
     return ZR_OK;
 }
 
-zr_status zr__nccl_exchange(zr__nccl *nccl, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+zr_status zr__nccl_exchange(zr__nccl *nccl, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                             int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
-    (void)nccl, (void)to, (void)send, (void)stride_bytes, (void)piece_bytes, (void)grain_bytes, (void)fn, (void)arg;
+    (void)nccl, (void)send, (void)stride_bytes, (void)piece_bytes, (void)grain_bytes, (void)fn, (void)arg;
     ZR_ASSERT(false);
     return ZR_OK;
 }

@@ -112,20 +112,17 @@ static zr_status take_back(comm_threads *me)
 
 /* Exchange in one chunk, directly from the peers' memory. Fail if a grain exceeds the staging, although this function
  * uses no staging. A program then fails in the same way with ranks as threads and with ranks as processes. */
-static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+static zr_status exchange_threads(zr_comm *comm, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                   int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     comm_threads *me = (comm_threads *)comm;
     int64_t chunk_bytes;
     ZR_TRY(zr__comm_chunk(comm, zr__comm_slot(comm->staging_bytes, comm->size), grain_bytes, &chunk_bytes));
     ZR_TRY(lend(me, send));
-    if (zr__comm_is(to, comm->rank)) {
-        for (int r = 0; r < comm->size; r++) {
-            comm->pieces[r] = zr__comm_piece(me->group->ranks[r].lent, stride_bytes, comm->rank);
-            if (r != comm->rank) zr__traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, piece_bytes);
-        }
-        (void)fn(arg, 0, piece_bytes, comm->pieces); /* the callback never fails, see transport.h */
-    }
+    for (int r = 0; r < comm->size; r++)
+        comm->pieces[r] = (const unsigned char *)me->group->ranks[r].lent + comm->rank * stride_bytes;
+    zr__traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * piece_bytes);
+    (void)fn(arg, 0, piece_bytes, comm->pieces); /* the callback never fails, see transport.h */
     return take_back(me);
 }
 
@@ -362,35 +359,36 @@ static zr_status run_team(team *t, group *world)
     return ZR_FAIL(failed->status, "rank %d: %s", first, failed->text);
 }
 
+static void end_team(team *t)
+{
+    for (group *g = t->groups, *next; g; g = next) {
+        next = g->next;
+        free_group(g);
+    }
+    pthread_mutex_destroy(&t->lock);
+    zr_free(t->ranks);
+    zr_free(t->board);
+    zr_free(t->boards);
+}
+
 zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
 {
     ZR_CHECK(size >= 1, ZR_ERR_ARG, "the number of ranks is %d; it must be at least 1", size);
     ZR_CHECK(fn, ZR_ERR_ARG, "zr_comm_threads_run needs a function to run");
-    team t = {.fn = fn, .arg = arg, .size = size, .lock = PTHREAD_MUTEX_INITIALIZER};
+    ZR_AUTO(end_team) team t = {.fn = fn, .arg = arg, .size = size, .lock = PTHREAD_MUTEX_INITIALIZER};
+    group *world = NULL;
     atomic_init(&t.first_failed, -1);
     t.ranks = zr_alloc((size_t)size * sizeof *t.ranks);
     t.board = zr_alloc((size_t)size * sizeof *t.board);
     t.boards = zr_alloc((size_t)size * sizeof *t.boards);
-
-    group *world = NULL;
-    zr_status st = t.ranks && t.board && t.boards ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d ranks", size);
-    for (int r = 0; r < size && st == ZR_OK; r++) t.boards[r] = &t.board[r];
-    if (st == ZR_OK) st = create_group(&t, size, &world);
-    ZR_TRY_GOTO(st, st, done);
+    ZR_CHECK(t.ranks && t.board && t.boards, ZR_ERR_MEMORY, "no memory for %d ranks", size);
+    ZR_TRY(create_group(&t, size, &world));
     for (int r = 0; r < size; r++) {
+        t.boards[r] = &t.board[r];
         world->names[r] = r;
         show_on_board(&world->ranks[r]);
     }
     enlist(&t, world);
-    ZR_TRY_GOTO(st, run_team(&t, world), done);
-done:
-    for (group *g = t.groups, *next; g; g = next) {
-        next = g->next;
-        free_group(g);
-    }
-    pthread_mutex_destroy(&t.lock);
-    zr_free(t.ranks);
-    zr_free(t.board);
-    zr_free(t.boards);
-    return st;
+    ZR_TRY(run_team(&t, world));
+    return ZR_OK;
 }

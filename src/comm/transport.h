@@ -10,9 +10,9 @@
  *     staging   Set comm->staging as zr_comm_staging describes, and staging_taken_bytes to the bytes that were
  *               allocated. comm.c makes all ranks agree on the status.
  *     room      Do the work of zr__comm_room; NULL in transports that need no memory shared between processes.
- *     exchange  Move a piece from every rank's `send` to rank `to`, or to every rank. First call zr__comm_chunk, which
- *               returns the chunk length and may fail. Then move the pieces in chunks of this length. For each chunk
- *               call fn on the receiver with comm->pieces, as zr_comm_arrived_fn describes. fn never fails.
+ *     exchange  Move a piece from every rank's `send` to every rank. First call zr__comm_chunk, which returns the chunk
+ *               length and may fail. Then move the pieces in chunks of this length. For each chunk call fn with
+ *               comm->pieces, as zr_comm_arrived_fn describes. fn never fails.
  *     gather    Copy `mine` of all ranks to every rank. Rank r's piece goes to out + r*stride. A rank's own piece may
  *               already lie there.
  *     reduce_scatter
@@ -51,9 +51,6 @@ static inline int zr__comm_name(const zr_comm *comm)
     return comm->world_ranks[comm->rank];
 }
 
-/** Value of `to` that means all ranks. */
-#define ZR__ALL (-1)
-
 /** Alignment of slots in staging memory, in bytes. */
 #define ZR__COMM_ALIGN_BYTES 64
 
@@ -66,18 +63,6 @@ static inline int64_t zr__comm_floor_aligned(int64_t bytes)
 static inline int64_t zr__comm_slot(int64_t staging_bytes, int size)
 {
     return zr__comm_floor_aligned(staging_bytes / 2 / size);
-}
-
-/** Return whether `which` is `rank` or ZR__ALL. */
-static inline bool zr__comm_is(int which, int rank)
-{
-    return which == ZR__ALL || which == rank;
-}
-
-/** Return the address of the piece for rank r in the buffer of an exchange. */
-static inline const unsigned char *zr__comm_piece(const void *send, int64_t stride_bytes, int r)
-{
-    return (const unsigned char *)send + r * stride_bytes;
 }
 
 /** Compute the chunk length of an exchange with `room_bytes` for each rank. A chunk consists of whole grains. Its

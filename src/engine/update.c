@@ -305,14 +305,6 @@ static void *element(const zr__running *r, int use, int64_t begin, int64_t first
     return zr__at(r, use) + zr_dtype_span(r->use[use].dtype, first - begin);
 }
 
-/* Round all parameters of a range from their masters. */
-static zr_status round_params(const zr__running *r, int master, int params)
-{
-    const zr_use *param = &r->use[params];
-    return r->device->ops->cast(r->device, zr__at(r, params), param->dtype, zr__at(r, master), ZR_F32,
-                                param->range.count);
-}
-
 /* Indices of the operands of UPDATE and SQUARE_UPDATE in `use`. After the optimizer states come the parameters, the
  * verdict, and then the norms (UPDATE) or the squares (SQUARE_UPDATE). */
 enum { SUMS, MASTER, SLOTS };
@@ -321,6 +313,14 @@ enum { SUMS, MASTER, SLOTS };
 static int params_at(const zr__running *r)
 {
     return SLOTS + r->engine->plan->optimizer.n_slots;
+}
+
+/* Round all parameters of a range from their masters. */
+static zr_status round_params(const zr__running *r)
+{
+    const zr_use *param = &r->use[params_at(r)];
+    return r->device->ops->cast(r->device, zr__at(r, params_at(r)), param->dtype, zr__at(r, MASTER), ZR_F32,
+                                param->range.count);
 }
 
 static const zr_verdict *verdict_of(const zr__running *r)
@@ -367,7 +367,7 @@ zr_status zr__update(const zr__running *r)
     const bool mixed = r->use[MASTER].buffer != ZR_NONE;
     const bool all = r->step->stream == ZR_STREAM_HOST && mixed && r->use[params].buffer != ZR_NONE;
     int64_t kept = r->step->range.count; /* number of elements that keep their value */
-    if (verdict_of(r)->skipped) return all ? round_params(r, MASTER, params) : ZR_OK;
+    if (verdict_of(r)->skipped) return all ? round_params(r) : ZR_OK;
     e->updated += r->step->range.first == 0;
     const int64_t begin = zr__first(e, &r->step->range);
     for (int32_t i = 0; i < info->n_params; i++) {
@@ -379,7 +379,7 @@ zr_status zr__update(const zr__running *r)
         ZR_TRY(r->device->ops->update(r->device, optimizer, &args));
         kept -= args.n;
     }
-    return all && kept > 0 ? round_params(r, MASTER, params) : ZR_OK;
+    return all && kept > 0 ? round_params(r) : ZR_OK;
 }
 
 /* Add the squares of a range parameter by parameter. A tensor-parallel rank other than the first counts only parameters

@@ -89,6 +89,13 @@ bool zr__probability_ok(zr_graph *graph, const char *what, double p)
     return !zr__graph_closed(graph);
 }
 
+zr_status zr__want_prepared(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "%s: the output must come from zr_grad_begin", op->def->name);
+    *out = *zr__out(graph, op, 0);
+    return ZR_OK;
+}
+
 zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise)
 {
     return op->out[out] == ZR_NONE ? otherwise : zr__out(graph, op, out)->dtype;

@@ -96,15 +96,6 @@ void zr__graph_latch(zr_graph *graph, zr_status status)
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
-zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item_bytes)
-{
-    ZR_CHECK(count < INT32_MAX, ZR_ERR_MEMORY, "graph: more than %d items", (int)count);
-    void *moved = zr__enlarge(*items, room, (int64_t)count + 1, item_bytes);
-    ZR_CHECK(moved, ZR_ERR_MEMORY, "graph: no memory for more than %d items of %zu bytes", (int)count, item_bytes);
-    *items = moved;
-    return ZR_OK;
-}
-
 /* Check that the value's size in bytes fits 63 bits in any dtype. Then later arithmetic on the sizes of one value
  * cannot overflow. */
 static zr_status check_type(const char *what, const zr_type *type)
@@ -126,7 +117,7 @@ static zr_status check_type(const char *what, const zr_type *type)
 static zr_status value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t unit, int32_t param,
                            zr_value *value)
 {
-    ZR_TRY(zr__graph_grow((void **)&graph->value, &graph->value_room, graph->n_values, sizeof *graph->value));
+    ZR_GROW(graph->value, graph->value_room, (int64_t)graph->n_values + 1, "values of a graph");
     *value = graph->n_values++;
     graph->value[*value] = (zr__value){
         .info = {.kind = kind, .type = type, .unit = unit, .param = param, .producer = -1},
@@ -167,6 +158,13 @@ static zr_status format_name(char name[ZR_NAME_MAX], const char *what, const cha
     return ZR_OK;
 }
 
+zr_status zr__graph_unit_add(zr_graph *graph, const zr_unit_info *unit)
+{
+    ZR_GROW(graph->unit, graph->unit_room, (int64_t)graph->n_units + 1, "units of a graph");
+    graph->unit[graph->n_units++] = *unit;
+    return ZR_OK;
+}
+
 void zr_graph_unit(zr_graph *graph, const char *format, ...)
 {
     if (zr__graph_closed(graph)) return;
@@ -175,19 +173,16 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     va_start(args, format);
     zr_status status = format_name(info.name, "unit", format, args);
     va_end(args);
-    if (status == ZR_OK)
-        status = zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit);
+    if (status == ZR_OK) status = zr__graph_unit_add(graph, &info);
     zr__graph_latch(graph, status);
-    if (status != ZR_OK) return;
-    graph->current_unit = graph->n_units++;
-    graph->unit[graph->current_unit] = info;
+    if (status == ZR_OK) graph->current_unit = graph->n_units - 1;
 }
 
 /* Add a parameter, or one tile of it, with the shape info->shape. */
 static zr_status tile_add(zr_graph *graph, zr_param_info *info, zr_value *value)
 {
     const zr_type type = {graph->spec.dtype, info->shape};
-    ZR_TRY(zr__graph_grow((void **)&graph->param, &graph->param_room, graph->n_params, sizeof *graph->param));
+    ZR_GROW(graph->param, graph->param_room, (int64_t)graph->n_params + 1, "params of a graph");
     ZR_TRY(value_add(graph, ZR_VALUE_PARAM, type, graph->current_unit, graph->n_params, value));
     zr_unit_info *unit = &graph->unit[graph->current_unit];
     info->unit = graph->current_unit;
@@ -270,30 +265,35 @@ zr_value zr_param_table(zr_graph *graph, zr_init init, int64_t rows, int64_t col
     return value;
 }
 
+/* Add a value that is filled by the caller. The model's own inputs are listed at once, the documents at the end. */
+static zr_status input_add(zr_graph *graph, const char *name, zr_type type, zr_value *value)
+{
+    ZR_TRY(check_type(name, &type));
+    return value_add(graph, ZR_VALUE_INPUT, type, -1, -1, value);
+}
+
+static zr_status list_input(zr_graph *graph, zr_value value)
+{
+    ZR_GROW(graph->input, graph->input_room, (int64_t)graph->n_inputs + 1, "inputs of a graph");
+    graph->input[graph->n_inputs++] = value;
+    return ZR_OK;
+}
+
 zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape shape)
 {
     if (zr__graph_closed(graph)) return ZR_NONE;
     zr_value value = ZR_NONE;
-    zr_type type = {dtype, shape};
-    zr_status status = check_type(name, &type);
-    if (status == ZR_OK)
-        status = zr__graph_grow((void **)&graph->input, &graph->input_room, graph->n_inputs, sizeof *graph->input);
-    if (status == ZR_OK) status = value_add(graph, ZR_VALUE_INPUT, type, -1, -1, &value);
+    zr_status status = input_add(graph, name, (zr_type){dtype, shape}, &value);
+    if (status == ZR_OK) status = list_input(graph, value);
     zr__graph_latch(graph, status);
-    if (status != ZR_OK) return ZR_NONE;
-    graph->input[graph->n_inputs++] = value;
-    return value;
+    return status == ZR_OK ? value : ZR_NONE;
 }
 
 zr_value zr__graph_documents(zr_graph *graph)
 {
     const zr_type type = {ZR_I32, {2, {graph->spec.batch, graph->spec.seq}}};
     if (!graph->spec.documents || zr__graph_closed(graph)) return ZR_NONE;
-    if (graph->documents == ZR_NONE) {
-        zr_status status = check_type("documents", &type);
-        if (status == ZR_OK) status = value_add(graph, ZR_VALUE_INPUT, type, -1, -1, &graph->documents);
-        zr__graph_latch(graph, status);
-    }
+    if (graph->documents == ZR_NONE) zr__graph_latch(graph, input_add(graph, "documents", type, &graph->documents));
     return graph->documents;
 }
 
@@ -305,9 +305,7 @@ static zr_status end_documents(zr_graph *graph)
     ZR_CHECK(graph->attends, ZR_ERR_UNSUPPORTED,
              "graph: its rows hold several documents, but the model attends without zr_attend, or not at all; wanted a "
              "model that uses zr_attend, or rows of one document each");
-    ZR_TRY(zr__graph_grow((void **)&graph->input, &graph->input_room, graph->n_inputs, sizeof *graph->input));
-    graph->input[graph->n_inputs++] = graph->documents;
-    return ZR_OK;
+    return list_input(graph, graph->documents);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -437,7 +435,7 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
     ZR_TRY(read_params(graph, op, cut != 0, tokens));
     ZR_TRY(op->def->infer(graph, op, type));
     ZR_TRY(check_prepared(graph, op, type));
-    ZR_TRY(zr__graph_grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));
+    ZR_GROW(graph->op, graph->op_room, (int64_t)graph->n_ops + 1, "ops of a graph");
     for (int i = 0; i < op->n_out; i++) {
         if (op->out[i] == ZR_NONE) ZR_TRY(value_add(graph, ZR_VALUE_ACT, type[i], op->unit, -1, &op->out[i]));
         graph->value[op->out[i]].info.unit = op->unit;

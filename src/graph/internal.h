@@ -68,8 +68,8 @@ bool zr__graph_closed(const zr_graph *graph);
 void zr__graph_latch(zr_graph *graph, zr_status status);
 /** Add a value that no op writes yet. Return ZR_NONE on failure, with the error latched, or if building has ended. */
 zr_value zr__graph_value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t param);
-/** Ensure capacity for one more item. The items may move, so a pointer to an item is invalid after the call. */
-zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item_bytes);
+/** Add a unit. The units may move, so a pointer to a unit is invalid after the call. */
+zr_status zr__graph_unit_add(zr_graph *graph, const zr_unit_info *unit);
 /** Return the number of the next random stream. Call this even if the mode or the probability makes the stream
  * unnecessary, so that later streams keep their numbers. */
 int32_t zr__graph_stream(zr_graph *graph);
@@ -147,6 +147,9 @@ zr_status zr__want_optional(const zr_graph *graph, const zr_op *op, int i, const
                             zr_shape shape);
 /** Check that the op has at most n operands. */
 zr_status zr__want_at_most(const zr_op *op, int n);
+/** Check that an adjoint has prepared output 0 with zr_grad_begin, and set *out to its type. For ops whose operands do
+ * not show the whole shape of the output. */
+zr_status zr__want_prepared(const zr_graph *graph, const zr_op *op, zr_type *out);
 /** Return whether p is a valid probability of dropout, 0 <= p < 1; latch an error if p is invalid. Also return false if
  * building has ended. */
 bool zr__probability_ok(zr_graph *graph, const char *what, double p);
@@ -197,6 +200,14 @@ zr_value zr__between_layers(zr_graph *graph, zr_value part);
 /** Return the value of shape (B,T,C) that holds all tokens of x. If each rank holds only its own tokens, gather the
  * tokens, at most once per unit. */
 zr_value zr__all_tokens(zr_graph *graph, zr_value x);
+/** Return T, the tokens of a row, if each rank has only its own tokens of x, and 0 otherwise. Ops that need T have it
+ * as an attribute. */
+int64_t zr__own_tokens(const zr_graph *graph, zr_value x);
+/** Return the expected shape of an operand with this result of zr__own_tokens: (B,T,C), or the rows of a rank (R,C). B
+ * may be ZR__ANY. */
+zr_shape zr__tokens_shape(int64_t T, int64_t B);
+/** Return the expected shape of the documents of such an operand x: (B,T). */
+zr_shape zr__documents_shape(int64_t T, const zr_shape *x);
 /** Return whether x is the result of a gather by zr__all_tokens. If so, an adjoint returns only this rank's part of the
  * gradient of x, and the adjoint of the gather sums the parts. */
 bool zr__is_gathered(const zr_graph *graph, zr_value x);

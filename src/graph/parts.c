@@ -113,9 +113,7 @@ static zr_status add_unit(zr_graph *graph, const zr_param_info *param)
     if (unit.tile) snprintf(tile, sizeof(tile), ", tile %d", param->tile.index);
     snprintf(unit.name, sizeof(unit.name), "%.60s%s%s", graph->unit[param->unit].name, tile,
              param->frozen ? ", frozen" : "");
-    ZR_TRY(zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit));
-    graph->unit[graph->n_units++] = unit;
-    return ZR_OK;
+    return zr__graph_unit_add(graph, &unit);
 }
 
 /* Move the parameters of one kind to new units. */

@@ -3,12 +3,11 @@
 
 zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, n));
-    ZR_TRY(zr__want_ndim(graph, op, 0, names[0], g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, names[0], graph->spec.dtype, 1));
     zr_shape shape = zr__in(graph, op, 0)->shape;
-    for (int i = 1; i < n; i++) ZR_TRY(zr__want(graph, op, i, names[i], g, shape));
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), shape};
+    for (int i = 1; i < n; i++) ZR_TRY(zr__want(graph, op, i, names[i], graph->spec.dtype, shape));
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, graph->spec.dtype), shape};
     return ZR_OK;
 }
 

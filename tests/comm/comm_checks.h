@@ -71,17 +71,16 @@ typedef struct checker {
 
 /* The parameters of one call, equal on every rank. */
 typedef struct check_call {
-    int round, kind, owner;
+    int round, kind;
     int64_t piece, stride, grain;
 } check_call;
 
-static check_call check_draw(const zr_comm *comm, int round)
+static check_call check_draw(int round)
 {
     static const int64_t pieces[] = {0, 1, 7, 64, 1000, 4097, CHECK_PIECE_MAX};
     uint32_t random[4];
     zr__rng_block(&(zr_rng){.purpose = ZR_RNG_SHUFFLE}, (uint64_t)round, random);
-    check_call call = {
-        .round = round, .kind = (int)(random[0] >> 8), .owner = (int)(random[1] >> 8) % comm->size, .grain = 1};
+    check_call call = {.round = round, .kind = (int)(random[0] >> 8), .grain = 1};
     call.piece = pieces[random[2] % 7];
     call.stride = call.piece + random[3] % 3 * 13;
     return call;
@@ -158,19 +157,6 @@ static zr_status check_exchange(checker *c, check_call call)
     return ZR_OK;
 }
 
-static zr_status check_collect(checker *c, check_call call)
-{
-    int rank = c->comm->rank, size = c->comm->size;
-    check_taken t = {c->comm, c->send, call.owner, call.round, call.grain, 0, 0, false, "collect"};
-    check_fill(c->send, check_name(c->comm, rank), check_name(c->comm, call.owner), call.round, call.piece);
-    bool none = rank != call.owner && call.round % 2;
-    ZR_TRY(zr_comm_collect(c->comm, call.owner, c->send, call.piece, call.grain, none ? NULL : check_take, &t));
-    ZR_TRY(check_taken_all(&t, rank == call.owner ? call.piece : 0));
-    memset(c->send, 0xee, (size_t)call.piece);
-    if (rank == call.owner) c->expected.bytes[ZR_TRAFFIC_REDUCE_SCATTER] += (size - 1) * call.piece;
-    return ZR_OK;
-}
-
 static zr_status check_all_gather(checker *c, check_call call)
 {
     int rank = c->comm->rank, size = c->comm->size;
@@ -227,20 +213,13 @@ static zr_status check_consent(checker *c, check_call call)
     return zr__comm_same(c->comm, "round", (uint64_t)call.round << 40);
 }
 
-/* Check rooted calls in sequence, with each rank as the owner in turn. */
-static zr_status check_in_turn(checker *c, check_call call)
-{
-    for (call.owner = 0; call.owner < c->comm->size; call.owner++) ZR_TRY(check_collect(c, call));
-    return ZR_OK;
-}
-
 static zr_status check_round(checker *c, int round)
 {
     static zr_status (*const checks[])(checker *, check_call) = {
-        check_exchange,   check_exchange, check_collect, check_collect, check_all_gather,
-        check_all_gather, check_scalars,  check_barrier, check_consent, check_in_turn,
+        check_exchange,   check_exchange, check_exchange, check_all_gather,
+        check_all_gather, check_scalars,  check_barrier,  check_consent,
     };
-    check_call call = check_draw(c->comm, round);
+    check_call call = check_draw(round);
     return checks[call.kind % (int)(sizeof checks / sizeof checks[0])](c, call);
 }
 
@@ -256,7 +235,7 @@ static zr_status check_counted(const checker *c)
     return ZR_OK;
 }
 
-/* Check all kinds of calls in random order, so that each kind follows each other with changing sizes and owners. */
+/* Check all kinds of calls in random order, so that each kind follows each other with changing sizes. */
 static zr_status check_rounds(checker *c, int rounds)
 {
     check_count_anew(c);
@@ -339,17 +318,8 @@ static zr_status check_refusals(checker *c)
 {
     zr_comm *comm = c->comm;
     double one = 1, all[16];
-    char owner[96];
-    snprintf(owner, sizeof owner, "the owner is rank %d of %d ranks; it must be from 0 to %d", comm->size, comm->size,
-             comm->size - 1);
-
-    ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, 1, check_take, NULL), owner));
-    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, 1, check_take, NULL), "the owner is rank -1 of"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, -1, 1, check_take, NULL), "the piece size is -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, 1, check_take, NULL), "the piece size is -1 bytes"));
     ZR_TRY(check_refused(zr_comm_all_gather(comm, c->send, c->out, 64, -1), "the piece size is -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, 1, NULL, NULL),
-                         "zr_comm_collect was given a NULL"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 1, NULL, NULL), "zr_comm_exchange was given a NULL"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, NULL, 8, 8, 1, check_take, NULL), "zr_comm_exchange was given a NULL"));
     ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all),
@@ -373,11 +343,9 @@ static zr_status check_grains(checker *c)
     check_count_anew(c);
     for (int i = 0; i < 4; i++) {
         const int64_t piece = 67 * cases[i].grain;
-        check_call call = {
-            .round = i, .owner = i % c->comm->size, .piece = piece, .stride = piece + 4, .grain = cases[i].grain};
+        check_call call = {.round = i, .piece = piece, .stride = piece + 4, .grain = cases[i].grain};
         ZR_TRY(check_staging(c->comm, 2 * c->comm->size * cases[i].slot));
         ZR_TRY(check_exchange(c, call));
-        ZR_TRY(check_collect(c, call));
     }
     return check_counted(c);
 }
@@ -388,15 +356,14 @@ static zr_status check_grain_refusals(checker *c)
     ZR_TRY(check_staging(comm, (int64_t)comm->size * ZR_COMM_STAGING_LEAST));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 0, check_take, NULL),
                          "the grain is 0 bytes; it must be at least 1"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, -4, check_take, NULL), "the grain is -4 bytes"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, -4, check_take, NULL), "the grain is -4 bytes"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 16, 8, 16, check_take, NULL), "8 bytes in grains of 16"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 3, check_take, NULL),
                          "a piece of 8 bytes in grains of 3, which do not divide it"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, 16, check_take, NULL), "8 bytes in grains of 16"));
     if (comm->size == 1) return ZR_OK; /* a single rank has its whole piece at once */
     /* larger than the chunks of every transport in these tests */
     const char *wanted = "a grain of 320 bytes, but chunks have room for ";
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 640, 640, 320, check_take, NULL), wanted));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 640, 320, check_take, NULL), wanted));
     return zr_comm_barrier(comm);
 }
 
@@ -408,7 +375,6 @@ static zr_status check_least_stage(checker *c)
     if (comm->size == 1) return ZR_OK;
     const char *wanted = "call zr_comm_staging with at least 128 for each";
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 64, 64, 1, check_take, NULL), wanted));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 64, 1, check_take, NULL), wanted));
     return check_refused(zr_comm_all_gather(comm, c->mine, c->out, 64, 64), wanted);
 }
 
@@ -485,8 +451,7 @@ static zr_status check_all(checker *c)
 {
     zr_comm *comm = c->comm;
     int64_t least = (int64_t)comm->size * ZR_COMM_STAGING_LEAST, most = 2 * (int64_t)comm->size * CHECK_PIECE_MAX;
-    check_call large = {
-        .round = 1, .owner = comm->size - 1, .piece = CHECK_PIECE_MAX, .stride = CHECK_PIECE_MAX, .grain = 1};
+    check_call large = {.round = 1, .piece = CHECK_PIECE_MAX, .stride = CHECK_PIECE_MAX, .grain = 1};
     ZR_TRY(check_least_stage(c));
     ZR_TRY(check_staging(comm, least));
     ZR_TRY(check_rounds(c, 20));
@@ -504,7 +469,7 @@ static zr_status check_all(checker *c)
     ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_staging(comm, 0));
     ZR_TRY(check_staging(comm, most));
-    ZR_TRY(check_collect(c, large));
+    ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_staging(comm, most / 2));
     ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_agree(comm));
@@ -577,7 +542,7 @@ static inline zr_status check_comm_beside(zr_comm *comm, void *unused)
     return check_beside_join(&beside);
 }
 
-/* Wait for peers that never come, in the call numbered 1 to 5; NULL: in an exchange. */
+/* Wait for peers that never come, in the call numbered 1 to 4; NULL: in an exchange. */
 static zr_status check_wait(zr_comm *comm, void *number)
 {
     enum { BYTES = 1000 };
@@ -588,8 +553,7 @@ static zr_status check_wait(zr_comm *comm, void *number)
     if (call == 1) return zr_comm_scalars(comm, &one, 1, all);
     if (call == 2) return zr_comm_all_gather(comm, mine, bytes, BYTES, BYTES);
     if (call == 3) return zr_comm_barrier(comm);
-    if (call == 4) return zr_comm_collect(comm, 0, mine, BYTES, 8, check_take, &none);
-    if (call == 5) return zr_comm_agree(comm, ZR_OK);
+    if (call == 4) return zr_comm_agree(comm, ZR_OK);
     return zr_comm_exchange(comm, bytes, BYTES, BYTES, 8, check_take, &none);
 }
 

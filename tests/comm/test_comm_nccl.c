@@ -71,21 +71,16 @@ static void a_wrong_count_is_noticed(void **state)
 
 /* ---- memory that the processor cannot touch ---------------------------------------------------- */
 
-/* Exchange once, for one rank or for all (owner < 0); return the number of calls of the receiving function. */
-static int exchange_once(zr_comm *comm, int owner, int64_t stride, int round)
+/* Exchange once; return the number of calls of the receiving function. */
+static int exchange_once(zr_comm *comm, int64_t stride, int round)
 {
     arrays a = take_arrays(comm);
-    const bool all = owner < 0;
-    arrival taken = {.comm = comm, .to = all ? comm->rank : owner, .round = round, .left = -1};
-    for (int r = 0; r < comm->size; r++)
-        if (all || r == 0) check_fill(a.host + r * stride, comm->rank, all ? r : owner, round, PIECE);
+    arrival taken = {.comm = comm, .to = comm->rank, .round = round, .left = -1};
+    for (int r = 0; r < comm->size; r++) check_fill(a.host + r * stride, comm->rank, r, round, PIECE);
     transfer(a.gpu, a.host, a.bytes);
-    taken.own = a.gpu + (all ? comm->rank * stride : 0);
-    if (all)
-        expect_ok(zr_comm_exchange(comm, a.gpu, stride, PIECE, 1, arrive, &taken));
-    else
-        expect_ok(zr_comm_collect(comm, owner, a.gpu, PIECE, 1, arrive, &taken));
-    EXPECT(taken.bytes == (all || owner == comm->rank ? PIECE : 0));
+    taken.own = a.gpu + comm->rank * stride;
+    expect_ok(zr_comm_exchange(comm, a.gpu, stride, PIECE, 1, arrive, &taken));
+    EXPECT(taken.bytes == PIECE);
     drop_arrays(&a);
     return taken.calls;
 }
@@ -95,9 +90,7 @@ static void move_all(zr_comm *comm, int chunks)
     for (int round = 0; round < 4; round++) {
         const int64_t stride = round % 2 ? APART : PIECE;
         gather_once(comm, stride, round < 2, round);
-        EXPECT(exchange_once(comm, -1, stride, round) == chunks);
-        const int owner = (round + 1) % comm->size;
-        EXPECT(exchange_once(comm, owner, stride, round) == (owner == comm->rank ? chunks : 0));
+        EXPECT(exchange_once(comm, stride, round) == chunks);
     }
 }
 

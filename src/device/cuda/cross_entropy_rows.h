@@ -187,7 +187,7 @@ template <bool SOFTMAX, bool GRADIENT>
 zr_status zr__loss_launch(cudaStream_t stream, zr_dtype dtype, int64_t rows, const zr__loss_rows &r)
 {
     const bool lines = r.ld * zr_dtype_bytes(dtype) % (int64_t)sizeof(zr__chunk) == 0;
-    const bool packed = lines && zr__is_aligned(r.logits) && zr__is_aligned(r.dlogits);
+    const bool packed = lines && zr__are_aligned(r.logits, r.dlogits);
     return zr__typed(dtype, [&]<typename T>(T *) {
         ZR_LAUNCH(stream, (zr__loss_kernel<SOFTMAX, GRADIENT, T>), (unsigned)rows, zr__loss_threads(r.width), 0, r,
                   packed);

@@ -128,16 +128,14 @@ zr_status zr__cuda_enter(zr_device *device)
     return ZR_OK;
 }
 
-/* Begin an operation. Outside a task, make the GPU current. Inside a task, the task has already done so. */
-static zr_status begin_operation(zr_device *device)
+zr_status zr__cuda_begin(zr_device *device)
 {
     return zr__cuda(device)->in_task ? ZR_OK : zr__cuda_enter(device);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* End an operation. Outside a task, wait until the operation has completed. */
-static zr_status end_operation(zr_device *device, zr_status status)
+zr_status zr__cuda_end(zr_device *device, zr_status status)
 {
     zr__cuda_device *cuda = zr__cuda(device);
     if (status == ZR_OK && !cuda->in_task) ZR_CUDA(cudaStreamSynchronize(cuda->stream));
@@ -224,7 +222,7 @@ static zr_status await_stream(zr__cuda_device *cuda)
 static zr_status cuda_finish(zr_device *device)
 {
     zr__cuda_device *cuda = zr__cuda(device);
-    ZR_TRY(begin_operation(device));
+    ZR_TRY(zr__cuda_begin(device));
     const zr_status lost = zr__cuda_lost_failure(cuda, true), waited = await_stream(cuda);
     /* Discard the times, whose receiver may no longer exist when the next `finish` reports times. */
     if (lost != ZR_OK || waited != ZR_OK) zr__cuda_forget_times(cuda);
@@ -236,88 +234,35 @@ static zr_status cuda_finish(zr_device *device)
 
 static zr_status cuda_copy(zr_device *device, void *to, const void *from, int64_t bytes)
 {
-    ZR_TRY(begin_operation(device));
+    ZR_TRY(zr__cuda_begin(device));
     if (bytes > 0) ZR_CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, zr__cuda(device)->stream));
-    return end_operation(device, ZR_OK);
+    return zr__cuda_end(device, ZR_OK);
 }
 
 static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
 {
-    ZR_TRY(begin_operation(device));
-    return end_operation(device, set_bytes(device, x, byte, bytes));
-}
-
-/* Make a piece accessible to this GPU. If the piece is in the memory of another GPU of this process, enable peer
- * access. */
-static zr_status reach_piece(int gpu, const void *piece)
-{
-    struct cudaPointerAttributes at;
-    int can = 0;
-    ZR_CUDA(cudaPointerGetAttributes(&at, piece));
-    if (at.type != cudaMemoryTypeDevice || at.device == gpu) return ZR_OK;
-    ZR_CUDA(cudaDeviceCanAccessPeer(&can, gpu, at.device));
-    ZR_CHECK(can, ZR_ERR_UNSUPPORTED,
-             "GPU %d cannot read the memory of GPU %d, which ranks that are threads need; start the ranks as processes "
-             "(mpirun)",
-             gpu, at.device);
-    const cudaError_t error = cudaDeviceEnablePeerAccess(at.device, 0);
-    if (error != cudaErrorPeerAccessAlreadyEnabled) ZR_CUDA(error);
-    (void)cudaGetLastError();
-    return ZR_OK;
-}
-
-static zr_status cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
-                          int n_pieces, zr_dtype dtype, int64_t n)
-{
-    ZR_TRY(begin_operation(device));
-    for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
-    return end_operation(device, zr__cuda_sum(device, out, out_dtype, accumulate, pieces, n_pieces, dtype, n));
-}
-
-static zr_status cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
-                             zr_square *square)
-{
-    ZR_TRY(begin_operation(device));
-    return end_operation(device, zr__cuda_square(device, x, dtype, n, exact, first, square));
-}
-
-static zr_status cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
-{
-    ZR_TRY(begin_operation(device));
-    return end_operation(device, zr__cuda_total(device, x, n, sum));
-}
-
-static zr_status cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
-{
-    ZR_TRY(begin_operation(device));
-    return end_operation(device, zr__cuda_update(device, optimizer, args));
-}
-
-static zr_status cuda_square_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args,
-                                    bool exact, int64_t first, zr_trust *trust)
-{
-    ZR_TRY(begin_operation(device));
-    return end_operation(device, zr__cuda_square_update(device, optimizer, args, exact, first, trust));
+    ZR_TRY(zr__cuda_begin(device));
+    return zr__cuda_end(device, set_bytes(device, x, byte, bytes));
 }
 
 static zr_status cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
     if (out_dtype == dtype) return cuda_copy(device, out, in, n * zr_dtype_bytes(dtype));
-    ZR_TRY(begin_operation(device));
-    return end_operation(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n));
+    ZR_TRY(zr__cuda_begin(device));
+    return zr__cuda_end(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n));
 }
 
 static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
-    zr_status st = begin_operation(device);
-    if (st == ZR_OK) st = end_operation(device, zr__cuda_normal(device, rng, first, n, std, out));
+    zr_status st = zr__cuda_begin(device);
+    if (st == ZR_OK) st = zr__cuda_end(device, zr__cuda_normal(device, rng, first, n, std, out));
     zr__cuda_lose(zr__cuda(device), st);
 }
 
 /* Find a kernel. Make the device's GPU current, because the caller then prepares the kernel on the current GPU. */
 static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 {
-    (void)!begin_operation(device); /* a failure is ignored here, because the kernel's own calls will fail then */
+    (void)!zr__cuda_begin(device); /* a failure is ignored here, because the kernel's own calls will fail then */
     return zr__kernel_first(device->profile.facts.kernels, families, op);
 }
 
@@ -404,14 +349,14 @@ static const zr_device_ops cuda_ops = {
     .free_host = cuda_free_host,
     .copy = cuda_copy,
     .kernel = cuda_kernel,
-    .sum = cuda_sum,
-    .square = cuda_square,
-    .update = cuda_update,
-    .square_update = cuda_square_update,
+    .sum = zr__cuda_sum,
+    .square = zr__cuda_square,
+    .update = zr__cuda_update,
+    .square_update = zr__cuda_square_update,
     .fill = cuda_fill,
     .populate = cuda_populate,
     .cast = cuda_cast,
-    .total = cuda_total,
+    .total = zr__cuda_total,
     .normal = cuda_normal,
     .measure = zr__cuda_measure,
     .bench = zr__cuda_bench,

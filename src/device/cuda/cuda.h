@@ -104,6 +104,10 @@ ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget)
 /** Make the device's GPU current on the calling thread. Tasks and operations outside tasks begin with this call,
  * because a thread may use several devices. */
 ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
+/** Begin an operation. Outside a task, make the GPU current. Inside a task, the task has already done so. */
+ZR_NODISCARD zr_status zr__cuda_begin(zr_device *device);
+/** End an operation with its status. Outside a task, wait until a successful operation has completed. */
+ZR_NODISCARD zr_status zr__cuda_end(zr_device *device, zr_status status);
 
 /* ---- queues (queue.c) -------------------------------------------------------------------------- */
 
@@ -126,6 +130,9 @@ void zr__cuda_measure(zr_device *device, zr_dtype dtype);
 zr_status zr__cuda_bench(zr_device *device, zr_rates *rates);
 
 /* ---- steps of ZeRO that compute (kernels/shards.cu, optimizer.cu) ------------------------------ */
+
+/* Operations of zr_device_ops. zr__cuda_cast and zr__cuda_normal only issue work, in a task or between zr__cuda_begin
+ * and zr__cuda_end. */
 
 zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                        int n_pieces, zr_dtype dtype, int64_t n);

@@ -351,6 +351,11 @@ static inline bool zr__is_aligned(zr__array x)
     return zr__is_aligned(x.data);
 }
 
+template <typename... Arrays> bool zr__are_aligned(const Arrays &...x)
+{
+    return (zr__is_aligned(x) && ...);
+}
+
 /* Run f.run<V>(i) on the GPU for each range [i, i + V) of n elements, where V is ZR__PACK or 1. packed: whether every
  * array that f reads or writes is aligned to 16 bytes. An element gets the same operations for either V. */
 template <typename F> zr_status zr__each(cudaStream_t stream, int64_t n, bool packed, F f)

@@ -18,20 +18,19 @@
 constexpr int ZR__ROW_KEPT = 32;   /* maximum number of elements that a thread keeps */
 constexpr int ZR__ROW_LANES = 512; /* maximum number of threads of a row */
 
-struct zr__row_grid {
-    unsigned blocks, threads;
-    int lanes; /* number of threads for each row */
-    bool packed;
-};
-
-/* Return the grid for rows of C elements. aligned: whether the rows' arrays are aligned to 16 bytes. */
-template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool aligned)
+/* Launch a kernel for rows of C elements, compiled for packed rows and for other rows: kernel(args..., lanes), with the
+ * number of threads for each row. aligned: whether the rows' arrays are aligned to 16 bytes. */
+template <typename T, typename... Params, typename... Args>
+zr_status zr__each_row(cudaStream_t stream, int64_t rows, int64_t C, bool aligned, void (*packed)(Params...),
+                       void (*other)(Params...), const Args &...args)
 {
     const int64_t wanted = ZR__WARP * zr__ceil_div(C, ZR__WARP * ZR__ROW_KEPT);
     const int lanes = (int)(wanted < ZR__ROW_LANES ? wanted : ZR__ROW_LANES);
     const int threads = lanes == ZR__WARP ? 4 * ZR__WARP : lanes;
-    const bool packed = aligned && C % zr__chunk_elems<T> == 0 && C <= (int64_t)ZR__ROW_LANES * ZR__ROW_KEPT;
-    return {zr__blocks(rows, threads / lanes), (unsigned)threads, lanes, packed};
+    const bool keeps = aligned && C % zr__chunk_elems<T> == 0 && C <= (int64_t)ZR__ROW_LANES * ZR__ROW_KEPT;
+    void (*const kernel)(Params...) = keeps ? packed : other;
+    ZR_LAUNCH(stream, kernel, zr__blocks(rows, threads / lanes), (unsigned)threads, 0, args..., lanes);
+    return zr__launched();
 }
 
 /* Position of a thread: its current row, the step to its next row, its index among the row's threads, and the number of
@@ -269,7 +268,7 @@ zr_status zr__with_mover(const zr_tensor *out, const zr_tensor *in, std::initial
     const int64_t width = zr_dtype_bytes(out->dtype);
     const bool same = out->dtype == in->dtype;
     const int64_t V = same ? (int64_t)sizeof(zr__chunk) / width : ZR__PACK;
-    bool packed = zr__is_aligned(out->data) && zr__is_aligned(in->data);
+    bool packed = zr__are_aligned(out->data, in->data);
     for (int64_t size : sizes) packed = packed && size % V == 0;
     if (same && packed) return f(zr__move_bytes<zr__chunk>{(zr__chunk *)out->data, (const zr__chunk *)in->data}, V);
     if (same && width == 4) return f(zr__move_bytes<uint32_t>{(uint32_t *)out->data, (const uint32_t *)in->data}, 1);

@@ -7,14 +7,13 @@
 
 static zr_status slice_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", graph->spec.dtype, 1));
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
     int64_t first = op->attr.i[0], n = op->attr.i[1], C = zr_shape_cols(x);
     ZR_CHECK(first >= 0 && n >= 1 && first <= C - n, ZR_ERR_SHAPE,
              "slice: %" PRId64 " columns from %" PRId64 " on; x has %" PRId64, n, first, C);
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), zr__with_cols(*x, n)};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, graph->spec.dtype), zr__with_cols(*x, n)};
     return ZR_OK;
 }
 
@@ -26,13 +25,11 @@ static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = bytes * (double)zr_shape_elems(&y->shape)};
 }
 
-/* Take the type of dx from the output value, which the adjoint has already created with zr_grad_begin. It cannot be
- * inferred from the operands: dy has only the columns of the slice, not the width of x. */
+/* dy has only the columns of the slice, so it does not show the width of x. */
 static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "slice_dx: the output must come from zr_grad_begin");
-    out[0] = *zr__out(graph, op, 0);
-    ZR_TRY(zr__want(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, zr__with_cols(out[0].shape, op->attr.i[1])));
+    ZR_TRY(zr__want_prepared(graph, op, out));
+    ZR_TRY(zr__want(graph, op, 0, "dy", graph->spec.dtype, zr__with_cols(out[0].shape, op->attr.i[1])));
     return zr__in_has(op, 1) ? zr__want(graph, op, 1, "earlier", zr__in(graph, op, 1)->dtype, out[0].shape) : ZR_OK;
 }
 
@@ -59,14 +56,13 @@ zr_value zr_slice(zr_graph *graph, zr_value x, int64_t first, int64_t n)
 
 static zr_status concat_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 2));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "a", g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "a", graph->spec.dtype, 1));
     const zr_shape *a = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 1, "b", g, zr__with_cols(*a, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "b", graph->spec.dtype, zr__with_cols(*a, ZR__ANY)));
     int64_t cols = zr_shape_cols(&zr__in(graph, op, 1)->shape);
     ZR_CHECK(cols <= INT64_MAX - zr_shape_cols(a), ZR_ERR_SHAPE, "concat: the columns do not fit 63 bits");
-    out[0] = (zr_type){g, zr__with_cols(*a, zr_shape_cols(a) + cols)};
+    out[0] = (zr_type){graph->spec.dtype, zr__with_cols(*a, zr_shape_cols(a) + cols)};
     return ZR_OK;
 }
 
@@ -93,36 +89,33 @@ zr_value zr_concat(zr_graph *graph, zr_value a, zr_value b)
 
 static zr_status transpose_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 2));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", graph->spec.dtype, 2));
     zr_shape y = zr__in(graph, op, 0)->shape;
     int64_t last = y.dim[y.ndim - 1];
     y.dim[y.ndim - 1] = y.dim[y.ndim - 2];
     y.dim[y.ndim - 2] = last;
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), y};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, graph->spec.dtype), y};
     return ZR_OK;
 }
 
 static zr_status split_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim, n_head = op->attr.i[0];
     ZR_CHECK(n_head >= 1 && x[2] % n_head == 0, ZR_ERR_SHAPE,
              "split_heads: %" PRId64 " heads do not divide the width %" PRId64, n_head, x[2]);
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR_SHAPE(x[0], n_head, x[1], x[2] / n_head)};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, graph->spec.dtype), ZR_SHAPE(x[0], n_head, x[1], x[2] / n_head)};
     return ZR_OK;
 }
 
 static zr_status merge_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want(graph, op, 0, "x", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), ZR_SHAPE(x[0], x[2], x[1] * x[3])};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, graph->spec.dtype), ZR_SHAPE(x[0], x[2], x[1] * x[3])};
     return ZR_OK;
 }
 

@@ -22,7 +22,7 @@ static int64_t fused_kv_heads(const zr_op_attr *attr)
 static zr_status fused_sizes(const zr_graph *graph, const zr_op *op, int first, sizes *s)
 {
     const int64_t H = op->attr.i[0], K = fused_kv_heads(&op->attr), parts = H + 2 * K;
-    ZR_TRY(zr__want(graph, op, first, "qkv", zr_graph_get_spec(graph)->dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first, "qkv", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t cols = zr__in(graph, op, first)->shape.dim[2];
     if (H == K) {
         ZR_CHECK(cols % 3 == 0, ZR_ERR_SHAPE,
@@ -42,19 +42,18 @@ static zr_status fused_sizes(const zr_graph *graph, const zr_op *op, int first, 
 /* Check separate q, k and v, the operands from number `first` on, and compute the sizes. */
 static zr_status separate_sizes(const zr_graph *graph, const zr_op *op, int first, sizes *s)
 {
-    const zr_dtype g = zr_graph_get_spec(graph)->dtype;
     const int64_t H = op->attr.i[0], all = op->attr.i[3];
-    ZR_TRY(zr__want(graph, op, first, "q", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first, "q", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *q = zr__in(graph, op, first)->shape.dim;
     ZR_CHECK(H >= 1 && q[2] % H == 0, ZR_ERR_SHAPE, "%s: %" PRId64 " heads do not divide the width of q, %" PRId64,
              op->def->name, H, q[2]);
-    ZR_TRY(zr__want(graph, op, first + 1, "k", g, ZR_SHAPE(q[0], q[1], ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first + 1, "k", graph->spec.dtype, ZR_SHAPE(q[0], q[1], ZR__ANY)));
     const int64_t cols = zr__in(graph, op, first + 1)->shape.dim[2], D = q[2] / H, M = op->attr.i[2] / H;
     const bool cut = M > 1 && all % M == 0 && cols == all / M * D;
     ZR_CHECK(cut || cols == all * D, ZR_ERR_SHAPE,
              "%s: k has %" PRId64 " columns; wanted %" PRId64 ", for %" PRId64 " key-value heads of q's width %" PRId64,
              op->def->name, cols, all * D, all, D);
-    ZR_TRY(zr__want(graph, op, first + 2, "v", g, ZR_SHAPE(q[0], q[1], cols)));
+    ZR_TRY(zr__want(graph, op, first + 2, "v", graph->spec.dtype, ZR_SHAPE(q[0], q[1], cols)));
     *s = (sizes){H, cols / D, D};
     return ZR_OK;
 }
@@ -100,14 +99,13 @@ static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, 
 
 static zr_status attention_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    const zr_dtype g = zr_graph_get_spec(graph)->dtype;
     const int n = op->n_out;
     sizes s = {0};
     ZR_TRY(check_heads(graph, op, 1, n, &s));
     const int64_t *q = zr__in(graph, op, 1)->shape.dim;
     const zr_shape y = ZR_SHAPE(q[0], q[1], s.H * s.D);
-    ZR_TRY(zr__want(graph, op, 0, "dy", g, y));
-    ZR_TRY(zr__want(graph, op, n + 1, "y", g, y));
+    ZR_TRY(zr__want(graph, op, 0, "dy", graph->spec.dtype, y));
+    ZR_TRY(zr__want(graph, op, n + 1, "y", graph->spec.dtype, y));
     ZR_TRY(zr__want(graph, op, n + 2, "lse", ZR_F32, ZR_SHAPE(y.dim[0], s.H, y.dim[1])));
     if (op->n_in > n + 3) ZR_TRY(check_documents(graph, op, q));
     for (int i = 0; i < n; i++) out[i] = *zr__in(graph, op, i + 1);
@@ -243,7 +241,7 @@ static zr_status check_attention_spec(const zr_graph *graph, const zr_attention_
     ZR_CHECK(spec->window == 0 || !spec->bidirectional, ZR_ERR_UNSUPPORTED,
              "attention: a window of %" PRId64 " keys of bidirectional attention; wanted window 0, or causal attention",
              spec->window);
-    ZR_CHECK(!spec->bidirectional || zr_graph_get_spec(graph)->mode != ZR_MODE_DECODE, ZR_ERR_UNSUPPORTED,
+    ZR_CHECK(!spec->bidirectional || graph->spec.mode != ZR_MODE_DECODE, ZR_ERR_UNSUPPORTED,
              "attention: bidirectional attention cannot decode, because a token would see later tokens");
     ZR_CHECK(isfinite((float)spec->scale), ZR_ERR_ARG, "attention: the scale is %g; wanted a finite number",
              spec->scale);

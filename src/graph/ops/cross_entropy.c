@@ -4,10 +4,9 @@
 
 static zr_status cross_entropy_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *losses = zr__in(graph, op, 0)->shape.dim;
-    ZR_TRY(zr__want(graph, op, 1, "logits", g, ZR_SHAPE(losses[0], losses[1], ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "logits", graph->spec.dtype, ZR_SHAPE(losses[0], losses[1], ZR__ANY)));
     ZR_TRY(zr__want(graph, op, 2, "targets", ZR_I32, ZR_SHAPE(losses[0], losses[1])));
     ZR_TRY(zr__want(graph, op, 3, "lse", ZR_F32, ZR_SHAPE(losses[0], losses[1])));
     out[0] = *zr__in(graph, op, 1);
@@ -19,9 +18,8 @@ static const zr_op_def cross_entropy_dx = ZR__OP("cross_entropy_dx", .infer = cr
 
 static zr_status cross_entropy_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 2));
-    ZR_TRY(zr__want(graph, op, 0, "logits", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "logits", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *logits = zr__in(graph, op, 0)->shape.dim;
     ZR_TRY(zr__want(graph, op, 1, "targets", ZR_I32, ZR_SHAPE(logits[0], logits[1])));
     out[0] = out[1] = (zr_type){ZR_F32, ZR_SHAPE(logits[0], logits[1])};
@@ -56,7 +54,7 @@ zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets)
 static zr_status places_want(const zr_graph *graph, const zr_op *op, int first, bool lse, zr_shape *losses)
 {
     const int last = first + (lse ? 3 : 2);
-    ZR_TRY(zr__want(graph, op, first, "logits", zr_graph_get_spec(graph)->dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, first, "logits", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *logits = zr__in(graph, op, first)->shape.dim;
     ZR_TRY(zr__want(graph, op, first + 1, "targets", ZR_I32, ZR_SHAPE(logits[0], ZR__ANY, logits[2])));
     *losses = zr__in(graph, op, first + 1)->shape;
@@ -91,7 +89,7 @@ static zr_status place_adjoint(zr_graph *graph, const zr_op *op)
     const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->in[1], op->out[1], op->in[2]};
     const int64_t *dim = zr__in(graph, op, 0)->shape.dim;
     const bool gathered = zr__is_gathered(graph, op->in[0]);
-    const zr_op_attr attr = {.i = {gathered ? dim[0] * dim[1] / zr_graph_get_spec(graph)->tensor : 0}};
+    const zr_op_attr attr = {.i = {gathered ? dim[0] * dim[1] / graph->spec.tensor : 0}};
     return zr__contribute(graph, op->in[0], &place_cross_entropy_dx, &attr, zr__in_has(op, 2) ? 5 : 4, in);
 }
 

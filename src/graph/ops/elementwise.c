@@ -73,7 +73,7 @@ zr_value zr_tanh(zr_graph *graph, zr_value x)
 static zr_status swiglu_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__map_infer(graph, op, 3, (const char *[]){"dy", "gate", "up"}, out));
-    out[1] = (zr_type){zr__out_dtype(graph, op, 1, zr_graph_get_spec(graph)->dtype), out[0].shape};
+    out[1] = (zr_type){zr__out_dtype(graph, op, 1, graph->spec.dtype), out[0].shape};
     return ZR_OK;
 }
 

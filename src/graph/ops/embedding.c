@@ -4,13 +4,11 @@
 
 #include <inttypes.h>
 
-/* Infer the type of a table's gradient, with rows of width C. Take the dtype and the number of rows from the output
- * value, which the adjoint has already created with zr_grad_begin. No operand shows the number of rows. */
+/* Infer the type of a table's gradient, with rows of width C. No operand shows the number of rows. */
 static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
 {
-    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "%s: the output must come from zr_grad_begin", op->def->name);
-    const zr_type *table = zr__out(graph, op, 0);
-    *out = (zr_type){table->dtype, ZR_SHAPE(table->shape.dim[0], C)};
+    ZR_TRY(zr__want_prepared(graph, op, out));
+    out->shape = ZR_SHAPE(out->shape.dim[0], C);
     return ZR_OK;
 }
 
@@ -18,13 +16,12 @@ static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t 
 
 static zr_status embedding_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
-    ZR_TRY(zr__want(graph, op, 1, "table", g, ZR_SHAPE(ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "table", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *ids = zr__in(graph, op, 0)->shape.dim, *table = zr__in(graph, op, 1)->shape.dim;
-    out[0] = (zr_type){g, ZR_SHAPE(ids[0], ids[1], table[1])};
-    return zr__want_optional(graph, op, 2, "earlier", g, out[0].shape);
+    out[0] = (zr_type){graph->spec.dtype, ZR_SHAPE(ids[0], ids[1], table[1])};
+    return zr__want_optional(graph, op, 2, "earlier", graph->spec.dtype, out[0].shape);
 }
 
 /* Count only the table rows that are looked up. An op that adds the rows of one tile to earlier rows is assumed to
@@ -40,10 +37,9 @@ static zr_cost embedding_cost(const zr_graph *graph, const zr_op *op)
 
 static zr_status embedding_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *ids = zr__in(graph, op, 0)->shape.dim;
-    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR_SHAPE(ids[0], ids[1], ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "dy", graph->spec.dtype, ZR_SHAPE(ids[0], ids[1], ZR__ANY)));
     int64_t C = zr_shape_cols(&zr__in(graph, op, 1)->shape);
     ZR_TRY(prepared_table(graph, op, C, &out[0]));
     return zr__want_optional(graph, op, 2, "earlier", ZR_F32, out[0].shape);
@@ -87,20 +83,13 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Return the expected shape of x: (B,T,C), or the rows of a rank (R,C) if attr.i[0] is T. */
-static zr_shape rows_of_x(const zr_op *op, int64_t B, int64_t C)
-{
-    return op->attr.i[0] ? ZR_SHAPE(ZR__ANY, C) : ZR_SHAPE(B, ZR__ANY, C);
-}
-
 static zr_status rows_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 2));
     ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *index = zr__in(graph, op, 0)->shape.dim;
-    ZR_TRY(zr__want(graph, op, 1, "x", g, rows_of_x(op, index[0], ZR__ANY)));
-    out[0] = (zr_type){g, ZR_SHAPE(index[0], index[1], zr_shape_cols(&zr__in(graph, op, 1)->shape))};
+    ZR_TRY(zr__want(graph, op, 1, "x", graph->spec.dtype, zr__tokens_shape(op->attr.i[0], index[0])));
+    out[0] = (zr_type){graph->spec.dtype, ZR_SHAPE(index[0], index[1], zr_shape_cols(&zr__in(graph, op, 1)->shape))};
     return ZR_OK;
 }
 
@@ -112,17 +101,14 @@ static zr_cost rows_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = 4 * indices + 2 * elems * (double)zr_dtype_bytes(y->dtype)};
 }
 
-/* Take the type of dx from the output value, which the adjoint has already created with zr_grad_begin. No operand shows
- * the number of rows of x. */
+/* No operand shows the number of rows of x. */
 static zr_status rows_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "rows_dx: the output must come from zr_grad_begin");
+    ZR_TRY(zr__want_prepared(graph, op, out));
     ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR_SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *index = zr__in(graph, op, 0)->shape.dim;
-    out[0] = *zr__out(graph, op, 0);
-    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR_SHAPE(index[0], index[1], zr_shape_cols(&out[0].shape))));
-    return zr__want_optional(graph, op, 2, "earlier", g, out[0].shape);
+    ZR_TRY(zr__want(graph, op, 1, "dy", graph->spec.dtype, ZR_SHAPE(index[0], index[1], zr_shape_cols(&out[0].shape))));
+    return zr__want_optional(graph, op, 2, "earlier", graph->spec.dtype, out[0].shape);
 }
 
 static const zr_op_def rows_dx = ZR__OP("rows_dx", .infer = rows_dx_infer, .in_place = {3});
@@ -146,11 +132,9 @@ static const zr_op_def take_rows = {
  * is exact. Each rank then computes only the gradient of its own tokens. */
 zr_value zr_rows(zr_graph *graph, zr_value x, zr_value index)
 {
-    const zr_value_info *info = zr_graph_value(graph, x);
-    const bool own = info && info->tokens;
-    const zr_op_attr attr = {.i = {own ? zr_graph_get_spec(graph)->seq : 0}};
+    const zr_op_attr attr = {.i = {zr__own_tokens(graph, x)}};
     zr_value y = zr__apply(graph, &take_rows, &attr, 2, (zr_value[]){index, x}), sum = ZR_NONE;
-    if (!own || y == ZR_NONE) return y;
+    if (attr.i[0] == 0 || y == ZR_NONE) return y;
     graph->value[y].info.tokens = false;
     zr__tensor_sum(graph, y, &sum);
     return sum;
@@ -158,26 +142,13 @@ zr_value zr_rows(zr_graph *graph, zr_value x, zr_value index)
 
 /* ---- position -------------------------------------------------------------------------------- */
 
-/* Return the expected shape of documents, for rows of this shape: (B,T). */
-static zr_shape documents_shape(const zr_op *op, const zr_shape *rows)
-{
-    return op->attr.i[0] ? ZR_SHAPE(ZR__ANY, op->attr.i[0]) : ZR_SHAPE(rows->dim[0], rows->dim[1]);
-}
-
-/* Return the expected shape of x. attr.i[0] is T if each rank holds only its own tokens (rows of the flat micro-batch),
- * or 0 otherwise. */
-static zr_shape rows_shape(const zr_op *op)
-{
-    return op->attr.i[0] ? ZR_SHAPE(ZR__ANY, ZR__ANY) : ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY);
-}
-
 static zr_status position_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     ZR_TRY(zr__want_at_most(op, 3));
-    ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, rows_shape(op)));
+    ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, zr__tokens_shape(op->attr.i[0], ZR__ANY)));
     const zr_type *x = zr__in(graph, op, 0);
-    ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32, documents_shape(op, &x->shape)));
+    ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32, zr__documents_shape(op->attr.i[0], &x->shape)));
     ZR_TRY(zr__want(graph, op, 1, "table", spec->dtype, ZR_SHAPE(ZR__ANY, zr_shape_cols(&x->shape))));
     int64_t positions = zr__in(graph, op, 1)->shape.dim[0], seq = op->attr.i[0] ? op->attr.i[0] : x->shape.dim[1];
     int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : seq;
@@ -200,11 +171,10 @@ static zr_cost position_cost(const zr_graph *graph, const zr_op *op)
 
 static zr_status position_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     const int dy = op->n_in == 3; /* the operand before dy is documents */
-    ZR_TRY(zr__want(graph, op, dy, "dy", g, rows_shape(op)));
+    ZR_TRY(zr__want(graph, op, dy, "dy", graph->spec.dtype, zr__tokens_shape(op->attr.i[0], ZR__ANY)));
     const zr_shape *rows = &zr__in(graph, op, dy)->shape;
-    if (dy > 0) ZR_TRY(zr__want(graph, op, 0, "documents", ZR_I32, documents_shape(op, rows)));
+    if (dy > 0) ZR_TRY(zr__want(graph, op, 0, "documents", ZR_I32, zr__documents_shape(op->attr.i[0], rows)));
     ZR_TRY(prepared_table(graph, op, zr_shape_cols(rows), &out[0]));
     return zr__want_optional(graph, op, dy + 1, "earlier", ZR_F32, out[0].shape);
 }
@@ -233,8 +203,7 @@ static const zr_op_def position = {
 
 zr_value zr_position(zr_graph *graph, zr_value x, zr_value table)
 {
-    const zr_value_info *info = zr_graph_value(graph, x);
-    const zr_op_attr attr = {.i = {info && info->tokens ? zr_graph_get_spec(graph)->seq : 0}};
+    const zr_op_attr attr = {.i = {zr__own_tokens(graph, x)}};
     const zr_value documents = zr__graph_documents(graph);
     return zr__apply(graph, &position, &attr, documents == ZR_NONE ? 2 : 3, (zr_value[]){x, table, documents});
 }

@@ -32,11 +32,10 @@ static bool centres(const zr_op *op)
  * only) and rstd from the forward op. G columns are normalised together. Set *n to the number of operands checked. */
 static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool gain, int64_t G, int *n)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     zr_shape dy = zr__in(graph, op, 0)->shape, rows = statistic_shape(dy, G);
-    ZR_TRY(zr__want(graph, op, 1, "x", g, dy));
+    ZR_TRY(zr__want(graph, op, 1, "x", graph->spec.dtype, dy));
     *n = 2;
-    if (gain) ZR_TRY(zr__want(graph, op, (*n)++, "gain", g, ZR_SHAPE(G)));
+    if (gain) ZR_TRY(zr__want(graph, op, (*n)++, "gain", graph->spec.dtype, ZR_SHAPE(G)));
     if (centres(op)) ZR_TRY(zr__want(graph, op, (*n)++, "mean", ZR_F32, rows));
     return zr__want(graph, op, (*n)++, "rstd", ZR_F32, rows);
 }
@@ -44,7 +43,7 @@ static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool ga
 static zr_status norm_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     int n;
-    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", graph->spec.dtype, 1));
     const zr_type *dy = zr__in(graph, op, 0);
     const int64_t G = group_cols(graph, op, 2, zr_shape_cols(&dy->shape), !centres(op));
     ZR_TRY(want_row_values(graph, op, true, G, &n));
@@ -64,7 +63,7 @@ static int64_t group_of_rstd(const zr_graph *graph, const zr_op *op, int64_t C)
 static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     int n;
-    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", graph->spec.dtype, 1));
     const int64_t G = group_of_rstd(graph, op, zr_shape_cols(&zr__in(graph, op, 0)->shape));
     ZR_TRY(want_row_values(graph, op, false, G, &n));
     for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){zr__sum_dtype(graph, op, i), ZR_SHAPE(G)};
@@ -99,16 +98,15 @@ static zr_status check_gain_of_cut(const zr_graph *graph, const zr_op *op)
  * rmsnorm takes x, gain and gives y, rstd. */
 static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_CHECK(op->attr.f[0] > 0, ZR_ERR_ARG, "%s: eps is %g; wanted above 0", op->def->name, op->attr.f[0]);
     ZR_TRY(zr__want_at_most(op, op->def->n_out));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", graph->spec.dtype, 1));
     zr_shape x = zr__in(graph, op, 0)->shape;
     const int64_t G = group_cols(graph, op, 1, zr_shape_cols(&x), !centres(op));
     ZR_TRY(check_gain_of_cut(graph, op));
-    out[0] = (zr_type){g, x};
+    out[0] = (zr_type){graph->spec.dtype, x};
     for (int i = 1; i < op->def->n_out; i++) {
-        ZR_TRY(zr__want(graph, op, i, i == 1 ? "gain" : "bias", g, ZR_SHAPE(G)));
+        ZR_TRY(zr__want(graph, op, i, i == 1 ? "gain" : "bias", graph->spec.dtype, ZR_SHAPE(G)));
         out[i] = (zr_type){ZR_F32, statistic_shape(x, G)};
     }
     return ZR_OK;

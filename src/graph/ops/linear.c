@@ -23,12 +23,11 @@ static zr_cost product_cost(const zr_graph *graph, const zr_op *op, const zr_typ
 
 static zr_status linear_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", graph->spec.dtype, 1));
     const zr_shape *dy = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 1, "w", g, weight_shape(op, ZR__ANY, zr_shape_cols(dy))));
+    ZR_TRY(zr__want(graph, op, 1, "w", graph->spec.dtype, weight_shape(op, ZR__ANY, zr_shape_cols(dy))));
     int64_t K = zr__in(graph, op, 1)->shape.dim[op->attr.i[0] ? 1 : 0];
-    out[0] = (zr_type){g, zr__with_cols(*dy, K)};
+    out[0] = (zr_type){graph->spec.dtype, zr__with_cols(*dy, K)};
     return ZR_OK;
 }
 
@@ -41,10 +40,9 @@ static const zr_op_def linear_dx = {.name = "linear_dx", .n_out = 1, .infer = li
 
 static zr_status linear_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", graph->spec.dtype, 1));
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 1, "dy", g, zr__with_cols(*x, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "dy", graph->spec.dtype, zr__with_cols(*x, ZR__ANY)));
     zr_shape dw = weight_shape(op, zr_shape_cols(x), zr_shape_cols(&zr__in(graph, op, 1)->shape));
     ZR_TRY(zr__want_optional(graph, op, 2, "earlier", ZR_F32, dw));
     out[0] = (zr_type){zr__sum_dtype(graph, op, 0), dw};
@@ -60,7 +58,7 @@ static const zr_op_def linear_dw = {.name = "linear_dw", .n_out = 1, .infer = li
 
 static zr_status linear_db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", graph->spec.dtype, 1));
     zr_shape db = ZR_SHAPE(zr_shape_cols(&zr__in(graph, op, 0)->shape));
     ZR_TRY(zr__want_optional(graph, op, 1, "earlier", ZR_F32, db));
     out[0] = (zr_type){zr__sum_dtype(graph, op, 0), db};
@@ -73,16 +71,15 @@ static const zr_op_def linear_db = ZR__OP("linear_db", .infer = linear_db_infer)
 
 static zr_status linear_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_CHECK(op->attr.i[0] == 0 || op->attr.i[0] == 1, ZR_ERR_ARG, "linear: transposed is %" PRId64 "; wanted 0 or 1",
              op->attr.i[0]);
     ZR_TRY(zr__want_at_most(op, 3));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", graph->spec.dtype, 1));
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 1, "w", g, weight_shape(op, zr_shape_cols(x), ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "w", graph->spec.dtype, weight_shape(op, zr_shape_cols(x), ZR__ANY)));
     int64_t N = zr__in(graph, op, 1)->shape.dim[op->attr.i[0] ? 0 : 1];
-    ZR_TRY(zr__want_optional(graph, op, 2, "b", g, ZR_SHAPE(N)));
-    out[0] = (zr_type){g, zr__with_cols(*x, N)};
+    ZR_TRY(zr__want_optional(graph, op, 2, "b", graph->spec.dtype, ZR_SHAPE(N)));
+    out[0] = (zr_type){graph->spec.dtype, zr__with_cols(*x, N)};
     return ZR_OK;
 }
 
@@ -131,11 +128,10 @@ static const zr_op_def linear = {
 
 static zr_status bias_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_at_most(op, 2));
-    ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "x", graph->spec.dtype, 1));
     out[0] = *zr__in(graph, op, 0);
-    return zr__want(graph, op, 1, "b", g, ZR_SHAPE(zr_shape_cols(&out[0].shape)));
+    return zr__want(graph, op, 1, "b", graph->spec.dtype, ZR_SHAPE(zr_shape_cols(&out[0].shape)));
 }
 
 static zr_status bias_adjoint(zr_graph *graph, const zr_op *op)

@@ -58,13 +58,12 @@ static bool has_bias(const zr_op *op)
 /* Check the operands x, w, targets and perhaps the bias; x is operand number `x`, and the others follow it. */
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want(graph, op, x, "x", g, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, x, "x", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *dim = zr__in(graph, op, x)->shape.dim;
-    ZR_TRY(zr__want(graph, op, x + 1, "w", g, ZR_SHAPE(ZR__ANY, dim[2])));
+    ZR_TRY(zr__want(graph, op, x + 1, "w", graph->spec.dtype, ZR_SHAPE(ZR__ANY, dim[2])));
     ZR_TRY(zr__want(graph, op, x + 2, "targets", ZR_I32, ZR_SHAPE(dim[0], dim[1])));
     const int64_t V = zr__in(graph, op, x + 1)->shape.dim[0];
-    if (has_bias(op)) return zr__want(graph, op, x + 3, "b", g, ZR_SHAPE(V));
+    if (has_bias(op)) return zr__want(graph, op, x + 3, "b", graph->spec.dtype, ZR_SHAPE(V));
     return zr__want_at_most(op, op->attr.i[TILES] > 1 ? x + 4 : x + 3);
 }
 
@@ -81,7 +80,7 @@ static void gradient_types(const zr_graph *graph, const zr_op *op, int w, zr_typ
  * first. */
 static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
-    double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
+    double each = (double)zr_dtype_bytes(graph->spec.dtype);
     double V = (double)s.V, rows = (double)s.rows, C = (double)s.C;
     return (zr_cost){.flops = 2.0 * products * rows * V * C,
                      .bytes = zr__bytes(graph, op) + logits * rows * V * each +
@@ -111,7 +110,7 @@ static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, int
 {
     sizes s = head_sizes_of(graph, op, x);
     if (dw_out < 0) return head_cost_of(graph, op, s, 2, 4, 2);
-    zr_dtype dw = zr__out(graph, op, dw_out)->dtype, g = zr_graph_get_spec(graph)->dtype;
+    zr_dtype dw = zr__out(graph, op, dw_out)->dtype, g = graph->spec.dtype;
     zr_cost cost = head_cost_of(graph, op, s, 3, 5, 2);
     int64_t blocks = blocks_of(op, s);
     bool in_dw = dw == ZR_F32 || (blocks == 1 && dw == g);
@@ -261,7 +260,7 @@ static zr_status thresholds_infer(const zr_graph *graph, const zr_op *op, zr_typ
 static zr_cost head_part_cost(const zr_graph *graph, const zr_op *op)
 {
     zr_cost c = forward_cost(graph, op, zr__out(graph, op, 0)->shape.dim[2] == WITH_THRESHOLD);
-    if (zr_graph_get_spec(graph)->mode == ZR_MODE_TRAIN) c.again = c.flops;
+    if (graph->spec.mode == ZR_MODE_TRAIN) c.again = c.flops;
     return c;
 }
 
@@ -337,7 +336,7 @@ static const zr_op_def tile_dw = {
 static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 1));
-    const int64_t *x = zr__in(graph, op, 1)->shape.dim, M = zr_graph_get_spec(graph)->tensor;
+    const int64_t *x = zr__in(graph, op, 1)->shape.dim, M = graph->spec.tensor;
     const int64_t rows = op->attr.i[TILES] * x[0], n = op->n_out > 2 ? WITH_THRESHOLD : PAIR;
     ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, M > 1 ? ZR_SHAPE(M, rows, x[1], n) : ZR_SHAPE(rows, x[1], n)));
     for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){ZR_F32, ZR_SHAPE(x[0], x[1])};
@@ -404,8 +403,8 @@ static zr_status tiles_adjoint(zr_graph *graph, const zr_op *op, int32_t tiles)
 {
     const zr_value x = op->in[1], w = op->in[2];
     const bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
-    const bool rounds = zr_graph_get_spec(graph)->dtype != ZR_F32;
-    const bool sums = zr_graph_get_spec(graph)->tensor > 1 && !zr__is_gathered(graph, x);
+    const bool rounds = graph->spec.dtype != ZR_F32;
+    const bool sums = graph->spec.tensor > 1 && !zr__is_gathered(graph, x);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE, sum = ZR_NONE;
     for (int32_t i = 0; i < tiles; i++) {
         const zr_value tile = w - i;
@@ -417,7 +416,7 @@ static zr_status tiles_adjoint(zr_graph *graph, const zr_op *op, int32_t tiles)
         if (now) zr_grad_end(graph, tile, dw);
     }
     if (!need_x) return ZR_OK;
-    if (rounds) sum = zr__add(graph, sum, ZR_NONE, zr_graph_get_spec(graph)->dtype, sums ? ZR_NONE : dx);
+    if (rounds) sum = zr__add(graph, sum, ZR_NONE, graph->spec.dtype, sums ? ZR_NONE : dx);
     if (sums) zr__tensor_sum(graph, sum, &dx);
     zr_grad_end(graph, x, dx);
     return ZR_OK;
@@ -472,8 +471,7 @@ static zr_value head_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value 
                        "memory.tile_elems is %lld, which cuts %s into %d tiles, but the model's head has a bias for "
                        "this table, with "
                        "which tiles are not built; set memory.tile_elems to 0",
-                       (long long)zr_graph_get_spec(graph)->tile_elems, graph->param[graph->value[w].info.param].name,
-                       tiles);
+                       (long long)graph->spec.tile_elems, graph->param[graph->value[w].info.param].name, tiles);
     for (int32_t i = 0; i < tiles; i++) {
         const zr_value last = tiles > 1 ? all : b;
         attr = head_attr(graph, x, w + i, b != ZR_NONE);

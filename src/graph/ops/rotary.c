@@ -9,7 +9,7 @@
 static zr_status table_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 0));
-    out[0] = (zr_type){ZR_F32, ZR_SHAPE(zr_graph_get_spec(graph)->seq, op->attr.i[1])};
+    out[0] = (zr_type){ZR_F32, ZR_SHAPE(graph->spec.seq, op->attr.i[1])};
     return ZR_OK;
 }
 
@@ -79,12 +79,10 @@ static zr_status rotary_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const int64_t T = op->attr.i[1];
     ZR_TRY(zr__want_at_most(op, 3));
-    ZR_TRY(
-        zr__want(graph, op, 0, "x", spec->dtype, T ? ZR_SHAPE(ZR__ANY, ZR__ANY) : ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, zr__tokens_shape(T, ZR__ANY)));
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
     ZR_TRY(zr__want(graph, op, 1, "table", ZR_F32, ZR_SHAPE(T ? T : x->dim[1], ZR__ANY)));
-    ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32,
-                             T ? ZR_SHAPE(ZR__ANY, T) : ZR_SHAPE(x->dim[0], x->dim[1])));
+    ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32, zr__documents_shape(T, x)));
     const int64_t D = zr_shape_cols(&zr__in(graph, op, 1)->shape), cols = zr_shape_cols(x);
     ZR_CHECK(D % 2 == 0, ZR_ERR_SHAPE, "rotary: the table has %" PRId64 " columns; wanted an even number", D);
     ZR_CHECK(cols % D == 0, ZR_ERR_SHAPE,
@@ -109,8 +107,7 @@ static const zr_op_def rotary = ZR__OP("rotary", .infer = rotary_infer, .adjoint
 
 zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table)
 {
-    const zr_value_info *info = zr_graph_value(graph, x);
-    const zr_op_attr attr = {.i = {0, info && info->tokens ? zr_graph_get_spec(graph)->seq : 0}};
+    const zr_op_attr attr = {.i = {0, zr__own_tokens(graph, x)}};
     const zr_value documents = zr__graph_documents(graph);
     return zr__apply(graph, &rotary, &attr, documents == ZR_NONE ? 2 : 3, (zr_value[]){x, table, documents});
 }

@@ -27,7 +27,7 @@ zr_value zr_softmax(zr_graph *graph, zr_value x)
 
 static zr_status mean_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    zr_dtype g = zr_graph_get_spec(graph)->dtype, dtype = (zr_dtype)op->attr.i[0];
+    const zr_dtype dtype = (zr_dtype)op->attr.i[0], g = graph->spec.dtype;
     ZR_TRY(zr__want_at_most(op, 1));
     ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
     ZR_CHECK(dtype == ZR_F32 || dtype == g, ZR_ERR_DTYPE, "mean: the result is to be %s; wanted F32 or the graph's %s",
@@ -36,12 +36,10 @@ static zr_status mean_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* Take the type of dx from the output value, which the adjoint has already created with zr_grad_begin. It cannot be
- * inferred from the operand: dy has one number for each row of x, so it does not show the width of x. */
+/* dy has one number for each row of x, so it does not show the width of x. */
 static zr_status mean_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "mean_dx: the output must come from zr_grad_begin");
-    out[0] = *zr__out(graph, op, 0);
+    ZR_TRY(zr__want_prepared(graph, op, out));
     return zr__want(graph, op, 0, "dy", zr__in(graph, op, 0)->dtype, zr__row_shape(out[0].shape));
 }
 

@@ -62,7 +62,7 @@ void zr__tensor_sum_vector(zr_graph *graph, zr_value part, zr_value *sum)
 static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const zr_type *x = zr__in(graph, op, 0);
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const int64_t *dim = x->shape.dim, ranks = spec->tensor;
@@ -83,8 +83,7 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
 {
     const int64_t B = op->attr.i[0], T = op->attr.i[1];
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want(graph, op, 0, "x", zr_graph_get_spec(graph)->dtype,
-                    ZR_SHAPE(B * T / zr_graph_get_spec(graph)->tensor, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 0, "x", graph->spec.dtype, ZR_SHAPE(B * T / graph->spec.tensor, ZR__ANY)));
     const zr_type *x = zr__in(graph, op, 0);
     out[0] = (zr_type){x->dtype, ZR_SHAPE(B, T, x->shape.dim[1])};
     return ZR_OK;
@@ -116,7 +115,7 @@ static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op)
 
 zr_value zr__between_layers(zr_graph *graph, zr_value part)
 {
-    if (!zr_graph_get_spec(graph)->sequence) return zr__apply(graph, &tensor_sum, NULL, 1, &part);
+    if (!graph->spec.sequence) return zr__apply(graph, &tensor_sum, NULL, 1, &part);
     zr_value y = zr__apply(graph, &tensor_scatter, NULL, 1, &part);
     if (y != ZR_NONE) graph->value[y].info.tokens = true;
     return y;
@@ -136,6 +135,22 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     return whole;
 }
 
+int64_t zr__own_tokens(const zr_graph *graph, zr_value x)
+{
+    const zr_value_info *info = zr_graph_value(graph, x);
+    return info && info->tokens ? graph->spec.seq : 0;
+}
+
+zr_shape zr__tokens_shape(int64_t T, int64_t B)
+{
+    return T ? ZR_SHAPE(ZR__ANY, ZR__ANY) : ZR_SHAPE(B, ZR__ANY, ZR__ANY);
+}
+
+zr_shape zr__documents_shape(int64_t T, const zr_shape *x)
+{
+    return T ? ZR_SHAPE(ZR__ANY, T) : ZR_SHAPE(x->dim[0], x->dim[1]);
+}
+
 bool zr__is_gathered(const zr_graph *graph, zr_value x)
 {
     const zr_value_info *info = zr_graph_value(graph, x);
@@ -151,7 +166,7 @@ static zr_status gather_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     const zr_type *x = zr__in(graph, op, 0);
     ZR_CHECK(x->shape.ndim < ZR_MAX_DIMS, ZR_ERR_SHAPE, "%s: x has %d dimensions, wanted at most %d", op->def->name,
              x->shape.ndim, ZR_MAX_DIMS - 1);
-    out[0] = (zr_type){x->dtype, {x->shape.ndim + 1, {zr_graph_get_spec(graph)->tensor}}};
+    out[0] = (zr_type){x->dtype, {x->shape.ndim + 1, {graph->spec.tensor}}};
     for (int d = 0; d < x->shape.ndim; d++) out[0].shape.dim[d + 1] = x->shape.dim[d];
     return ZR_OK;
 }

@@ -182,44 +182,30 @@ zr_status zr__save_put_all(zr__save *s)
     return zr__save_put_end(s);
 }
 
-/* ---- checksums, to rank 0 --------------------------------------------------------------------- */
+/* ---- checksums of all ranks -------------------------------------------------------------------- */
 
-/** Memory of rank 0 into which a list is gathered from all ranks. All ranks send the same number of bytes. */
-typedef struct arrival {
-    unsigned char *to; /* buffer with `piece` bytes for each rank, in the order of the ranks */
-    int64_t piece;
-    int ranks;
-} arrival;
-
-static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
-{
-    const arrival *a = arg;
-    for (int q = 0; q < a->ranks; q++) memcpy(a->to + q * a->piece + first_byte, pieces[q], (size_t)bytes);
-    return ZR_OK;
-}
-
-/** Gather a list of items of `size` bytes on rank 0. Each rank sends as many items as the longest list has. */
+/** Gather a list of items of `size` bytes from all ranks, in the order of the ranks. Each rank's part of list->all has
+ * room for the items of the longest list, until all parts are moved together. */
 static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t size, const char *name)
 {
-    const bool first = r->comm->rank == 0;
+    const int ranks = r->comm->size;
     int64_t most = 1;
-    ZR_AUTO_FREE int64_t *count = NULL;
+    ZR_AUTO_FREE int64_t *count = zr_alloc(sizeof(*count) * (size_t)ranks);
     ZR_TRY(zr__run_gather(r, (uint64_t)list->n_mine));
-    if (first) count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
-    for (int q = 0; q < r->comm->size; q++) {
+    for (int q = 0; q < ranks; q++) {
         const int64_t its = (int64_t)zr__run_gathered(r, q);
         if (count) count[q] = its;
         if (its > most) most = its;
     }
-    ZR_AUTO_FREE void *send = zr_alloc(size * (size_t)most);
-    if (first) list->all = zr_alloc(size * (size_t)(most * r->comm->size));
-    bool room = send && (!first || (count && list->all));
+    const int64_t part = most * (int64_t)size;
+    unsigned char *all = list->all = zr_alloc((size_t)(part * ranks));
+    const bool room = count && all;
     ZR_TRY(zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name)));
-    if (list->n_mine > 0) memcpy(send, list->mine, size * (size_t)list->n_mine);
-    arrival a = {list->all, most * (int64_t)size, r->comm->size};
-    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, 1, on_list, &a)));
-    for (int q = 0; first && q < r->comm->size; q++) {
-        memmove(a.to + (size_t)list->n_all * size, a.to + q * a.piece, size * (size_t)count[q]);
+    unsigned char *mine = all + r->comm->rank * part;
+    if (list->n_mine > 0) memcpy(mine, list->mine, size * (size_t)list->n_mine);
+    ZR_TRY(zr__run_agreed(r, zr_comm_all_gather(r->comm, mine, all, part, part)));
+    for (int q = 0; q < ranks; q++) {
+        memmove(all + (size_t)list->n_all * size, all + q * part, size * (size_t)count[q]);
         list->n_all += count[q];
     }
     return ZR_OK;

@@ -1,6 +1,7 @@
 /* Ops that look up rows of tables by indices: embedding, rows and position, with their gradients (_dw, _dx). */
 #include <omp.h>
 
+#include "base/number/sorted.h"
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
 
@@ -73,15 +74,7 @@ static const uint64_t *sort_by_id(uint64_t *keys, uint64_t *spare, int64_t n, in
 /* Return the index of the first of n sorted keys whose id is at least `id`. */
 static int64_t first_of_id(const uint64_t *keys, int64_t n, int64_t id)
 {
-    int64_t low = 0, high = n;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if ((int64_t)(keys[middle] >> 32) < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return zr__sorted_below(keys, n, sizeof *keys, 0, id << 32);
 }
 
 typedef struct sorted_tokens {

@@ -101,7 +101,7 @@ zr_status run_slice_dx(const zr_kernel_args *args)
     const zr_tensor *dy = &args->in[0], *dx = &args->out[0];
     const zr__array earlier = args->n_in > 1 ? zr__array_of(&args->in[1]) : zr__array{nullptr, ZR_F32};
     const int64_t C = zr_shape_cols(&dx->shape), n = zr_shape_cols(&dy->shape), first = args->op->attr.i[0];
-    const bool aligned = zr__is_aligned(dx->data) && zr__is_aligned(dy->data) && zr__is_aligned(earlier);
+    const bool aligned = zr__are_aligned(dx->data, dy->data, earlier);
     if (aligned && C % ZR__PACK == 0 && n % ZR__PACK == 0 && first % ZR__PACK == 0)
         return slice_dx_by<ZR__PACK>(args, earlier, C, n, first);
     return slice_dx_by<1>(args, earlier, C, n, first);

@@ -174,8 +174,7 @@ template <typename F> struct binary_each {
 template <typename F> zr_status unary(const zr_kernel_args *args, F f)
 {
     const unary_each<F> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]), f};
-    return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape),
-                    zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
+    return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape), zr__are_aligned(each.y, each.x), each);
 }
 
 /* Compute y = f(a, b) for all elements. Each element of a and b is read before the same element of y is written, so y
@@ -184,8 +183,8 @@ template <typename F> zr_status binary(const zr_kernel_args *args, F f)
 {
     const binary_each<F> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]), zr__array_of(&args->in[1]),
                                  f};
-    return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape),
-                    zr__is_aligned(each.y) && zr__is_aligned(each.a) && zr__is_aligned(each.b), each);
+    return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape), zr__are_aligned(each.y, each.a, each.b),
+                    each);
 }
 
 template <typename F> zr_status run_unary(const zr_kernel_args *args)
@@ -237,8 +236,7 @@ zr_status run_swiglu_dx(const zr_kernel_args *args)
 {
     const swiglu_dx_each each = {zr__array_of(&args->out[0]), zr__array_of(&args->out[1]), zr__array_of(&args->in[0]),
                                  zr__array_of(&args->in[1]), zr__array_of(&args->in[2])};
-    const bool aligned = zr__is_aligned(each.dgate) && zr__is_aligned(each.dup) && zr__is_aligned(each.dy) &&
-                         zr__is_aligned(each.gate) && zr__is_aligned(each.up);
+    const bool aligned = zr__are_aligned(each.dgate, each.dup, each.dy, each.gate, each.up);
     return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape), aligned, each);
 }
 
@@ -265,7 +263,7 @@ template <bool CUT> zr_status run_dropout_of(const zr_kernel_args *args, const z
     const dropout_each<CUT> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]),
                                     zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]), runs};
     const bool packs = !CUT || runs.length % ZR__PACK == 0;
-    return zr__each(zr__stream_of(args), elems, packs && zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
+    return zr__each(zr__stream_of(args), elems, packs && zr__are_aligned(each.y, each.x), each);
 }
 
 zr_status run_dropout(const zr_kernel_args *args)

@@ -407,8 +407,8 @@ zr_status sum_by_row(const zr_kernel_args *args, const token_ids &tokens)
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2], *out = &args->out[0];
     sorted_tokens sorted;
     ZR_TRY(sort_tokens(args, tokens, &sorted));
-    const bool packed = zr_shape_cols(&out->shape) % ZR__PACK == 0 && zr__is_aligned(out->data) &&
-                        zr__is_aligned(earlier->data) && zr__is_aligned(dy->data);
+    const bool packed =
+        zr_shape_cols(&out->shape) % ZR__PACK == 0 && zr__are_aligned(out->data, earlier->data, dy->data);
     return zr__typed(dy->dtype, [&]<typename T>(T *) {
         return packed ? sum_tokens<T, ZR__PACK>(args, sorted, (const T *)dy->data)
                       : sum_tokens<T, 1>(args, sorted, (const T *)dy->data);
@@ -476,7 +476,7 @@ zr_status run_position(const zr_kernel_args *args)
         constexpr int V = zr__chunk_elems<T>;
         T *to = (T *)out->data;
         const T *from = (const T *)x->data, *added = (const T *)table->data;
-        if (C % V == 0 && zr__is_aligned(to) && zr__is_aligned(from) && zr__is_aligned(added))
+        if (C % V == 0 && zr__are_aligned(to, from, added))
             return zr__each_move(zr__stream_of(args), rows, C / V,
                                  add_positions<T, V>{to, from, added, C, first, s, documents});
         return zr__each_move(zr__stream_of(args), rows, C,
@@ -536,8 +536,7 @@ zr_status run_position_dw(const zr_kernel_args *args)
     const zr__array dtable = zr__array_of(out), earlier = zr__array_of(&args->in[1]);
     const zr__sequence s = zr__sequence_of(args, &dy->shape);
     const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
-    const bool packed =
-        C % ZR__PACK == 0 && zr__is_aligned(dtable) && zr__is_aligned(earlier) && zr__is_aligned(dy->data);
+    const bool packed = C % ZR__PACK == 0 && zr__are_aligned(dtable, earlier, dy->data);
     return zr__typed(dy->dtype, [&]<typename T>(T *) {
         const T *from = (const T *)dy->data;
         cudaStream_t stream = zr__stream_of(args);

@@ -94,14 +94,8 @@ template <bool CENTRED> zr_status run_norm(const zr_kernel_args *args)
                            .C = zr_shape_elems(&in[1].shape),
                            .eps = (float)args->op->attr.f[0],
                            .rounds = args->op->attr.i[0] != 0};
-        const bool aligned =
-            zr__is_aligned(n.y) && zr__is_aligned(n.x) && zr__is_aligned(n.gain) && zr__is_aligned(n.bias);
-        const zr__row_grid grid = zr__row_grid_of<T>(n.rows, n.C, aligned);
-        if (grid.packed)
-            ZR_LAUNCH(zr__stream_of(args), (norm_rows<T, true, CENTRED>), grid.blocks, grid.threads, 0, n, grid.lanes);
-        else
-            ZR_LAUNCH(zr__stream_of(args), (norm_rows<T, false, CENTRED>), grid.blocks, grid.threads, 0, n, grid.lanes);
-        return zr__launched();
+        return zr__each_row<T>(zr__stream_of(args), n.rows, n.C, zr__are_aligned(n.y, n.x, n.gain, n.bias),
+                               norm_rows<T, true, CENTRED>, norm_rows<T, false, CENTRED>, n);
     });
 }
 
@@ -188,16 +182,9 @@ template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
                               .rstd = (const float *)in[CENTRED ? 4 : 3].data,
                               .rows = zr_shape_elems(&in[1].shape) / zr_shape_elems(&in[2].shape),
                               .C = zr_shape_elems(&in[2].shape)};
-        const bool aligned = zr__is_aligned(n.dx) && zr__is_aligned(n.dy) && zr__is_aligned(n.x) &&
-                             zr__is_aligned(n.gain) && zr__is_aligned(n.earlier);
-        const zr__row_grid grid = zr__row_grid_of<T>(n.rows, n.C, aligned);
-        if (grid.packed)
-            ZR_LAUNCH(zr__stream_of(args), (norm_dx_rows<T, true, CENTRED>), grid.blocks, grid.threads, 0, n,
-                      grid.lanes);
-        else
-            ZR_LAUNCH(zr__stream_of(args), (norm_dx_rows<T, false, CENTRED>), grid.blocks, grid.threads, 0, n,
-                      grid.lanes);
-        return zr__launched();
+        const bool aligned = zr__are_aligned(n.dx, n.dy, n.x, n.gain, n.earlier);
+        return zr__each_row<T>(zr__stream_of(args), n.rows, n.C, aligned, norm_dx_rows<T, true, CENTRED>,
+                               norm_dx_rows<T, false, CENTRED>, n);
     });
 }
 
@@ -313,7 +300,7 @@ template <bool CENTRED> zr_status run_norm_dw(const zr_kernel_args *args)
         const unsigned runs = (unsigned)zr__ceil_div(rows, n.run);
         const dim3 blocks((unsigned)zr__ceil_div(n.C, V * ZR__WARP), runs);
         const dim3 joins((unsigned)zr__ceil_div(n.C, ZR__WARP), CENTRED ? 2 : 1);
-        if (zr__is_aligned(n.dy) && zr__is_aligned(n.x) && n.C % V == 0)
+        if (zr__are_aligned(n.dy, n.x) && n.C % V == 0)
             ZR_LAUNCH(stream, (norm_dw_runs<T, true, CENTRED>), blocks, threads, 0, n);
         else
             ZR_LAUNCH(stream, (norm_dw_runs<T, false, CENTRED>), blocks, threads, 0, n);

@@ -127,7 +127,7 @@ zr_status launch_bias(const zr_kernel_args *args, zr__array y, zr__array x, zr__
 {
     const int64_t rows = zr_shape_rows(&args->out[0].shape), cols = zr_shape_cols(&args->out[0].shape);
     const dim3 threads(ZR__SUM_ACROSS, ZR__SUM_DOWN);
-    if (cols % ZR__PACK == 0 && zr__is_aligned(y) && zr__is_aligned(x) && zr__is_aligned(b))
+    if (cols % ZR__PACK == 0 && zr__are_aligned(y, x, b))
         ZR_LAUNCH(zr__stream_of(args), add_bias<ZR__PACK>, tiles<ZR__PACK>(rows, cols), threads, 0, y, x, b, rows,
                   cols);
     else

@@ -114,7 +114,7 @@ template <typename Rule> zr_status update(zr_device *device, const zr_update_arg
         [&]<typename Grad, typename Param>(Grad *, Param *) {
             const arrays<Grad, Param> a = {
                 args->weight, (Param *)args->param16, (const Grad *)args->grad, {args->slot[0], args->slot[1]}};
-            bool packed = zr__is_aligned(a.weight) && zr__is_aligned(a.param) && zr__is_aligned(a.grad);
+            bool packed = zr__are_aligned(a.weight, a.param, a.grad);
             for (int s = 0; s < Rule::slots; s++) packed = packed && zr__is_aligned(a.slot[s]);
             return zr__each(zr__cuda(device)->stream, args->n, packed, update_each<Rule, Grad, Param>{rule, a});
         });
@@ -262,7 +262,9 @@ extern "C" zr_status zr__cuda_update(zr_device *device, const zr_optimizer *opti
 {
     const rule *r = nullptr;
     ZR_TRY(find_rule(optimizer, &r));
-    return args->n == 0 ? ZR_OK : r->update(device, args);
+    if (args->n == 0) return ZR_OK;
+    ZR_TRY(zr__cuda_begin(device));
+    return zr__cuda_end(device, r->update(device, args));
 }
 
 extern "C" zr_status zr__cuda_square_update(zr_device *device, const zr_optimizer *optimizer,
@@ -271,7 +273,9 @@ extern "C" zr_status zr__cuda_square_update(zr_device *device, const zr_optimize
     const rule *r = nullptr;
     ZR_TRY(find_rule(optimizer, &r));
     ZR_CHECK(r->square, ZR_ERR_UNSUPPORTED, "the optimizer \"%s\" has no direction on a GPU", optimizer->name);
-    return args->n == 0 ? ZR_OK : r->square(device, args, exact, first, trust);
+    if (args->n == 0) return ZR_OK;
+    ZR_TRY(zr__cuda_begin(device));
+    return zr__cuda_end(device, r->square(device, args, exact, first, trust));
 }
 
 ZR_CUDA_KERNELS(optimizer) = {{}};

@@ -66,8 +66,7 @@ template <typename I> zr_status rotate(const zr_kernel_args *args, const zr__rot
 {
     const rotate_each<I> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]),
                                  (const float *)args->in[1].data, r};
-    const bool packed =
-        r.half % ZR__PACK == 0 && zr__is_aligned(each.y) && zr__is_aligned(each.x) && zr__is_aligned(each.table);
+    const bool packed = r.half % ZR__PACK == 0 && zr__are_aligned(each.y, each.x, each.table);
     return zr__each(zr__stream_of(args), r.tokens * r.heads * r.half, packed, each);
 }
 

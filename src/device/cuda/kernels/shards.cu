@@ -55,6 +55,25 @@ template <typename Out, typename In> struct sum_each {
     }
 };
 
+/* Make a piece accessible to this GPU. If the piece is in the memory of another GPU of this process, enable peer
+ * access. */
+zr_status reach_piece(int gpu, const void *piece)
+{
+    struct cudaPointerAttributes at;
+    int can = 0;
+    ZR_CUDA(cudaPointerGetAttributes(&at, piece));
+    if (at.type != cudaMemoryTypeDevice || at.device == gpu) return ZR_OK;
+    ZR_CUDA(cudaDeviceCanAccessPeer(&can, gpu, at.device));
+    ZR_CHECK(can, ZR_ERR_UNSUPPORTED,
+             "GPU %d cannot read the memory of GPU %d, which ranks that are threads need; start the ranks as processes "
+             "(mpirun)",
+             gpu, at.device);
+    const cudaError_t error = cudaDeviceEnablePeerAccess(at.device, 0);
+    if (error != cudaErrorPeerAccessAlreadyEnabled) ZR_CUDA(error);
+    (void)cudaGetLastError();
+    return ZR_OK;
+}
+
 template <typename Out, typename In>
 zr_status sum_pieces(const zr__cuda_device *cuda, Out *out, bool accumulate, const void *const *pieces, int n_pieces,
                      In *, int64_t n)
@@ -173,9 +192,11 @@ zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool ac
              ZR__CUDA_PIECES);
     ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
              zr_dtype_name(out_dtype));
-    return zr__typed2(out_dtype, dtype, [&](auto *o, auto *in) {
-        return sum_pieces(zr__cuda(device), (decltype(o))out, accumulate, pieces, n_pieces, in, n);
-    });
+    ZR_TRY(zr__cuda_begin(device));
+    for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
+    return zr__cuda_end(device, zr__typed2(out_dtype, dtype, [&](auto *o, auto *in) {
+                            return sum_pieces(zr__cuda(device), (decltype(o))out, accumulate, pieces, n_pieces, in, n);
+                        }));
 }
 
 zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
@@ -183,7 +204,8 @@ zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int6
 {
     const zr__cuda_device *cuda = zr__cuda(device);
     if (n == 0) return ZR_OK;
-    return zr__typed(dtype, [&]<typename T>(T *) -> zr_status {
+    ZR_TRY(zr__cuda_begin(device));
+    const zr_status st = zr__typed(dtype, [&]<typename T>(T *) -> zr_status {
         const T *in = (const T *)x;
         const int64_t runs = zr__ceil_div(n, square_run);
         const int parts = (int)(runs < ZR__CUDA_PARTS ? runs : ZR__CUDA_PARTS);
@@ -193,18 +215,20 @@ zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int6
         if (exact) ZR_TRY(zr__exact_all<true>(cuda, in, n, &square->exact));
         return zr__launched();
     });
+    return zr__cuda_end(device, st);
 }
 
 zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
 {
-    return zr__exact_all<false>(zr__cuda(device), x, n, sum);
+    ZR_TRY(zr__cuda_begin(device));
+    return zr__cuda_end(device, zr__exact_all<false>(zr__cuda(device), x, n, sum));
 }
 
 zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
     return zr__typed2(out_dtype, dtype, [&]<typename Out, typename In>(Out *, In *) {
         const cast_each<Out, In> each = {(Out *)out, (const In *)in};
-        return zr__each(zr__cuda(device)->stream, n, zr__is_aligned(out) && zr__is_aligned(in), each);
+        return zr__each(zr__cuda(device)->stream, n, zr__are_aligned(out, in), each);
     });
 }
 

@@ -50,12 +50,8 @@ zr_status run_softmax(const zr_kernel_args *args)
     return zr__typed(x->dtype, [&]<typename T>(T *) {
         const softmax<T> s = {(T *)args->out[0].data, (const T *)x->data, zr_shape_rows(&x->shape),
                               zr_shape_cols(&x->shape)};
-        const zr__row_grid grid = zr__row_grid_of<T>(s.rows, s.C, zr__is_aligned(s.y) && zr__is_aligned(s.x));
-        if (grid.packed)
-            ZR_LAUNCH(zr__stream_of(args), (softmax_rows<T, true>), grid.blocks, grid.threads, 0, s, grid.lanes);
-        else
-            ZR_LAUNCH(zr__stream_of(args), (softmax_rows<T, false>), grid.blocks, grid.threads, 0, s, grid.lanes);
-        return zr__launched();
+        return zr__each_row<T>(zr__stream_of(args), s.rows, s.C, zr__are_aligned(s.y, s.x), softmax_rows<T, true>,
+                               softmax_rows<T, false>, s);
     });
 }
 
@@ -109,13 +105,9 @@ zr_status run_softmax_dx(const zr_kernel_args *args)
     return zr__typed(dy->dtype, [&]<typename T>(T *) {
         const softmax_dx<T> s = {zr__array_of(dx), (const T *)dy->data, (const T *)y->data, zr_shape_rows(&dy->shape),
                                  zr_shape_cols(&dy->shape)};
-        const bool aligned = zr__is_aligned(s.dx) && zr__is_aligned(s.dy) && zr__is_aligned(s.y);
-        const zr__row_grid grid = zr__row_grid_of<T>(s.rows, s.C, aligned && dx->dtype == dy->dtype);
-        if (grid.packed)
-            ZR_LAUNCH(zr__stream_of(args), (softmax_dx_rows<T, true>), grid.blocks, grid.threads, 0, s, grid.lanes);
-        else
-            ZR_LAUNCH(zr__stream_of(args), (softmax_dx_rows<T, false>), grid.blocks, grid.threads, 0, s, grid.lanes);
-        return zr__launched();
+        const bool aligned = zr__are_aligned(s.dx, s.dy, s.y) && dx->dtype == dy->dtype;
+        return zr__each_row<T>(zr__stream_of(args), s.rows, s.C, aligned, softmax_dx_rows<T, true>,
+                               softmax_dx_rows<T, false>, s);
     });
 }
 
@@ -145,14 +137,8 @@ zr_status run_mean(const zr_kernel_args *args)
     const zr__array y = zr__array_of(&args->out[0]);
     return zr__typed(x->dtype, [&]<typename T>(T *) {
         const T *data = (const T *)x->data;
-        const zr__row_grid grid = zr__row_grid_of<T>(rows, C, zr__is_aligned(data));
-        if (grid.packed)
-            ZR_LAUNCH(zr__stream_of(args), (mean_rows<T, true>), grid.blocks, grid.threads, 0, y, data, rows, C,
-                      grid.lanes);
-        else
-            ZR_LAUNCH(zr__stream_of(args), (mean_rows<T, false>), grid.blocks, grid.threads, 0, y, data, rows, C,
-                      grid.lanes);
-        return zr__launched();
+        return zr__each_row<T>(zr__stream_of(args), rows, C, zr__is_aligned(data), mean_rows<T, true>,
+                               mean_rows<T, false>, y, data, rows, C);
     });
 }
 
