@@ -137,26 +137,23 @@ static void clear(bench *b)
 
 static zr_status measure(zr_device *device, int64_t seq, zr_dtype dtype)
 {
-    bench b = {.device = device};
+    ZR_AUTO(clear) bench b = {.device = device};
     int64_t bytes = 0;
     double total = 0.0, forward = 0.0;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, build(&b, seq, dtype), done);
-    ZR_TRY_GOTO(st, allocate(&b, &bytes), done);
+    ZR_TRY(build(&b, seq, dtype));
+    ZR_TRY(allocate(&b, &bytes));
     fill(&b);
     for (int32_t i = 0; i < zr_graph_ops(b.graph); i++) {
         const zr_op *op = zr_graph_get_op(b.graph, i);
         double sec = 0.0;
-        ZR_TRY_GOTO(st, run_op(&b, op, is_attention(op) ? REPEATS : 1, &sec), done);
+        ZR_TRY(run_op(&b, op, is_attention(op) ? REPEATS : 1, &sec));
         if (is_attention(op)) total += sec;
         if (strcmp(op->def->name, "attention") == 0) forward = sec;
     }
     printf("{\"T\":%" PRId64 ", \"sec\":%.6g, \"forward_sec\":%.6g, \"memory_bytes\":%" PRId64 "}\n", seq, total,
            forward, bytes);
     fflush(stdout);
-done:
-    clear(&b);
-    return st;
+    return ZR_OK;
 }
 
 int main(int argc, char **argv)

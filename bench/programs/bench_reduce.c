@@ -17,6 +17,7 @@
 
 #include <zr.h>
 
+#include "base/core/scope.h"
 #include "triad.h"
 
 enum { RANKS = 2, PASSES = 3, ROUNDS = 40 };
@@ -71,23 +72,26 @@ static zr_status one_round(zr_comm *comm, rank_arrays *a, best *least)
     return zr_comm_barrier(comm);
 }
 
+static void release(rank_arrays *a)
+{
+    zr_device_destroy(&a->device);
+    zr_free(a->whole);
+    zr_free(a->shard);
+}
+
 static zr_status run_rank(zr_comm *comm, void *arg)
 {
     const zr_device_config config = {.threads = 1};
+    ZR_AUTO(release)
     rank_arrays a = {.whole = zr_alloc(ELEMS * sizeof(float)), .shard = zr_alloc(SHARD * sizeof(float))};
     void *stage;
-    zr_status st = ZR_OK;
-    if (!a.whole || !a.shard) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory for a rank's 96 MiB"), done);
-    ZR_TRY_GOTO(st, zr_device_create_cpu(&config, &a.device), done);
-    ZR_TRY_GOTO(st, zr_comm_staging(comm, STAGE_BYTES, &stage), done);
+    ZR_CHECK(a.whole && a.shard, ZR_ERR_MEMORY, "no memory for a rank's 96 MiB");
+    ZR_TRY(zr_device_create_cpu(&config, &a.device));
+    ZR_TRY(zr_comm_staging(comm, STAGE_BYTES, &stage));
     for (int64_t i = 0; i < ELEMS; i++) a.whole[i] = (float)(i % 1000);
     memset(a.shard, 0, SHARD * sizeof(float));
-    for (int round = 0; round < ROUNDS; round++) ZR_TRY_GOTO(st, one_round(comm, &a, arg), done);
-done:
-    zr_device_destroy(&a.device);
-    zr_free(a.whole);
-    zr_free(a.shard);
-    return st;
+    for (int round = 0; round < ROUNDS; round++) ZR_TRY(one_round(comm, &a, arg));
+    return ZR_OK;
 }
 
 /* ---- MPI ------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include <zr.h>
 
+#include "base/core/scope.h"
 #include "zr/comm.h"
 #include "zr/device.h"
 #include "zr/engine.h"
@@ -78,33 +79,35 @@ static inline zr_status timer_rounds(timer *t, zr_engine **engine, zr_comm *comm
     return ZR_OK;
 }
 
+static inline void timer_plans_destroy(zr_plan *(*plan)[TIMER_VARIANTS])
+{
+    for (int v = 0; v < TIMER_VARIANTS; v++) zr_plan_destroy(&(*plan)[v]);
+}
+
+static inline void timer_engines_destroy(zr_engine *(*engine)[TIMER_VARIANTS])
+{
+    for (int v = 0; v < TIMER_VARIANTS; v++) zr_engine_destroy(&(*engine)[v]);
+}
+
 static inline zr_status timer_rank(zr_comm *comm, void *arg)
 {
     timer *t = arg;
     zr_device_config wanted = {.threads = t->threads};
-    zr_device *device = NULL;
-    zr_plan *plan[TIMER_VARIANTS] = {0};
-    zr_engine *engine[TIMER_VARIANTS] = {0};
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
+    ZR_AUTO(timer_plans_destroy) zr_plan *plan[TIMER_VARIANTS] = {0};
+    ZR_AUTO(timer_engines_destroy) zr_engine *engine[TIMER_VARIANTS] = {0};
     zr_model model = zr_gpt2(&t->model);
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device), done);
+    ZR_TRY(zr_device_create_cpu(&wanted, &device));
     for (int v = 0; v < t->n; v++) {
-        ZR_TRY_GOTO(st, zr_plan_create(&model, &t->variant[v].layout, &device->profile, &plan[v]), done);
-        ZR_TRY_GOTO(st, zr_engine_create(plan[v], device, comm, 1, &engine[v]), done);
-        ZR_TRY_GOTO(st, zr_engine_fill(engine[v], ZR_STATE_PARAM, NULL, NULL), done);
+        ZR_TRY(zr_plan_create(&model, &t->variant[v].layout, &device->profile, &plan[v]));
+        ZR_TRY(zr_engine_create(plan[v], device, comm, 1, &engine[v]));
+        ZR_TRY(zr_engine_fill(engine[v], ZR_STATE_PARAM, NULL, NULL));
         if (comm->rank != 0) continue;
         t->variant[v].memory = plan[v]->memory;
         t->variant[v].traffic = plan[v]->traffic;
         t->variant[v].flops_ratio = plan[v]->flops_hardware / plan[v]->flops_model;
     }
-    ZR_TRY_GOTO(st, timer_rounds(t, engine, comm), done);
-done:
-    for (int v = 0; v < t->n; v++) {
-        zr_engine_destroy(&engine[v]);
-        zr_plan_destroy(&plan[v]);
-    }
-    zr_device_destroy(&device);
-    return st;
+    return timer_rounds(t, engine, comm);
 }
 
 static inline int timer_compare(const void *a, const void *b)

@@ -103,17 +103,6 @@ ZR_API zr_status zr_error_frame(zr_status status, const char *function, const ch
         if (zr_try_status_ != ZR_OK) return zr_error_frame(zr_try_status_, __func__, __FILE__, __LINE__);              \
     } while (0)
 
-/** Evaluate `call` as ZR_TRY does, but on failure jump to a cleanup label: `zr_status st = ZR_OK; ZR_TRY_GOTO(st,
- * call, done);` */
-#define ZR_TRY_GOTO(st, call, label)                                                                                   \
-    do {                                                                                                               \
-        (st) = (call);                                                                                                 \
-        if ((st) != ZR_OK) {                                                                                           \
-            (st) = zr_error_frame((st), __func__, __FILE__, __LINE__);                                                 \
-            goto label;                                                                                                \
-        }                                                                                                              \
-    } while (0)
-
 /** Return the library version, such as "0.1.0". */
 ZR_API const char *zr_version(void);
 

@@ -218,25 +218,24 @@ static void test_own_scratch(void **state)
     }
 }
 
+static void destroy_devices(zr_device *(*device)[2])
+{
+    for (int i = 0; i < 2; i++) zr_device_destroy(&(*device)[i]);
+}
+
 /* Check that a plan for the device's own kernels is refused with other kernels, for whose scratch it has no room. */
 static zr_status run_other_kernels(zr_comm *comm, void *arg)
 {
     static const zr_kernel kernels[] = {{"gelu", .run = own_run, .scratch_bytes = own_scratch}, {0}};
     const trainer *run = arg;
     zr_device_config wanted[] = {{.threads = 1}, {.threads = 1, .kernels = kernels}};
-    zr_device *device[2] = {NULL, NULL};
-    zr_plan *plan = NULL;
-    zr_engine *engine = NULL;
+    ZR_AUTO(destroy_devices) zr_device *device[2] = {NULL, NULL};
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
+    ZR_AUTO(zr_engine_destroy) zr_engine *engine = NULL;
     zr_model model = trainer_model(run);
-    zr_status st = ZR_OK;
-    for (int i = 0; i < 2; i++) ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted[i], &device[i]), done);
-    ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device[0]->profile, &plan), done);
-    ZR_TRY_GOTO(st, zr_engine_create(plan, device[1], comm, 1, &engine), done);
-done:
-    zr_engine_destroy(&engine);
-    zr_plan_destroy(&plan);
-    for (int i = 0; i < 2; i++) zr_device_destroy(&device[i]);
-    return st;
+    for (int i = 0; i < 2; i++) ZR_TRY(zr_device_create_cpu(&wanted[i], &device[i]));
+    ZR_TRY(zr_plan_create(&model, &run->layout, &device[0]->profile, &plan));
+    return zr_engine_create(plan, device[1], comm, 1, &engine);
 }
 
 static void test_other_kernels(void **state)
@@ -253,37 +252,40 @@ typedef struct pair {
     trainer a, b;
 } pair;
 
+static void destroy_plans(zr_plan *(*plan)[2])
+{
+    for (int i = 0; i < 2; i++) zr_plan_destroy(&(*plan)[i]);
+}
+
+static void destroy_engines(zr_engine *(*engine)[2])
+{
+    for (int i = 0; i < 2; i++) zr_engine_destroy(&(*engine)[i]);
+}
+
 static zr_status two_engines(zr_comm *comm, void *arg)
 {
     pair *p = arg;
     trainer *run[2] = {&p->a, &p->b};
-    zr_device *device[2] = {NULL, NULL};
-    zr_plan *plan[2] = {NULL, NULL};
-    zr_engine *engine[2] = {NULL, NULL};
+    ZR_AUTO(destroy_devices) zr_device *device[2] = {NULL, NULL};
+    ZR_AUTO(destroy_plans) zr_plan *plan[2] = {NULL, NULL};
+    ZR_AUTO(destroy_engines) zr_engine *engine[2] = {NULL, NULL};
     zr_device_config wanted = ZR_DEVICE_CONFIG_INIT;
-    zr_status st = ZR_OK;
     for (int i = 0; i < 2; i++) {
         zr_model model = zr_gpt2(&run[i]->config);
-        ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device[i]), done);
-        ZR_TRY_GOTO(st, zr_plan_create(&model, &run[i]->layout, &device[i]->profile, &plan[i]), done);
-        ZR_TRY_GOTO(st, zr_engine_create(plan[i], device[i], comm, run[i]->seed, &engine[i]), done);
-        ZR_TRY_GOTO(st, zr_engine_fill(engine[i], ZR_STATE_PARAM, NULL, NULL), done);
+        ZR_TRY(zr_device_create_cpu(&wanted, &device[i]));
+        ZR_TRY(zr_plan_create(&model, &run[i]->layout, &device[i]->profile, &plan[i]));
+        ZR_TRY(zr_engine_create(plan[i], device[i], comm, run[i]->seed, &engine[i]));
+        ZR_TRY(zr_engine_fill(engine[i], ZR_STATE_PARAM, NULL, NULL));
     }
     for (int s = 0; s < 3; s++)
         for (int i = 0; i < 2; i++) {
             zr_step_args args = {
                 .step = s, .lr = run[i]->lr, .clip = run[i]->clip, .batch = trainer_batch, .arg = run[i]};
             zr_step_result result;
-            ZR_TRY_GOTO(st, zr_engine_step(engine[i], &args, &result), done);
+            ZR_TRY(zr_engine_step(engine[i], &args, &result));
             if (comm->rank == 0) run[i]->loss[s] = result.loss;
         }
-done:
-    for (int i = 0; i < 2; i++) {
-        zr_engine_destroy(&engine[i]);
-        zr_plan_destroy(&plan[i]);
-        zr_device_destroy(&device[i]);
-    }
-    return st;
+    return ZR_OK;
 }
 
 /* Check that two engines of one communicator, with different models and stages, do not disturb each other. */

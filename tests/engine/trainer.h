@@ -266,24 +266,18 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
     trainer *run = arg;
     zr_model model = trainer_model(run);
     zr_device_config wanted = {run->threads ? run->threads : 1, run->kernels, comm->rank % 2};
-    zr_device *device = NULL;
-    zr_plan *plan = NULL;
-    zr_engine *engine = NULL;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, (run->device ? run->device : zr_device_create_cpu)(&wanted, &device), done);
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
+    ZR_AUTO(zr_engine_destroy) zr_engine *engine = NULL;
+    ZR_TRY((run->device ? run->device : zr_device_create_cpu)(&wanted, &device));
     if (run->tune) run->tune(run, device);
     comm->concurrent = run->lanes;
-    ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
-    if (comm->rank == 0) ZR_TRY_GOTO(st, zr_plan_check(plan), done); /* the plan is the same on all */
-    ZR_TRY_GOTO(st, trainer_engine(run, plan, device, comm, &engine), done);
-    ZR_TRY_GOTO(st, zr_engine_fill(engine, ZR_STATE_PARAM, run->fill, run->fill_arg), done);
-    if (run->before) ZR_TRY_GOTO(st, run->before(run, engine, comm), done);
-    ZR_TRY_GOTO(st, trainer_steps(run, plan, engine, comm), done);
-done:
-    zr_engine_destroy(&engine);
-    zr_plan_destroy(&plan);
-    zr_device_destroy(&device);
-    return st;
+    ZR_TRY(zr_plan_create(&model, &run->layout, &device->profile, &plan));
+    if (comm->rank == 0) ZR_TRY(zr_plan_check(plan)); /* the plan is the same on all */
+    ZR_TRY(trainer_engine(run, plan, device, comm, &engine));
+    ZR_TRY(zr_engine_fill(engine, ZR_STATE_PARAM, run->fill, run->fill_arg));
+    if (run->before) ZR_TRY(run->before(run, engine, comm));
+    return trainer_steps(run, plan, engine, comm);
 }
 
 /* Return a trainer of one step of a small model in buckets that hold almost nothing. */

@@ -131,26 +131,20 @@ static zr_status create_short_of_memory(zr_comm *comm, void *arg)
     trainer *run = arg;
     zr_model model = trainer_model(run);
     zr_device_config wanted = ZR_DEVICE_CONFIG_INIT;
-    zr_device *device = NULL;
-    zr_plan *plan = NULL;
-    zr_engine *engine = NULL;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr_device_create_cpu(&wanted, &device), done);
-    ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
+    ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
+    ZR_AUTO(zr_engine_destroy) zr_engine *engine = NULL;
+    ZR_TRY(zr_device_create_cpu(&wanted, &device));
+    ZR_TRY(zr_plan_create(&model, &run->layout, &device->profile, &plan));
     refused_bytes = comm->rank == 1 ? plan->space_bytes[ZR_SPACE_DEVICE] : 0;
-    st = zr_engine_create(plan, device, comm, run->seed, &engine);
+    const zr_status st = zr_engine_create(plan, device, comm, run->seed, &engine);
     refused_bytes = 0;
     ZR_CHECK(st == ZR_ERR_MEMORY && !engine, ZR_ERR_INTERNAL, "rank %d: %s: %s", comm->rank, zr_status_text(st),
              zr_error_message());
     ZR_CHECK(comm->rank == 1 || strncmp(zr_error_message(), "rank 1: ", 8) == 0, ZR_ERR_INTERNAL, "%s",
              zr_error_message());
-    st = zr_engine_create(plan, device, comm, run->seed, &engine); /* the ranks are still in step */
-    if (st == ZR_OK) st = zr_engine_fill(engine, ZR_STATE_PARAM, NULL, NULL);
-done:
-    zr_engine_destroy(&engine);
-    zr_plan_destroy(&plan);
-    zr_device_destroy(&device);
-    return st;
+    ZR_TRY(zr_engine_create(plan, device, comm, run->seed, &engine)); /* the ranks are still in step */
+    return zr_engine_fill(engine, ZR_STATE_PARAM, NULL, NULL);
 }
 
 /* Check that, if one rank cannot allocate its arena, all ranks fail with its error, and none waits while creating the
