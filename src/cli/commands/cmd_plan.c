@@ -273,10 +273,10 @@ static zr_status find_max_on_disk(planning *p)
         zr_recomputes(p->config->recompute.policy) && zr__train_offload_degrees(p->config) == ZR__OFFLOADS;
     zr_config away = *p->config;
     cli_max max = p->max;
-    zr__train_set_offload(p->config, states, ZR_HOME_NVME);
+    zr__train_set_offload(p->config, states, ZR_HOME_NVME, 0);
     const zr_status st = cli_max_find(&p->max);
     if (!checkpoints || (st != ZR_OK && st != ZR_ERR_MEMORY)) return st;
-    zr__train_set_offload(&away, states + ZR__OFFLOAD_CHECKPOINTS, ZR_HOME_NVME);
+    zr__train_set_offload(&away, states + ZR__OFFLOAD_CHECKPOINTS, ZR_HOME_NVME, 0);
     max.config = &away;
     const zr_status other = cli_max_find(&max);
     if (other != ZR_OK) return st == ZR_OK && other == ZR_ERR_MEMORY ? ZR_OK : other;

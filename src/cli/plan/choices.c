@@ -129,9 +129,7 @@ zr__free cli_choices_free(const zr_config *config, const cli_target *target, boo
                       .batch = limited && !batch && !given,
                       .pieces = !zr__config_given(config, ZR__PIECES_KEY),
                       .host = limited && homes && target->profile.facts.own_memory,
-                      .disk =
-                          limited && homes &&
-                          (target->disk_bytes > 0 || config->zero.optim.folders || !target->profile.facts.own_memory),
+                      .disk = limited && homes,
                       .kept = zr__train_offload_degrees(config) == ZR__OFFLOADS,
                       .lighter = limited};
 }

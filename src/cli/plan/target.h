@@ -23,9 +23,10 @@ typedef struct cli_target {
     double efficiency;  /* share of the peak FLOP/s that matrix products reach (--efficiency), or 0 if not given */
     bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
-    /* `assumed`: text on the assumed values of the cluster (zr__cluster_assume), or "". `host_bytes`: memory of one of
+    /* `assumed`: texts on the assumed values of the cluster (zr__cluster_assumed), or "", the second with the disk's
+     * rate. `host_bytes`: memory of one of
      * its hosts, given or assumed. An assumed memory limits only a search. */
-    char assumed[256];
+    char assumed[2][256];
     int64_t host_bytes;
     zr_simulate_options options; /* options for the simulation of `cluster` */
     int64_t disk_bytes;          /* bytes of disk that a rank may use (--disk), or 0 if not given */

@@ -67,7 +67,11 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     *tried = NULL;
     for (int64_t i = 0; i < f->n && !*tried; i++)
         if (zr__way_alike(&f->tried[i]->way, w, ZR__ALIKE_ALL)) *tried = f->tried[i];
-    if (*tried) return ZR_OK;
+    if (*tried) {
+        (*tried)->fits |= (*tried)->bound;
+        (*tried)->bound = false;
+        return ZR_OK;
+    }
     zr__way_set(w, s->q->target->ranks, &config);
     if (w->policy == ZR_RECOMPUTE_AUTO) config.memory.limit_bytes = s->limit;
     ZR_GROW(f->tried, f->room, f->n + 1, "candidates");
@@ -126,6 +130,31 @@ typedef struct reached {
     double sec; /* seconds per token with the first policy, which is "none" unless the user gives another */
 } reached;
 
+static bool lacks_room(const zr__searching *s, const zr__tried *t)
+{
+    const zr__train_target *target = s->q->target;
+    return (target->host_bytes > 0 && t->made.host_bytes > target->host_bytes) ||
+           (target->disk_bytes > 0 && !s->q->shares && t->made.disk_bytes > target->disk_bytes);
+}
+
+/** Return whether a candidate fits, or policy auto may fit with its other keys, since with auto several units can share
+ * a checkpoint. */
+static bool nearly_fits(const zr__searching *s, const zr__tried *t)
+{
+    return !lacks_room(s, t) && (s->limit == 0 || (double)t->made.needs_bytes <= (1 + SLACK) * (double)s->limit);
+}
+
+/** Return a candidate with less offload that stands for a way, or NULL. If it fits, the way is no faster, and less
+ * offload is preferred. If it lacks memory of a host or disk, so does the way. */
+static zr__tried *stand_in(const zr__searching *s, const zr__way *w)
+{
+    for (int64_t i = 0; i < s->found->n; i++) {
+        zr__tried *t = s->found->tried[i];
+        if ((t->fits || lacks_room(s, t)) && zr__way_spares(&t->way, w)) return t;
+    }
+    return NULL;
+}
+
 /** Predict a candidate that cannot fit from two with smaller micro-batches, of which the larger one did not fit: bytes
  * and seconds of a step grow linearly with the micro-batch. Return NULL if it must be planned. */
 static zr__tried *predict(zr__searching *s, const zr__way *w)
@@ -141,7 +170,7 @@ static zr__tried *predict(zr__searching *s, const zr__way *w)
         else if (!a || t->way.rows > a->way.rows)
             a = t;
     }
-    if (!a || b->fits || b->made.needs_bytes <= s->limit) return NULL;
+    if (!a || b->fits || (b->made.needs_bytes <= s->limit && !lacks_room(s, b))) return NULL;
     zr__tried *guess = &s->guess[w->policy];
     const double ra = (double)a->way.rows, rb = (double)b->way.rows, rows = (double)w->rows,
                  k = (rows - rb) / (rb - ra);
@@ -155,7 +184,9 @@ static zr__tried *predict(zr__searching *s, const zr__way *w)
 static zr_status try_policy(zr__searching *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
 {
     w.policy = policy;
-    *t = s->q->free.batch ? predict(s, &w) : NULL;
+    if (!zr_recomputes(policy)) zr__way_drop_checkpoints(&w);
+    *t = stand_in(s, &w);
+    if (!*t && s->q->free.batch) *t = predict(s, &w);
     if (!*t) ZR_TRY(zr__try_way(s, &w, t));
     if (!*t) return ZR_OK;
     r->fits |= (*t)->fits;
@@ -200,7 +231,9 @@ static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
     ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_SELECTIVE, &selective, r));
     if (selective && selective->fits) return note_bound(s, w, mixed_sec(s, selective, none));
     if (selective) ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r));
-    if (!unit || (double)unit->made.needs_bytes > (1 + SLACK) * (double)s->limit) return ZR_OK;
+    if (!unit || !nearly_fits(s, unit)) return ZR_OK;
+    /* Policy auto knows only the limit of the device, so it takes what lacks memory of a host or disk. */
+    if (lacks_room(s, selective) && selective->made.needs_bytes <= s->limit) return ZR_OK;
     const double bound = mixed_sec(s, unit, none), other = mixed_sec(s, unit, selective);
     return note_bound(s, w, bound < other ? bound : other);
 }
@@ -295,8 +328,19 @@ static bool degree_works(const zr__searching *s, int64_t tensor)
            (!s->q->free.split || config->train_batch_size % (ranks / tensor) == 0);
 }
 
-/** Try policy auto on candidates in the order of the lower bounds of their times. Stop when no other candidate can be
- * faster than the fastest one so far. */
+/** Return the tensor-parallel degree to try after `tensor`, or the first if this is 0. Return 0 after the last. */
+static int64_t next_degree(const zr__searching *s, int64_t tensor)
+{
+    const int64_t ranks = s->q->target->ranks, host = s->q->target->host_ranks,
+                  most = host > 0 && 2 * host < ranks ? 2 * host : ranks;
+    if (!s->q->free.tensor) return tensor == 0 ? s->base.tensor : 0;
+    for (tensor++; tensor <= most; tensor++)
+        if (degree_works(s, tensor)) return tensor;
+    return 0;
+}
+
+/** Try policy auto on the candidates of note_bound in the order of the lower bounds of their times. Stop when no other
+ * candidate can be faster than the fastest one so far. */
 static zr_status try_mixed(zr__searching *s)
 {
     for (struct zr__mixed *first;;) {
@@ -304,7 +348,10 @@ static zr_status try_mixed(zr__searching *s)
         first = NULL;
         for (struct zr__mixed *m = s->mixed; m < s->mixed + s->n_mixed; m++)
             if (m->bound > 0 && (!first || m->bound < first->bound)) first = m;
-        if (!first || as_fast(s, first->bound / (1 + SLACK))) return ZR_OK;
+        if (!first || as_fast(s, first->bound / (1 + SLACK))) {
+            s->n_mixed = 0;
+            return ZR_OK;
+        }
         first->bound = 0;
         ZR_TRY(zr__try_way(s, &first->way, &t));
     }
@@ -325,21 +372,15 @@ static zr_status try_kept(zr__searching *s)
     return ZR_OK;
 }
 
-/** Try all candidates with the homes and the buckets of s->base. */
+/** Try all candidates with the homes and the buckets of s->base, but policy auto, which try_mixed tries. */
 static zr_status try_all(zr__searching *s)
 {
-    const bool tensor = s->q->free.tensor;
-    const int64_t ranks = s->q->target->ranks, host = s->q->target->host_ranks,
-                  most = tensor ? (host > 0 && 2 * host < ranks ? 2 * host : ranks) : s->base.tensor;
     zr__way w = s->base;
-    s->n_mixed = 0;
     ZR_TRY(try_kept(s));
-    for (w.tensor = tensor ? 1 : s->base.tensor; w.tensor <= most && !s->found->keeps; w.tensor++) {
-        if (!degree_works(s, w.tensor)) continue;
+    for (w.tensor = next_degree(s, 0); w.tensor > 0 && !s->found->keeps; w.tensor = next_degree(s, w.tensor))
         for (w.stage = s->stages[0]; w.stage <= s->stages[1]; w.stage++)
             if (zr__train_offload_states(w.offload) != ZR__OFFLOAD_PARAM || w.stage == 3) ZR_TRY(try_groups(s, w));
-    }
-    return try_mixed(s);
+    return ZR_OK;
 }
 
 /* ---- further keys ------------------------------------------------------------------------------- */
@@ -449,55 +490,100 @@ static zr_status refine(zr__searching *s)
 
 /* ---- tiers -------------------------------------------------------------------------------------- */
 
-/** Make a way the one with the least memory at its stage: recompute unit and as little overlap as possible. */
-static void make_least(const zr__searching *s, zr__way *w)
+/** Make a way the one with the least memory at its stage: recompute unit, small micro-batches, and less overlap. */
+static void make_least(const zr__searching *s, zr__light light, zr__way *w)
 {
     const int64_t rows = s->q->free.split ? rows_of_step(s, w) : 0;
     if (s->q->free.batch || rows > 0) w->rows = 1;
     if (rows > 0) w->accum = rows;
     if (s->any_policy) w->policy = ZR_RECOMPUTE_UNIT, w->every = 1;
     if (s->q->free.pieces) w->pieces = w->tensor > 1;
-    zr__lighten(w, ZR__LIGHT_BUCKETS, s->q->config);
+    zr__lighten(w, light, s->q->config);
 }
 
-/** Try less overlap at the highest stage, if anything fits with the least. */
+/** Find whether any candidate with the homes of s->base may fit: plan the one with the least memory of each
+ * tensor-parallel degree. Set s->least to the last of them. */
+static zr_status may_fit(zr__searching *s, zr__light light, bool *may)
+{
+    *may = false;
+    for (int64_t tensor = next_degree(s, 0); tensor > 0 && !*may; tensor = next_degree(s, tensor)) {
+        const int64_t n = s->found->n;
+        zr__way w = s->base;
+        w.tensor = tensor;
+        w.stage = s->stages[1];
+        make_least(s, light, &w);
+        ZR_TRY(zr__try_way(s, &w, &s->least));
+        *may = !s->least || nearly_fits(s, s->least);
+        if (s->found->n == n || !s->least->fits) continue;
+        s->least->bound = true;
+        s->least->fits = false;
+    }
+    return ZR_OK;
+}
+
+/** Try less overlap at the highest stage, the mildest way that fits. */
 static zr_status try_lighter(zr__searching *s)
 {
     const zr__way base = s->base;
-    zr__way w = base;
-    zr__tried *t;
-    w.stage = s->stages[1];
-    make_least(s, &w);
-    ZR_TRY(zr__try_way(s, &w, &t));
-    if (!t || !t->fits) return ZR_OK;
-    t->fits = false; /* so that the loop goes on to the mildest way that fits */
     const int64_t first = s->stages[0];
+    bool may;
+    ZR_TRY(may_fit(s, ZR__LIGHT_BUCKETS, &may));
     s->stages[0] = s->stages[1];
-    for (int light = ZR__LIGHT_PREFETCH; light < ZR__LIGHTS && !any_fits(s); light++) {
+    for (int light = ZR__LIGHT_PREFETCH; light < ZR__LIGHTS && may && !any_fits(s); light++) {
         zr__lighten(&s->base, (zr__light)light, s->q->config);
         ZR_TRY(try_all(s));
+        ZR_TRY(try_mixed(s));
     }
-    t->fits = true;
     s->stages[0] = first;
     s->base = base;
     return ZR_OK;
 }
 
-/** Try the degrees of offload to a device. On disk, end with the first degree that fits, as more states there are
- * slower. Only a plan that may recompute has checkpoints. */
-static zr_status try_offload(zr__searching *s, zr_config_home device)
+/** Return whether two candidates need the same memory everywhere. */
+static bool same_memory(const zr__tried *a, const zr__tried *b)
+{
+    return a->made.needs_bytes == b->made.needs_bytes && a->made.host_bytes == b->made.host_bytes &&
+           a->made.disk_bytes == b->made.disk_bytes;
+}
+
+/** Try the degrees of offload that move the kinds `disk` of states to disk, and other kinds to the host's memory. Only
+ * a plan that may recompute has checkpoints. */
+static zr_status try_offload(zr__searching *s, unsigned disk)
 {
     const zr__question *q = s->q;
-    const zr_recompute policy = q->config->recompute.policy;
-    const bool recomputes = q->free.policy || zr_recomputes(policy);
+    const bool recomputes = q->free.policy || zr_recomputes(q->config->recompute.policy),
+               whole = disk == ZR__KINDS && !s->tiers; /* all that a degree moves goes to disk */
     const int all = recomputes && q->free.kept ? ZR__OFFLOADS : ZR__OFFLOAD_CHECKPOINTS;
-    s->base.device = device;
+    const zr__tried *before = NULL;
+    bool may = true;
+    s->base.device = disk ? ZR_HOME_NVME : ZR_HOME_CPU;
     for (int offload = ZR__OFFLOAD_OPTIM; offload < all; offload++) {
-        if (zr__train_offload_states(offload) == ZR__OFFLOAD_PARAM && s->stages[1] < 3) continue;
+        const unsigned kinds = zr__offload_kinds(offload);
+        if ((kinds & ZR__KIND_PARAM && s->stages[1] < 3) || (!whole && disk & ~kinds) || s->hopeless[offload]) continue;
         s->base.offload = offload;
+        s->base.on_host = disk ? kinds & ~disk : 0;
+        if (!q->free.split) { /* fewer samples in more micro-batches may need more memory */
+            ZR_TRY(may_fit(s, ZR__LIGHT_NONE, &may));
+            const bool nothing = before && s->least && same_memory(before, s->least); /* no more is moved */
+            s->hopeless[offload] = s->least && (nothing || s->least->made.needs_bytes > (1 + SLACK) * s->limit);
+            before = s->least;
+            may = may && !nothing;
+        }
+        if (!may) continue;
         ZR_TRY(try_all(s));
-        if (device == ZR_HOME_NVME && any_fits(s)) return ZR_OK;
+        if (!whole) continue;
+        ZR_TRY(try_mixed(s));
+        if (any_fits(s)) return ZR_OK; /* more states on disk are slower */
     }
+    return try_mixed(s);
+}
+
+/** Put states on disk. If others can be in the host's memory, put first the kinds there that are moved least: of the
+ * parameters, the checkpoints and the optimizer states. */
+static zr_status try_disk(zr__searching *s)
+{
+    for (unsigned disk = s->tiers ? 1 : ZR__KINDS; disk <= ZR__KINDS && !any_fits(s); disk++)
+        ZR_TRY(try_offload(s, disk));
     return ZR_OK;
 }
 
@@ -545,6 +631,7 @@ void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *foun
                          .base = zr__way_of(q->config),
                          .limit = zr__limit_of(q->target, q->config),
                          .any_policy = q->free.policy || q->config->recompute.policy == ZR_RECOMPUTE_AUTO,
+                         .tiers = q->free.host && q->target->profile->facts.own_memory,
                          .stages = {q->free.stage ? first : stage, q->free.stage ? 3 : stage}};
     usual_rates(s);
 }
@@ -555,12 +642,34 @@ static zr_status try_tiers(zr__searching *s)
     zr__choices *f = s->found;
     for (f->tier = ZR__TIER_DEVICE; f->tier < ZR__TIERS; f->tier++) {
         if (f->tier == ZR__TIER_DEVICE) ZR_TRY(try_all(s));
+        ZR_TRY(try_mixed(s));
         if (f->tier == ZR__TIER_LIGHTER && free->lighter) ZR_TRY(try_lighter(s));
-        if (f->tier == ZR__TIER_HOST && free->host && s->rates.facts.own_memory) ZR_TRY(try_offload(s, ZR_HOME_CPU));
-        if (f->tier == ZR__TIER_DISK && free->disk) ZR_TRY(try_offload(s, ZR_HOME_NVME));
+        if (f->tier == ZR__TIER_HOST && s->tiers) ZR_TRY(try_offload(s, 0));
+        if (f->tier == ZR__TIER_DISK && free->disk) ZR_TRY(try_disk(s));
         if (any_fits(s)) return refine(s);
     }
     return try_least(s);
+}
+
+/** Prefer a candidate. The policy that is given stands, although others were tried to find the micro-batches; leave out
+ * candidates that do not fit with it. */
+static zr_status prefer_given(zr__searching *s)
+{
+    const zr_recompute policy = s->q->config->recompute.policy;
+    zr__choices *f = s->found;
+    zr__tried *given = NULL;
+    for (zr__prefer(f); f->best && !s->q->free.policy && f->best->way.policy != policy; zr__prefer(f)) {
+        zr__way w = f->best->way;
+        zr__tried *other = f->best;
+        w.policy = policy;
+        ZR_TRY(zr__try_way(s, &w, &given));
+        if (given && given->fits) {
+            f->best = given;
+            return ZR_OK;
+        }
+        other->fits = false;
+    }
+    return ZR_OK;
 }
 
 zr_status zr__search(const zr__question *question, zr__choices *found)
@@ -568,16 +677,9 @@ zr_status zr__search(const zr__question *question, zr__choices *found)
     zr__searching s;
     zr__search_begin(&s, question, found);
     zr_status st = try_tiers(&s);
-    zr__prefer(found);
-    const zr__tried *best = found->best;
-    /* the policy that is given stands, although others were tried to find the micro-batches */
-    if (st == ZR_OK && best && !question->free.policy && best->way.policy != question->config->recompute.policy) {
-        zr__way w = best->way;
-        zr__tried *given;
-        w.policy = question->config->recompute.policy;
-        st = zr__try_way(&s, &w, &given);
-        if (st == ZR_OK && given && given->fits) found->best = given;
-    }
+    if (st == ZR_OK) st = prefer_given(&s);
+    found->n_searched = found->n;
+    for (int64_t i = 0; i < found->n; i++) found->tried[i]->fits |= found->tried[i]->bound;
     zr_free(s.mixed);
     return st;
 }

@@ -12,6 +12,9 @@ typedef struct zr__searching {
     zr__way base;     /* the configuration's way, with the homes of the tier that is tried */
     int64_t limit;    /* bytes of a rank, or 0 for no limit */
     bool any_policy;
+    bool tiers;           /* whether states can be in the host's memory, which is not the device's */
+    zr__tried *least;     /* the candidate that may_fit planned last */
+    bool hopeless[ZR__OFFLOADS]; /* degrees of offload that move too little, or no more than a lesser degree */
     int64_t stages[2]; /* first and last stage to try */
     /* Candidates for policy auto, with lower bounds of their times; 0 if tried. */
     struct zr__mixed {
