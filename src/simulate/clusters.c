@@ -247,16 +247,16 @@ int64_t zr__cluster_assume(zr_cluster *cluster)
 const char *zr__cluster_assumed(const zr_cluster *cluster, bool disk, char note[ZR__ASSUMED_BYTES])
 {
     const bool alone = is_workstation(cluster);
+    const double memory = usual_host[alone].memory / (cluster->host_devices > 0 ? cluster->host_devices : 1);
     const struct {
         bool assumed;
         const char *key;
         double usual;
         const char *unit;
-    } value[] = {
-        {cluster->host_bytes_sec == 0, "host.device_bytes_per_sec", usual_host[alone].device, "/s"},
-        {cluster->device.host_memory_bytes_sec == 0, "host.memory_bytes_per_sec", usual_host[alone].memory, "/s"},
-        {disk && cluster->disk_bytes_sec == 0, "host.disk_bytes_per_sec", usual_host[alone].disk, "/s"},
-        {cluster->host_memory_bytes == 0, "host.memory_bytes", (double)usual_host[alone].bytes, ""}};
+    } value[] = {{cluster->host_bytes_sec == 0, "host.device_bytes_per_sec", usual_host[alone].device, "/s"},
+                 {cluster->device.host_memory_bytes_sec == 0, "host.memory_bytes_per_sec", memory, "/s"},
+                 {disk && cluster->disk_bytes_sec == 0, "host.disk_bytes_per_sec", usual_host[alone].disk, "/s"},
+                 {cluster->host_memory_bytes == 0, "host.memory_bytes", (double)usual_host[alone].bytes, ""}};
     size_t length = 0;
     note[0] = '\0';
     for (size_t i = 0; i < sizeof(value) / sizeof(*value); i++) {

@@ -138,7 +138,8 @@ void zr__train_offload_remedy(const zr_config *config, const zr__train_target *t
     if (zr__search(&q, &found) == ZR_OK && found.best && found.best->way.device != ZR_HOME_NONE) {
         const zr__tried *best = found.best;
         const bool disk = best->way.device == ZR_HOME_NVME;
-        zr__text_add(&text, "%s%s (%s a rank, and ", zr__train_offload_keys(best->way.offload, best->way.device, best->way.on_host, keys),
+        zr__text_add(&text, "%s%s (%s a rank, and ",
+                     zr__train_offload_keys(best->way.offload, best->way.device, best->way.on_host, keys),
                      disk && !config->zero.optim.folders
                          ? ", and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk"
                          : "",

@@ -1,5 +1,6 @@
-/** train/choose: which configuration to train with. A question (zr__question) says which keys are free; search.c
- * enumerates their values (way.c), plans and prices them (trial.c), and prunes what cannot fit or win. prefer.c has the
+/** train/choose: which configuration to train with. A question (zr__question) says which keys are free; tiers.c
+ * goes through the tiers of memory, search.c enumerates values of the keys (way.c) in one, plans and prices them
+ * (trial.c), and prunes what cannot fit or win. prefer.c has the
  * one order of preference, list.c the list of stages and policies. choose.c asks the question of `--memory` for a run,
  * shares.c chooses shares of an offload and the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate
  * --search` only print what is found. */
@@ -116,8 +117,8 @@ typedef struct zr__tried {
     zr__trial made;
     bool fits, recomputes; /* whether it fits; whether it recomputes any activations */
     bool bound; /* whether it fits, but was planned only to bound others: `fits` is set when it is tried itself */
-    double sec, traffic;   /* seconds per token (FLOPs per token if zr__choices.timed is false); bytes per token */
-    int further;           /* number of further keys (zr__free) that differ from the configuration */
+    double sec, traffic; /* seconds per token (FLOPs per token if zr__choices.timed is false); bytes per token */
+    int further;         /* number of further keys (zr__free) that differ from the configuration */
 } zr__tried;
 
 /* ---- the question ------------------------------------------------------------------------------- */
@@ -160,9 +161,10 @@ typedef enum zr__tier {
 
 /** What a search has found. Release it with zr__choices_clear. */
 typedef struct zr__choices {
-    zr__tried **tried; /* all planned candidates, n in number, in the order of planning */
+    zr__tried **tried;           /* all planned candidates, n in number, in the order of planning */
     int64_t n, room, n_searched; /* n_searched: number of candidates that the search planned */
-    zr__tried **listed; /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
+    int64_t first;               /* earlier candidates were planned with other keys of the configuration */
+    zr__tried **listed;          /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
     int64_t n_listed, listed_room;
     zr__tried *best;        /* the candidate that is preferred, or NULL if none fits */
     double fastest;         /* the least zr__tried.sec of the candidates that fit */
@@ -194,6 +196,10 @@ zr__light zr__light_of(const zr__way *way);
  * micro-batches are tried. The answer depends only on the question. Errors are those of zr__try, but a candidate that
  * is refused is only left out. */
 ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__choices *found);
+/** Find whether anything fits: plan only the way with the least memory of the homes of each tier, until one fits, which
+ * becomes found->best. `failed` is a set of homes that are not tried; those that do not fit are added. A larger model
+ * or batch fits none of them either. Clear `found` even after a failure. */
+ZR_NODISCARD zr_status zr__search_least(const zr__question *question, uint64_t *failed, zr__choices *found);
 void zr__choices_clear(zr__choices *found);
 /** Plan the stages 0 to 3, each with every recompute policy and place of checkpoints, with the configured micro-batches
  * and homes, and with less overlap where a policy does not fit otherwise. List them in `found`, which may be the result

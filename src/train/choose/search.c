@@ -1,10 +1,13 @@
-/** Enumeration of candidates: homes, tensor-parallel degrees, stages, groups of ranks, recompute policies with places
- * of checkpoints, and micro-batches. Each candidate is planned completely and priced. These bounds prune it:
+/** Enumeration of candidates with given homes of states: tensor-parallel degrees, stages, groups of ranks, recompute
+ * policies with places of checkpoints, and micro-batches. Each candidate is planned completely and priced. These bounds
+ * prune it:
  *
  * - Memory grows with the micro-batch, so larger ones are not tried after one that does not fit. If the model states
  *   alone do not fit, no policy makes them fit.
  * - A larger micro-batch spreads the fixed work of a step over more samples. The time that the last increase saved
  *   bounds the time that all further increases can save. If that is too little, or not enough to win, stop.
+ * - More offload is slower and takes more of a host's memory, so a candidate with less that fits, or lacks memory of a
+ *   host, stands for the same with more.
  * - Less recompute is faster, so a policy that recomputes more is tried only where less does not fit.
  * - Policy auto itself creates many plans, so it is tried only in the order of lower bounds of its times.
  * - Further keys change the speed of most candidates little, so they are varied last, for the fastest candidates. */
@@ -20,7 +23,6 @@
 /* Larger micro-batches are tried only if they can save at least this fraction of the time per token. */
 #define LEAST_GAIN 0.006
 #define KEEP_GAIN 0.05      /* upper bound of the time that policy keep saves, as a fraction */
-#define SLACK 0.02          /* assumed relative error of the estimated times of policy auto */
 #define REFINED 4           /* maximum number of candidates for which further keys are varied */
 #define REFINED_SLOWER 1.15 /* further keys do not make good a larger difference in time */
 /* Bucket sizes in elements. With large buckets, a whole unit fits one bucket. */
@@ -65,7 +67,7 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     zr_config config = *s->q->config;
     *tried = NULL;
-    for (int64_t i = 0; i < f->n && !*tried; i++)
+    for (int64_t i = f->first; i < f->n && !*tried; i++)
         if (zr__way_alike(&f->tried[i]->way, w, ZR__ALIKE_ALL)) *tried = f->tried[i];
     if (*tried) {
         (*tried)->fits |= (*tried)->bound;
@@ -97,7 +99,7 @@ static bool as_fast(const zr__searching *s, double sec)
     return false;
 }
 
-static bool any_fits(const zr__searching *s)
+bool zr__search_fits(const zr__searching *s)
 {
     return as_fast(s, INFINITY);
 }
@@ -137,11 +139,9 @@ static bool lacks_room(const zr__searching *s, const zr__tried *t)
            (target->disk_bytes > 0 && !s->q->shares && t->made.disk_bytes > target->disk_bytes);
 }
 
-/** Return whether a candidate fits, or policy auto may fit with its other keys, since with auto several units can share
- * a checkpoint. */
-static bool nearly_fits(const zr__searching *s, const zr__tried *t)
+bool zr__search_nearly_fits(const zr__searching *s, const zr__tried *t)
 {
-    return !lacks_room(s, t) && (s->limit == 0 || (double)t->made.needs_bytes <= (1 + SLACK) * (double)s->limit);
+    return !lacks_room(s, t) && (s->limit == 0 || (double)t->made.needs_bytes <= (1 + ZR__SLACK) * (double)s->limit);
 }
 
 /** Return a candidate with less offload that stands for a way, or NULL. If it fits, the way is no faster, and less
@@ -231,7 +231,7 @@ static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
     ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_SELECTIVE, &selective, r));
     if (selective && selective->fits) return note_bound(s, w, mixed_sec(s, selective, none));
     if (selective) ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r));
-    if (!unit || !nearly_fits(s, unit)) return ZR_OK;
+    if (!unit || !zr__search_nearly_fits(s, unit)) return ZR_OK;
     /* Policy auto knows only the limit of the device, so it takes what lacks memory of a host or disk. */
     if (lacks_room(s, selective) && selective->made.needs_bytes <= s->limit) return ZR_OK;
     const double bound = mixed_sec(s, unit, none), other = mixed_sec(s, unit, selective);
@@ -328,8 +328,7 @@ static bool degree_works(const zr__searching *s, int64_t tensor)
            (!s->q->free.split || config->train_batch_size % (ranks / tensor) == 0);
 }
 
-/** Return the tensor-parallel degree to try after `tensor`, or the first if this is 0. Return 0 after the last. */
-static int64_t next_degree(const zr__searching *s, int64_t tensor)
+int64_t zr__search_next_degree(const zr__searching *s, int64_t tensor)
 {
     const int64_t ranks = s->q->target->ranks, host = s->q->target->host_ranks,
                   most = host > 0 && 2 * host < ranks ? 2 * host : ranks;
@@ -339,16 +338,14 @@ static int64_t next_degree(const zr__searching *s, int64_t tensor)
     return 0;
 }
 
-/** Try policy auto on the candidates of note_bound in the order of the lower bounds of their times. Stop when no other
- * candidate can be faster than the fastest one so far. */
-static zr_status try_mixed(zr__searching *s)
+zr_status zr__search_mixed(zr__searching *s)
 {
     for (struct zr__mixed *first;;) {
         zr__tried *t;
         first = NULL;
         for (struct zr__mixed *m = s->mixed; m < s->mixed + s->n_mixed; m++)
             if (m->bound > 0 && (!first || m->bound < first->bound)) first = m;
-        if (!first || as_fast(s, first->bound / (1 + SLACK))) {
+        if (!first || as_fast(s, first->bound / (1 + ZR__SLACK))) {
             s->n_mixed = 0;
             return ZR_OK;
         }
@@ -367,17 +364,17 @@ static zr_status try_kept(zr__searching *s)
     w.rows = kept->rows;
     w.accum = kept->accum;
     for (w.stage = s->stages[0]; w.stage <= s->stages[1]; w.stage++) ZR_TRY(try_policies(s, &w, &r));
-    ZR_TRY(try_mixed(s));
-    s->found->keeps = any_fits(s);
+    ZR_TRY(zr__search_mixed(s));
+    s->found->keeps = zr__search_fits(s);
     return ZR_OK;
 }
 
-/** Try all candidates with the homes and the buckets of s->base, but policy auto, which try_mixed tries. */
-static zr_status try_all(zr__searching *s)
+zr_status zr__search_all(zr__searching *s)
 {
     zr__way w = s->base;
     ZR_TRY(try_kept(s));
-    for (w.tensor = next_degree(s, 0); w.tensor > 0 && !s->found->keeps; w.tensor = next_degree(s, w.tensor))
+    for (w.tensor = zr__search_next_degree(s, 0); w.tensor > 0 && !s->found->keeps;
+         w.tensor = zr__search_next_degree(s, w.tensor))
         for (w.stage = s->stages[0]; w.stage <= s->stages[1]; w.stage++)
             if (zr__train_offload_states(w.offload) != ZR__OFFLOAD_PARAM || w.stage == 3) ZR_TRY(try_groups(s, w));
     return ZR_OK;
@@ -452,8 +449,7 @@ static zr_status vary_checkpoints(zr__searching *s, const zr__tried *from)
     return ZR_OK;
 }
 
-/** Vary the further keys of the fastest candidate of each kind of states, if any are free. */
-static zr_status refine(zr__searching *s)
+zr_status zr__search_refine(zr__searching *s)
 {
     const zr__free *free = &s->q->free;
     const zr__choices *f = s->found;
@@ -488,117 +484,7 @@ static zr_status refine(zr__searching *s)
     return ZR_OK;
 }
 
-/* ---- tiers -------------------------------------------------------------------------------------- */
-
-/** Make a way the one with the least memory at its stage: recompute unit, small micro-batches, and less overlap. */
-static void make_least(const zr__searching *s, zr__light light, zr__way *w)
-{
-    const int64_t rows = s->q->free.split ? rows_of_step(s, w) : 0;
-    if (s->q->free.batch || rows > 0) w->rows = 1;
-    if (rows > 0) w->accum = rows;
-    if (s->any_policy) w->policy = ZR_RECOMPUTE_UNIT, w->every = 1;
-    if (s->q->free.pieces) w->pieces = w->tensor > 1;
-    zr__lighten(w, light, s->q->config);
-}
-
-/** Find whether any candidate with the homes of s->base may fit: plan the one with the least memory of each
- * tensor-parallel degree. Set s->least to the last of them. */
-static zr_status may_fit(zr__searching *s, zr__light light, bool *may)
-{
-    *may = false;
-    for (int64_t tensor = next_degree(s, 0); tensor > 0 && !*may; tensor = next_degree(s, tensor)) {
-        const int64_t n = s->found->n;
-        zr__way w = s->base;
-        w.tensor = tensor;
-        w.stage = s->stages[1];
-        make_least(s, light, &w);
-        ZR_TRY(zr__try_way(s, &w, &s->least));
-        *may = !s->least || nearly_fits(s, s->least);
-        if (s->found->n == n || !s->least->fits) continue;
-        s->least->bound = true;
-        s->least->fits = false;
-    }
-    return ZR_OK;
-}
-
-/** Try less overlap at the highest stage, the mildest way that fits. */
-static zr_status try_lighter(zr__searching *s)
-{
-    const zr__way base = s->base;
-    const int64_t first = s->stages[0];
-    bool may;
-    ZR_TRY(may_fit(s, ZR__LIGHT_BUCKETS, &may));
-    s->stages[0] = s->stages[1];
-    for (int light = ZR__LIGHT_PREFETCH; light < ZR__LIGHTS && may && !any_fits(s); light++) {
-        zr__lighten(&s->base, (zr__light)light, s->q->config);
-        ZR_TRY(try_all(s));
-        ZR_TRY(try_mixed(s));
-    }
-    s->stages[0] = first;
-    s->base = base;
-    return ZR_OK;
-}
-
-/** Return whether two candidates need the same memory everywhere. */
-static bool same_memory(const zr__tried *a, const zr__tried *b)
-{
-    return a->made.needs_bytes == b->made.needs_bytes && a->made.host_bytes == b->made.host_bytes &&
-           a->made.disk_bytes == b->made.disk_bytes;
-}
-
-/** Try the degrees of offload that move the kinds `disk` of states to disk, and other kinds to the host's memory. Only
- * a plan that may recompute has checkpoints. */
-static zr_status try_offload(zr__searching *s, unsigned disk)
-{
-    const zr__question *q = s->q;
-    const bool recomputes = q->free.policy || zr_recomputes(q->config->recompute.policy),
-               whole = disk == ZR__KINDS && !s->tiers; /* all that a degree moves goes to disk */
-    const int all = recomputes && q->free.kept ? ZR__OFFLOADS : ZR__OFFLOAD_CHECKPOINTS;
-    const zr__tried *before = NULL;
-    bool may = true;
-    s->base.device = disk ? ZR_HOME_NVME : ZR_HOME_CPU;
-    for (int offload = ZR__OFFLOAD_OPTIM; offload < all; offload++) {
-        const unsigned kinds = zr__offload_kinds(offload);
-        if ((kinds & ZR__KIND_PARAM && s->stages[1] < 3) || (!whole && disk & ~kinds) || s->hopeless[offload]) continue;
-        s->base.offload = offload;
-        s->base.on_host = disk ? kinds & ~disk : 0;
-        if (!q->free.split) { /* fewer samples in more micro-batches may need more memory */
-            ZR_TRY(may_fit(s, ZR__LIGHT_NONE, &may));
-            const bool nothing = before && s->least && same_memory(before, s->least); /* no more is moved */
-            s->hopeless[offload] = s->least && (nothing || s->least->made.needs_bytes > (1 + SLACK) * s->limit);
-            before = s->least;
-            may = may && !nothing;
-        }
-        if (!may) continue;
-        ZR_TRY(try_all(s));
-        if (!whole) continue;
-        ZR_TRY(try_mixed(s));
-        if (any_fits(s)) return ZR_OK; /* more states on disk are slower */
-    }
-    return try_mixed(s);
-}
-
-/** Put states on disk. If others can be in the host's memory, put first the kinds there that are moved least: of the
- * parameters, the checkpoints and the optimizer states. */
-static zr_status try_disk(zr__searching *s)
-{
-    for (unsigned disk = s->tiers ? 1 : ZR__KINDS; disk <= ZR__KINDS && !any_fits(s); disk++)
-        ZR_TRY(try_offload(s, disk));
-    return ZR_OK;
-}
-
-/** Plan what needs the least memory, if nothing fits. Policy auto may need less than the other policies, with several
- * units that share a checkpoint. */
-static zr_status try_least(zr__searching *s)
-{
-    zr__tried *t;
-    if (!s->found->least || !s->any_policy) return ZR_OK;
-    zr__way w = s->found->least->way;
-    w.policy = ZR_RECOMPUTE_UNIT;
-    ZR_TRY(zr__try_way(s, &w, &t));
-    w.policy = ZR_RECOMPUTE_AUTO;
-    return zr__try_way(s, &w, &t);
-}
+/* ---- a question ---------------------------------------------------------------------------------- */
 
 /** Replace unknown rates by assumed rates, if the choice depends on them. */
 static void usual_rates(zr__searching *s)
@@ -634,54 +520,6 @@ void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *foun
                          .tiers = q->free.host && q->target->profile->facts.own_memory,
                          .stages = {q->free.stage ? first : stage, q->free.stage ? 3 : stage}};
     usual_rates(s);
-}
-
-static zr_status try_tiers(zr__searching *s)
-{
-    const zr__free *free = &s->q->free;
-    zr__choices *f = s->found;
-    for (f->tier = ZR__TIER_DEVICE; f->tier < ZR__TIERS; f->tier++) {
-        if (f->tier == ZR__TIER_DEVICE) ZR_TRY(try_all(s));
-        ZR_TRY(try_mixed(s));
-        if (f->tier == ZR__TIER_LIGHTER && free->lighter) ZR_TRY(try_lighter(s));
-        if (f->tier == ZR__TIER_HOST && s->tiers) ZR_TRY(try_offload(s, 0));
-        if (f->tier == ZR__TIER_DISK && free->disk) ZR_TRY(try_disk(s));
-        if (any_fits(s)) return refine(s);
-    }
-    return try_least(s);
-}
-
-/** Prefer a candidate. The policy that is given stands, although others were tried to find the micro-batches; leave out
- * candidates that do not fit with it. */
-static zr_status prefer_given(zr__searching *s)
-{
-    const zr_recompute policy = s->q->config->recompute.policy;
-    zr__choices *f = s->found;
-    zr__tried *given = NULL;
-    for (zr__prefer(f); f->best && !s->q->free.policy && f->best->way.policy != policy; zr__prefer(f)) {
-        zr__way w = f->best->way;
-        zr__tried *other = f->best;
-        w.policy = policy;
-        ZR_TRY(zr__try_way(s, &w, &given));
-        if (given && given->fits) {
-            f->best = given;
-            return ZR_OK;
-        }
-        other->fits = false;
-    }
-    return ZR_OK;
-}
-
-zr_status zr__search(const zr__question *question, zr__choices *found)
-{
-    zr__searching s;
-    zr__search_begin(&s, question, found);
-    zr_status st = try_tiers(&s);
-    if (st == ZR_OK) st = prefer_given(&s);
-    found->n_searched = found->n;
-    for (int64_t i = 0; i < found->n; i++) found->tried[i]->fits |= found->tried[i]->bound;
-    zr_free(s.mixed);
-    return st;
 }
 
 void zr__choices_clear(zr__choices *found)

@@ -146,7 +146,7 @@ void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_hom
 {
     const unsigned kinds = zr__offload_kinds(offload);
     config->zero.optim.device = kinds & ZR__KIND_OPTIM ? home_of(device, on_host, ZR__KIND_OPTIM) : ZR_HOME_NONE;
-    config->zero.offload_gradients = zr__train_offload_states(offload) >= ZR__OFFLOAD_GRAD;
+    if (kinds & ZR__KIND_OPTIM) config->zero.offload_gradients = zr__train_offload_states(offload) >= ZR__OFFLOAD_GRAD;
     config->zero.param.device = kinds & ZR__KIND_PARAM ? home_of(device, on_host, ZR__KIND_PARAM) : ZR_HOME_NONE;
     if (kinds & ZR__KIND_CHECKPOINT)
         config->recompute.offload =
