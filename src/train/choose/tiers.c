@@ -183,7 +183,14 @@ static zr_status try_alone(zr__searching *s, zr__light light, int home, uint64_t
     if (*failed & bit) return ZR_OK;
     ZR_TRY(may_fit(s, light, &may));
     if (s->least) s->least->fits |= s->least->bound;
-    *fits = s->least && s->least->fits;
+    zr__tried *least = s->least;
+    /* with policy auto several units can share a checkpoint */
+    if (least && !least->fits && s->q->free.policy && least->made.needs_bytes <= 2 * s->limit) {
+        zr__way w = least->way;
+        w.policy = ZR_RECOMPUTE_AUTO;
+        ZR_TRY(zr__try_way(s, &w, &least));
+    }
+    *fits = least && least->fits;
     if (!*fits) *failed |= bit;
     return ZR_OK;
 }
