@@ -272,6 +272,8 @@ static zr_status find_max(planning *p)
     zr__free *free = &p->question.free;
     free->stage = !zr__config_given(p->config, "zero_optimization.stage");
     free->policy = !zr__config_given(p->config, "activation_checkpointing.policy");
+    /* a host of unknown memory has no largest model */
+    free->host = free->host && cli_train_target(&p->target).host_bytes > 0;
     p->max.away = free->disk;
     free->disk = free->disk && (p->target.disk_bytes > 0 || p->config->zero.optim.folders);
     p->max.config = p->config;
