@@ -228,36 +228,47 @@ static const struct {
     int64_t bytes;               /* of memory */
 } usual_host[2] = {{PCIE4_X16 / 2, 16 * 25.6e9, 8e9, 1000000000000}, {PCIE3_X16, 4 * 25.6e9, 2e9, 256000000000}};
 
-int64_t zr__cluster_assume(zr_cluster *cluster, char note[ZR__ASSUMED_BYTES])
+static bool is_workstation(const zr_cluster *cluster)
 {
-    const bool alone = zr__through_pcie(cluster) || cluster->host_devices == 1;
+    return zr__through_pcie(cluster) || cluster->host_devices == 1;
+}
+
+int64_t zr__cluster_assume(zr_cluster *cluster)
+{
+    const bool alone = is_workstation(cluster);
     const int32_t devices = cluster->host_devices > 0 ? cluster->host_devices : 1;
+    if (cluster->host_bytes_sec == 0) cluster->host_bytes_sec = usual_host[alone].device;
+    if (cluster->device.host_memory_bytes_sec == 0)
+        cluster->device.host_memory_bytes_sec = usual_host[alone].memory / devices;
+    if (cluster->disk_bytes_sec == 0) cluster->disk_bytes_sec = usual_host[alone].disk;
+    return cluster->host_memory_bytes > 0 ? cluster->host_memory_bytes : usual_host[alone].bytes;
+}
+
+const char *zr__cluster_assumed(const zr_cluster *cluster, bool disk, char note[ZR__ASSUMED_BYTES])
+{
+    const bool alone = is_workstation(cluster);
+    const double memory = usual_host[alone].memory / (cluster->host_devices > 0 ? cluster->host_devices : 1);
     const struct {
+        bool assumed;
         const char *key;
-        double *rate, usual;
-    } rates[] = {
-        {"host.device_bytes_per_sec", &cluster->host_bytes_sec, usual_host[alone].device},
-        {"host.memory_bytes_per_sec", &cluster->device.host_memory_bytes_sec, usual_host[alone].memory / devices},
-        {"host.disk_bytes_per_sec", &cluster->disk_bytes_sec, usual_host[alone].disk}};
+        double usual;
+        const char *unit;
+    } value[] = {{cluster->host_bytes_sec == 0, "host.device_bytes_per_sec", usual_host[alone].device, "/s"},
+                 {cluster->device.host_memory_bytes_sec == 0, "host.memory_bytes_per_sec", memory, "/s"},
+                 {disk && cluster->disk_bytes_sec == 0, "host.disk_bytes_per_sec", usual_host[alone].disk, "/s"},
+                 {cluster->host_memory_bytes == 0, "host.memory_bytes", (double)usual_host[alone].bytes, ""}};
     size_t length = 0;
     note[0] = '\0';
-    for (int i = 0; i < 3; i++) {
-        if (*rates[i].rate > 0) continue;
-        *rates[i].rate = rates[i].usual;
-        const int n = snprintf(note + length, ZR__ASSUMED_BYTES - length, "%s%s %s/s", length ? ", " : "", rates[i].key,
-                               ZR_SIZE(rates[i].usual));
-        if (n > 0 && (size_t)n < ZR__ASSUMED_BYTES - length) length += (size_t)n;
+    for (size_t i = 0; i < sizeof(value) / sizeof(*value); i++) {
+        if (!value[i].assumed || length >= ZR__ASSUMED_BYTES) continue;
+        const int n = snprintf(note + length, ZR__ASSUMED_BYTES - length, "%s%s %s%s", length ? ", " : "", value[i].key,
+                               ZR_SIZE(value[i].usual), value[i].unit);
+        length += n > 0 ? (size_t)n : 0;
     }
-    const int64_t bytes = cluster->host_memory_bytes;
-    if (bytes == 0 && length < ZR__ASSUMED_BYTES) {
-        const int n = snprintf(note + length, ZR__ASSUMED_BYTES - length, "%shost.memory_bytes %s", length ? ", " : "",
-                               ZR_SIZE((double)usual_host[alone].bytes));
-        if (n > 0 && (size_t)n < ZR__ASSUMED_BYTES - length) length += (size_t)n;
-    }
-    if (length > 0)
+    if (length > 0 && length < ZR__ASSUMED_BYTES)
         snprintf(note + length, ZR__ASSUMED_BYTES - length, " (%s gives none; usual for a %s)", cluster->name,
                  alone ? "workstation" : "server");
-    return bytes > 0 ? bytes : usual_host[alone].bytes;
+    return note;
 }
 
 static void set_shares(const zr__generation *generation, zr_cluster *cluster)

@@ -103,10 +103,12 @@ ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 /** Return the names of the built-in clusters, ending with NULL. */
 const char *const *zr__cluster_names(void);
 
-#define ZR__ASSUMED_BYTES 256
 /** For rates of host memory, PCI Express and disk that a cluster does not give, assume usual values for the kind of its
- * hosts. Return the bytes of a host's memory, likewise assumed if they are not given. Write what is assumed to `note`,
- * such as "host.disk_bytes_per_sec 8.00 GB/s (mine gives none; usual for a server)", or "". */
-int64_t zr__cluster_assume(zr_cluster *cluster, char note[ZR__ASSUMED_BYTES]);
+ * hosts. Return the bytes of a host's memory, likewise assumed if they are not given. */
+int64_t zr__cluster_assume(zr_cluster *cluster);
+#define ZR__ASSUMED_BYTES 256
+/** Write what zr__cluster_assume would assume for a cluster to `note`, such as "host.disk_bytes_per_sec 8.00 GB/s (mine
+ * gives none; usual for a server)", or "". Name the disk's rate only with `disk`. Return `note`. */
+const char *zr__cluster_assumed(const zr_cluster *cluster, bool disk, char note[ZR__ASSUMED_BYTES]);
 
 #endif

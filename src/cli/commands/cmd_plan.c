@@ -262,31 +262,6 @@ static zr_status profile_here(planning *p)
     return ZR_OK;
 }
 
-/** Find the largest model or batch with all states on disk that can be offloaded: optimizer states and gradients, and
- * also parameters if the stage may be 3. Activation checkpoints need space in memory or on disk, so try both places and
- * keep the better result. */
-static zr_status find_max_on_disk(planning *p)
-{
-    const bool stage3 = p->config->zero.stage == 3 || (p->max.what == CLI_MAX_MODEL && !p->max.keep_stage);
-    const zr__offload states = stage3 ? ZR__OFFLOAD_PARAM : ZR__OFFLOAD_GRAD;
-    const bool checkpoints =
-        zr_recomputes(p->config->recompute.policy) && zr__train_offload_degrees(p->config) == ZR__OFFLOADS;
-    zr_config away = *p->config;
-    cli_max max = p->max;
-    zr__train_set_offload(p->config, states, ZR_HOME_NVME);
-    const zr_status st = cli_max_find(&p->max);
-    if (!checkpoints || (st != ZR_OK && st != ZR_ERR_MEMORY)) return st;
-    zr__train_set_offload(&away, states + ZR__OFFLOAD_CHECKPOINTS, ZR_HOME_NVME);
-    max.config = &away;
-    const zr_status other = cli_max_find(&max);
-    if (other != ZR_OK) return st == ZR_OK && other == ZR_ERR_MEMORY ? ZR_OK : other;
-    if (st == ZR_OK && max.params <= p->max.params && max.train_batch_size <= p->max.train_batch_size) return ZR_OK;
-    *p->config = away;
-    p->max = max;
-    p->max.config = p->config;
-    return ZR_OK;
-}
-
 static zr_status find_max(planning *p)
 {
     ZR_TRY(cli_max_parse(p->o->max, &p->max.what));
@@ -294,10 +269,22 @@ static zr_status find_max(planning *p)
              "--max %s needs the memory of a rank: give --memory SIZE, memory.limit, or a --cluster or "
              "--profile that has one",
              p->o->max);
-    p->max.keep_stage = cli_overrides(p->args, "zero_optimization.stage=");
+    zr__free *free = &p->question.free;
+    free->stage = !zr__config_given(p->config, "zero_optimization.stage");
+    free->policy = !zr__config_given(p->config, "activation_checkpointing.policy");
+    /* a host of unknown memory has no largest model */
+    free->host = free->host && cli_train_target(&p->target).host_bytes > 0;
+    p->max.away = free->disk;
+    free->disk = free->disk && (p->target.disk_bytes > 0 || p->config->zero.optim.folders);
     p->max.config = p->config;
     p->max.target = &p->target;
-    return p->target.disk_bytes > 0 && zr__train_offload_open(p->config) ? find_max_on_disk(p) : cli_max_find(&p->max);
+    p->max.question = p->question;
+    p->max.found = &p->found;
+    ZR_TRY(cli_max_find(&p->max));
+    p->asked = p->max.asked;
+    p->question.free = p->max.question.free;
+    p->chosen = true; /* the advice repeats the answer */
+    return ZR_OK;
 }
 
 static zr_status settle_plan(planning *p)

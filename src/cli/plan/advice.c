@@ -76,7 +76,8 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     if (c->way.device != ZR_HOME_NONE || settled->zero.optim.device != given->zero.optim.device) {
         zr__text_add(p, " The offload takes ");
         zr__add_away(&choices->where, &c->made, p);
-        if (choices->target->assumed[0]) zr__text_add(p, ", at assumed rates: %s", choices->target->assumed);
+        const char *assumed = choices->target->assumed[c->made.disk_bytes > 0];
+        if (assumed[0]) zr__text_add(p, ", at assumed rates: %s", assumed);
         zr__text_add(p, ".");
     }
     zr__text_add(p, "\n");

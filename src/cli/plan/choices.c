@@ -129,9 +129,7 @@ zr__free cli_choices_free(const zr_config *config, const cli_target *target, boo
                       .batch = limited && !batch && !given,
                       .pieces = !zr__config_given(config, ZR__PIECES_KEY),
                       .host = limited && homes && target->profile.facts.own_memory,
-                      .disk =
-                          limited && homes &&
-                          (target->disk_bytes > 0 || config->zero.optim.folders || !target->profile.facts.own_memory),
+                      .disk = limited && homes,
                       .kept = zr__train_offload_degrees(config) == ZR__OFFLOADS,
                       .lighter = limited};
 }
@@ -144,9 +142,12 @@ static zr_status find_advised(cli_choices *choices)
     const zr__way own = zr__way_of(choices->config);
     choices->configured = (int)zr__list_find(f, &own);
     if (choices->configured < 0) return zr__failure_tell(&f->refused);
-    const bool chosen = choices->answered && f->best;
-    if (f->best && !chosen) ZR_TRY(zr__list_add(f, f->best));
-    choices->advised = chosen ? choices->configured : f->best ? (int)zr__list_find(f, &f->best->way) : -1;
+    if (choices->answered) {
+        choices->advised = f->listed[choices->configured]->fits ? choices->configured : -1;
+    } else {
+        if (f->best) ZR_TRY(zr__list_add(f, f->best));
+        choices->advised = f->best ? (int)zr__list_find(f, &f->best->way) : -1;
+    }
     choices->choice = f->listed;
     choices->n = (int)f->n_listed;
     return ZR_OK;
@@ -172,6 +173,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     choices->many_layers = zr_config_sizes(config).layers > CLI_MANY_LAYERS;
     list = *q;
     list.config = config;
+    if (choices->answered) choices->found.first = choices->found.n; /* `config` has the chosen keys */
     if (!choices->answered && !choices->many_layers) ZR_TRY(zr__search(q, &choices->found));
     ZR_TRY(zr__choices_list(&list, choices->many_layers, spacings, &choices->found));
     if (choices->many_layers) zr__prefer(&choices->found);

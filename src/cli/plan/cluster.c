@@ -110,7 +110,8 @@ zr_status cli_target_cluster(const char *name, const char *transport, const zr_c
     } else {
         ZR_TRY(zr_cluster_read(name, cluster));
         if (cluster->any_hosts) zr__cluster_widen(cluster, target->ranks);
-        target->host_bytes = zr__cluster_assume(cluster, target->assumed);
+        for (int disk = 0; disk < 2; disk++) zr__cluster_assumed(cluster, disk, target->assumed[disk]);
+        target->host_bytes = zr__cluster_assume(cluster);
         profile_of(cluster, &target->profile);
     }
     target->chooser = target->profile;

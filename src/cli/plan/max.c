@@ -1,6 +1,7 @@
 #include "cli/plan/choices.h"
 #include "cli/plan/max.h"
 
+#include "base/json/json.h"
 #include "base/text/text.h"
 #include "config/config.h"
 #include "cli/shell/args.h"
@@ -8,6 +9,7 @@
 
 #include <stdio.h>
 #include <math.h>
+#include <stdlib.h>
 
 /** Upper limits of the search. Plans with more layers take too long. Larger micro-batches are of no use. */
 #define TRIED_LAYERS 2048
@@ -24,23 +26,45 @@ static void set_number(const cli_max *max, int64_t n)
         zr__config_resize(max->config, &sizes);
 }
 
-/** Find the bytes that a rank needs with `n` layers or samples. The configuration is set to `n` and planned. If a
- * host's memory is too small, set *bytes to more than the limit. */
-static zr_status needs_of(const cli_max *max, int64_t n, int64_t *bytes)
+/** A number of samples or layers, and how much of the limit a rank needs with this number, in bytes. If a host's memory
+ * or the disk is shorter, `needs` is that share of the limit. It is 0 if unknown. `bytes` and `disk_bytes` are those of
+ * the way that comes nearest. */
+typedef struct point {
+    int64_t n, needs, bytes, disk_bytes;
+} point;
+
+static double share_of(int64_t needs, int64_t has)
 {
-    cli_trial made;
-    set_number(max, n);
-    ZR_TRY(cli_try(max->target, max->config, &made, NULL));
-    *bytes = cli_trial_bytes(max->target, &made);
+    return has > 0 ? (double)needs / (double)has : 0;
+}
+
+/** Find what a rank needs with `p->n` layers or samples: of all ways that the question leaves free, the one that comes
+ * nearest. The configuration is set to the number. */
+static zr_status needs_of(cli_max *max, point *p)
+{
+    const zr__train_target *where = &max->where;
+    const int64_t limit = max->target->limit_bytes;
+    uint64_t failed = max->failed;
+    ZR_AUTO(zr__choices_clear) zr__choices found = {0};
+    double least = INFINITY;
+    set_number(max, p->n);
+    ZR_TRY(zr__search_least(&max->question, &failed, &found));
+    if (found.n == 0) return zr__failure_tell(&found.refused);
+    for (int64_t i = 0; i < found.n; i++) {
+        const zr__trial *made = &found.tried[i]->made;
+        const double device = share_of(made->needs_bytes, limit), host = share_of(made->host_bytes, where->host_bytes),
+                     disk = share_of(made->disk_bytes, where->disk_bytes), most = fmax(device, fmax(host, disk));
+        if (most >= least) continue;
+        least = most;
+        p->bytes = made->needs_bytes;
+        p->disk_bytes = made->disk_bytes;
+    }
+    p->needs = (int64_t)ceil(least * (double)limit);
+    if (found.best) max->failed = failed;
     return ZR_OK;
 }
 
 /* ---- the largest number --------------------------------------------------------------------------- */
-
-/** A number of samples or layers, and the bytes that a rank needs with this number. `needs` is 0 if unknown. */
-typedef struct point {
-    int64_t n, needs;
-} point;
 
 /** Return the number at which the line through two points reaches the limit. */
 static int64_t line_meets(point a, point b, int64_t limit_bytes)
@@ -72,7 +96,7 @@ static zr_status find_largest(cli_max *max, int64_t guess, point *fits, point *f
     for (int round = 0; fails->n - fits->n > 1; round++) {
         const bool guessed = guess > fits->n && guess < fails->n && guess <= last_guess;
         point now = {.n = guessed ? guess : next_try(round, before, *fits, *fails, limit_bytes)};
-        ZR_TRY(needs_of(max, now.n, &now.needs));
+        ZR_TRY(needs_of(max, &now));
         if (now.needs <= limit_bytes) {
             if (guessed) guess++;
             before = *fits;
@@ -110,8 +134,9 @@ static zr_status guess_for_auto(cli_max *max, point fits, point fails, int64_t *
     zr_config unit = *max->config;
     cli_max cheap = *max;
     cheap.config = &unit;
+    cheap.question.config = &unit;
     unit.recompute.policy = ZR_RECOMPUTE_UNIT;
-    ZR_TRY(needs_of(&cheap, fits.n, &fits.needs));
+    ZR_TRY(needs_of(&cheap, &fits));
     if (fits.needs <= limit) ZR_TRY(find_largest(&cheap, 0, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
@@ -123,11 +148,13 @@ static zr_status guess_for_auto(cli_max *max, point fits, point fails, int64_t *
 static zr_status find_fewest(cli_max *max)
 {
     const int64_t configured = zr_config_sizes(max->config).layers;
-    int64_t needs;
+    point p = {.n = configured};
     max->fewest = 1;
     if (max->what == CLI_MAX_BATCH || !max->config->model.frozen) return ZR_OK;
-    ZR_TRY(needs_of(max, configured, &needs));
-    while (max->fewest < configured && needs_of(max, max->fewest, &needs) == ZR_ERR_CONFIG) max->fewest++;
+    ZR_TRY(needs_of(max, &p));
+    for (p.n = 1; p.n < configured && needs_of(max, &p) == ZR_ERR_CONFIG; p.n++) continue;
+    max->fewest = p.n;
+    max->failed = 0;
     return ZR_OK;
 }
 
@@ -141,38 +168,28 @@ static zr_status from_one(cli_max *max, point *fits, point *fails)
     }
     *fits = (point){.n = max->fewest};
     *fails = (point){.n = most + 1};
-    ZR_TRY(needs_of(max, fits->n, &fits->needs));
+    max->failed = 0;
+    ZR_TRY(needs_of(max, fits));
+    if (fits->needs > max->target->limit_bytes && max->away && !max->question.free.disk) {
+        max->question.free.disk = true; /* a disk, which is not given, is assumed only if nothing fits without */
+        ZR_TRY(needs_of(max, fits));
+    }
+    const zr__free *free = &max->question.free;
     const zr_recompute policy = max->config->recompute.policy;
+    const bool unit = free->policy || policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_AUTO;
     ZR_CHECK(fits->needs <= max->target->limit_bytes, ZR_ERR_MEMORY,
              "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use %smore ranks, %sor a smaller "
              "%s%s",
-             ZR_SIZE((double)max->target->limit_bytes), key_of(max), (long long)fits->n, ZR_SIZE((double)fits->needs),
+             ZR_SIZE((double)max->target->limit_bytes), key_of(max), (long long)fits->n, ZR_SIZE((double)fits->bytes),
              cli_beside(&max->target->profile.facts),
-             max->config->zero.stage < 3 && max->target->ranks > max->config->parallel.tensor
+             !free->stage && max->config->zero.stage < 3 && max->target->ranks > max->config->parallel.tensor
                  ? "a higher zero_optimization.stage, "
                  : "",
-             policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_AUTO ? "" : "activation_checkpointing.policy unit, ",
+             unit ? "" : "activation_checkpointing.policy unit, ",
              max->what != CLI_MAX_BATCH ? zr__config_key_of(max->config, "width") : "",
              max->what != CLI_MAX_BATCH ? ", vocabulary or batch" : "model or data.seq_length");
-    if (max->config->recompute.policy == ZR_RECOMPUTE_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
+    if (policy == ZR_RECOMPUTE_AUTO && !free->policy) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
     return find_largest(max, guess, fits, fails);
-}
-
-/** Choose the lowest stage at which the found model fits, because lower stages move less data. The next larger model
- * does not fit at stage 3. Skip a stage at which the next larger model fits, so that the result remains the largest
- * model. */
-static void lowest_stage(cli_max *max, point *fits, point *fails)
-{
-    for (int64_t stage = 0; stage < 3; stage++) {
-        point in = *fits, out = *fails;
-        max->config->zero.stage = stage;
-        if (needs_of(max, in.n, &in.needs) != ZR_OK || in.needs > max->target->limit_bytes) continue;
-        if (out.needs && (needs_of(max, out.n, &out.needs) != ZR_OK || out.needs <= max->target->limit_bytes)) continue;
-        *fits = in;
-        *fails = out;
-        return;
-    }
-    max->config->zero.stage = 3;
 }
 
 /* ---- models with the proportions of GPT families -------------------------------------------------- */
@@ -207,10 +224,11 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, point *fits, po
     if (fits->n < max->fewest) fits->n = max->fewest;
     fails->n = SPREAD * shape->layers;
     set_shape(max, shape);
-    ZR_TRY(needs_of(max, fits->n, &fits->needs));
+    max->failed = 0;
+    ZR_TRY(needs_of(max, fits));
     if (fits->needs > max->target->limit_bytes) fits->n = 0;
     if (fits->n == 0) return ZR_OK;
-    ZR_TRY(needs_of(max, fails->n, &fails->needs));
+    ZR_TRY(needs_of(max, fails));
     if (fails->needs <= max->target->limit_bytes) {
         *fits = *fails;
         *fails = (point){0};
@@ -259,36 +277,43 @@ static zr_status find_family(cli_max *max, point *fits, point *fails)
 
 static zr_status largest_model(cli_max *max, point *fits, point *fails)
 {
-    bool any_stage = !max->keep_stage && max->config->collectives.reduce != ZR_REDUCE_ALL_REDUCE;
-    if (any_stage) max->config->zero.stage = 3;
     ZR_TRY(find_family(max, fits, fails));
     if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(max, fits, fails));
-    if (any_stage) lowest_stage(max, fits, fails);
     max->shape.layers = fits->n;
+    return ZR_OK;
+}
+
+/** Choose the keys with which the result trains: the answer to the question at its size. */
+static zr_status choose_keys(cli_max *max)
+{
+    uint64_t none = 0;
+    ZR_TRY(zr__search(&max->question, max->found));
+    if (!max->found->best) {
+        zr__choices_clear(max->found);
+        ZR_TRY(zr__search_least(&max->question, &none, max->found));
+    }
+    ZR_CHECK(max->found->best, ZR_ERR_INTERNAL, "%s %lld fitted before, and now does not", key_of(max),
+             (long long)max->n);
+    max->best = *max->found->best;
+    zr__way_set(&max->best.way, max->target->ranks, max->config);
     return ZR_OK;
 }
 
 zr_status cli_max_find(cli_max *max)
 {
     point fits = {0}, fails = {0};
-    cli_trial made;
+    max->where = cli_train_target(max->target);
+    max->question.config = max->config;
+    max->question.target = &max->where;
     ZR_TRY(find_fewest(max));
     ZR_TRY(max->what == CLI_MAX_MODEL ? largest_model(max, &fits, &fails) : from_one(max, &fits, &fails));
-    if (fails.needs) {
-        set_number(max, fails.n);
-        ZR_TRY(cli_try(max->target, max->config, &made, NULL));
-        max->next_needs = made.needs_bytes;
-        max->next_disk_bytes = made.disk_bytes;
-    }
-    set_number(max, fits.n);
-    ZR_TRY(cli_try(max->target, max->config, &made, NULL));
-    max->params = (double)made.params;
-    max->stage = (int)max->config->zero.stage;
     max->n = fits.n;
-    max->train_batch_size = max->config->train_batch_size;
-    max->needs = made.needs_bytes;
-    max->disk_bytes = made.disk_bytes;
-    return ZR_OK;
+    max->next_needs = fails.bytes;
+    max->next_disk_bytes = fails.disk_bytes;
+    set_number(max, fits.n);
+    max->asked = *max->config;
+    max->question.config = &max->asked;
+    return choose_keys(max);
 }
 
 /** Print sizes in MB, so that the sizes for n and n + 1 differ visibly. */
@@ -297,9 +322,10 @@ void cli_max_print(FILE *out, const cli_max *max)
     const int64_t limit = max->target->limit_bytes, disk = max->target->disk_bytes;
     const char *beside = cli_beside(&max->target->profile.facts);
     fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank", key_of(max), (long long)max->n,
-            (double)max->needs / MB, (double)limit / MB);
+            (double)max->best.made.needs_bytes / MB, (double)limit / MB);
     if (disk > 0)
-        fprintf(out, ",\nand %.1f of %.1f MB of disk a rank", (double)max->disk_bytes / MB, (double)disk / MB);
+        fprintf(out, ",\nand %.1f of %.1f MB of disk a rank", (double)max->best.made.disk_bytes / MB,
+                (double)disk / MB);
     fputc('\n', out);
     if (max->next_needs) {
         const bool full = disk > 0 && max->next_disk_bytes > disk;
@@ -315,18 +341,25 @@ void cli_max_print(FILE *out, const cli_max *max)
     if (max->what == CLI_MAX_MODEL)
         fprintf(out, "\nwith %s %lld, %s %lld, zero_optimization.stage %d: %s parameters",
                 zr__config_key_of(max->config, "width"), (long long)max->shape.width,
-                zr_family_meaning(max->config->model.family, "heads")->key, (long long)max->shape.heads, max->stage,
-                ZR_AMOUNT(max->params));
+                zr_family_meaning(max->config->model.family, "heads")->key, (long long)max->shape.heads,
+                (int)max->config->zero.stage, ZR_AMOUNT((double)max->best.made.params));
     else
-        fprintf(out, "\nat zero_optimization.stage %d", max->stage);
+        fprintf(out, "\nat zero_optimization.stage %d", (int)max->config->zero.stage);
     if (max->tile_stops)
         fprintf(
             out,
             "\n(zr tries no wider models: memory.tile_elems %lld is less than a row of their tables, or divides the\n"
             "tables into more than %d tiles)",
             (long long)max->config->memory.tile_elems, ZR_TILES_MOST);
-    if (max->what == CLI_MAX_BATCH) fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->train_batch_size);
-    fprintf(out, "\n\n");
+    if (max->what == CLI_MAX_BATCH)
+        fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->config->train_batch_size);
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
+    zr__way_options(&max->best.way, &max->asked, &max->asked, max->target->ranks, true, "\n  ", &text);
+    if (max->best.way.device != ZR_HOME_NONE) {
+        zr__text_add(&text, "\nThe offload takes ");
+        zr__add_away(&max->where, &max->best.made, &text);
+    }
+    fprintf(out, "\nwith%s\n\n", text.data ? text.data : "");
 }
 
 void cli_max_json(zr__json_out *out, const cli_max *max)
@@ -334,17 +367,22 @@ void cli_max_json(zr__json_out *out, const cli_max *max)
     zr__json_open(out, "max", '{');
     zr__json_add(out, "what", names[max->what]);
     zr__json_add(out, key_of(max), max->n);
-    zr__json_add(out, "stage", max->stage);
+    zr__json_add(out, "stage", (int)max->config->zero.stage);
     if (max->what == CLI_MAX_MODEL) {
         zr__json_add(out, zr__config_key_of(max->config, "width"), max->shape.width,
                      zr__config_key_of(max->config, "heads"), max->shape.heads);
     }
-    if (max->what == CLI_MAX_BATCH) zr__json_add(out, "train_batch_size", max->train_batch_size);
-    zr__json_add(out, "needs", max->needs);
+    if (max->what == CLI_MAX_BATCH) zr__json_add(out, "train_batch_size", max->config->train_batch_size);
+    zr__json_add(out, "needs", max->best.made.needs_bytes);
     if (max->next_needs)
         zr__json_add(out, "next_needs", max->next_needs);
     else
         zr__json_add_json(out, "next_needs", NULL);
-    if (max->target->disk_bytes > 0) zr__json_add(out, "disk", max->disk_bytes);
+    if (max->best.made.disk_bytes > 0) zr__json_add(out, "disk", max->best.made.disk_bytes);
+    json_auto_t *keys = zr__way_keys(&max->best.way, &max->asked, &max->asked, max->target->ranks, true);
+    char *text = keys ? json_dumps(keys, 0) : NULL;
+    if (!text) out->text.failed = true;
+    zr__json_add_json(out, "keys", text);
+    free(text);
     zr__json_close(out, '}');
 }

@@ -79,6 +79,7 @@ zr__train_target cli_train_target(const cli_target *t)
     return (zr__train_target){.ranks = t->ranks,
                               .host_ranks = cli_host_ranks(t),
                               .disk_bytes = t->disk_bytes,
+                              .any_disk = true,
                               .memory_bytes = t->limit_bytes,
                               .host_bytes = t->simulated ? t->host_bytes
                                             : gpu        ? zr__host_available_bytes()
@@ -100,8 +101,12 @@ zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found)
     if (chosen[0]) ZR_TRY(zr__config_note(config, "%s", chosen));
     const bool away = config->zero.optim.device != ZR_HOME_NONE || config->zero.param.device != ZR_HOME_NONE ||
                       config->recompute.cpu || config->recompute.offload != ZR_OFFLOAD_NONE;
-    if (!target->assumed[0] || !(away || zr__train_saves_async(config))) return ZR_OK;
-    return zr__config_note(config, "assumed: %s", target->assumed);
+    const bool saves = zr__train_saves_async(config), disk = saves || config->zero.optim.device == ZR_HOME_NVME ||
+                                                             config->zero.param.device == ZR_HOME_NVME ||
+                                                             config->recompute.offload == ZR_OFFLOAD_DISK;
+    const char *assumed = target->assumed[disk];
+    if (!assumed[0] || !(away || saves)) return ZR_OK;
+    return zr__config_note(config, "assumed: %s", assumed);
 }
 
 /* ---- one trial ------------------------------------------------------------------------------------ */
@@ -116,12 +121,6 @@ bool cli_target_computed(const cli_target *target)
 {
     const bool measured = target->here || target->cluster.measured || target->profile.machine.n_products > 0;
     return target->profile.facts.own_memory && !measured;
-}
-
-int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made)
-{
-    const int64_t limit = target->limit_bytes;
-    return made->fits || made->needs_bytes > limit ? made->needs_bytes : limit + 1;
 }
 
 zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plan **plan)

@@ -23,9 +23,10 @@ typedef struct cli_target {
     double efficiency;  /* share of the peak FLOP/s that matrix products reach (--efficiency), or 0 if not given */
     bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
-    /* `assumed`: text on the assumed values of the cluster (zr__cluster_assume), or "". `host_bytes`: memory of one of
+    /* `assumed`: texts on the assumed values of the cluster (zr__cluster_assumed), or "", the second with the disk's
+     * rate. `host_bytes`: memory of one of
      * its hosts, given or assumed. An assumed memory limits only a search. */
-    char assumed[256];
+    char assumed[2][256];
     int64_t host_bytes;
     zr_simulate_options options; /* options for the simulation of `cluster` */
     int64_t disk_bytes;          /* bytes of disk that a rank may use (--disk), or 0 if not given */
@@ -62,9 +63,6 @@ ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr__cho
 zr__train_target cli_train_target(const cli_target *target);
 /** Plan and price a resolved configuration (zr__try). */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plan **plan);
-/** Return the bytes that a rank needs in a trial. If the trial fits the device but not the host or the disk, return the
- * limit plus one byte. */
-int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made);
 /** Return the number of ranks on a full host. The last host may have fewer ranks. */
 int32_t cli_host_ranks(const cli_target *target);
 /** Return the days that training on `tokens` tokens takes. The last step counts as a whole step of `step_tokens`

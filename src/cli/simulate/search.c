@@ -32,7 +32,7 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
                       .batch = batch && !samples,
                       .pieces = pieces && place,
                       .host = homes,
-                      .disk = homes && s->config->zero.optim.folders,
+                      .disk = homes,
                       .kept = place,
                       .lighter = ZERO("stage3_prefetch_bucket_size") && ZERO("overlap_comm"),
                       .tensor = OPEN("parallel.tensor"),

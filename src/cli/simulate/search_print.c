@@ -86,10 +86,10 @@ static const char *why_not(const cli_searched *s, const zr__tried *t, char text[
     const zr__tried *best = s->best[0];
     char slower[128];
     const double gain = 100 * (best->sec / t->sec - 1), bytes = (double)(t->made.needs_bytes - best->made.needs_bytes);
-    if (t->sec > best->sec * ZR__TIE)
+    if (t->sec > best->sec && !zr__is_tie(&s->found, t))
         snprintf(text, 192, "%s", why_slower(best, t, slower));
     else
-        snprintf(text, 192, "%s: %.1f %% %s, %s %s%s", t->sec * ZR__TIE < best->sec ? "not a tie" : "a tie", fabs(gain),
+        snprintf(text, 192, "%s: %.1f %% %s, %s %s%s", zr__is_tie(&s->found, t) ? "a tie" : "not a tie", fabs(gain),
                  gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)), bytes < 0 ? "less" : "more",
                  t->further > best->further ? ", further keys" : "");
     return text;
@@ -219,7 +219,8 @@ void cli_searched_print(const cli_searched *s)
     if (best->way.device != ZR_HOME_NONE) {
         zr__text_add(&text, "\nthe offload takes ");
         zr__add_away(&s->where, &best->made, &text);
-        if (s->target.assumed[0]) zr__text_add(&text, "\nassumed: %s", s->target.assumed);
+        const char *assumed = s->target.assumed[best->made.disk_bytes > 0];
+        if (assumed[0]) zr__text_add(&text, "\nassumed: %s", assumed);
     }
     puts(text.data ? text.data : "");
     if (s->o->tokens > 0)

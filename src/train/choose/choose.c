@@ -20,7 +20,7 @@ zr__question zr__question_of(const zr_config *config, const zr__train_target *ta
                                    .batch = open.batch,
                                    .pieces = open.policy && !zr__config_given(config, ZR__PIECES_KEY),
                                    .host = open.host && own_memory,
-                                   .disk = open.offload,
+                                   .disk = open.offload || (open.host && target->any_disk),
                                    .kept = zr__train_offload_degrees(config) == ZR__OFFLOADS,
                                    .lighter = open.host && own_memory},
                           .shares = open.optim_ratio || open.param_ratio};
@@ -78,7 +78,7 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
         zr__text_add(text, ",");
     }
     if (w->device != ZR_HOME_NONE) {
-        zr__text_add(text, " %s (", zr__train_offload_keys(w->offload, w->device, keys));
+        zr__text_add(text, " %s (", zr__train_offload_keys(w->offload, w->device, w->on_host, keys));
         zr__add_away(q->target, &best->made, text);
         zr__text_add(text, "),");
     } else if (free->disk) {
@@ -138,7 +138,8 @@ void zr__train_offload_remedy(const zr_config *config, const zr__train_target *t
     if (zr__search(&q, &found) == ZR_OK && found.best && found.best->way.device != ZR_HOME_NONE) {
         const zr__tried *best = found.best;
         const bool disk = best->way.device == ZR_HOME_NVME;
-        zr__text_add(&text, "%s%s (%s a rank, and ", zr__train_offload_keys(best->way.offload, best->way.device, keys),
+        zr__text_add(&text, "%s%s (%s a rank, and ",
+                     zr__train_offload_keys(best->way.offload, best->way.device, best->way.on_host, keys),
                      disk && !config->zero.optim.folders
                          ? ", and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk"
                          : "",

@@ -1,5 +1,6 @@
-/** train/choose: which configuration to train with. A question (zr__question) says which keys are free; search.c
- * enumerates their values (way.c), plans and prices them (trial.c), and prunes what cannot fit or win. prefer.c has the
+/** train/choose: which configuration to train with. A question (zr__question) says which keys are free; tiers.c
+ * goes through the tiers of memory, search.c enumerates values of the keys (way.c) in one, plans and prices them
+ * (trial.c), and prunes what cannot fit or win. prefer.c has the
  * one order of preference, list.c the list of stages and policies. choose.c asks the question of `--memory` for a run,
  * shares.c chooses shares of an offload and the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate
  * --search` only print what is found. */
@@ -21,6 +22,7 @@ typedef struct zr__train_target {
     int ranks;
     int host_ranks;            /* ranks of a full host, or 0 if all ranks are on one host */
     int64_t disk_bytes;        /* bytes on disk that a rank may use, or 0 without a limit */
+    bool any_disk;             /* whether a disk is assumed where the configuration names no folder */
     int64_t memory_bytes;      /* bytes of memory that a rank can use without a memory.limit, or 0 if unknown */
     int64_t host_bytes;        /* bytes of a host's memory, or 0 if unknown */
     const zr_profile *profile; /* profile of the device for which plans are made */
@@ -69,6 +71,7 @@ typedef struct zr__moves {
 typedef struct zr__way {
     zr_config_home device; /* where `offload` puts its states; ZR_HOME_NONE if the configured homes stay */
     zr__offload offload;
+    unsigned on_host; /* with ZR_HOME_NVME: kinds of states (ZR__KINDS) that go to the host's memory nevertheless */
     int64_t stage, tensor;
     int64_t mics, hpz; /* ranks of a MiCS group, or -1; ranks of an hpZ group, or 1 */
     zr_recompute policy;
@@ -88,6 +91,10 @@ typedef enum zr__likeness {
     ZR__ALIKE_ALL     /* the same buckets, overlap and micro-batches */
 } zr__likeness;
 bool zr__way_alike(const zr__way *a, const zr__way *b, zr__likeness likeness);
+/** Return whether `b` is `a`, or is `a` with further kinds of states offloaded. */
+bool zr__way_spares(const zr__way *a, const zr__way *b);
+/** Leave activation checkpoints out of a way's offload, since its policy stores none. */
+void zr__way_drop_checkpoints(zr__way *way);
 /** Return the number of further keys (zr__free) that differ between a way and a configuration. With `accum`, the
  * micro-batches of a step are such a key. */
 int zr__way_further(const zr__way *way, const zr_config *config, bool accum);
@@ -109,8 +116,9 @@ typedef struct zr__tried {
     int64_t number; /* order in which candidates were planned */
     zr__trial made;
     bool fits, recomputes; /* whether it fits; whether it recomputes any activations */
-    double sec, traffic;   /* seconds per token (FLOPs per token if zr__choices.timed is false); bytes per token */
-    int further;           /* number of further keys (zr__free) that differ from the configuration */
+    bool bound; /* whether it fits, but was planned only to bound others: `fits` is set when it is tried itself */
+    double sec, traffic; /* seconds per token (FLOPs per token if zr__choices.timed is false); bytes per token */
+    int further;         /* number of further keys (zr__free) that differ from the configuration */
 } zr__tried;
 
 /* ---- the question ------------------------------------------------------------------------------- */
@@ -153,11 +161,13 @@ typedef enum zr__tier {
 
 /** What a search has found. Release it with zr__choices_clear. */
 typedef struct zr__choices {
-    zr__tried **tried; /* all planned candidates, n in number, in the order of planning */
-    int64_t n, room;
-    zr__tried **listed; /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
+    zr__tried **tried;           /* all planned candidates, n in number, in the order of planning */
+    int64_t n, room, n_searched; /* n_searched: number of candidates that the search planned */
+    int64_t first;               /* earlier candidates were planned with other keys of the configuration */
+    zr__tried **listed;          /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
     int64_t n_listed, listed_room;
     zr__tried *best;        /* the candidate that is preferred, or NULL if none fits */
+    double fastest;         /* the least zr__tried.sec of the candidates that fit */
     const zr__tried *least; /* the candidate with the least memory, or NULL if none could be planned */
     zr__tier tier;          /* tier of `best` */
     /* `timed`: whether tried.sec is in seconds; `usual`: whether assumed rates replace unknown ones; `usual_disk`: the
@@ -186,6 +196,10 @@ zr__light zr__light_of(const zr__way *way);
  * micro-batches are tried. The answer depends only on the question. Errors are those of zr__try, but a candidate that
  * is refused is only left out. */
 ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__choices *found);
+/** Find whether anything fits: plan only the way with the least memory of the homes of each tier, until one fits, which
+ * becomes found->best. `failed` is a set of homes that are not tried; those that do not fit are added. A larger model
+ * or batch fits none of them either. Clear `found` even after a failure. */
+ZR_NODISCARD zr_status zr__search_least(const zr__question *question, uint64_t *failed, zr__choices *found);
 void zr__choices_clear(zr__choices *found);
 /** Plan the stages 0 to 3, each with every recompute policy and place of checkpoints, with the configured micro-batches
  * and homes, and with less overlap where a policy does not fit otherwise. List them in `found`, which may be the result
@@ -205,19 +219,25 @@ int64_t zr__list_find(const zr__choices *found, const zr__way *way);
 /**
  * Choose among candidates that fit, which are all of one tier. Prefer in this order:
  *
- *   1. the least time per token; candidates within ZR__TIE of it are ties. Without rates: the fewest FLOPs, then the
- *      least traffic
- *   2. the lowest stage
- *   3. the least recompute: none, keep, selective, unit, auto; then the fewest offloaded states, whole checkpoints, and
+ *   1. the least time per token: all candidates within ZR__TIE of the fastest are ties. Without rates: the fewest
+ *      FLOPs, then the least traffic
+ *   2. the fewest further keys (zr__free)
+ *   3. the lowest stage
+ *   4. the least recompute: none, keep, selective, unit, auto; then the fewest offloaded states, whole checkpoints, and
  *      the fewest changes of buckets and overlap
- *   4. the fewest micro-batches, then the fewest samples of a micro-batch
+ *   5. the fewest micro-batches, then the fewest samples of a micro-batch
  *
- * A candidate with further keys (zr__free) is preferred only if it is faster than all others by more than ZR__TIE;
- * among such, the fewest further keys come after 1. Set found->best.
+ * So the choice is slower than the fastest of all by at most 2 %, and has further keys only if each candidate with
+ * fewer of them is slower than that. Set found->best.
  */
 void zr__prefer(zr__choices *found);
+/** Return whether a candidate that a search has found is a tie of the best: it fits, and is within ZR__TIE of the
+ * fastest. */
+bool zr__is_tie(const zr__choices *found, const zr__tried *t);
 /** Add the ties of the best candidate and what each costs, after the word `before`: "ties within 2 %: stage 1 with
- * recompute keep and 2 x 1 samples (0.7 % faster, 6.00 GB more a rank)". Add nothing without ties. */
+ * recompute keep and 2 x 1 samples (0.7 % faster, 6.00 GB more a rank)". The fastest come first, then those with the
+ * least memory. Leave out a tie that is no faster and no smaller than the best or a tie before it, or whose time and
+ * memory differ from these by less than 0.1 %, and name each stage and policy once. Add nothing without ties. */
 void zr__add_ties(const zr__choices *found, const char *before, zr__text *text);
 /** Add the question: memory, tokens a step and the free keys. */
 void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text);
@@ -229,7 +249,8 @@ void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__tex
 
 /* ---- open keys of a run ------------------------------------------------------------------------- */
 
-/** Return the question of a configuration's open keys (zr__config_get_open). */
+/** Return the question of a configuration's open keys (zr__config_get_open). The disk is one of them where states may
+ * leave the device and a folder is given, or a disk is assumed. */
 zr__question zr__question_of(const zr_config *config, const zr__train_target *target);
 /** Choose values for the keys that a resolved configuration leaves open, and set them. Then choose the order of
  * micro-batches and the shares of an offload (zr__train_choose_shares). If the number of samples is open, its value in

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#define ALIKE 1e-3 /* times or bytes whose relative difference is smaller count as equal */
+
 /* ---- the order ---------------------------------------------------------------------------------- */
 
 enum { SEC, TRAFFIC, FURTHER, STAGE, RECOMPUTE, OFFLOAD, PLACE, MOVES, ACCUM, ROWS, MEASURES };
@@ -28,90 +30,96 @@ static double measure_of(const zr__tried *t, int measure)
     return of[measure];
 }
 
-/** Return whether a candidate may be chosen: it fits, its further keys are as asked for, and it is faster than `sec`.
- */
-static bool is_choice(const zr__tried *t, bool further, double sec)
+void zr__prefer(zr__choices *found)
 {
-    return t->fits && (further || t->further == 0) && (sec == 0 || t->sec * ZR__TIE < sec);
-}
-
-/** Return the candidate that is preferred among those of is_choice, or NULL. */
-static zr__tried *prefer(const zr__choices *f, bool further, double sec)
-{
-    zr__tried *best = NULL;
-    double most[MEASURES]; /* largest value of each measure so far that is left in the choice */
+    double most[MEASURES]; /* largest value of each measure that is left in the choice */
+    found->best = NULL;
     for (int m = SEC; m < MEASURES; m++) {
         double least = INFINITY;
-        if (m == TRAFFIC && f->timed) {
+        if (m == TRAFFIC && found->timed) {
             most[m] = INFINITY;
             continue;
         }
-        for (int64_t i = 0; i < f->n; i++) {
-            zr__tried *t = f->tried[i];
-            bool left = is_choice(t, further, sec);
+        for (int64_t i = 0; i < found->n; i++) {
+            zr__tried *t = found->tried[i];
+            bool left = t->fits;
             for (int k = SEC; k < m && left; k++) left = measure_of(t, k) <= most[k];
             if (!left || measure_of(t, m) >= least) continue;
             least = measure_of(t, m);
-            best = t;
+            found->best = t;
         }
+        if (m == SEC) found->fastest = least;
         most[m] = least * (m == SEC || m == TRAFFIC ? ZR__TIE : 1);
     }
-    return best;
 }
 
-void zr__prefer(zr__choices *found)
+/* ---- ties --------------------------------------------------------------------------------------- */
+
+bool zr__is_tie(const zr__choices *found, const zr__tried *t)
 {
-    double fastest = 0; /* of the candidates without further keys */
-    for (int64_t i = 0; i < found->n; i++) {
-        const zr__tried *t = found->tried[i];
-        if (is_choice(t, false, 0) && (fastest == 0 || t->sec < fastest)) fastest = t->sec;
-    }
-    zr__tried *usual = prefer(found, false, 0), *further = prefer(found, true, fastest);
-    found->best = further ? further : usual;
+    return t->fits && t->number < found->n_searched && t->sec <= ZR__TIE * found->fastest;
 }
 
-/* ---- words -------------------------------------------------------------------------------------- */
-
-static bool is_tie(const zr__tried *best, const zr__tried *t)
+/** Return whether a candidate is named before another: it is faster or, if both are as fast, needs less memory. */
+static bool is_before(const zr__tried *a, const zr__tried *b)
 {
-    return t->fits && t != best && t->sec <= ZR__TIE * best->sec && t->sec * ZR__TIE >= best->sec;
+    if (a->sec != b->sec) return a->sec < b->sec;
+    if (a->made.needs_bytes != b->made.needs_bytes) return a->made.needs_bytes < b->made.needs_bytes;
+    return a->number < b->number;
 }
 
-/** Return whether a tie is the first of its stage, so that each stage and policy is named once. */
-static bool is_named(const zr__choices *f, int64_t index)
+/** Return whether `a` leaves no reason to take `b`: `b` is no faster and no smaller, or nearly the same. */
+static bool is_enough(const zr__tried *a, const zr__tried *b)
 {
-    const zr__way *w = &f->tried[index]->way, *best = &f->best->way;
-    if (w->stage == best->stage && w->policy == best->policy && w->tensor == best->tensor) return false;
-    for (int64_t i = 0; i < f->n; i++) {
-        const zr__tried *t = f->tried[i];
-        const bool same = t->way.stage == w->stage && t->way.policy == w->policy && is_tie(f->best, t);
-        if (same && (t->sec < f->tried[index]->sec || (t->sec == f->tried[index]->sec && i < index))) return false;
+    const double a_bytes = (double)a->made.needs_bytes, b_bytes = (double)b->made.needs_bytes;
+    const bool same = fabs(a->sec - b->sec) < ALIKE * b->sec && fabs(a_bytes - b_bytes) < ALIKE * b_bytes;
+    return same || (a->sec <= b->sec && a_bytes <= b_bytes);
+}
+
+/** Return whether a tie is worth naming beside the best and all ties before it. */
+static bool is_named(const zr__choices *f, const zr__tried *t)
+{
+    if (t == f->best || !zr__is_tie(f, t)) return false;
+    for (int64_t i = 0; i < f->n_searched; i++) {
+        const zr__tried *other = f->tried[i];
+        if (other != f->best && (!zr__is_tie(f, other) || !is_before(other, t))) continue;
+        const bool alike = other->way.stage == t->way.stage && other->way.policy == t->way.policy &&
+                           other->way.tensor == t->way.tensor;
+        if (alike || is_enough(other, t)) return false;
     }
     return true;
+}
+
+static void add_tie(const zr__tried *best, const zr__tried *t, zr__text *text)
+{
+    const double gain = 100 * (best->sec / t->sec - 1), bytes = (double)(t->made.needs_bytes - best->made.needs_bytes);
+    zr__text_add(text, " stage %lld with recompute %s and %lld x %lld samples (%.1f %% %s, %s %s a rank%s)",
+                 (long long)t->way.stage, zr__recompute_name(t->way.policy), (long long)t->way.rows,
+                 (long long)t->way.accum, fabs(gain), gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)),
+                 bytes < 0 ? "less" : "more", t->further > best->further ? ", with further keys" : "");
 }
 
 void zr__add_ties(const zr__choices *found, const char *before, zr__text *text)
 {
     enum { NAMED = 3 };
-    int n = 0, more = 0;
-    const zr__tried *best = found->best;
-    for (int64_t i = 0; best && i < found->n; i++) {
-        const zr__tried *t = found->tried[i];
-        if (!is_tie(best, t) || !is_named(found, i)) continue;
-        if (n == NAMED) {
-            more++;
-            continue;
+    int n = 0;
+    const zr__tried *last = NULL; /* the tie that was named last */
+    for (const zr__tried *next; found->best; last = next, n++) {
+        next = NULL;
+        for (int64_t i = 0; i < found->n_searched; i++) {
+            const zr__tried *t = found->tried[i];
+            if (last && !is_before(last, t)) continue;
+            if ((!next || is_before(t, next)) && is_named(found, t)) next = t;
         }
-        const double gain = 100 * (best->sec / t->sec - 1),
-                     bytes = (double)(t->made.needs_bytes - best->made.needs_bytes);
-        zr__text_add(text, "%s%s stage %lld with recompute %s and %lld x %lld samples (%.1f %% %s, %s %s a rank)",
-                     n ? "" : before, n ? "," : " within 2 %:", (long long)t->way.stage,
-                     zr__recompute_name(t->way.policy), (long long)t->way.rows, (long long)t->way.accum, fabs(gain),
-                     gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)), bytes < 0 ? "less" : "more");
-        n++;
+        if (!next) break;
+        if (n >= NAMED) continue;
+        zr__text_add(text, "%s%s", n ? "" : before, n ? "," : " within 2 %:");
+        add_tie(found->best, next, text);
     }
-    if (more) zr__text_add(text, " and %d more", more);
+    if (n > NAMED) zr__text_add(text, " and %d more", n - NAMED);
 }
+
+/* ---- words -------------------------------------------------------------------------------------- */
 
 void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text)
 {
@@ -119,21 +127,29 @@ void zr__add_question(const zr__question *question, const zr__way *way, zr__text
     const zr__free *free = &question->free;
     const int64_t limit = zr__limit_of(question->target, c),
                   tokens = way->rows * way->accum * (question->target->ranks / way->tensor) * c->data.seq_length;
+    const bool away = free->host || free->disk;
     const struct {
         bool free;
         const char *key;
-    } keys[] = {
-        {free->stage, "zero_optimization.stage"},
-        {free->policy, "activation_checkpointing.policy"},
-        {free->pieces && (way->tensor > 1 || free->tensor), "activation_checkpointing.partition_activations"},
-        {free->split || free->batch, "train_micro_batch_size_per_gpu"},
-        {free->split || free->accum, "gradient_accumulation_steps"},
-        {free->host || free->disk, "zero_optimization.offload_*"},
-        {free->tensor, "parallel.tensor"},
-        {free->groups, "groups of ranks"},
-        {free->every, "activation_checkpointing.every"},
-        {free->places, "activation_checkpointing.cpu_checkpointing"},
-        {free->buckets || free->prefetch || free->overlap || free->levels || free->once, "buckets and overlap"}};
+    } keys[] = {{free->stage, "zero_optimization.stage"},
+                {free->policy, "activation_checkpointing.policy"},
+                {free->pieces && (way->tensor > 1 || free->tensor), ZR__PIECES_KEY},
+                {free->split || free->batch, "train_micro_batch_size_per_gpu"},
+                {free->split || free->accum, "gradient_accumulation_steps"},
+                {away, "zero_optimization.offload_optimizer"},
+                {away, "zero_optimization.offload_param"},
+                {away && free->kept, "activation_checkpointing.offload"},
+                {free->tensor, "parallel.tensor"},
+                {free->groups, "zero_optimization.mics_shard_size"},
+                {free->groups, "zero_optimization.zero_hpz_partition_size"},
+                {free->every, "activation_checkpointing.every"},
+                {free->places, "activation_checkpointing.cpu_checkpointing"},
+                {free->lighter || free->buckets, "zero_optimization.reduce_bucket_size"},
+                {free->lighter || free->buckets, "zero_optimization.allgather_bucket_size"},
+                {free->lighter || free->prefetch, "zero_optimization.stage3_prefetch_bucket_size"},
+                {free->lighter || free->overlap, "zero_optimization.overlap_comm"},
+                {free->levels, "collectives.hierarchical"},
+                {free->once, "gradient_reduction"}};
     const char *before = "; free: ";
     zr__text_add(text, "%s a rank, %lld tokens a step", limit ? ZR_SIZE((double)limit) : "any memory",
                  (long long)tokens);
@@ -153,5 +169,7 @@ void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__tex
         if (target->host_bytes > 0) zr__text_add(text, " of %s", ZR_SIZE((double)target->host_bytes));
         before = ", ";
     }
-    if (made->disk_bytes > 0) zr__text_add(text, "%s%s a rank on disk", before, ZR_SIZE((double)made->disk_bytes));
+    if (made->disk_bytes == 0) return;
+    zr__text_add(text, "%s%s a rank on disk", before, ZR_SIZE((double)made->disk_bytes));
+    if (target->disk_bytes == 0) zr__text_add(text, ", whose size is not known");
 }

@@ -1,10 +1,13 @@
-/** Enumeration of candidates: homes, tensor-parallel degrees, stages, groups of ranks, recompute policies with places
- * of checkpoints, and micro-batches. Each candidate is planned completely and priced. These bounds prune it:
+/** Enumeration of candidates with given homes of states: tensor-parallel degrees, stages, groups of ranks, recompute
+ * policies with places of checkpoints, and micro-batches. Each candidate is planned completely and priced. These bounds
+ * prune it:
  *
  * - Memory grows with the micro-batch, so larger ones are not tried after one that does not fit. If the model states
  *   alone do not fit, no policy makes them fit.
  * - A larger micro-batch spreads the fixed work of a step over more samples. The time that the last increase saved
  *   bounds the time that all further increases can save. If that is too little, or not enough to win, stop.
+ * - More offload is slower and takes more of a host's memory, so a candidate with less that fits, or lacks memory of a
+ *   host, stands for the same with more.
  * - Less recompute is faster, so a policy that recomputes more is tried only where less does not fit.
  * - Policy auto itself creates many plans, so it is tried only in the order of lower bounds of its times.
  * - Further keys change the speed of most candidates little, so they are varied last, for the fastest candidates. */
@@ -20,7 +23,6 @@
 /* Larger micro-batches are tried only if they can save at least this fraction of the time per token. */
 #define LEAST_GAIN 0.006
 #define KEEP_GAIN 0.05      /* upper bound of the time that policy keep saves, as a fraction */
-#define SLACK 0.02          /* assumed relative error of the estimated times of policy auto */
 #define REFINED 4           /* maximum number of candidates for which further keys are varied */
 #define REFINED_SLOWER 1.15 /* further keys do not make good a larger difference in time */
 /* Bucket sizes in elements. With large buckets, a whole unit fits one bucket. */
@@ -65,9 +67,13 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
     zr_config config = *s->q->config;
     *tried = NULL;
-    for (int64_t i = 0; i < f->n && !*tried; i++)
+    for (int64_t i = f->first; i < f->n && !*tried; i++)
         if (zr__way_alike(&f->tried[i]->way, w, ZR__ALIKE_ALL)) *tried = f->tried[i];
-    if (*tried) return ZR_OK;
+    if (*tried) {
+        (*tried)->fits |= (*tried)->bound;
+        (*tried)->bound = false;
+        return ZR_OK;
+    }
     zr__way_set(w, s->q->target->ranks, &config);
     if (w->policy == ZR_RECOMPUTE_AUTO) config.memory.limit_bytes = s->limit;
     ZR_GROW(f->tried, f->room, f->n + 1, "candidates");
@@ -93,7 +99,7 @@ static bool as_fast(const zr__searching *s, double sec)
     return false;
 }
 
-static bool any_fits(const zr__searching *s)
+bool zr__search_fits(const zr__searching *s)
 {
     return as_fast(s, INFINITY);
 }
@@ -126,6 +132,29 @@ typedef struct reached {
     double sec; /* seconds per token with the first policy, which is "none" unless the user gives another */
 } reached;
 
+static bool lacks_room(const zr__searching *s, const zr__tried *t)
+{
+    const zr__train_target *target = s->q->target;
+    return (target->host_bytes > 0 && t->made.host_bytes > target->host_bytes) ||
+           (target->disk_bytes > 0 && !s->q->shares && t->made.disk_bytes > target->disk_bytes);
+}
+
+bool zr__search_nearly_fits(const zr__searching *s, const zr__tried *t)
+{
+    return !lacks_room(s, t) && (s->limit == 0 || (double)t->made.needs_bytes <= (1 + ZR__SLACK) * (double)s->limit);
+}
+
+/** Return a candidate with less offload that stands for a way, or NULL. If it fits, the way is no faster, and less
+ * offload is preferred. If it lacks memory of a host or disk, so does the way. */
+static zr__tried *stand_in(const zr__searching *s, const zr__way *w)
+{
+    for (int64_t i = 0; i < s->found->n; i++) {
+        zr__tried *t = s->found->tried[i];
+        if ((t->fits || lacks_room(s, t)) && zr__way_spares(&t->way, w)) return t;
+    }
+    return NULL;
+}
+
 /** Predict a candidate that cannot fit from two with smaller micro-batches, of which the larger one did not fit: bytes
  * and seconds of a step grow linearly with the micro-batch. Return NULL if it must be planned. */
 static zr__tried *predict(zr__searching *s, const zr__way *w)
@@ -141,7 +170,7 @@ static zr__tried *predict(zr__searching *s, const zr__way *w)
         else if (!a || t->way.rows > a->way.rows)
             a = t;
     }
-    if (!a || b->fits || b->made.needs_bytes <= s->limit) return NULL;
+    if (!a || b->fits || (b->made.needs_bytes <= s->limit && !lacks_room(s, b))) return NULL;
     zr__tried *guess = &s->guess[w->policy];
     const double ra = (double)a->way.rows, rb = (double)b->way.rows, rows = (double)w->rows,
                  k = (rows - rb) / (rb - ra);
@@ -155,7 +184,9 @@ static zr__tried *predict(zr__searching *s, const zr__way *w)
 static zr_status try_policy(zr__searching *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
 {
     w.policy = policy;
-    *t = s->q->free.batch ? predict(s, &w) : NULL;
+    if (!zr_recomputes(policy)) zr__way_drop_checkpoints(&w);
+    *t = stand_in(s, &w);
+    if (!*t && s->q->free.batch) *t = predict(s, &w);
     if (!*t) ZR_TRY(zr__try_way(s, &w, t));
     if (!*t) return ZR_OK;
     r->fits |= (*t)->fits;
@@ -200,7 +231,9 @@ static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
     ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_SELECTIVE, &selective, r));
     if (selective && selective->fits) return note_bound(s, w, mixed_sec(s, selective, none));
     if (selective) ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r));
-    if (!unit || (double)unit->made.needs_bytes > (1 + SLACK) * (double)s->limit) return ZR_OK;
+    if (!unit || !zr__search_nearly_fits(s, unit)) return ZR_OK;
+    /* Policy auto knows only the limit of the device, so it takes what lacks memory of a host or disk. */
+    if (lacks_room(s, selective) && selective->made.needs_bytes <= s->limit) return ZR_OK;
     const double bound = mixed_sec(s, unit, none), other = mixed_sec(s, unit, selective);
     return note_bound(s, w, bound < other ? bound : other);
 }
@@ -295,16 +328,27 @@ static bool degree_works(const zr__searching *s, int64_t tensor)
            (!s->q->free.split || config->train_batch_size % (ranks / tensor) == 0);
 }
 
-/** Try policy auto on candidates in the order of the lower bounds of their times. Stop when no other candidate can be
- * faster than the fastest one so far. */
-static zr_status try_mixed(zr__searching *s)
+int64_t zr__search_next_degree(const zr__searching *s, int64_t tensor)
+{
+    const int64_t ranks = s->q->target->ranks, host = s->q->target->host_ranks,
+                  most = host > 0 && 2 * host < ranks ? 2 * host : ranks;
+    if (!s->q->free.tensor) return tensor == 0 ? s->base.tensor : 0;
+    for (tensor++; tensor <= most; tensor++)
+        if (degree_works(s, tensor)) return tensor;
+    return 0;
+}
+
+zr_status zr__search_mixed(zr__searching *s)
 {
     for (struct zr__mixed *first;;) {
         zr__tried *t;
         first = NULL;
         for (struct zr__mixed *m = s->mixed; m < s->mixed + s->n_mixed; m++)
             if (m->bound > 0 && (!first || m->bound < first->bound)) first = m;
-        if (!first || as_fast(s, first->bound / (1 + SLACK))) return ZR_OK;
+        if (!first || as_fast(s, first->bound / (1 + ZR__SLACK))) {
+            s->n_mixed = 0;
+            return ZR_OK;
+        }
         first->bound = 0;
         ZR_TRY(zr__try_way(s, &first->way, &t));
     }
@@ -320,26 +364,20 @@ static zr_status try_kept(zr__searching *s)
     w.rows = kept->rows;
     w.accum = kept->accum;
     for (w.stage = s->stages[0]; w.stage <= s->stages[1]; w.stage++) ZR_TRY(try_policies(s, &w, &r));
-    ZR_TRY(try_mixed(s));
-    s->found->keeps = any_fits(s);
+    ZR_TRY(zr__search_mixed(s));
+    s->found->keeps = zr__search_fits(s);
     return ZR_OK;
 }
 
-/** Try all candidates with the homes and the buckets of s->base. */
-static zr_status try_all(zr__searching *s)
+zr_status zr__search_all(zr__searching *s)
 {
-    const bool tensor = s->q->free.tensor;
-    const int64_t ranks = s->q->target->ranks, host = s->q->target->host_ranks,
-                  most = tensor ? (host > 0 && 2 * host < ranks ? 2 * host : ranks) : s->base.tensor;
     zr__way w = s->base;
-    s->n_mixed = 0;
     ZR_TRY(try_kept(s));
-    for (w.tensor = tensor ? 1 : s->base.tensor; w.tensor <= most && !s->found->keeps; w.tensor++) {
-        if (!degree_works(s, w.tensor)) continue;
+    for (w.tensor = zr__search_next_degree(s, 0); w.tensor > 0 && !s->found->keeps;
+         w.tensor = zr__search_next_degree(s, w.tensor))
         for (w.stage = s->stages[0]; w.stage <= s->stages[1]; w.stage++)
             if (zr__train_offload_states(w.offload) != ZR__OFFLOAD_PARAM || w.stage == 3) ZR_TRY(try_groups(s, w));
-    }
-    return try_mixed(s);
+    return ZR_OK;
 }
 
 /* ---- further keys ------------------------------------------------------------------------------- */
@@ -411,8 +449,7 @@ static zr_status vary_checkpoints(zr__searching *s, const zr__tried *from)
     return ZR_OK;
 }
 
-/** Vary the further keys of the fastest candidate of each kind of states, if any are free. */
-static zr_status refine(zr__searching *s)
+zr_status zr__search_refine(zr__searching *s)
 {
     const zr__free *free = &s->q->free;
     const zr__choices *f = s->found;
@@ -447,72 +484,7 @@ static zr_status refine(zr__searching *s)
     return ZR_OK;
 }
 
-/* ---- tiers -------------------------------------------------------------------------------------- */
-
-/** Make a way the one with the least memory at its stage: recompute unit and as little overlap as possible. */
-static void make_least(const zr__searching *s, zr__way *w)
-{
-    const int64_t rows = s->q->free.split ? rows_of_step(s, w) : 0;
-    if (s->q->free.batch || rows > 0) w->rows = 1;
-    if (rows > 0) w->accum = rows;
-    if (s->any_policy) w->policy = ZR_RECOMPUTE_UNIT, w->every = 1;
-    if (s->q->free.pieces) w->pieces = w->tensor > 1;
-    zr__lighten(w, ZR__LIGHT_BUCKETS, s->q->config);
-}
-
-/** Try less overlap at the highest stage, if anything fits with the least. */
-static zr_status try_lighter(zr__searching *s)
-{
-    const zr__way base = s->base;
-    zr__way w = base;
-    zr__tried *t;
-    w.stage = s->stages[1];
-    make_least(s, &w);
-    ZR_TRY(zr__try_way(s, &w, &t));
-    if (!t || !t->fits) return ZR_OK;
-    t->fits = false; /* so that the loop goes on to the mildest way that fits */
-    const int64_t first = s->stages[0];
-    s->stages[0] = s->stages[1];
-    for (int light = ZR__LIGHT_PREFETCH; light < ZR__LIGHTS && !any_fits(s); light++) {
-        zr__lighten(&s->base, (zr__light)light, s->q->config);
-        ZR_TRY(try_all(s));
-    }
-    t->fits = true;
-    s->stages[0] = first;
-    s->base = base;
-    return ZR_OK;
-}
-
-/** Try the degrees of offload to a device. On disk, end with the first degree that fits, as more states there are
- * slower. Only a plan that may recompute has checkpoints. */
-static zr_status try_offload(zr__searching *s, zr_config_home device)
-{
-    const zr__question *q = s->q;
-    const zr_recompute policy = q->config->recompute.policy;
-    const bool recomputes = q->free.policy || zr_recomputes(policy);
-    const int all = recomputes && q->free.kept ? ZR__OFFLOADS : ZR__OFFLOAD_CHECKPOINTS;
-    s->base.device = device;
-    for (int offload = ZR__OFFLOAD_OPTIM; offload < all; offload++) {
-        if (zr__train_offload_states(offload) == ZR__OFFLOAD_PARAM && s->stages[1] < 3) continue;
-        s->base.offload = offload;
-        ZR_TRY(try_all(s));
-        if (device == ZR_HOME_NVME && any_fits(s)) return ZR_OK;
-    }
-    return ZR_OK;
-}
-
-/** Plan what needs the least memory, if nothing fits. Policy auto may need less than the other policies, with several
- * units that share a checkpoint. */
-static zr_status try_least(zr__searching *s)
-{
-    zr__tried *t;
-    if (!s->found->least || !s->any_policy) return ZR_OK;
-    zr__way w = s->found->least->way;
-    w.policy = ZR_RECOMPUTE_UNIT;
-    ZR_TRY(zr__try_way(s, &w, &t));
-    w.policy = ZR_RECOMPUTE_AUTO;
-    return zr__try_way(s, &w, &t);
-}
+/* ---- a question ---------------------------------------------------------------------------------- */
 
 /** Replace unknown rates by assumed rates, if the choice depends on them. */
 static void usual_rates(zr__searching *s)
@@ -545,41 +517,9 @@ void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *foun
                          .base = zr__way_of(q->config),
                          .limit = zr__limit_of(q->target, q->config),
                          .any_policy = q->free.policy || q->config->recompute.policy == ZR_RECOMPUTE_AUTO,
+                         .tiers = q->free.host && q->target->profile->facts.own_memory,
                          .stages = {q->free.stage ? first : stage, q->free.stage ? 3 : stage}};
     usual_rates(s);
-}
-
-static zr_status try_tiers(zr__searching *s)
-{
-    const zr__free *free = &s->q->free;
-    zr__choices *f = s->found;
-    for (f->tier = ZR__TIER_DEVICE; f->tier < ZR__TIERS; f->tier++) {
-        if (f->tier == ZR__TIER_DEVICE) ZR_TRY(try_all(s));
-        if (f->tier == ZR__TIER_LIGHTER && free->lighter) ZR_TRY(try_lighter(s));
-        if (f->tier == ZR__TIER_HOST && free->host && s->rates.facts.own_memory) ZR_TRY(try_offload(s, ZR_HOME_CPU));
-        if (f->tier == ZR__TIER_DISK && free->disk) ZR_TRY(try_offload(s, ZR_HOME_NVME));
-        if (any_fits(s)) return refine(s);
-    }
-    return try_least(s);
-}
-
-zr_status zr__search(const zr__question *question, zr__choices *found)
-{
-    zr__searching s;
-    zr__search_begin(&s, question, found);
-    zr_status st = try_tiers(&s);
-    zr__prefer(found);
-    const zr__tried *best = found->best;
-    /* the policy that is given stands, although others were tried to find the micro-batches */
-    if (st == ZR_OK && best && !question->free.policy && best->way.policy != question->config->recompute.policy) {
-        zr__way w = best->way;
-        zr__tried *given;
-        w.policy = question->config->recompute.policy;
-        st = zr__try_way(&s, &w, &given);
-        if (st == ZR_OK && given && given->fits) found->best = given;
-    }
-    zr_free(s.mixed);
-    return st;
 }
 
 void zr__choices_clear(zr__choices *found)

@@ -1,8 +1,11 @@
-/** What the search (search.c) and the list of stages and policies (list.c) share. */
+/** What the tiers (tiers.c), the enumeration within one (search.c), and the list of stages and policies (list.c) share.
+ */
 #ifndef ZR_TRAIN_CHOOSE_SEARCH_H
 #define ZR_TRAIN_CHOOSE_SEARCH_H
 
 #include "train/choose/choose.h"
+
+#define ZR__SLACK 0.02 /* assumed relative error of the estimated times and bytes of policy auto */
 
 /** A search, or a list that is being made. */
 typedef struct zr__searching {
@@ -12,7 +15,11 @@ typedef struct zr__searching {
     zr__way base;     /* the configuration's way, with the homes of the tier that is tried */
     int64_t limit;    /* bytes of a rank, or 0 for no limit */
     bool any_policy;
-    int64_t stages[2]; /* first and last stage to try */
+    bool alone;                  /* whether only ways with the least memory are tried (zr__search_least) */
+    bool tiers;                  /* whether states can be in the host's memory, which is not the device's */
+    zr__tried *least;            /* the candidate that may_fit planned last */
+    bool hopeless[ZR__OFFLOADS]; /* degrees of offload that move too little, or no more than a lesser degree */
+    int64_t stages[2];           /* first and last stage to try */
     /* Candidates for policy auto, with lower bounds of their times; 0 if tried. */
     struct zr__mixed {
         zr__way way;
@@ -26,5 +33,20 @@ void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *foun
 /** Plan a candidate. If its sizes overflow or its settings exclude each other, set *tried to NULL and succeed. For
  * example, all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
 ZR_NODISCARD zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried);
+
+/** Return the tensor-parallel degree to try after `tensor`, or the first if this is 0. Return 0 after the last. */
+int64_t zr__search_next_degree(const zr__searching *s, int64_t tensor);
+/** Return whether any candidate fits. */
+bool zr__search_fits(const zr__searching *s);
+/** Return whether a candidate fits, or policy auto may fit with its other keys, since with auto several units can share
+ * a checkpoint. */
+bool zr__search_nearly_fits(const zr__searching *s, const zr__tried *t);
+/** Try all candidates with the homes and the buckets of s->base, but policy auto, which zr__search_mixed tries. */
+ZR_NODISCARD zr_status zr__search_all(zr__searching *s);
+/** Try policy auto on the candidates of zr__search_all in the order of the lower bounds of their times. Stop when no
+ * other candidate can be faster than the fastest one so far. */
+ZR_NODISCARD zr_status zr__search_mixed(zr__searching *s);
+/** Vary the further keys of the fastest candidate of each kind of states, if any are free. */
+ZR_NODISCARD zr_status zr__search_refine(zr__searching *s);
 
 #endif

@@ -43,7 +43,7 @@ void zr__way_set(const zr__way *way, int ranks, zr_config *config)
         config->recompute.cpu = way->kept == ZR_OFFLOAD_HOST;
         config->recompute.offload = way->kept == ZR_OFFLOAD_DISK ? ZR_OFFLOAD_DISK : ZR_OFFLOAD_NONE;
     }
-    if (way->device != ZR_HOME_NONE) zr__train_set_offload(config, way->offload, way->device);
+    if (way->device != ZR_HOME_NONE) zr__train_set_offload(config, way->offload, way->device, way->on_host);
     config->zero.stage = way->stage;
     config->parallel.tensor = way->tensor;
     config->zero.mics_shard_ranks = way->mics;
@@ -138,7 +138,7 @@ bool zr__way_alike(const zr__way *a, const zr__way *b, zr__likeness likeness)
 {
     const zr__moves *m = &a->moves, *n = &b->moves;
     const bool states = a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz,
-               homes = a->device == b->device && a->offload == b->offload,
+               homes = a->device == b->device && a->offload == b->offload && a->on_host == b->on_host,
                place = !zr_recomputes(a->policy) || (a->pieces == b->pieces && a->kept == b->kept),
                policy = a->policy == b->policy && (a->policy != ZR_RECOMPUTE_UNIT || a->every == b->every) && place,
                moves = m->bucket_elems == n->bucket_elems && m->prefetch_elems == n->prefetch_elems &&
@@ -146,6 +146,32 @@ bool zr__way_alike(const zr__way *a, const zr__way *b, zr__likeness likeness)
                batch = a->rows == b->rows && a->accum == b->accum;
     return states && (homes || likeness < ZR__ALIKE_HOMES) && (policy || likeness < ZR__ALIKE_POLICY) &&
            ((moves && batch) || likeness < ZR__ALIKE_ALL);
+}
+
+/** Return the kinds of states that a way puts on disk. */
+static unsigned on_disk(const zr__way *w)
+{
+    return w->device == ZR_HOME_NVME ? zr__offload_kinds(w->offload) & ~w->on_host : 0;
+}
+
+bool zr__way_spares(const zr__way *a, const zr__way *b)
+{
+    zr__way same = *b;
+    const unsigned kinds = zr__offload_kinds(a->offload);
+    same.device = a->device;
+    same.offload = a->offload;
+    same.on_host = a->on_host;
+    return zr__way_alike(a, &same, ZR__ALIKE_ALL) && (kinds & ~zr__offload_kinds(b->offload)) == 0 &&
+           zr__train_offload_states(a->offload) <= zr__train_offload_states(b->offload) &&
+           on_disk(a) == (on_disk(b) & kinds);
+}
+
+void zr__way_drop_checkpoints(zr__way *way)
+{
+    way->offload = zr__train_offload_states(way->offload);
+    way->on_host &= zr__offload_kinds(way->offload);
+    if (way->device == ZR_HOME_NVME && on_disk(way) == 0) way->device = ZR_HOME_CPU, way->on_host = 0;
+    if (way->offload == ZR__OFFLOAD_NONE) way->device = ZR_HOME_NONE;
 }
 
 int zr__way_further(const zr__way *way, const zr_config *config, bool accum)

@@ -161,6 +161,15 @@ static zr_status settle_disk(const zr__ranks *r, const zr_config *config, int64_
     return ZR_OK;
 }
 
+/** Return the least memory that is available on any host, or 0 if all ranks compute in it or it is unknown. */
+static zr_status settle_host(const zr__run *r, int64_t *host_bytes)
+{
+    int64_t below = r->device->profile.facts.own_memory ? -zr__host_available_bytes() : 0;
+    ZR_TRY(zr__run_most(&r->ranks, &below, 1));
+    *host_bytes = below < 0 ? -below : 0;
+    return ZR_OK;
+}
+
 /** Choose values for open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps the size
  * of its micro-batches, since another size would change the last bits of gradient sums. */
 static zr_status settle_open(zr__run *r)
@@ -172,11 +181,11 @@ static zr_status settle_open(zr__run *r)
     const zr__train_kept kept = {from->micro_batch_size, from->accumulation_steps};
     zr__train_target target = {.ranks = r->ranks.comm->size,
                                .host_ranks = r->ranks.comm->local_size,
-                               .host_bytes = r->device->profile.facts.own_memory ? zr__host_available_bytes() : 0,
                                .memory_bytes = zr__train_limit(&r->device->profile, r->ranks.comm->local_size,
                                                                zr__comm_process_ranks(r->ranks.comm)),
                                .profile = &r->device->profile};
     ZR_TRY(settle_disk(&r->ranks, r->config, &target.disk_bytes));
+    ZR_TRY(settle_host(r, &target.host_bytes));
     const int64_t limit = config->memory.limit_bytes;
     config->memory.limit_bytes -= zr__run_held_bytes(r);
     if (r->ranks.comm->rank == 0) st = zr__train_choose(config, &target, kept, NULL, r->settled.note);

@@ -128,14 +128,28 @@ void zr__train_offload_words(const zr_homes *home, const zr_memory *memory, char
     snprintf(words, ZR_OFFLOAD_NOTE_BYTES, "%s", text.data && !text.failed ? text.data : "");
 }
 
-void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device)
+unsigned zr__offload_kinds(zr__offload offload)
 {
     const zr__offload states = zr__train_offload_states(offload);
-    config->zero.optim.device = states >= ZR__OFFLOAD_OPTIM ? device : ZR_HOME_NONE;
-    config->zero.offload_gradients = states >= ZR__OFFLOAD_GRAD;
-    config->zero.param.device = states >= ZR__OFFLOAD_PARAM ? device : ZR_HOME_NONE;
-    if (offload >= ZR__OFFLOAD_CHECKPOINTS)
-        config->recompute.offload = device == ZR_HOME_NVME ? ZR_OFFLOAD_DISK : ZR_OFFLOAD_HOST;
+    return (states >= ZR__OFFLOAD_OPTIM ? ZR__KIND_OPTIM : 0) | (states >= ZR__OFFLOAD_PARAM ? ZR__KIND_PARAM : 0) |
+           (offload >= ZR__OFFLOAD_CHECKPOINTS ? ZR__KIND_CHECKPOINT : 0);
+}
+
+/** Return the home of a kind that an offload moves. */
+static zr_config_home home_of(zr_config_home device, unsigned on_host, unsigned kind)
+{
+    return on_host & kind ? ZR_HOME_CPU : device;
+}
+
+void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device, unsigned on_host)
+{
+    const unsigned kinds = zr__offload_kinds(offload);
+    config->zero.optim.device = kinds & ZR__KIND_OPTIM ? home_of(device, on_host, ZR__KIND_OPTIM) : ZR_HOME_NONE;
+    if (kinds & ZR__KIND_OPTIM) config->zero.offload_gradients = zr__train_offload_states(offload) >= ZR__OFFLOAD_GRAD;
+    config->zero.param.device = kinds & ZR__KIND_PARAM ? home_of(device, on_host, ZR__KIND_PARAM) : ZR_HOME_NONE;
+    if (kinds & ZR__KIND_CHECKPOINT)
+        config->recompute.offload =
+            home_of(device, on_host, ZR__KIND_CHECKPOINT) == ZR_HOME_NVME ? ZR_OFFLOAD_DISK : ZR_OFFLOAD_HOST;
 }
 
 zr__offload zr__train_offload_states(zr__offload offload)
@@ -143,19 +157,26 @@ zr__offload zr__train_offload_states(zr__offload offload)
     return offload % ZR__OFFLOAD_CHECKPOINTS;
 }
 
-const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, char text[ZR_OFFLOAD_KEYS_BYTES])
+const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, unsigned on_host,
+                                   char text[ZR_OFFLOAD_KEYS_BYTES])
 {
-    const bool disk = device == ZR_HOME_NVME;
+    static const char *const name[] = {[ZR_HOME_NONE] = "none", [ZR_HOME_CPU] = "cpu", [ZR_HOME_NVME] = "nvme"};
     const zr__offload states = zr__train_offload_states(offload);
+    const zr_config_home optim = home_of(device, on_host, ZR__KIND_OPTIM),
+                         param = home_of(device, on_host, ZR__KIND_PARAM),
+                         kept = home_of(device, on_host, ZR__KIND_CHECKPOINT);
+    const bool moves_param = states == ZR__OFFLOAD_PARAM, together = moves_param && param == optim;
     int n = 0;
     text[0] = '\0';
-    if (states > ZR__OFFLOAD_NONE)
-        n = snprintf(text, ZR_OFFLOAD_KEYS_BYTES, "zero_optimization.offload_optimizer.device%s %s%s",
-                     states == ZR__OFFLOAD_PARAM ? " and offload_param.device" : "", disk ? "nvme" : "cpu",
+    if (states)
+        n = snprintf(text, ZR_OFFLOAD_KEYS_BYTES, "zero_optimization.offload_optimizer.device %s%s%s",
+                     together ? "and offload_param.device " : "", name[optim],
                      states == ZR__OFFLOAD_OPTIM ? " with gradients false" : "");
+    if (moves_param && !together)
+        n += snprintf(text + n, ZR_OFFLOAD_KEYS_BYTES - (size_t)n, " and offload_param.device %s", name[param]);
     if (offload >= ZR__OFFLOAD_CHECKPOINTS)
-        snprintf(text + n, ZR_OFFLOAD_KEYS_BYTES - (size_t)n, "%sactivation_checkpointing.offload %s", n ? " and " : "",
-                 disk ? "disk" : "host");
+        snprintf(text + n, ZR_OFFLOAD_KEYS_BYTES - (size_t)n, "%sactivation_checkpointing.offload %s",
+                 states ? " and " : "", kept == ZR_HOME_NVME ? "disk" : "host");
     return text;
 }
 

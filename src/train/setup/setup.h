@@ -71,14 +71,20 @@ typedef enum zr__offload {
     ZR__OFFLOADS = 2 * ZR__OFFLOAD_CHECKPOINTS
 } zr__offload;
 
-/** Set the devices of a configuration's offload. The folders do not change. If the degree leaves activation checkpoints
- * on the device, their place does not change either. */
-void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device);
+/** Kinds of states that an offload moves, as bits. Gradients go where the optimizer states go. */
+enum { ZR__KIND_PARAM = 1, ZR__KIND_CHECKPOINT = 2, ZR__KIND_OPTIM = 4, ZR__KINDS = 7 };
+
+/** Return the kinds that a degree of offload moves. */
+unsigned zr__offload_kinds(zr__offload offload);
+/** Set the devices of a configuration's offload: `device`, but the host's memory for the kinds `on_host`. The folders
+ * do not change. If the degree leaves activation checkpoints on the device, their place does not change either. */
+void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device, unsigned on_host);
 /** Return a degree of offload without its activation checkpoints, which is a degree of model states. */
 zr__offload zr__train_offload_states(zr__offload offload);
-/** Write the keys that set a degree of offload to `device`, in words for messages, to `text`. Return `text`. */
+/** Write the keys that zr__train_set_offload sets, in words for messages, to `text`. Return `text`. */
 #define ZR_OFFLOAD_KEYS_BYTES 160
-const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, char text[ZR_OFFLOAD_KEYS_BYTES]);
+const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, unsigned on_host,
+                                   char text[ZR_OFFLOAD_KEYS_BYTES]);
 /** Return whether the configuration leaves both devices of offload open. */
 bool zr__train_offload_open(const zr_config *config);
 /** Return the number of degrees of offload that may be tried for a configuration. If the configuration gives the place

@@ -260,7 +260,8 @@ elif what == "most":
     for kind, key in (("layers", "model.n_layer"), ("batch", "train_micro_batch_size_per_gpu")):
         d = json.loads(run(*base, "--max", kind, "--json"))["max"]
         assert d["what"] == kind and d["stage"] == 1 and d["needs"] <= 1220000000 < d["next_needs"], d
-        at = lambda n: json.loads(run(*base, "--json", "--advice", f"--{key}={n}"))["needs"]
+        keys = [f"--{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in d["keys"].items() if k != "memory.limit"]
+        at = lambda n: json.loads(run(*base, "--json", "--advice", *keys, f"--{key}={n}"))["needs"]
         assert at(d[key]) == d["needs"], d
         if kind == "batch": assert d["train_batch_size"] == d[key] * 2 * 2, d
         exact = json.loads(run("c.json", "--profile", "h100", "--ranks", "2", "--stage", "1", "--memory", str(d["needs"]), "--max", kind, "--json"))["max"]

@@ -113,8 +113,8 @@ assert not given["fits"] or rate[1] <= 1.02 * rate[0], rate' || return 1
 }
 check "what is chosen is the fastest on its cluster" fastest --cluster dgx2x25 --ranks 64 --preset gpt2-774m --memory 12GB
 large() { # a limit above a device's memory does not make a plan fit
-    "$ZR" simulate --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --memory 200GB --quiet --json >simulated.json &&
-        "$ZR" plan --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --memory 200GB --quiet --json --advice >plan.json &&
+    "$ZR" simulate --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --zero_optimization.offload_optimizer.device=none --memory 200GB --quiet --json >simulated.json &&
+        "$ZR" plan --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --zero_optimization.offload_optimizer.device=none --memory 200GB --quiet --json --advice >plan.json &&
         python3 -c '
 import json
 plan, one = json.load(open("plan.json")), json.load(open("simulated.json"))

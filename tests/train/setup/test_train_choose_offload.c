@@ -16,7 +16,7 @@ static zr_config *offloaded(int64_t rows, int64_t limit_bytes, zr__offload offlo
     assert_int_equal(zr_config_set(config, "model.n_layer", "12"), ZR_OK);
     assert_int_equal(zr_config_set(config, "zero_optimization.sub_group_size", "2048"), ZR_OK);
     assert_int_equal(zr_config_set(config, "aio.block_size", "4096"), ZR_OK);
-    zr__train_set_offload(config, offload, ZR_HOME_NVME);
+    zr__train_set_offload(config, offload, ZR_HOME_NVME, 0);
     return config;
 }
 
@@ -265,7 +265,7 @@ static void the_offload_that_would_fit(void **state)
     for (zr__offload o = ZR__OFFLOAD_OPTIM; o < ZR__OFFLOADS; o++) {
         zr_config *config = offloaded(MANY, 1 << 20, ZR__OFFLOAD_NONE);
         zr__train_offload_remedy(config, &target, needs_bytes[o], remedy);
-        zr__train_offload_keys(o, ZR_HOME_NVME, keys);
+        zr__train_offload_keys(o, ZR_HOME_NVME, 0, keys);
         if (strncmp(remedy, keys, strlen(keys)) != 0) fail_msg("%s, not %s", remedy, keys);
         assert_int_equal(remedy[strlen(keys)], ',');
         assert_non_null(strstr(remedy, "nvme_path"));

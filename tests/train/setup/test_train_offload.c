@@ -137,7 +137,7 @@ static void degrees_have_keys(void **state)
             const int states = o % ZR__OFFLOAD_CHECKPOINTS;
             char text[ZR_OFFLOAD_KEYS_BYTES], want[ZR_OFFLOAD_KEYS_BYTES];
             zr_config *c = load("");
-            zr__train_set_offload(c, (zr__offload)o, device);
+            zr__train_set_offload(c, (zr__offload)o, device, 0);
             assert_int_equal(c->zero.optim.device, states >= ZR__OFFLOAD_OPTIM ? device : ZR_HOME_NONE);
             assert_int_equal(c->zero.offload_gradients, states >= ZR__OFFLOAD_GRAD);
             assert_int_equal(c->zero.param.device, states >= ZR__OFFLOAD_PARAM ? device : ZR_HOME_NONE);
@@ -147,7 +147,7 @@ static void degrees_have_keys(void **state)
                      !kept  ? ""
                      : disk ? "activation_checkpointing.offload disk"
                             : "activation_checkpointing.offload host");
-            assert_string_equal(zr__train_offload_keys((zr__offload)o, device, text), want);
+            assert_string_equal(zr__train_offload_keys((zr__offload)o, device, 0, text), want);
             zr_config_destroy(&c);
         }
     static const struct {
