@@ -178,7 +178,8 @@ typedef struct zr_config {
         double decay_degree;                                     /* for WarmupPolyDecayLR */
         /* lowest and highest learning rate of OneCycle; the following fields are also for OneCycle */
         double cycle_min_lr, cycle_max_lr;
-        /* number of steps in which the rate rises, and in which it falls; 0 until resolved, then equal */
+        /* number of steps in which the rate rises (first) and falls (second). A second value of 0 is resolved to the
+         * first */
         int64_t first_step_size, second_step_size;
         int64_t first_stair_count, second_stair_count; /* number of stairs of the rise and of the fall; 0 for none */
         int64_t decay_step_size; /* number of steps of one decay interval (decay_lr_rate); 0 for no decay */

@@ -375,8 +375,8 @@ ZR_API zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs);
  * ZR_ERR_IO if a file cannot be read or has changed since it was opened; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out);
 
-/** Store the number of a row's predicted tokens and of its labels of next-sentence prediction, which are the numbers of
- * losses of the two terms. For texts, tokens are read only with whole_words. Errors: as for zr_pairs_read. */
+/** Count the losses of a row for each term of the loss: its predicted tokens, and its labels of next-sentence
+ * prediction. For texts, tokens are read only with whole_words. Errors: as for zr_pairs_read. */
 ZR_API ZR_NODISCARD zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
 
 /* ---- labelled texts and questions ------------------------------------------------------------ */

@@ -44,13 +44,13 @@ typedef struct zr_mark {
 /** Ways in which a queue runs its tasks. On an asynchronous device (a GPU) each queue may have its own stream. Work of
  * different streams may overlap. */
 typedef enum zr_queue_runs {
-    ZR_QUEUE_AT_ONCE, /* immediately, on the thread that issues them, in the device's stream */
-    /* immediately, on the thread that issues them, in the queue's own stream; use this for tasks that only launch
+    ZR_QUEUE_AT_ONCE, /* tasks run immediately, on the thread that issues them, in the device's stream */
+    /* tasks run immediately, on the thread that issues them, but in the queue's own stream; for tasks that only launch
      * asynchronous work */
     ZR_QUEUE_STREAM,
-    /* on a thread of the queue and in the queue's own stream; operations of a task use one processor thread */
+    /* tasks run on a thread of the queue, in the queue's own stream; their operations use one processor thread */
     ZR_QUEUE_THREAD,
-    /* on a thread of the queue, for tasks that compute in host memory. Their operations run on the host's processors
+    /* tasks run on a thread of the queue, for computation in host memory. Their operations run on the host's processors
      * with zr_device_config.threads threads */
     ZR_QUEUE_HOST
 } zr_queue_runs;
@@ -200,11 +200,11 @@ typedef struct zr_device_ops {
      * square->bad to the index in the unit of the first such element. */
     zr_status (*square)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
                         zr_square *square);
-    /** Add the squares of args->weight, and of the optimizer's direction for args, to the two sums of *trust
-     * (zr_optimizer.trust), or to their `exact` if `exact` is true. Write nothing else. `first` is the index of the
-     * first element in this rank's shard. The sums add blocks of ZR_TRUST_BLOCK elements of the shard one after the
-     * other, so their bits do not depend on the number of threads, nor on whether a range is passed whole or is cut at
-     * multiples of ZR_TRUST_BLOCK. Errors: as `update`. */
+    /** Add the squares of args->weight to trust->weight, and the squares of the update's direction (computed from args)
+     * to trust->direction (zr_optimizer.trust). With `exact`, add to the member `exact` of each sum. Write nothing
+     * else. `first` is the index of the first element in this rank's shard. The sums add blocks of ZR_TRUST_BLOCK
+     * elements of the shard one after the other, so their bits do not depend on the number of threads, nor on the calls
+     * into which a range is divided at multiples of ZR_TRUST_BLOCK. Errors: as `update`. */
     zr_status (*square_update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args, bool exact,
                                int64_t first, zr_trust *trust);
     /** Run the optimizer: unscale and clip the gradient, update the weights and cast them, in one pass over memory.

@@ -141,8 +141,8 @@ typedef struct zr_layout {
     /* whether sums have the same bits for any number of ranks that is a power of two (docs/reproducibility.md)
      */
     bool rank_free_sums;
-    /* whether gradients are reduced over ranks only once per step, at every stage. Each rank first sums whole gradients
-     * over its micro-batches in fp32. No effect with one micro-batch or one data-parallel rank */
+    /* whether gradients are reduced over ranks only once per training step, whatever the stage. Each rank first sums
+     * whole gradients over its micro-batches in fp32. No effect with one micro-batch or one data-parallel rank */
     bool reduce_once;
     zr_recompute recompute;
     int64_t recompute_every;

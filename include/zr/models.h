@@ -154,8 +154,8 @@ typedef enum zr_samples {
     ZR_SAMPLES_ANSWERS
 } zr_samples;
 
-/** A further task of a family: what its models predict instead. The models of all tasks have the same body, and each
- * task has a head of its own. */
+/** A task of a family besides its first one. The models of all tasks have the same body, and each task has its own
+ * head. */
 typedef struct zr_family_task {
     const char *architecture; /* class of transformers, such as "BertForQuestionAnswering" */
     zr_samples samples;
@@ -178,7 +178,7 @@ typedef struct zr_family {
     size_t bytes;             /* size of the family's struct */
     const zr_field *field;    /* settings, in the order of docs/config.md; ends with a row without key */
     const zr_preset *preset;  /* named models; ends with a row without name. NULL for no presets */
-    zr_samples samples;       /* samples on which its models are trained, in their first task */
+    zr_samples samples;       /* samples on which models with the first task are trained */
     /* Further tasks, for the choices from 1 on of the field that means "task"; ends with a row without architecture.
      * NULL for only one task, whose class is `architecture`. */
     const zr_family_task *task;

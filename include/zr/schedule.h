@@ -160,7 +160,7 @@ typedef enum zr_move {
  * of a plan has its own list. */
 typedef struct zr_step_traits {
     zr_move move;
-    /* for moves other than SCALARS: index, among the step's uses, of the use with the communicated range and type */
+    /* index of the use, among the step's uses, that has the range and type of the communicated data; not for SCALARS */
     int pieces;
     zr_traffic_kind traffic; /* kind of traffic that counts the moved bytes */
 } zr_step_traits;

@@ -65,7 +65,7 @@ typedef struct zr_launch {
     char transport[12]; /* "threads" or "mpi" */
     int32_t ranks, hosts, threads;
     int32_t cores;     /* number of cores of each host that its ranks may use */
-    double around_sec; /* time of a training step outside the steps of its schedule */
+    double around_sec; /* seconds of a training step that are not spent in steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
     /* whether exchanges overlap with computation in training. The samples were measured without overlap in any case */

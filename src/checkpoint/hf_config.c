@@ -85,8 +85,8 @@ static const json_t *member_at(const json_t *object, const char *path, size_t n)
     return object;
 }
 
-/* Refuse a value that only one of two objects with the same meaning has. transformers reads only one of the objects, so
- * the value might be ignored. */
+/* config.json may have two objects with the same meaning. Refuse a value that is in only one of them: transformers
+ * reads only one object, so it might ignore the value. */
 static zr_status check_twin(const reading *r, const zr_field *field)
 {
     const char *keys[] = {field->key, field->twin};

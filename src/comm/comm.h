@@ -63,9 +63,8 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
  * examined. Ignore the result when the job is done and ranks end normally. */
 int zr__comm_gone(const zr_comm *comm);
 
-/** Return whether exchanges overlap with kernels if a second thread makes the calls. They do on a link for which calls
- * wait (zr_comm.concurrent), and between devices with memory of their own (`own_memory`), which copy while they
- * compute. */
+/** Return whether exchanges overlap with kernels if a second thread makes the calls. This is so if calls wait for a
+ * link (zr_comm.concurrent), and if devices with their own memory (`own_memory`) copy while they compute. */
 bool zr__comm_overlaps(const zr_comm *comm, bool own_memory);
 
 /** Return how many of the communicator's ranks run in this process: `size` if ranks are threads, else 1. */

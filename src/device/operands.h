@@ -129,7 +129,7 @@ static inline int zr__loss_first(int n_in, const zr_op *op)
     return !zr__loss_is_backward(n_in, op) ? 0 : op->attr.i[ZR__LOSS_ALL] ? 2 : 1;
 }
 
-/** Return the index of dw among the outputs, which db follows if there is a bias, or -1. */
+/** Return the index of dw among the outputs, or -1 if there is no dw. With a bias, db is the next output. */
 static inline int zr__loss_dw(int n_in, int n_out, const zr_op *op)
 {
     if (!zr__loss_is_backward(n_in, op)) return -1;

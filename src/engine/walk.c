@@ -72,7 +72,8 @@ static zr_status check_announced(const zr_engine *e)
     return ZR_OK;
 }
 
-/* Call the batch function for the micro-batch e->batch, and add the numbers of its losses that count to e->counted. */
+/* Call the batch function for the micro-batch e->batch. For each term of the loss, add the number of counted losses to
+ * e->counted. */
 static zr_status fill_batch(zr_engine *e, void *const *input)
 {
     if (e->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(zr__failure_tell(&e->count_failed));

@@ -20,8 +20,8 @@ typedef struct zr__transfer {
     int tries;             /* number of attempts without progress */
 } zr__transfer;
 
-/** A way to make transfers. An object of a mover makes the transfers of one direction, and is used by one thread at a
- * time. */
+/** An I/O backend: functions that transfer data to or from files. Each instance (`object`) makes the transfers of one
+ * direction, and only one thread at a time may use it. */
 typedef struct zr__mover {
     const char *name;
     zr_status (*create)(int depth, void **object); /* depth: maximum number of transfers in flight */

@@ -57,8 +57,8 @@ static void print_bound(FILE *out, const cli_offload *c, int64_t step_tokens)
     fputc('\n', out);
 }
 
-/** Print why updates of offloaded states begin only after the backward pass, when computation hides little of their
- * transfers. Print nothing if ranks hardly wait for them. */
+/** If computation hides little of the transfers of offloaded states, print why their updates begin only after the
+ * backward pass. Print nothing if ranks hardly wait for them. */
 static void print_late_updates(FILE *out, const zr_config *config, const zr_report *report, const zr_price *price)
 {
     const zr_layout l = zr__train_layout(config, 1);

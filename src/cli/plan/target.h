@@ -59,7 +59,7 @@ ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
  * chosen keys. Unless `found` is NULL, it receives the answer of zr__train_choose. */
 ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found);
 
-/** Return the target for train/choose, which borrows this one. */
+/** Convert to the target that train/choose needs. It points into `target`, which must outlive it. */
 zr__train_target cli_train_target(const cli_target *target);
 /** Plan and price a resolved configuration (zr__try). */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plan **plan);

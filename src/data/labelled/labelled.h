@@ -32,10 +32,10 @@ typedef struct zr__answer {
     double probability; /* softmax of start + end over the answers of the question */
 } zr__answer;
 
-/** Begin to collect answers. `questions` is an object of the kind ZR_LABELLED_ANSWERS, which must remain open. n_best
- * is the number of best first tokens and of best last tokens of a sample that are combined, and of the answers of a
- * question that are kept (0 for 20). max_answer_length is the maximum number of tokens of an answer (0 for 30). Errors:
- * ZR_ERR_ARG; ZR_ERR_DATA if two questions have the same id; ZR_ERR_MEMORY. */
+/** Begin to collect answers. `questions` is an object of the kind ZR_LABELLED_ANSWERS, which must remain open. In
+ * each sample, the n_best best first tokens are combined with the n_best best last tokens, and for each question the
+ * n_best best answers are kept (0 for 20). max_answer_length is the maximum number of tokens of an answer (0 for 30).
+ * Errors: ZR_ERR_ARG; ZR_ERR_DATA if two questions have the same id; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__answers_open(zr_labelled *questions, int64_t n_best, int64_t max_answer_length,
                                         zr__answers **answers);
 void zr__answers_close(zr__answers **answers);

@@ -17,9 +17,10 @@
 /** A list of compiled expressions. It never changes, so any number of threads may use it. */
 typedef struct zr__split zr__split;
 
-/** Compile the expressions. If `classes` is not NULL, a known expression that is alone uses hand-written code with this
- * table, which must exist as long as the list. `where` names the file and key in messages. Fail with ZR_ERR_DATA if the
- * list is empty, or if PCRE2 does not support an expression or gives it another meaning. */
+/** Compile the expressions. If there is only one, and hand-written code exists for it, use that code with the table
+ * `classes` (unless NULL), which must exist as long as the list. `where` names the file and key in messages. Fail with
+ * ZR_ERR_DATA if the list is empty, or if PCRE2 does not support an expression or interprets it differently from the
+ * tokenizer's regex engine. */
 ZR_NODISCARD zr_status zr__split_open(const char *const *expression, int n, const zr__classes *classes,
                                       const char *where, zr__split **split);
 void zr__split_close(zr__split **split);

@@ -38,8 +38,8 @@ static int64_t records_end(const zr__parts *parts, const zr__part *part, int64_t
     return found == ZR__RECORD_BROKEN ? n : walk.end;
 }
 
-/* Return the last offset in the first n bytes of a part at which it can end, or 0 if no offset can. The caller has
- * already found that no offset in the first `from` bytes can. Do not call this for the last part, which ends with the
+/* Return the last offset in the first n bytes at which the part may end, or 0 if there is none. The first `from` bytes
+ * have been searched before and contain no such offset. Do not call this for the last part, which ends with the
  * file. */
 static int64_t part_end(const zr__parts *parts, const zr__part *part, int64_t from, int64_t n)
 {

@@ -63,7 +63,7 @@ typedef struct zr__part {
     /* Results of zr__part_run: */
     zr__found_texts found; /* counts of the part's texts; first_skipped is a line number within the part, from 1 */
     int64_t lines;         /* number of lines that end in the part */
-    int64_t line;          /* line of the part with the current record, from 1 */
+    int64_t line;          /* line number of the current record within the part, from 1 */
     int64_t bad_line;      /* line of the record that is bad, or 0 */
     bool broken;           /* whether the file cannot be divided into records from that line on */
     zr__failure failed;

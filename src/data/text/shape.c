@@ -140,7 +140,7 @@ static zr_status look(const char *text, int64_t n, bool whole, bool most, const 
     return ZR_OK;
 }
 
-/* Look at more and more of a file that begins like records. */
+/* Find the shape of a file that begins like records: look at longer and longer beginnings until the shape is known. */
 static zr_status look_further(const zr__file *file, zr__shape *shape)
 {
     ZR_AUTO_FREE char *text = NULL;

@@ -189,8 +189,8 @@ __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__lef
     }
 }
 
-/* Set to `value` the score of each key that its query does not see, and of keys beyond the last one. i0 is the warp's
- * first query of a row of the batch, j0 the tile's first key. */
+/* Mask scores: set a score to `value` if its query may not attend to its key, or if the key is beyond the last one. i0
+ * is the index of the warp's first query in the row, j0 the index of the tile's first key. */
 template <int M, int N>
 __device__ __forceinline__ void zr__hide_keys(float (&score)[M][N][4], const zr__attention &a, int row, int i0, int j0,
                                               float value)

@@ -24,11 +24,11 @@ static inline int64_t zr__cuda_round_up(int64_t n, int64_t to)
     return zr__cuda_ceil_div(n, to) * to;
 }
 
-/** Maximum number of runs into which the rows are cut if an op sums over rows (gradients of biases and gains). The
- * runs' sums are added in order. The number is the same on every GPU. */
+/** Maximum number of ranges (runs) into which the rows are cut if an op sums over rows (gradients of biases and gains).
+ * The sums of the runs are added in order. The number is the same on every GPU. */
 #define ZR__CUDA_ROW_RUNS 128
 
-/** Return the number of rows in a run; the last run may have fewer. */
+/** Return the number of rows of a run, if `rows` rows are cut into runs. The last run may be shorter. */
 static inline int64_t zr__cuda_row_run(int64_t rows)
 {
     const int64_t run = zr__cuda_ceil_div(rows, ZR__CUDA_ROW_RUNS);

@@ -224,7 +224,8 @@ zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool tra
     zr_value y = zr__apply(graph, &linear, &attr, 3, (zr_value[]){all, w, b});
     if (y != ZR_NONE) graph->value[y].info.cut = cut;
     if (!adapted) return y;
-    /* With sequence parallelism A is applied to this rank's own tokens, and their few columns are gathered for B. */
+    /* With sequence parallelism, LoRA's A is applied to this rank's own tokens only. The result has few columns (the
+     * rank of the adapter), so gathering it for B is cheap. */
     const zr_value h = adapter_inputs(graph, x, factor[0], false);
     return zr_add(graph, y, zr_linear(graph, h, factor[1], ZR_NONE, true));
 }

@@ -385,9 +385,9 @@ static void add_operands(ring *r, const zr_step *step)
         }
         zr_range range;
         const zr_use all = copied_use(l, step, u, &range);
-        /* An update on the device may leave elements unchanged, so its outputs are fetched too. (On the host an update
-         * writes all parameters that it does not read.) A reduction adds to the sums in all micro-batches but the
-         * first. A gather reads its own elements and writes the elements of all ranks. */
+        /* An update on the device may leave some elements of its outputs unchanged, so their old values are fetched
+         * first. (An update on the host writes all parameters that it does not read.) A reduction adds to the sums in
+         * all micro-batches but the first. A gather reads its own elements and writes the elements of all ranks. */
         const bool adds = reduces(step) && u > 0 && step->adds;
         bool reads = (use.reads && !(gathers(step) && u > 0)) || r->kind == RING_UPDATES;
         if (adds) reads = l->plan->rounds > 1 || step->micro > 0;

@@ -237,9 +237,9 @@ static void write_keep(zr__writing *w, int32_t run)
     w->stored[0] = copy;
 }
 
-/* Write the steps that restore a checkpoint into its own buffer. A checkpoint on the host is copied from there on the
- * copy stream, and a checkpoint on disk is read on the fetch stream. A checkpoint in pieces is gathered from the
- * tensor-parallel ranks. */
+/* Write the steps that restore an activation checkpoint into a device buffer. A checkpoint on the host is copied from
+ * there on the copy stream, and a checkpoint on disk is read on the fetch stream. A checkpoint in pieces is gathered
+ * from the tensor-parallel ranks. */
 static void write_restore(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -387,7 +387,7 @@ static zr_status alloc_tables(zr__writing *w)
     const zr_graph *g = w->list.graph;
     const size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
     const size_t instances = (size_t)zr_graph_inputs(g) + (size_t)w->decided.program.n * ZR_OP_OUTS;
-    const size_t each = 2 * values + instances + units; /* entries of the tables of a micro-batch */
+    const size_t each = 2 * values + instances + units; /* number of entries in all tables of a micro-batch */
     w->micro = zr_alloc(sizeof *w->micro * (size_t)w->n_micros);
     w->list.schedule->value = zr_alloc(sizeof(zr_use) * (values + 1));
     int32_t *table = zr_alloc(sizeof *table * ((size_t)w->n_micros * each + 1));

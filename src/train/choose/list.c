@@ -31,9 +31,9 @@ static zr_status list_way(zr__searching *s, const zr__way *w, bool anyhow, bool 
     return t && (*fits || anyhow) ? zr__list_add(s->found, t) : ZR_OK;
 }
 
-/** List, for each candidate from index `first` on that does not fit, the first zr__light with which its policy fits.
- * First try recompute unit with ZR__LIGHT_BUCKETS. If even this does not fit, try no other policy, because other
- * policies store more activations. */
+/** For each candidate from index `first` on that does not fit, list a candidate with the same policy and the first
+ * zr__light that fits. If not even recompute unit with ZR__LIGHT_BUCKETS fits, list none, because other policies store
+ * more activations. */
 static zr_status list_lighter(zr__searching *s, zr__way least, int64_t first)
 {
     const int64_t end = s->found->n_listed;

@@ -37,8 +37,8 @@ static bool is_timed(const zr_config *config, const zr__train_target *target)
            (products > 0 && m.memory_bytes_sec > 0 && (target->ranks == 1 || zr__machine_link(&m).bytes_sec > 0));
 }
 
-/** Return whether the rates of all copies between memory, host and disk in a plan are known, and of updates by the
- * host's processors. */
+/** Return whether all rates that a plan needs are known: of copies between device memory, host and disk, and of updates
+ * on the host's processors. */
 static bool copies_timed(const zr__train_target *target, const zr_plan *plan, const zr_price *price)
 {
     const zr_machine *m = &rates_of(target)->machine;

@@ -1,5 +1,5 @@
-/** The answer to a question: the tiers of memory, in the order in which they are tried. A tier is skipped if not even
- * its way with the least memory may fit. */
+/** Searches the tiers of memory, in the order in which they are tried. A tier is skipped if not even its candidate with
+ * the least memory can fit. */
 #include "train/choose/search.h"
 
 #include "config/config.h"

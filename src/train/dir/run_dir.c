@@ -287,8 +287,8 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        /* If other weights were found before, model.old counts only if it has a weights file, since it may otherwise
-         * have only files of the user. */
+        /* If weights were already found, accept model.old only with a weights file. Without one, it may hold only files
+         * that the user put there. */
         if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;

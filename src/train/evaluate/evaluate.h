@@ -82,7 +82,7 @@ typedef struct zr__eval_windows {
     int64_t seq, stride;
     bool strides;    /* whether a stride was requested */
     bool documents;  /* whether windows hold several documents (zr_layout.documents) */
-    int64_t targets; /* total number of counted targets; at least T, unless the evaluation is limited */
+    int64_t targets; /* total number of counted targets; at least one window's, unless the evaluation is limited */
     int64_t bytes;   /* text length in bytes of the targets counted so far; -1 if unknown */
     zr_data *data;
     int32_t *window;         /* buffer of T+1 tokens */

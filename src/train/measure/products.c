@@ -244,7 +244,7 @@ static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows
     return zr_graph_finish(*block);
 }
 
-/** Add the products of `count` blocks with `rows` rows each. */
+/** Append to `all` the matrix products of `count` blocks with `rows` rows each. */
 static zr_status add_blocks(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t rows, int64_t count,
                             zr__products *all)
 {

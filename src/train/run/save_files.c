@@ -105,11 +105,10 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** For a matrix whose columns are divided among tensor-parallel ranks, return the region of the file that this rank
- * writes in slices. The region consists of the rows that are completely in this rank's shard. This rank writes its
- * columns of these rows, and the other tensor-parallel ranks write the remaining columns. If the columns consist of
- * several parts (zr_cut), each part of a row counts as a row. Three cases are written as contiguous ranges instead:
- * rows that are only partly in the shard (at its ends), a single row, and matrices divided by rows. */
+/** Return the region of the file in which this rank writes only its own columns of each row: the rows of a matrix with
+ * divided columns that lie completely in this rank's shard. Other tensor-parallel ranks write the remaining columns. If
+ * rows have several parts (zr_cut), each part is treated as a row. Return an empty region for a matrix that is divided
+ * by rows, and for fewer than two such rows. Elements outside the region are written as contiguous ranges. */
 static zr__slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;

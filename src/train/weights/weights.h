@@ -73,10 +73,10 @@ typedef struct zr__converted {
  * Convert a directory of weights to another kind. The target appears atomically. Every byte from a checkpoint is
  * checked. The tokenizer files of the source are copied beside the new weights, or into model/ of a new run.
  *
- * Fail with ZR_ERR_ARG if the source is a single file. Fail with ZR_ERR_ARG also for a new run if the source is a
- * checkpoint, `dtype` is not F32 or file_bytes is not 0. Fail with ZR_ERR_CREATE if the target exists. Fail with
- * ZR_ERR_DATA if the source is damaged, not finite, or not a model that zr can build. Fail with ZR_ERR_DTYPE if a
- * weight is too large for the dtype. Other errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO.
+ * Fail with ZR_ERR_ARG if the source is a single file. If the target is a new run, also fail with ZR_ERR_ARG if
+ * the source is a checkpoint, if `dtype` is not F32, or if file_bytes is not 0. Fail with ZR_ERR_CREATE if the target
+ * exists. Fail with ZR_ERR_DATA if the source is damaged, not finite, or not a model that zr can build. Fail with
+ * ZR_ERR_DTYPE if a weight is too large for the dtype. Other errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO.
  */
 ZR_NODISCARD zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did);
 

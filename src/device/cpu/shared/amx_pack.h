@@ -202,7 +202,8 @@ __attribute__((always_inline)) static inline void zr__amx_pack_as(const zr__side
     ((s)->along == 1 && (s)->depth != 1 ? zr__amx_pack_as(s, wide, is_a, true, to, n, k0)                              \
                                         : zr__amx_pack_as(s, wide, is_a, false, to, n, k0))
 
-/* Pack n rows of A (or columns of B) of bf16 from to.first on, for to.depth values of k from k0 on. */
+/* Pack n rows of A (or columns of B) in bf16, starting at row to.first. Of each, pack to.depth elements, starting at
+ * k = k0. */
 static void zr__amx_pack_bf16_side(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)
 {
     if (s->is_a)

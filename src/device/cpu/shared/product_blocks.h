@@ -25,7 +25,7 @@ typedef struct zr__product_layout {
     int64_t shared_bytes, /* size of the shared operand's buffer */
         own_bytes;        /* size of the block that each thread packs */
     int64_t own,          /* offset of the threads' blocks, which are contiguous */
-        sums;             /* offset of the part of C in fp32, which is last */
+        sums;             /* offset of the fp32 copy of a part of C, at the end of the scratch */
     int64_t bytes;        /* size of the whole scratch */
 } zr__product_layout;
 
