@@ -80,6 +80,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.seq = had.seq;
     run->layout.accum = had.accum;
     run->layout.accum_order = had.accum_order;
+    run->layout.accum_ahead = had.accum_ahead;
     run->layout.norm_first = had.norm_first;
     run->layout.rank_free_sums = had.rank_free_sums;
     run->layout.reduce_once = had.reduce_once;
