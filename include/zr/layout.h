@@ -178,6 +178,9 @@ typedef struct zr_layout {
     bool train;     /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */
     bool eval;      /* whether to plan the schedule "eval" */
     bool documents; /* whether rows hold several documents (zr_graph_spec.documents), in "train" and "eval" */
+    /* whether vectors and matrices are in separate units (zr_graph_spec.vectors_apart), for policies that treat whole
+     * units of matrices. Bits of training do not change, apart from the last bits of norms */
+    bool vectors_apart;
     int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
     /* maximum number of elements of a tile of a table (zr_graph_spec.tile_elems), at every stage and in every schedule;

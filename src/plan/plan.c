@@ -240,6 +240,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .head_bytes = zr_graph_head_bytes(&plan->profile.facts),
                           .documents = l->documents,
                           .tile_elems = l->tile_elems,
+                          .vectors_apart = l->vectors_apart,
                           .predictions = l->predictions,
                           .samples = l->samples};
     if (kind == ZR_SCHEDULE_DECODE) {

@@ -86,6 +86,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.reduce_once = had.reduce_once;
     run->layout.home = had.home;
     run->layout.tile_elems = had.tile_elems;
+    run->layout.vectors_apart = had.vectors_apart;
     /* Without lanes, overlap only changes places and waits; the result is compared with a run that has lanes. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;

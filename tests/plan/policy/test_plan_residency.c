@@ -50,6 +50,7 @@ static zr_layout draw_layout(zr_profile *profile)
     l.checkpoint_home = draw_home();
     l.partition_checkpoints = draw(2);
     if (l.tensor == 1 && draw(2)) l.decode_len = 16;
+    l.vectors_apart = draw(4) == 0;
     l.rank_free_sums = l.ranks != 3 && !l.two_pass && draw(6) == 0;
     l.reduce_once = draw(4) == 0;
     if (draw(4) == 0) l.persist_elems = 1000;
