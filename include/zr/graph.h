@@ -65,6 +65,9 @@ typedef struct zr_graph_spec {
      * zr_position read it: a token sees only its own document, and positions start again at each document. Not for
      * DECODE */
     bool documents;
+    /* whether the trained vectors of a unit form a unit of their own if the unit has trained matrices too, so that a
+     * unit has one kind of parameter. A vector has one dimension */
+    bool vectors_apart;
     /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
     int64_t samples;     /* S, maximum number of samples in a row */
@@ -155,8 +158,7 @@ typedef struct zr_param_info {
     /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in GPT-2, and not
      * (outputs, inputs) */
     bool by_columns;
-    /* index of the parameter's unit. Valid only after zr_graph_finish, which moves tiles and frozen parameters to other
-     * units */
+    /* index of the parameter's unit. Valid only after zr_graph_finish, which moves some parameters to other units */
     int32_t unit;
     int64_t unit_offset; /* offset in elements of the parameter in its unit's flat buffer, on one rank */
     int64_t first;       /* index of the parameter's first element in the whole model, used for random numbers */
@@ -176,7 +178,9 @@ typedef struct zr_unit_info {
     /* whether this unit has only frozen parameters. Its name is such as "h.0, frozen", and it has no ops unless it is a
      * tile */
     bool frozen;
-    bool tile; /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
+    bool tile;    /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
+    bool vectors; /* whether this unit has the vectors of another unit (zr_graph_spec.vectors_apart), as "h.0, vectors"
+                   */
 } zr_unit_info;
 
 /** Attributes of an op. Their meaning is given in the op's comment in zr/ops.h. */

@@ -30,14 +30,18 @@ static inline bool zr_recomputes(zr_recompute policy)
     return policy != ZR_RECOMPUTE_NONE && policy != ZR_RECOMPUTE_KEEP;
 }
 
-/** Order in which a training step runs its micro-batches. Both orders give the same bits. */
+/** Order in which a training step runs its micro-batches. All orders give the same bits. */
 typedef enum zr_accum_order {
     ZR_ACCUM_MICRO, /* one micro-batch after the other: its forward pass, then its backward pass */
     /* layer-major: all micro-batches pass through a segment of the model before the next segment runs, in the forward
      * and in the backward pass. Stage 3 then gathers a unit twice per training step instead of twice per micro-batch,
      * but the values between segments are stored for all micro-batches ("vertical" in GreedySnake, arXiv 2512.17570).
      * No effect with one micro-batch */
-    ZR_ACCUM_LAYER
+    ZR_ACCUM_LAYER,
+    /* forward passes ahead: first accum_ahead forward passes, then in turn the backward pass of the oldest micro-batch
+     * and the next forward pass (1F1B). The values that backward passes need are stored for accum_ahead micro-batches.
+     * Stage 3 gathers as with MICRO, and with accum_ahead 1 the order is that of MICRO */
+    ZR_ACCUM_AHEAD
 } zr_accum_order;
 
 /** Kinds of asynchronous saves, which write the states during the following training steps (zr_engine_save). */
@@ -114,6 +118,7 @@ typedef struct zr_layout {
     int64_t seq;                /* T, tokens per row */
     int64_t accum;              /* k, micro-batches per training step */
     zr_accum_order accum_order; /* order in which they run */
+    int64_t accum_ahead;        /* with ZR_ACCUM_AHEAD: forward passes that run before the first backward pass */
     /* bucket size of gradient reductions in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t reduce_bucket_elems;
     /* bucket size of parameter gathers in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
@@ -173,6 +178,9 @@ typedef struct zr_layout {
     bool train;     /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */
     bool eval;      /* whether to plan the schedule "eval" */
     bool documents; /* whether rows hold several documents (zr_graph_spec.documents), in "train" and "eval" */
+    /* whether vectors and matrices are in separate units (zr_graph_spec.vectors_apart), for policies that treat whole
+     * units of matrices. Bits of training do not change, apart from the last bits of norms */
+    bool vectors_apart;
     int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
     /* maximum number of elements of a tile of a table (zr_graph_spec.tile_elems), at every stage and in every schedule;

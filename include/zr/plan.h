@@ -128,7 +128,7 @@ typedef struct zr_plan {
     bool two_levels;  /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
     bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
     bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
-    int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 with ZR_ACCUM_LAYER */
+    int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 if the order mixes them */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;

@@ -190,8 +190,8 @@ typedef struct zr_use {
     zr_range range; /* range in elements of dtype; a count of 0 means the whole buffer, without a type */
 } zr_use;
 
-/** Rounds in which a step runs. A round is one iteration of REPEAT, that is, one micro-batch. With ZR_ACCUM_LAYER a
- * training step is one round of all micro-batches. */
+/** Rounds in which a step runs. A round is one iteration of REPEAT, that is, one micro-batch. In an order in which
+ * micro-batches mix (ZR_ACCUM_LAYER, ZR_ACCUM_AHEAD) a training step is one round of all micro-batches. */
 typedef enum zr_when {
     ZR_WHEN_ALWAYS,
     /* in the first round, if the parameters that the previous training step updated are not yet gathered (stages 1, 2).
@@ -245,7 +245,7 @@ typedef struct zr_step {
     int32_t op;
     int32_t slot;  /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
     int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
-    int32_t micro; /* index of the step's micro-batch within the round; 0 except with ZR_ACCUM_LAYER */
+    int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
     /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM: number of
      * micro-gradients, over all ranks, whose squares are passed, or 0 */
     int64_t rounds;

@@ -97,7 +97,8 @@ int32_t zr__tiles(const zr_graph *graph, zr_value param);
 /** Write the attributes by which kernels find the rows of a table's piece or tile: i[0], the rows of the whole table;
  * i[1], the rows of each rank's piece; and i[2], the first row of the tile in the piece. */
 void zr__table_rows(const zr_graph *graph, zr_value tile, int64_t i[3]);
-/** Move tiles and frozen parameters to separate units, and move the ops that read a tile to the tile's unit. */
+/** Move tiles, frozen parameters and, if the spec says so, vectors to separate units. Move the ops that read a tile to
+ * the tile's unit. */
 zr_status zr__part_units(zr_graph *graph);
 
 /* ---- adapt.c ---------------------------------------------------------------------------------- */

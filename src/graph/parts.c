@@ -1,9 +1,9 @@
-/* Parts of a model's parameters: the pieces of tensor-parallel ranks, the tiles of tables, and separate units for tiles
- * and for frozen parameters.
+/* Parts of a model's parameters: the pieces of tensor-parallel ranks, the tiles of tables, and separate units for
+ * tiles, frozen parameters and, on request, vectors.
  *
  * ZeRO gathers parameters, reduces gradients, shards states and forms buckets by whole units. A tile of a table is a
  * unit, so that a table needs no buffer of its size. Frozen parameters form separate units, so that either all
- * parameters of a unit train or no parameter does. */
+ * parameters of a unit train or no parameter does. Vectors apart from matrices let a policy treat matrices alone. */
 #include "graph/internal.h"
 #include "base/core/scope.h"
 
@@ -105,43 +105,59 @@ static bool is_tile(const zr_param_info *param)
     return param->tile.count > 1;
 }
 
-/* Add a unit for a tile or for the frozen parameters of the unit in which `param` was declared. */
-static zr_status add_unit(zr_graph *graph, const zr_param_info *param)
+/* Kinds of parameters. Those that stay keep their unit, and all others move to units of their own, in this order. */
+typedef enum param_kind { STAYS, VECTOR, TILE, FROZEN, FROZEN_TILE, KINDS } param_kind;
+
+static bool is_trained_matrix(const zr_param_info *param)
 {
-    zr_unit_info unit = {.frozen = param->frozen, .tile = is_tile(param)};
+    return !param->frozen && !is_tile(param) && param->shape.ndim > 1;
+}
+
+static param_kind kind_of(const zr_graph *graph, const zr_param_info *param)
+{
+    if (param->frozen) return is_tile(param) ? FROZEN_TILE : FROZEN;
+    if (is_tile(param)) return TILE;
+    const zr_unit_info *unit = &graph->unit[param->unit];
+    const zr_param_info *of_unit = graph->param + unit->first_param;
+    for (int32_t p = 0; p < unit->n_params && graph->spec.vectors_apart && param->shape.ndim == 1; p++)
+        if (is_trained_matrix(&of_unit[p])) return VECTOR;
+    return STAYS;
+}
+
+/* Add a unit for parameters of one kind of the unit in which `param` was declared. */
+static zr_status add_unit(zr_graph *graph, const zr_param_info *param, param_kind kind)
+{
+    zr_unit_info unit = {.frozen = param->frozen, .tile = is_tile(param), .vectors = kind == VECTOR};
     char tile[32] = "";
     if (unit.tile) snprintf(tile, sizeof(tile), ", tile %d", param->tile.index);
-    snprintf(unit.name, sizeof(unit.name), "%.60s%s%s", graph->unit[param->unit].name, tile,
-             param->frozen ? ", frozen" : "");
+    snprintf(unit.name, sizeof(unit.name), "%.60s%s%s", graph->unit[param->unit].name,
+             unit.vectors ? ", vectors" : tile, param->frozen ? ", frozen" : "");
     return zr__graph_unit_add(graph, &unit);
 }
 
-/* Move the parameters of one kind to new units. */
-static zr_status place_kind(zr_graph *graph, const zr_param_info *was, int32_t n, bool frozen, bool tile,
+/* Place the parameters of one kind: in the units that they have, or in new units. */
+static zr_status place_kind(zr_graph *graph, const zr_param_info *was, const param_kind *of, int32_t n, param_kind kind,
                             int32_t *place)
 {
     int32_t from = -1;
     for (int32_t i = 0; i < n; i++) {
-        if (was[i].frozen != frozen || is_tile(&was[i]) != tile) continue;
-        if (tile || was[i].unit != from) ZR_TRY(add_unit(graph, &was[i]));
+        if (of[i] != kind) continue;
+        if (kind != STAYS && (is_tile(&was[i]) || was[i].unit != from)) ZR_TRY(add_unit(graph, &was[i], kind));
         from = was[i].unit;
-        place_param(graph, (*place)++, was[i], graph->n_units - 1);
+        place_param(graph, (*place)++, was[i], kind == STAYS ? from : graph->n_units - 1);
     }
     return ZR_OK;
 }
 
-static zr_status place_params(zr_graph *graph, const zr_param_info *was, int32_t n)
+static zr_status place_params(zr_graph *graph, const zr_param_info *was, const param_kind *of, int32_t n)
 {
     int32_t place = 0;
     for (int32_t u = 0; u < graph->n_units; u++) {
         graph->unit[u].first_param = graph->unit[u].n_params = 0;
         graph->unit[u].elems = 0;
     }
-    for (int32_t i = 0; i < n; i++)
-        if (!was[i].frozen && !is_tile(&was[i])) place_param(graph, place++, was[i], was[i].unit);
-    ZR_TRY(place_kind(graph, was, n, false, true, &place));
-    ZR_TRY(place_kind(graph, was, n, true, false, &place));
-    return place_kind(graph, was, n, true, true, &place);
+    for (int k = STAYS; k < KINDS; k++) ZR_TRY(place_kind(graph, was, of, n, (param_kind)k, &place));
+    return ZR_OK;
 }
 
 /* Move each op that reads a tile to the tile's unit. Stage 3 then gathers one tile at a time. */
@@ -158,13 +174,18 @@ static void move_ops(zr_graph *graph)
 zr_status zr__part_units(zr_graph *graph)
 {
     const int32_t n = graph->n_params;
+    ZR_AUTO_FREE param_kind *of = zr_alloc(sizeof *of * ((size_t)n + 1));
+    ZR_CHECK(of, ZR_ERR_MEMORY, "graph: no memory for %d parameters", (int)n);
     bool moves = false;
-    for (int32_t p = 0; p < n; p++) moves |= graph->param[p].frozen || is_tile(&graph->param[p]);
+    for (int32_t p = 0; p < n; p++) {
+        of[p] = kind_of(graph, &graph->param[p]);
+        moves |= of[p] != STAYS;
+    }
     if (!moves) return ZR_OK;
     ZR_AUTO_FREE zr_param_info *was = zr_alloc(sizeof *was * (size_t)n);
     ZR_CHECK(was, ZR_ERR_MEMORY, "graph: no memory for %d parameters", (int)n);
     memcpy(was, graph->param, sizeof *was * (size_t)n);
-    zr_status st = place_params(graph, was, n);
+    zr_status st = place_params(graph, was, of, n);
     move_ops(graph);
     return st;
 }

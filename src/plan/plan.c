@@ -61,6 +61,8 @@ zr_layout zr_layout_default(void)
 static zr_status check_choices(const zr_layout *l)
 {
     bool lean = l->states == ZR_STATES_LEAN;
+    ZR_CHECK(l->accum_order != ZR_ACCUM_AHEAD || l->accum_ahead >= 1, ZR_ERR_CONFIG,
+             "zr_layout.accum_ahead is %lld, wanted at least 1 with ZR_ACCUM_AHEAD", (long long)l->accum_ahead);
     ZR_CHECK(
         !l->two_pass || (lean && l->accum == 1 && !l->rank_free_sums), ZR_ERR_CONFIG,
         "two passes for the norm (memory.norm two_pass) need memory.layout lean, gradient_accumulation_steps 1 and no "
@@ -238,6 +240,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .head_bytes = zr_graph_head_bytes(&plan->profile.facts),
                           .documents = l->documents,
                           .tile_elems = l->tile_elems,
+                          .vectors_apart = l->vectors_apart,
                           .predictions = l->predictions,
                           .samples = l->samples};
     if (kind == ZR_SCHEDULE_DECODE) {
@@ -329,7 +332,7 @@ static void partition(zr_plan *plan)
     const zr_layout *l = &plan->layout;
     bool lean = l->states == ZR_STATES_LEAN && l->train;
     const bool layer_major = l->accum > 1 && l->accum_order == ZR_ACCUM_LAYER;
-    plan->rounds = layer_major ? 1 : l->accum;
+    plan->rounds = zr__micros_alike(l) ? l->accum : 1;
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);

@@ -80,11 +80,13 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.seq = had.seq;
     run->layout.accum = had.accum;
     run->layout.accum_order = had.accum_order;
+    run->layout.accum_ahead = had.accum_ahead;
     run->layout.norm_first = had.norm_first;
     run->layout.rank_free_sums = had.rank_free_sums;
     run->layout.reduce_once = had.reduce_once;
     run->layout.home = had.home;
     run->layout.tile_elems = had.tile_elems;
+    run->layout.vectors_apart = had.vectors_apart;
     /* Without lanes, overlap only changes places and waits; the result is compared with a run that has lanes. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;

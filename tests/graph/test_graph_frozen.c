@@ -1,6 +1,6 @@
 //TEST timeout=60
 /* Frozen parameters in a graph: the names that patterns match, the units of frozen parameters, and that trainable
- * parameters get right gradients without any unneeded op. */
+ * parameters get right gradients without any unneeded op. Also vectors in units of their own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,9 +18,11 @@ static const zr_gpt2_config tiny = {.n_layer = 3,
                                     .layer_norm_epsilon = 1e-5,
                                     .initializer_range = 0.02};
 
+static bool vectors_apart;
+
 static zr_status build(zr_mode mode, const char *patterns, zr_graph **graph)
 {
-    const zr_graph_spec spec = {.mode = mode, .batch = 2, .seq = 3};
+    const zr_graph_spec spec = {.mode = mode, .batch = 2, .seq = 3, .vectors_apart = vectors_apart};
     const zr_model model = zr_gpt2(&tiny);
     assert_int_equal(zr_graph_create(&spec, graph), ZR_OK);
     model.build(*graph, model.config);
@@ -148,6 +150,40 @@ static void test_units(void **state)
     zr_graph_destroy(&all);
 }
 
+/* Check that with vectors_apart no unit has trained vectors beside trained matrices, and that a unit of one kind, such
+ * as the final norm, stays as it is. Frozen parameters and tiles are not divided further. */
+static void test_vectors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *patterns;
+        int32_t units; /* with vectors apart: of 5 units and those of frozen parameters, the blocks are divided */
+    } of[] = {{NULL, 8}, {"*.weight", 10}, {"h.1.*", 8}, {"h.0.*.bias\nh.2.ln_*", 10}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        zr_graph *all = graph_of(ZR_MODE_TRAIN, of[i].patterns);
+        vectors_apart = true;
+        zr_graph *graph = graph_of(ZR_MODE_TRAIN, of[i].patterns);
+        vectors_apart = false;
+        assert_int_equal(zr_graph_units(graph), of[i].units);
+        for (int32_t u = 0, param = 0; u < zr_graph_units(graph); u++) {
+            const zr_unit_info *unit = zr_graph_unit_info(graph, u);
+            int count[2] = {0};
+            for (int32_t k = 0; k < unit->n_params; k++, param++) {
+                const zr_param_info *its = zr_graph_param(graph, param), *was = named(all, its->name);
+                assert_true(its->unit == u && its->first == was->first && its->frozen == unit->frozen);
+                count[its->shape.ndim > 1]++;
+            }
+            assert_true(unit->frozen || count[0] == 0 || count[1] == 0);
+            assert_int_equal(unit->vectors, strstr(unit->name, ", vectors") != NULL);
+            if (unit->vectors) assert_true(u >= 5 && count[0] > 0);
+        }
+        for (int32_t k = 0; k < zr_graph_ops(graph); k++)
+            assert_int_equal(zr_graph_get_op(graph, k)->unit, zr_graph_get_op(all, k)->unit);
+        zr_graph_destroy(&graph);
+        zr_graph_destroy(&all);
+    }
+}
+
 /* ---- gradients ---------------------------------------------------------------------------------- */
 
 /* Check that every trainable parameter has a gradient, and that it agrees with finite differences. */
@@ -194,11 +230,8 @@ static void test_nothing_else_is_made(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_nothing_else_is_made),
+        cmocka_unit_test(test_patterns), cmocka_unit_test(test_refusals),  cmocka_unit_test(test_units),
+        cmocka_unit_test(test_vectors),  cmocka_unit_test(test_gradients), cmocka_unit_test(test_nothing_else_is_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,8 +98,8 @@ static inline bool choose(zr_layout *l, int way)
 }
 
 /* Return a layout with several buckets a unit. The layouts cover all stages, paper and lean states, one micro-batch and
- * more in both orders, and groups. */
-enum { MIXED = 15 };
+ * more in all orders, and groups. */
+enum { MIXED = 16 };
 static inline zr_layout mixed_layout(int i)
 {
     static const struct {
@@ -110,7 +110,7 @@ static inline zr_layout mixed_layout(int i)
         {0, 4, ZR_STATES_PAPER, 1}, {1, 2, ZR_STATES_PAPER, 4}, {1, 3, ZR_STATES_LEAN, 1},  {2, 4, ZR_STATES_PAPER, 1},
         {2, 4, ZR_STATES_LEAN, 4},  {3, 4, ZR_STATES_PAPER, 4}, {3, 3, ZR_STATES_LEAN, 1},  {3, 4, ZR_STATES_LEAN, 4},
         {3, 8, ZR_STATES_PAPER, 4}, {3, 1, ZR_STATES_LEAN, 1},  {1, 4, ZR_STATES_LEAN, 2},  {0, 3, ZR_STATES_PAPER, 3},
-        {3, 4, ZR_STATES_LEAN, 2},  {3, 4, ZR_STATES_LEAN, 2},  {1, 2, ZR_STATES_PAPER, 3},
+        {3, 4, ZR_STATES_LEAN, 2},  {3, 4, ZR_STATES_LEAN, 2},  {1, 2, ZR_STATES_PAPER, 3}, {3, 2, ZR_STATES_LEAN, 3},
     };
     zr_layout l = layout_of(mixed[i].stage, mixed[i].ranks, ZR_BF16, mixed[i].accum);
     l.states = mixed[i].states;
@@ -170,6 +170,12 @@ static inline zr_layout mixed_layout(int i)
         break;
     case 14:
         l.accum_order = ZR_ACCUM_LAYER;
+        break;
+    case 15: /* two forward passes ahead */
+        l.recompute = ZR_RECOMPUTE_UNIT;
+        l.checkpoint_home = ZR_SPACE_HOST;
+        l.accum_order = ZR_ACCUM_AHEAD;
+        l.accum_ahead = 2;
         break;
     default:
         break;

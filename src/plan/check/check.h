@@ -83,7 +83,7 @@ zr_status zr__check_values(const zr__proof *p);
 bool zr__is_agreed(const zr__proof *p, int32_t update);
 /* Check the steps that compute the norms for trust ratios (check_trust.c). */
 zr_status zr__check_trust(const zr__proof *p);
-/* Return the number of micro-batches in a round (check_micros.c): 1 except with ZR_ACCUM_LAYER. */
+/* Return the number of micro-batches in a round (check_micros.c). */
 int32_t zr__micros(const zr__proof *p);
 /* Check that each micro-batch takes part in all sums over micro-batches, once and in order. */
 zr_status zr__check_micros(const zr__proof *p);

@@ -30,8 +30,10 @@ typedef struct survey {
 static int32_t middle_unit(const zr_graph *g)
 {
     int32_t units = 0;
-    while (units < zr_graph_units(g) && !zr_graph_unit_info(g, units)->tile && !zr_graph_unit_info(g, units)->frozen)
-        units++;
+    for (; units < zr_graph_units(g); units++) {
+        const zr_unit_info *unit = zr_graph_unit_info(g, units);
+        if (unit->tile || unit->frozen || unit->vectors) break;
+    }
     return units < 3 ? -1 : units / 2;
 }
 

@@ -1,8 +1,9 @@
-/** plan/program: the ops of one micro-batch in order, before any step is written.
+/** plan/program: the ops of one micro-batch in order, and the order of micro-batches, before any step is written.
  *
  * An op of the forward pass may run a second time in the backward pass, for recompute. Entries that are not ops store
  * and restore activation checkpoints. segments.c divides the program into segments. It also decides how long each value
- * lives and when a unit's gradient is complete. This folder does not use buffers or streams. */
+ * lives and when a unit's gradient is complete. orders.c lists the segments of all micro-batches in the order in which
+ * they are written. This folder does not use buffers or streams. */
 #ifndef ZR_PLAN_PROGRAM_H
 #define ZR_PLAN_PROGRAM_H
 
@@ -72,6 +73,12 @@ typedef struct zr__segment {
     int32_t first_unit, end_unit;
 } zr__segment;
 
+/* A segment of the program for one micro-batch of a round. */
+typedef struct zr__cell {
+    int32_t segment, micro;
+    int32_t visit; /* cells with the same number follow each other, and use the same gathered parameters */
+} zr__cell;
+
 /* Decisions about a program, made before its steps are written. Each write of a value makes a new instance, which has
  * its own buffer. Instances are numbered in the order of writing. */
 typedef struct zr__decided {
@@ -80,6 +87,9 @@ typedef struct zr__decided {
     zr__program program;
     zr__segment *segment;
     int32_t n_segments, n_instances;
+    zr__cell *cell; /* in the order in which they are written */
+    int32_t n_cells;
+    int32_t n_micros; /* number of micro-batches in a round */
     /* for each instance: last run that reads it; -1 if no run reads it; the number of runs if it is needed after the
      * last run */
     int32_t *last_use;
@@ -95,6 +105,10 @@ typedef struct zr__decided {
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
 void zr__decided_free(zr__decided *d);
+/* List the cells of a round (orders.c). */
+zr_status zr__make_cells(zr__decided *d, zr_schedule_kind kind);
+/* Return whether the order runs one micro-batch after the other, so that each may be a round of REPEAT. */
+bool zr__micros_alike(const zr_layout *layout);
 /* Return the op of a run, or NULL for KEEP and RESTORE. */
 const zr_op *zr__op_of(const zr__decided *d, int32_t run);
 /* Return the unit of a value that is a parameter, or -1 for any other value. */

@@ -145,13 +145,14 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
     find_segments(d);
     find_lifetimes(d, newest);
     for (int pass = 0; pass < d->program.passes; pass++) find_due(d, pass);
-    return ZR_OK;
+    return zr__make_cells(d, kind);
 }
 
 void zr__decided_free(zr__decided *d)
 {
     zr__program_free(&d->program);
     zr_free(d->segment);
+    zr_free(d->cell);
     zr_free(d->last_use);
     zr_free(d->checkpoint);
 }

@@ -41,7 +41,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
         /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->now->grad_buffer[u], false);
-        const bool last = w->now == &w->micro[w->n_micros - 1]; /* the sums are complete */
+        const bool last = w->now == &w->micro[w->decided.n_micros - 1]; /* the sums are complete */
         if (last && zr__squares_early(w->list.plan, u) && !zr__copies_grad_home(w->list.plan, u))
             zr__write_square(&w->list, u, &w->list.plan->unit[u].sums);
     }
@@ -339,43 +339,48 @@ static void take_micro(zr__writing *w, int32_t micro)
     w->now = &w->micro[micro];
 }
 
-/* Write a segment for one micro-batch. */
-static void write_segment(zr__writing *w, int32_t index, int32_t micro)
+/* Return whether a cell is the first of its visit. */
+static bool begins_visit(const zr__decided *d, int32_t cell)
 {
-    const zr__segment *segment = w->decided.segment;
-    take_micro(w, micro);
-    if (index == 0) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
-    w->now->next = write_runs(w, w->now->next, segment[index].end, false);
-    w->ended[1] = w->ended[0];
-    w->ended[0] = w->list.last[ZR_STREAM_COMPUTE];
-    /* Restore the checkpoints of the next segment before this segment's reductions are written, since the checkpoints
-     * are needed earlier than the sums. */
-    const int32_t next_micro = micro + 1 < w->n_micros ? micro + 1 : 0, next = next_micro > 0 ? index : index + 1;
-    if (w->list.plan->layout.overlap && next < w->decided.n_segments && segment[next].pass == segment[index].pass) {
-        take_micro(w, next_micro);
-        w->now->next = write_runs(w, w->now->next, segment[next].end, true);
-        take_micro(w, micro);
-    }
-    if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, index);
+    return cell == 0 || d->cell[cell - 1].visit != d->cell[cell].visit;
 }
 
-/* Write the segments in order, each for all micro-batches of the round. */
-static void write_segments(zr__writing *w)
+/* Return the pass of a cell, or -1 after the last cell. */
+static int pass_of(const zr__decided *d, int32_t cell)
+{
+    return cell < d->n_cells ? d->segment[d->cell[cell].segment].pass : -1;
+}
+
+static void write_cell(zr__writing *w, int32_t index)
+{
+    const zr__decided *d = &w->decided;
+    const zr__cell *cell = &d->cell[index], *next = cell + 1;
+    take_micro(w, cell->micro);
+    if (begins_visit(d, index)) zr__gathers_issue(&w->gathers, &w->list, cell->visit, w->ended[0]);
+    if (cell->segment == 0) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
+    w->now->next = write_runs(w, w->now->next, d->segment[cell->segment].end, false);
+    w->ended[1] = w->ended[0];
+    w->ended[0] = w->list.last[ZR_STREAM_COMPUTE];
+    /* Restore the checkpoints of the next cell before this cell's reductions are written, since the checkpoints are
+     * needed earlier than the sums. */
+    if (w->list.plan->layout.overlap && pass_of(d, index + 1) == pass_of(d, index)) {
+        take_micro(w, next->micro);
+        w->now->next = write_runs(w, w->now->next, d->segment[next->segment].end, true);
+        take_micro(w, cell->micro);
+    }
+    if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, cell->segment);
+}
+
+static void write_cells(zr__writing *w)
 {
     zr__list *l = &w->list;
-    const zr__segment *segment = w->decided.segment;
-    int pass = -1;
     w->ended[0] = w->ended[1] = w->stored[0] = w->stored[1] = ZR_NONE;
-    for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
-        if (segment[i].pass != pass && w->kind == ZR_SCHEDULE_TRAIN) {
-            if (pass >= 0) zr__write_norm(l);
-            for (int32_t m = 0; m < w->n_micros; m++)
-                for (int32_t u = 0; u < l->plan->n_units; u++) w->micro[m].grad_buffer[u] = ZR_NONE;
+    for (int32_t c = 0; c < w->decided.n_cells && l->status == ZR_OK; c++) {
+        if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) { /* two passes have one micro-batch */
+            zr__write_norm(l);
+            for (int32_t u = 0; u < l->plan->n_units; u++) w->now->grad_buffer[u] = ZR_NONE;
         }
-        pass = segment[i].pass;
-        take_micro(w, 0);
-        zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
-        for (int32_t m = 0; m < w->n_micros && l->status == ZR_OK; m++) write_segment(w, i, m);
+        write_cell(w, c);
     }
     take_micro(w, 0);
 }
@@ -388,15 +393,16 @@ static zr_status alloc_tables(zr__writing *w)
     const size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
     const size_t instances = (size_t)zr_graph_inputs(g) + (size_t)w->decided.program.n * ZR_OP_OUTS;
     const size_t each = 2 * values + instances + units; /* number of entries in all tables of a micro-batch */
-    w->micro = zr_alloc(sizeof *w->micro * (size_t)w->n_micros);
+    const int32_t micros = w->decided.n_micros;
+    w->micro = zr_alloc(sizeof *w->micro * (size_t)micros);
     w->list.schedule->value = zr_alloc(sizeof(zr_use) * (values + 1));
-    int32_t *table = zr_alloc(sizeof *table * ((size_t)w->n_micros * each + 1));
+    int32_t *table = zr_alloc(sizeof *table * ((size_t)micros * each + 1));
     if (w->micro)
         w->micro->instance = table;
     else
         zr_free(table);
     ZR_CHECK(w->micro && table && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
-    for (int32_t m = 0; m < w->n_micros; m++, table += each) {
+    for (int32_t m = 0; m < micros; m++, table += each) {
         zr__micro *micro = &w->micro[m];
         *micro = (zr__micro){table, table + values, table + 2 * values, table + 2 * values + instances, 0, 0};
         for (size_t v = 0; v < values; v++) micro->instance[v] = -1;
@@ -406,35 +412,24 @@ static zr_status alloc_tables(zr__writing *w)
     return ZR_OK;
 }
 
-/* Count how often a segment is written: once, or with ZR_ACCUM_LAYER once for each micro-batch of the training step. */
-static zr_status count_micros(zr__writing *w)
-{
-    const zr_plan *plan = w->list.plan;
-    const int64_t micros = w->kind == ZR_SCHEDULE_TRAIN ? plan->layout.accum / plan->rounds : 1;
-    ZR_CHECK(micros == 1 || micros <= ZR__STEPS_MAX / (w->decided.program.n + 1), ZR_ERR_CONFIG,
-             "%lld micro-batches of %d ops each in one round are a schedule of more than %d steps: use fewer "
-             "micro-batches a step (gradient_accumulation_steps), or train.accumulation_order micro",
-             (long long)micros, w->decided.program.n, ZR__STEPS_MAX);
-    w->n_micros = (int32_t)micros;
-    return ZR_OK;
-}
-
 static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
 {
     w->kind = kind;
     ZR_TRY(zr__list_begin(&w->list, plan, plan->graph[kind], &plan->schedule[kind]));
     ZR_TRY(zr__decide(&w->decided, plan, kind));
-    ZR_TRY(count_micros(w));
     ZR_TRY(alloc_tables(w));
-    ZR_TRY(zr__gathers_begin(&w->gathers, plan, w->decided.n_segments));
-    for (int32_t k = 0; k < w->decided.n_segments; k++)
-        for (int32_t i = w->decided.segment[k].first; i < w->decided.segment[k].end; i++) {
-            const zr_op *op = zr__op_of(&w->decided, i);
+    const zr__decided *d = &w->decided;
+    ZR_TRY(zr__gathers_begin(&w->gathers, plan, d->n_cells)); /* a cell is at most one visit */
+    for (int32_t c = 0; c < d->n_cells; c++) {
+        const zr__segment *segment = &d->segment[d->cell[c].segment];
+        for (int32_t i = segment->first; begins_visit(d, c) && i < segment->end; i++) {
+            const zr_op *op = zr__op_of(d, i);
             for (int j = 0; op && j < op->n_in; j++) {
                 int32_t unit = zr__param_unit(w->list.graph, op->in[j]);
-                if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
+                if (unit >= 0) zr__gathers_add(&w->gathers, plan, d->cell[c].visit, unit);
             }
         }
+    }
     /* The key-value caches of decoding were planned in the order of the values in the graph. */
     for (int32_t b = 0, v = 0; b < plan->n_persistent && kind == ZR_SCHEDULE_DECODE; b++) {
         if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
@@ -469,7 +464,7 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__write_count(&w.list);
         zr__policies_round(&w.list);
     }
-    write_segments(&w);
+    write_cells(&w);
     const zr_value output = zr_graph_get_output(plan->graph[kind]);
     if (kind == ZR_SCHEDULE_DECODE && output != ZR_NONE && w.list.status == ZR_OK) { /* copy the output to the host */
         const zr_use from = w.list.schedule->value[output];

@@ -1,7 +1,8 @@
 /** plan/write: writes the steps of a schedule, from the program and the states.
  *
- * schedule.c walks through the program. gathers.c and movement.c write the steps that move parameters and gradients
- * between ranks. places.c chooses the buffer of each value. update.c writes the norm and the optimizer's updates. */
+ * schedule.c walks through the cells of the program. gathers.c and movement.c write the steps that move parameters and
+ * gradients between ranks. places.c chooses the buffer of each value. update.c writes the norm and the optimizer's
+ * updates. */
 #ifndef ZR_PLAN_WRITE_H
 #define ZR_PLAN_WRITE_H
 
@@ -10,7 +11,7 @@
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind);
 zr_status zr__write_flush(zr_plan *plan);
 
-/* A gather of a unit at stage 3. The unit stays gathered from segment `from` to segment `to`. */
+/* A gather of a unit at stage 3. The unit stays gathered from visit `from` to visit `to` (zr__cell). */
 typedef struct zr__fetch {
     int32_t unit, from, to;
     bool first;     /* whether this is the unit's first gather in the schedule */
@@ -22,20 +23,20 @@ typedef struct zr__gathers {
     int32_t n, issued, begun, exchanged;
     int64_t room;
     int32_t *of;         /* for each unit: index in `fetch` of the unit's current gather, or ZR_NONE */
-    int64_t *gone_elems; /* for each segment: number of gathered elements that are freed at its end */
-    int64_t *used_elems; /* for each segment: number of elements that all earlier segments use */
-    int32_t segment;     /* segment of the newest call of zr__gathers_add */
+    int64_t *gone_elems; /* for each visit: number of gathered elements that are freed at its end */
+    int64_t *used_elems; /* for each visit: number of elements that all earlier visits use */
+    int32_t visit;       /* visit of the newest call of zr__gathers_add */
     int64_t total_elems, live_elems, ahead_elems;
     zr_status status;
 } zr__gathers;
 
-zr_status zr__gathers_begin(zr__gathers *gathers, const zr_plan *plan, int32_t n_segments);
+zr_status zr__gathers_begin(zr__gathers *gathers, const zr_plan *plan, int32_t n_visits);
 void zr__gathers_end(zr__gathers *gathers);
-/* Record that a segment reads a parameter of `unit`. Calls must be in the order of the segments. */
-void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment, int32_t unit);
-/* At the start of a segment, write the gathers of the units that it reads. Also write prefetches of later units, as far
+/* Record that a visit reads a parameter of `unit`. Calls must be in the order of the visits. */
+void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t visit, int32_t unit);
+/* At the start of a visit, write the gathers of the units that it reads. Also write prefetches of later units, as far
  * as the layout allows. All these gathers wait for the step `pace`. */
-void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__id pace);
+void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t visit, zr__id pace);
 
 /* Write a gather of a unit at stage 3. With hpZ, only the unit's first gather of a training step is over all ranks.
  * Later gathers read the secondary partition. */
@@ -75,8 +76,7 @@ typedef struct zr__writing {
     zr__gathers gathers;
     zr__micro *micro; /* one entry for each micro-batch of a round */
     zr__micro *now;   /* entry of the micro-batch whose steps are being written */
-    int32_t n_micros; /* number of entries in `micro`: 1 except with ZR_ACCUM_LAYER */
-    /* last compute steps of the micro-batch's two newest segments; index 0 is the newest segment */
+    /* last compute steps of the two newest cells; index 0 is the newest cell */
     zr__id ended[2];
     zr__id stored[2]; /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
 } zr__writing;

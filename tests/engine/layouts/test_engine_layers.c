@@ -1,20 +1,20 @@
 //TEST timeout=200 tsan=1 long=more
-/* The layer-major order of micro-batches (zr_layout.accum_order): losses, norms, squares of micro-gradients and weights
- * have the bits of one micro-batch after the other, in every layout. Each unit is gathered twice a training step. Each
- * run also compares planned with measured memory and traffic (trainer.h), and runs zr_plan_check on its plan. */
+/* Orders of micro-batches (zr_layout.accum_order): losses, norms, squares of micro-gradients and weights have the bits
+ * of one micro-batch after the other, in every layout. In the layer-major order each unit is gathered twice a training
+ * step. With n forward passes ahead, checkpoints are stored for n micro-batches. Each run also compares planned with
+ * measured memory and traffic (trainer.h), and runs zr_plan_check on its plan. */
 #include "engine/layout_variants.h"
 #include "support/long.h"
 
 #include <string.h>
 
-/* Run `want` with one micro-batch after the other; return it with the layer-major order. */
-static trainer other_order(trainer *want)
+/* Return `run` with another order: layer-major, or two forward passes ahead. */
+static trainer with_order(const trainer *run, zr_accum_order order)
 {
-    want->layout.accum_order = ZR_ACCUM_MICRO;
-    trainer_run(want);
-    trainer run = *want;
-    run.layout.accum_order = ZR_ACCUM_LAYER;
-    return run;
+    trainer other = *run;
+    other.layout.accum_order = order;
+    other.layout.accum_ahead = 2;
+    return other;
 }
 
 static void all_layouts(void **state)
@@ -29,23 +29,52 @@ static void all_layouts(void **state)
     } runs[] = {{1, ZR_F32, 3, 0.5, 0, 0, 0},  {2, ZR_F32, 2, 0, 0, 0, 1},   {3, ZR_BF16, 3, 0.5, 0, 0, 0},
                 {4, ZR_F16, 2, 0, 0, 0, 0},    {2, ZR_F32, 5, 0.5, 0, 1, 0}, {4, ZR_BF16, 3, 0, 0, 1, 0},
                 {2, ZR_BF16, 3, 0.5, 1, 0, 0}, {3, ZR_F32, 2, 0, 1, 0, 0}};
-    const int shares = is_long_run() ? 1 : 8;
+    const int shares = is_long_run() ? 1 : 12;
     for (int i = 0; i < (int)(sizeof runs / sizeof *runs); i++) {
         trainer want = layout_trainer(runs[i].ranks, runs[i].dtype, runs[i].accum, runs[i].clip);
         want.layout.reduce_once = runs[i].once;
         want.layout.rank_free_sums = runs[i].world;
         want.lanes = runs[i].lanes;
-        const trainer got = other_order(&want);
-        layout_check(&got, i, shares);
+        trainer_run(&want);
+        for (int order = ZR_ACCUM_LAYER; order <= ZR_ACCUM_AHEAD; order++) {
+            const trainer got = with_order(&want, (zr_accum_order)order);
+            layout_check(&got, i + 5 * order, shares);
+        }
     }
 }
 
 static void same(trainer want, const char *what)
 {
-    trainer got = other_order(&want);
-    trainer_run(&got);
-    layout_assert_same(&want, &got, what);
-    for (int i = 0; i < want.steps; i++) assert_true(want.micro[i] == got.micro[i]);
+    trainer_run(&want);
+    for (int order = ZR_ACCUM_LAYER; order <= ZR_ACCUM_AHEAD; order++) {
+        trainer got = with_order(&want, (zr_accum_order)order);
+        trainer_run(&got);
+        layout_assert_same(&want, &got, what);
+        for (int i = 0; i < want.steps; i++) assert_true(want.micro[i] == got.micro[i]);
+    }
+}
+
+/* Check that weights have one hash at every stage and in every order, on one rank and on two, with dropout. */
+static void stages(void **state)
+{
+    (void)state;
+    enum { ACCUM = 5 };
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        trainer want = layout_trainer(ranks, ZR_BF16, ACCUM, 0.5);
+        assert_true(want.config.attn_pdrop > 0 && want.config.resid_pdrop > 0);
+        want.layout.micro_squares = true;
+        want.steps = 2;
+        trainer_run(&want);
+        for (int way = 0; way < 4 * (ACCUM + 1); way++) {
+            trainer got = want;
+            got.layout.stage = way % 4;
+            got.layout.accum_order = way < 4 ? ZR_ACCUM_LAYER : ZR_ACCUM_AHEAD;
+            got.layout.accum_ahead = 1 + way / 4; /* up to one more than there are micro-batches */
+            trainer_run(&got);
+            layout_assert_same(&want, &got, "order at a stage");
+            for (int i = 0; i < want.steps; i++) assert_true(want.micro[i] == got.micro[i]);
+        }
+    }
 }
 
 /* Check groups of ranks, the baselines' collectives, and states in host memory. */
@@ -111,16 +140,18 @@ static void targets_that_do_not_count(void **state)
     same(run, "targets that do not count");
 }
 
-/* Check that at stage 3 gathers move the bytes of one micro-batch, however many micro-batches a step has, and
- * reductions the same bytes as in the other order. A unit's input is kept for each micro-batch. */
+/* Check that in the layer-major order at stage 3 gathers move the bytes of one micro-batch, however many micro-batches
+ * a step has, and reductions the same bytes as in other orders. A unit's input is kept for each micro-batch, or for
+ * each of those whose forward pass is ahead. */
 static void traffic_and_memory(void **state)
 {
     (void)state;
     for (int64_t accum = 2; accum <= 8; accum *= 2) {
-        trainer run[2];
-        for (int order = 0; order < 2; order++) {
+        trainer run[3];
+        for (int order = 0; order < 3; order++) {
             run[order] = layout_trainer(2, ZR_BF16, accum, 0.5);
             run[order].steps = 1;
+            run[order].layout.accum_ahead = 3;
             run[order].layout.stage = 3;
             run[order].layout.states = accum == 4 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
             run[order].layout.recompute = ZR_RECOMPUTE_UNIT;
@@ -137,6 +168,9 @@ static void traffic_and_memory(void **state)
                          run[1].planned.category_bytes[ZR_CATEGORY_CHECKPOINT]);
         assert_int_equal(run[0].planned.category_bytes[ZR_CATEGORY_PARAM],
                          run[1].planned.category_bytes[ZR_CATEGORY_PARAM]);
+        assert_int_equal((accum < 3 ? accum : 3) * run[0].planned.category_bytes[ZR_CATEGORY_CHECKPOINT],
+                         run[2].planned.category_bytes[ZR_CATEGORY_CHECKPOINT]);
+        assert_memory_equal(micro, run[2].traffic.bytes, sizeof run[2].traffic.bytes);
     }
 }
 
@@ -179,9 +213,13 @@ static void one_and_many(void **state)
     trainer one = layout_trainer(2, ZR_F32, 1, 0);
     same(one, "one micro-batch");
     trainer many = layout_trainer(1, ZR_F32, 1 << 20, 0);
-    many.layout.accum_order = ZR_ACCUM_LAYER;
+    many = with_order(&many, ZR_ACCUM_LAYER);
     assert_int_equal(zr_comm_threads_run(1, trainer_rank, &many), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "use fewer micro-batches a step"));
+    many = with_order(&many, ZR_ACCUM_AHEAD);
+    many.layout.accum_ahead = 0;
+    assert_int_equal(zr_comm_threads_run(1, trainer_rank, &many), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "zr_layout.accum_ahead is 0, wanted at least 1"));
 }
 
 int main(void)
@@ -190,7 +228,7 @@ int main(void)
         cmocka_unit_test(all_layouts),        cmocka_unit_test(groups),
         cmocka_unit_test(shared_layers),      cmocka_unit_test(targets_that_do_not_count),
         cmocka_unit_test(traffic_and_memory), cmocka_unit_test(copies),
-        cmocka_unit_test(one_and_many),
+        cmocka_unit_test(one_and_many),       cmocka_unit_test(stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

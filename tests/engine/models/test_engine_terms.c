@@ -55,12 +55,15 @@ static void test_layouts(void **state)
         trainer_run(&want);
         layout_check(&want, i, 7);
         if (way[i].accum == 1) continue;
-        trainer layer = want;
-        layer.layout.accum_order = ZR_ACCUM_LAYER;
-        layer.layout.stage = 3;
-        trainer_run(&layer);
-        layout_assert_same(&want, &layer, "layer-major");
-        check_terms_same(&want, &layer);
+        for (int order = ZR_ACCUM_LAYER; order <= ZR_ACCUM_AHEAD; order++) {
+            trainer other = want;
+            other.layout.accum_order = (zr_accum_order)order;
+            other.layout.accum_ahead = 2;
+            other.layout.stage = 3;
+            trainer_run(&other);
+            layout_assert_same(&want, &other, "another order");
+            check_terms_same(&want, &other);
+        }
     }
 }
 

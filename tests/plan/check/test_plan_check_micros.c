@@ -1,18 +1,19 @@
 //TEST timeout=120
-/* The proof of plans in the layer-major order refuses a plan in which a step uses the values, the gradients or the
- * place in order of another micro-batch. */
+/* The proof of plans whose rounds have several micro-batches refuses a plan in which a step uses the values, the
+ * gradients or the place in order of another micro-batch. */
 #include "plan/plan_ways.h"
 
-/* Layouts of the layer-major order, which together have every kind of step that belongs to a micro-batch. */
-enum { LAYOUTS = 6 };
-static zr_layout layer_layout(int i)
+/* Layouts whose rounds have several micro-batches, which together have every kind of step that belongs to one. */
+enum { LAYOUTS = 8 };
+static zr_layout micros_layout(int i)
 {
     static const struct {
         int stage, ranks;
         int64_t accum;
-    } of[LAYOUTS] = {{0, 2, 3}, {1, 4, 2}, {2, 2, 2}, {3, 4, 2}, {3, 2, 3}, {3, 1, 2}};
+    } of[LAYOUTS] = {{0, 2, 3}, {1, 4, 2}, {2, 2, 2}, {3, 4, 2}, {3, 2, 3}, {3, 1, 2}, {3, 2, 3}, {1, 1, 4}};
     zr_layout l = layout_of(of[i].stage, of[i].ranks, i % 2 ? ZR_F32 : ZR_BF16, of[i].accum);
-    l.accum_order = ZR_ACCUM_LAYER;
+    l.accum_order = i < 6 ? ZR_ACCUM_LAYER : ZR_ACCUM_AHEAD;
+    l.accum_ahead = 2;
     l.micro_squares = i != 2;
     l.prefetch_elems = i % 2;
     l.states = i < 3 ? ZR_STATES_PAPER : ZR_STATES_LEAN;
@@ -59,7 +60,7 @@ static void test_holds_and_every_turn_is_needed(void **state)
     (void)state;
     int tried[ZR_STEP_KINDS] = {0};
     for (int i = 0; i < LAYOUTS; i++) {
-        const zr_layout l = layer_layout(i);
+        const zr_layout l = micros_layout(i);
         zr_plan *plan = plan_of(&l);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         bool ended = false;
@@ -91,7 +92,7 @@ static void test_every_operand_is_its_own(void **state)
     (void)state;
     int tried = 0;
     for (int i = 0; i < LAYOUTS; i++) {
-        const zr_layout l = layer_layout(i);
+        const zr_layout l = micros_layout(i);
         zr_plan *plan = plan_of(&l);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         for (int32_t j = 0; j < s->n_steps; j++)
@@ -123,7 +124,7 @@ static void test_sums(void **state)
 {
     (void)state;
     for (int i = 0; i < LAYOUTS; i++) {
-        const zr_layout l = layer_layout(i);
+        const zr_layout l = micros_layout(i);
         zr_plan *plan = plan_of(&l);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         for (int32_t j = 0; s->step[j].kind != ZR_STEP_END; j++) {

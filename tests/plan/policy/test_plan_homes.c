@@ -515,7 +515,8 @@ static void test_drawn_layouts(void **state)
         l.rank_free_sums = draw[8] % 3 == 0;
         l.reduce_once = draw[9] % 4 == 0;
         l.reduce = draw[10] % 4 ? ZR_REDUCE_TO_SHARDS : ZR_REDUCE_ALL_REDUCE;
-        l.accum_order = draw[11] % 3 ? ZR_ACCUM_MICRO : ZR_ACCUM_LAYER;
+        l.accum_order = (zr_accum_order)(draw[11] % 3);
+        l.accum_ahead = 1 + draw[11] / 3 % 3;
         l.home.param = space[draw[12] % 3];
         l.home.grad = space[draw[13] % 3];
         l.home.optim = space[draw[14] % 3];

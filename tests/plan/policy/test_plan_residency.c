@@ -31,7 +31,8 @@ static zr_layout draw_layout(zr_profile *profile)
     zr_layout l = plan_layout(draw(4), 1 + draw(4), draw(3) ? ZR_BF16 : ZR_F32, draw(2) ? 3 : 1);
     profile->facts.own_memory = draw(2);
     l.batch = 2;
-    l.accum_order = draw(3) ? ZR_ACCUM_MICRO : ZR_ACCUM_LAYER;
+    l.accum_order = (zr_accum_order)draw(3);
+    l.accum_ahead = 1 + draw(3);
     l.tensor = 1 + draw(2);
     l.states = draw(2) ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     l.norm_first = draw(2);
@@ -49,6 +50,7 @@ static zr_layout draw_layout(zr_profile *profile)
     l.checkpoint_home = draw_home();
     l.partition_checkpoints = draw(2);
     if (l.tensor == 1 && draw(2)) l.decode_len = 16;
+    l.vectors_apart = draw(4) == 0;
     l.rank_free_sums = l.ranks != 3 && !l.two_pass && draw(6) == 0;
     l.reduce_once = draw(4) == 0;
     if (draw(4) == 0) l.persist_elems = 1000;
