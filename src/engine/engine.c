@@ -75,7 +75,8 @@ static zr_status take_queues(zr_engine *e)
     return ZR_OK;
 }
 
-/* Create a communicator for each group whose ranks exchange anything. All ranks create them in the same order. */
+/* Create a communicator for each group whose ranks exchange anything. All ranks create them in the same order, and
+ * agree on each. */
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -113,8 +114,9 @@ static zr_status take_copies(zr_engine *e)
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
     for (int32_t g = 0; g < ZR_GROUPS; g++) {
         zr_comm *comm = e->group_comm[g];
-        if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* the group moves no pieces */
-        ZR_TRY(zr_comm_agree(e->comm, zr__comm_copy_with(comm, &copier)));
+        if (!comm) continue;
+        const bool moves = comm->size == 1 || e->plan->staging[g] != ZR_NONE;
+        ZR_TRY(zr_comm_agree(e->comm, moves ? zr__comm_copy_with(comm, &copier) : ZR_OK));
     }
     return ZR_OK;
 }
@@ -143,15 +145,13 @@ static zr_status take_staging(zr_engine *e)
     _Static_assert(ZR_STAGING_LEAST >= ZR_COMM_STAGING_LEAST, "the plan gives comm what it wants at least");
     ZR_TRY(check_room(e));
     for (int32_t g = 0; g < ZR_GROUPS; g++) {
-        if (plan->staging[g] == ZR_NONE) continue;
         zr_comm *comm = e->group_comm[g];
-        int64_t bytes = plan->persistent[plan->staging[g]].bytes, taken = bytes;
+        if (!comm) continue;
+        const int64_t bytes = plan->staging[g] == ZR_NONE ? 0 : plan->persistent[plan->staging[g]].bytes;
+        const bool enough = comm->staging_bytes >= bytes;
         void *staging = NULL;
-        if (comm->staging_bytes < bytes) {
-            ZR_TRY(zr_comm_agree(e->comm, zr_comm_staging(comm, bytes, &staging)));
-            taken = comm->staging_taken_bytes;
-        }
-        e->taken_bytes[ZR_SPACE_STAGING] += taken;
+        ZR_TRY(zr_comm_agree(e->comm, enough ? ZR_OK : zr_comm_staging(comm, bytes, &staging)));
+        e->taken_bytes[ZR_SPACE_STAGING] += enough ? bytes : comm->staging_taken_bytes;
     }
     return ZR_OK;
 }
