@@ -52,10 +52,12 @@ int zr__plan_in_order(const zr_plan *plan, int number)
 }
 
 /* Return the number of consecutive ranks within a border, or 0 if the layout does not have the border. */
-static int border_ranks(const zr_layout *l, zr_border border)
+static int border_ranks(const zr_plan *plan, zr_border border)
 {
+    const zr_layout *l = &plan->layout;
     if (border == ZR_BORDER_HOST) return l->host_ranks;
-    return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
+    const bool parts = l->shard_ranks > 0 || l->hpz_ranks > 0;
+    return parts ? plan->axis_ranks[ZR_AXIS_LOCAL] * plan->axis_step[ZR_AXIS_LOCAL] : 0;
 }
 
 /* Count the members of a group with ranks below `end`. `first` is the rank of the group's first member. Members with
@@ -85,7 +87,7 @@ static int count_beyond(const zr_plan *plan, int32_t group, int width, int rank)
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
 {
     if (border == ZR_BORDER_TENSOR) return group == ZR_GROUP_TENSOR ? bytes : 0;
-    const int width = border_ranks(&plan->layout, border), size = plan->group[group].size;
+    const int width = border_ranks(plan, border), size = plan->group[group].size;
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
@@ -94,7 +96,7 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;
-    const int width = border_ranks(&plan->layout, border);
+    const int width = border_ranks(plan, border);
     int rank = 0, slowest = ZR_AXES - 1;
     while (slowest > 0 && plan->axis_ranks[slowest] == 1) slowest--;
     const int64_t period = (int64_t)width * plan->axis_step[slowest];
