@@ -8,8 +8,8 @@
 
 /** Recompute policy: determines which activations are recomputed in the backward pass instead of being stored (Chen et
  * al. 2016). Every policy but KEEP recomputes outputs of cheap ops (zr_op_def.cheap: norms, GELU) if only their own
- * unit reads them and their operands are stored anyway. Recomputing such an output costs one more pass over memory, but
- * hardly any FLOPs. */
+ * unit reads them and their operands are stored anyway. Their recomputation costs one more pass over memory, but hardly
+ * any FLOPs. */
 typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE, /* recompute neither matrix products nor attention */
     ZR_RECOMPUTE_UNIT, /* store only the input of every recompute_every-th unit, and recompute all other activations */
@@ -17,10 +17,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_SELECTIVE,
     /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or if none fits, the
      * combination with the least memory. On a device with its own memory (facts.own_memory), the remaining memory is
-     * used for KEEP in as many units as fit. Also choose how activation checkpoints are stored: whole on the device, in
-     * pieces on the device, or in pieces on the host. Take the fastest way that fits; if several are equally fast, take
-     * the first in this order. This choice requires tensor parallelism without sequence parallelism, no
-     * partition_checkpoints, and checkpoint_home DEVICE */
+     * used for KEEP, in the largest number of units that fits. Also choose how activation checkpoints are stored: whole
+     * on the device, in pieces on the device, or in pieces on the host. Take the fastest way that fits; if several are
+     * equally fast, take the first in this order. This choice requires tensor parallelism without sequence parallelism,
+     * no partition_checkpoints, and checkpoint_home DEVICE */
     ZR_RECOMPUTE_AUTO,
     /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose result is not
      * needed. The papers count FLOPs in this way (ZeRO section 7, Megatron-LM) */

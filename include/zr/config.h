@@ -334,10 +334,10 @@ typedef struct zr_key {
     bool chosen;   /* whether zr can choose the value, so that the key also takes "auto" */
 } zr_key;
 
-/** Return the table of keys, of all families. A key that several families declare identically is listed once. A key
- * that they declare differently is listed once for each family. Free *keys with zr_free. Errors: ZR_ERR_MEMORY;
- * ZR_ERR_INTERNAL if a family's declaration is wrong (zr_family_check). */
-ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys, int *n);
+/** Return the table of keys, of all families. It ends with a key whose path is NULL. A key that several families
+ * declare identically is listed once. A key that they declare differently is listed once for each family. Free *keys
+ * with zr_free. Errors: ZR_ERR_MEMORY; ZR_ERR_INTERNAL if a family's declaration is wrong (zr_family_check). */
+ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys);
 
 #ifdef __cplusplus
 }

@@ -235,11 +235,6 @@ ZR_API void zr_data_close(zr_data **data);
 
 ZR_API zr_data_info zr_data_get_info(const zr_data *data);
 
-/** Return the number of tokens in all sources. */
-ZR_API int64_t zr_data_tokens(const zr_data *data);
-/** Return the number W of windows, summed over all sources. Evaluation uses these windows. */
-ZR_API int64_t zr_data_windows(const zr_data *data);
-
 /** Read a sample into tokens (T) and targets (T). targets[i] is the token that follows tokens[i], or -1 if the loss
  * ignores it. Errors: ZR_ERR_DATA with file and position if a token is outside the vocabulary; ZR_ERR_IO if the file
  * cannot be read or has changed since it was opened. */
@@ -262,7 +257,7 @@ ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n
 ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
 
 /** Read a window into tokens (T) and targets (T), independently of the order of samples. `window` is less than
- * zr_data_windows. */
+ * zr_data_info.windows. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
 
 /** Store where documents begin in the sample or window that was read last. For token i of the window, begin[i] is the

@@ -110,7 +110,7 @@ typedef struct zr_cluster {
     zr_algorithm algorithm;
     /* Software of the runs. The zeros of a named cluster stand for kernels and streams as zr has them on a GPU. */
     /* memory bytes per query-key pair that attention kernels read and write in the forward pass to store scores. The
-     * backward pass needs twice as many. 0 if scores stay on the chip */
+     * backward pass needs twice this number. 0 if scores stay on the chip */
     double scores_bytes;
     /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this number, the product runs at the
      * rate of fp32. For attention the size is the width of a head. 0 for no alignment */

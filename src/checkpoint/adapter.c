@@ -1,9 +1,6 @@
 /* Adapter directories of peft: adapter_config.json, and adapter_model.safetensors with the factors of LoRA. */
-#include "base/file/commit.h"
 #include "base/file/folder.h"
-#include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 
 #include <limits.h>

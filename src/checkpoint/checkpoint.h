@@ -44,15 +44,11 @@ ZR_NODISCARD zr_status zr__safetensors_attach(const char *path, zr_safetensors *
 ZR_NODISCARD zr_status zr__safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                              int64_t first, int64_t n, const float *in);
 
-/** Make all writes durable (fsync). Every writer calls this function. Afterwards one writer gives the file its final
- * name. */
-ZR_NODISCARD zr_status zr__safetensors_sync(const zr_safetensors *st);
-
 /* ---- checkpoints ------------------------------------------------------------------------------ */
 
-/* Each file of a checkpoint is divided into chunks, and each chunk has its own XXH3-64 hash. A reader of a part of the
- * file therefore checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a contiguous
- * range of one writer begins or ends.
+/* Each file of a checkpoint is divided into chunks, and each chunk has its own XXH3-64 hash. To read a part of a
+ * file, only the chunks of this part are checked. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a
+ * contiguous range of one writer begins or ends.
  *
  * With tensor parallelism, the columns of a matrix are divided among the ranks. Each rank then writes a slice of
  * every row, between the slices of other ranks (zr__slices). If each slice were a chunk, the manifest would grow with
@@ -195,6 +191,8 @@ ZR_NODISCARD zr_status zr__chunk_reader_f32(zr__chunk_reader *reader, const char
 const zr_safetensors *zr__chunk_reader_tensors(const zr__chunk_reader *reader);
 void zr__chunk_reader_close(zr__chunk_reader **reader);
 
+/** Return the step in a checkpoint's name, 1000 for "step-00001000", or -1 if the name has another form. */
+int64_t zr__checkpoint_step(const char *name);
 /** Create the empty directory run_dir/step-N.tmp for a new checkpoint, after removing the remains of a failed attempt.
  * Errors: ZR_ERR_STATE if a checkpoint of this step exists (if it is damaged, remove it first); ZR_ERR_CREATE;
  * ZR_ERR_IO. */

@@ -3,7 +3,6 @@
 
 #include "base/core/grow.h"
 #include "base/file/folder.h"
-#include "checkpoint/checkpoint.h"
 #include "base/number/sorted.h"
 
 #include <xxhash.h>
@@ -20,35 +19,34 @@ zr_status zr__chunk_add(zr__chunk_list *list, zr__chunk chunk)
     return ZR_OK;
 }
 
-static zr_status hash_range(const zr__file *file, int64_t first, int64_t end, zr__chunk_list *list)
+static void free_chunks(zr__chunk_list *list)
 {
-    ZR_CHECK(first >= 0 && first <= end && end <= file->bytes, ZR_ERR_ARG,
-             "%s: cannot read bytes %lld .. %lld: the file has %lld bytes", file->name, (long long)first,
-             (long long)end, (long long)file->bytes);
-    const int64_t room = end - first < ZR_CHUNK_BYTES ? end - first : ZR_CHUNK_BYTES;
-    ZR_AUTO_FREE unsigned char *buffer = zr_alloc((size_t)room);
-    ZR_CHECK(buffer, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)room, file->name);
-    for (int64_t at = first, bytes; at < end; at += bytes) {
-        int64_t limit = zr__chunk_limit(at);
-        bytes = (limit < end ? limit : end) - at;
-        ZR_TRY(zr__file_read(file, at, buffer, bytes, ZR_ERR_IO));
-        ZR_TRY(zr__chunk_add(list, (zr__chunk){at, bytes, zr__chunk_hash(buffer, bytes)}));
-    }
-    return zr__file_unchanged(file);
+    zr_free(list->chunk);
 }
 
 zr_status zr__chunks_of_file(const char *path, int64_t first, int64_t end, zr__chunk **chunk, int64_t *n)
 {
     ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
-    zr__chunk_list list = {0};
+    ZR_AUTO(free_chunks) zr__chunk_list list = {0};
     *chunk = NULL;
     *n = 0;
     ZR_TRY(zr__file_open(path, false, &file));
-    const zr_status st = hash_range(&file, first, end < 0 ? file.bytes : end, &list);
-    if (st != ZR_OK) zr_free(list.chunk);
-    ZR_TRY(st);
-    *chunk = list.chunk;
+    if (end < 0) end = file.bytes;
+    ZR_CHECK(first >= 0 && first <= end && end <= file.bytes, ZR_ERR_ARG,
+             "%s: cannot read bytes %lld .. %lld: the file has %lld bytes", file.name, (long long)first, (long long)end,
+             (long long)file.bytes);
+    const int64_t room = end - first < ZR_CHUNK_BYTES ? end - first : ZR_CHUNK_BYTES;
+    ZR_AUTO_FREE unsigned char *buffer = zr_alloc((size_t)room);
+    ZR_CHECK(buffer, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)room, file.name);
+    for (int64_t at = first, bytes; at < end; at += bytes) {
+        const int64_t limit = zr__chunk_limit(at);
+        bytes = (limit < end ? limit : end) - at;
+        ZR_TRY(zr__file_read(&file, at, buffer, bytes, ZR_ERR_IO));
+        ZR_TRY(zr__chunk_add(&list, (zr__chunk){at, bytes, zr__chunk_hash(buffer, bytes)}));
+    }
+    ZR_TRY(zr__file_unchanged(&file));
     *n = list.n;
+    *chunk = ZR_TAKE(list.chunk);
     return ZR_OK;
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/file/file_queue.h"
 #include "checkpoint/checkpoint.h"
-#include "zr/checkpoint.h"
 
 /** Return the highest offset at which a chunk that begins at `offset` may end. */
 static inline int64_t zr__chunk_limit(int64_t offset)

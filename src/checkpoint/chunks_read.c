@@ -2,7 +2,6 @@
  * and checked by regions: a region is one chunk, or several chunks whose bytes interleave. */
 #include "base/number/sorted.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
 
@@ -159,22 +158,16 @@ struct zr__chunk_reader {
     zr_safetensors tensors; /* header of the file, without a descriptor, since only the tensors' names are used */
 };
 
-static zr_status open_tensors(zr__chunk_reader *r, const char *dir, const zr__manifest *manifest, const char *name,
-                              int readers)
-{
-    ZR_TRY(zr__checked_open(dir, manifest, name, readers, &r->file));
-    r->tensors = (zr_safetensors){.path = r->file.file.name, .file = {.fd = -1}};
-    memcpy(r->tensors.file.name, r->file.file.name, sizeof(r->tensors.file.name));
-    return zr__checked_tensors(&r->file, &r->tensors);
-}
-
 zr_status zr__chunk_reader_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
                                 zr__chunk_reader **reader)
 {
     ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *r = zr_alloc(sizeof(*r));
     *reader = NULL;
     ZR_CHECK(r, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*r));
-    ZR_TRY(open_tensors(r, dir, manifest, name, readers));
+    ZR_TRY(zr__checked_open(dir, manifest, name, readers, &r->file));
+    r->tensors = (zr_safetensors){.path = r->file.file.name, .file = {.fd = -1}};
+    memcpy(r->tensors.file.name, r->file.file.name, sizeof(r->tensors.file.name));
+    ZR_TRY(zr__checked_tensors(&r->file, &r->tensors));
     *reader = ZR_TAKE(r);
     return ZR_OK;
 }

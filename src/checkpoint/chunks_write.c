@@ -5,8 +5,6 @@
  * memory, which the plan does not count, and many small parts keep the disk as busy as a few large ones. If the bytes
  * belong to a slice, the part holds them row by row, and may continue across the end of a chunk.
  */
-#include "base/file/file_queue.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 
 #include <string.h>
@@ -82,14 +80,6 @@ static void take_slices(zr__chunk_writer *w, const zr__slices *slices)
     if (slices) zr__failure_note(&w->failed, zr__slices_add(&w->sliced, slices));
 }
 
-static void begin_part(const zr__chunk_writer *w, zr__file_part *part, int64_t offset)
-{
-    part->offset = offset;
-    part->stride = w->slices.row_bytes;
-    part->width = w->slices.slice_bytes;
-    part->first = part->stride ? zr__slice_run(&w->slices, offset) : 0;
-}
-
 /* Return how many contiguous bytes from `offset` on fit into the current part and chunk. */
 static int64_t part_room(const zr__chunk_writer *w, int64_t offset)
 {
@@ -104,7 +94,12 @@ static int64_t part_room(const zr__chunk_writer *w, int64_t offset)
 static void fill_part(zr__chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     zr__file_part *part = &w->queue.part[w->filling];
-    if (part->n == 0) begin_part(w, part, offset);
+    if (part->n == 0) {
+        part->offset = offset;
+        part->stride = w->slices.row_bytes;
+        part->width = w->slices.slice_bytes;
+        part->first = part->stride ? zr__slice_run(&w->slices, offset) : 0;
+    }
     if (w->open.bytes == 0) {
         w->open.offset = offset;
         XXH3_64bits_reset(w->hash);

@@ -4,7 +4,6 @@
 #ifndef ZR_CHECKPOINT_HF_H
 #define ZR_CHECKPOINT_HF_H
 
-#include "zr/models.h"
 #include "base/json/json.h"
 #include "checkpoint/checkpoint.h"
 
@@ -34,8 +33,14 @@ typedef struct zr__hf_place {
  * (zr_hf_names.spelled). Return false after the last. */
 bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char out[ZR_FILE_NAME_BYTES]);
 
-/** Find a tensor of the model in any spelling, with and without the family's prefix. Return false if the source does
- * not have it. */
+/** Function that looks a name up exactly as it is spelled. It returns whether the name was found. */
+typedef bool (*zr__hf_look_fn)(void *arg, const char *name);
+/** Look up a name with and without the family's prefix and, for a factor of LoRA, with the prefix of adapters (_as); or
+ * look up each spelling of a tensor's name in this way (_any). Return whether `look` found it. */
+bool zr__hf_look_as(const zr_hf_names *names, const char *name, zr__hf_look_fn look, void *arg);
+bool zr__hf_look_any(const zr_hf_names *names, const char *tensor, zr__hf_look_fn look, void *arg);
+
+/** Find a tensor of the model in any spelling. Return false if the source does not have it. */
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place);
 
 /* ---- tasks and labels (hf_task.c) ----------------------------------------------------------------------------- */

@@ -1,9 +1,6 @@
 /* config.json of a Hugging Face directory, of any family: read and written by the family's declaration. */
-#include "base/file/commit.h"
 #include "base/file/folder.h"
-#include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 
 #include <math.h>
@@ -16,7 +13,7 @@ enum { SHOWN_BYTES = 256, KEY_BYTES = 128 };
 typedef struct reading {
     char file[SHOWN_BYTES]; /* printable path, for messages */
     char key[KEY_BYTES];    /* key of the field being read, as config.json spells it, for messages */
-    json_t *root;
+    const json_t *root;
     const zr_family *family;
     zr_model_config *config;
 } reading;
@@ -261,12 +258,11 @@ static zr_status read_layers(const reading *r, const zr_field *field, const json
     while (i < n && json_is_string(json_array_get(value, i)) &&
            strcmp(json_string_value(json_array_get(value, i)), field->choices + first + 1) == 0)
         i++;
-    ZR_CHECK(
-        json_is_array(value) && i == n, ZR_ERR_DATA,
-        "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers of "
-        "\"%s\"",
-        r->file, r->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
-        field->choices + first + 1);
+    ZR_CHECK(json_is_array(value) && i == n, ZR_ERR_DATA,
+             "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers "
+             "of \"%s\"",
+             r->file, r->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
+             field->choices + first + 1);
     const zr_field *layers = zr_family_meaning(r->family, "layers");
     int64_t wanted;
     memcpy(&wanted, r->config->bytes + layers->offset, sizeof(wanted));
@@ -303,14 +299,6 @@ static const read_fn readers[] = {
     [ZR_FIELD_CHOICE] = read_choice, [ZR_FIELD_IDS] = read_ids,   [ZR_FIELD_FIXED] = read_fixed,
     [ZR_FIELD_LAYERS] = read_layers};
 
-/* Store the value for "auto" or null: 0, or NAN for a real number. */
-static void store_nothing(const zr_field *field, void *out)
-{
-    const double nan = NAN;
-    memset(out, 0, zr_field_bytes(field->type));
-    if (field->type == ZR_FIELD_REAL) memcpy(out, &nan, sizeof(nan));
-}
-
 static zr_status read_field(reading *r, const zr_field *field)
 {
     const json_t *value = NULL;
@@ -322,8 +310,9 @@ static zr_status read_field(reading *r, const zr_field *field)
         snprintf(r->key, sizeof(r->key), "%s", field->key);
     if (value && !(json_is_null(value) && takes_null(field))) return readers[field->type](r, field, value, out);
     const char *text = in_file ? fallback_of(field) : field->standard;
-    if (value || is_nothing(text)) { /* null, or a default that zr_family.complete finds */
-        store_nothing(field, out);
+    if (value || is_nothing(text)) { /* null, or a default that zr_family.complete finds: store 0 or NAN */
+        memset(out, 0, zr_field_bytes(field->type));
+        if (field->type == ZR_FIELD_REAL) memcpy(out, &(double){NAN}, sizeof(double));
         return ZR_OK;
     }
     json_auto_t *missing = declared(text);
@@ -375,24 +364,19 @@ static zr_status read_settings(reading *r)
     return ZR_FAIL(ZR_ERR_DATA, "%s: %s", r->file, zr_error_message());
 }
 
-static zr_status open_config(const char *dir, reading *r)
-{
-    char path[PATH_MAX];
-    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
-    zr__text_escape(path, r->file, sizeof(r->file));
-    return zr__json_load_data(path, &r->root);
-}
-
 zr_status zr_hf_read(const char *dir, const zr_family **family, zr_model_config *config)
 {
+    char path[PATH_MAX];
+    json_auto_t *root = NULL;
     zr_model_config read = {0};
-    reading r = {.config = &read};
-    zr_status st = open_config(dir, &r);
-    if (st == ZR_OK) st = read_settings(&r);
-    if (st == ZR_OK) *config = read;
-    if (st == ZR_OK) *family = r.family;
-    json_decref(r.root);
-    return st;
+    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
+    ZR_TRY(zr__json_load_data(path, &root));
+    reading r = {.root = root, .config = &read};
+    zr__text_escape(path, r.file, sizeof(r.file));
+    ZR_TRY(read_settings(&r));
+    *config = read;
+    *family = r.family;
+    return ZR_OK;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -512,16 +496,9 @@ static int set_source(json_t *root, const zr_family *family, const zr__hf_source
     return failed;
 }
 
-/* Add the type of the weights, with the keys of transformers 4 and 5. Return nonzero on failure. */
-static int set_dtype(json_t *root, zr_dtype dtype)
-{
-    const char *name = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
-    return json_object_set_new(root, "torch_dtype", json_string(name)) |
-           json_object_set_new(root, "dtype", json_string(name));
-}
-
 static json_t *config_json(const zr_family *family, const zr_model_config *config, zr_dtype dtype)
 {
+    const char *type = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
     json_auto_t *root = json_object();
     int failed = !root;
     failed |= json_object_set_new(root, "architectures", json_pack("[s]", zr_family_architecture(family, config)));
@@ -529,7 +506,9 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
     for (const zr_field *field = family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
-    failed |= set_dtype(root, dtype);
+    /* the type of the weights has another key in transformers 4 than in version 5 */
+    failed |= json_object_set_new(root, "torch_dtype", json_string(type));
+    failed |= json_object_set_new(root, "dtype", json_string(type));
     return failed ? NULL : ZR_TAKE(root);
 }
 

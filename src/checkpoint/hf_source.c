@@ -69,20 +69,14 @@ static zr_status take_files(zr__hf_source *source, const char *dir, const zr_wei
     return ZR_OK;
 }
 
-static zr_status read_source(const char *dir, const zr_weights *weights, zr__hf_source *source)
-{
-    char path[PATH_MAX];
-    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
-    ZR_TRY(zr__json_load_data(path, &source->keys));
-    return take_files(source, dir, weights);
-}
-
 zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **out)
 {
+    char path[PATH_MAX];
     ZR_AUTO(zr__hf_source_free) zr__hf_source *source = zr_alloc(sizeof(*source));
     ZR_CHECK(source, ZR_ERR_MEMORY, "no memory for the record of %s", ZR_SHOWN(dir));
-    *source = (zr__hf_source){0};
-    ZR_TRY(read_source(dir, weights, source));
+    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
+    ZR_TRY(zr__json_load_data(path, &source->keys));
+    ZR_TRY(take_files(source, dir, weights));
     *out = ZR_TAKE(source);
     return ZR_OK;
 }
@@ -104,16 +98,22 @@ bool zr__hf_source_has(const zr__hf_source *source, const char *key)
     return value && !json_is_null(value);
 }
 
-static bool find_exactly(const zr__hf_source *source, const char *tensor, zr__hf_place *place)
+typedef struct looking {
+    const zr__hf_source *source;
+    zr__hf_place *place;
+} looking;
+
+static bool look_in_source(void *arg, const char *tensor)
 {
+    const looking *in = arg;
     const char *file;
     json_t *tensors;
-    json_object_foreach(source->files, file, tensors)
+    json_object_foreach(in->source->files, file, tensors)
     {
         const char *type = json_string_value(json_object_get(tensors, tensor));
-        if (!find_type(type, &place->dtype)) continue;
-        place->file = file;
-        place->name = json_object_iter_key(json_object_iter_at(tensors, tensor));
+        if (!find_type(type, &in->place->dtype)) continue;
+        in->place->file = file;
+        in->place->name = json_object_iter_key(json_object_iter_at(tensors, tensor));
         return true;
     }
     return false;
@@ -130,14 +130,26 @@ bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char o
     return false;
 }
 
-static bool find_spelled(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)
+static bool look_behind(const char *prefix, const char *name, zr__hf_look_fn look, void *arg)
 {
     char longer[ZR_FILE_NAME_BYTES];
+    return snprintf(longer, sizeof(longer), "%s%s", prefix, name) < (int)sizeof(longer) && look(arg, longer);
+}
+
+bool zr__hf_look_as(const zr_hf_names *names, const char *name, zr__hf_look_fn look, void *arg)
+{
     const size_t n = strlen(names->prefix);
-    if (find_exactly(source, tensor, place)) return true;
-    if (strncmp(tensor, names->prefix, n) == 0) return find_exactly(source, tensor + n, place);
-    const int length = snprintf(longer, sizeof(longer), "%s%s", names->prefix, tensor);
-    return length < (int)sizeof(longer) && find_exactly(source, longer, place);
+    if (look(arg, name)) return true;
+    if (strstr(name, ".lora_") && look_behind(ZR_ADAPTER_PREFIX, name, look, arg)) return true;
+    return strncmp(name, names->prefix, n) == 0 ? look(arg, name + n) : look_behind(names->prefix, name, look, arg);
+}
+
+bool zr__hf_look_any(const zr_hf_names *names, const char *tensor, zr__hf_look_fn look, void *arg)
+{
+    char name[ZR_FILE_NAME_BYTES];
+    for (int i = 0; zr__hf_spelling(names, tensor, i, name); i++)
+        if (zr__hf_look_as(names, name, look, arg)) return true;
+    return false;
 }
 
 bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor)
@@ -149,8 +161,6 @@ bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor)
 
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)
 {
-    char name[ZR_FILE_NAME_BYTES];
-    for (int i = 0; zr__hf_spelling(names, tensor, i, name); i++)
-        if (find_spelled(source, names, name, place)) return true;
-    return false;
+    looking in = {source, place};
+    return zr__hf_look_any(names, tensor, look_in_source, &in);
 }

@@ -3,7 +3,6 @@
 
 #include "base/file/folder.h"
 #include "base/json/json_write.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 
 #include <inttypes.h>
@@ -43,17 +42,13 @@ void zr__manifest_free(zr__manifest **manifest)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* Compare two chunks or two slices by their first member, the offset at which they begin. */
 static int by_offset(const void *a, const void *b)
 {
-    const zr__chunk *x = a, *y = b;
-    return (x->offset > y->offset) - (x->offset < y->offset);
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
 }
-
-static int by_begin(const void *a, const void *b)
-{
-    const zr__slices *x = a, *y = b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
+_Static_assert(offsetof(zr__chunk, offset) == 0 && offsetof(zr__slices, begin) == 0, "offsets are the first members");
 
 /* Check that chunk i begins at `offset` and has between `least` and `most` bytes. */
 static zr_status check_chunk(const zr__manifest_file *file, int64_t i, int64_t offset, int64_t least, int64_t most)
@@ -124,8 +119,8 @@ static void print_checked(zr__json_out *out, const zr__manifest_file *file, int 
     zr__json_close(out, '}');
 }
 
-/* Remove duplicates from sorted slices. They arise because every rank that writes one of several neighbouring slices
- * lists all of them. */
+/* Remove duplicates from sorted slices. Duplicates arise because, of several neighbouring slices, each rank that writes
+ * one lists all. */
 static int64_t drop_doubles(zr__slices *slices, int64_t n)
 {
     int64_t kept = 0;
@@ -134,13 +129,13 @@ static int64_t drop_doubles(zr__slices *slices, int64_t n)
     return kept;
 }
 
-/* Return a sorted copy of n elements, or NULL if memory is short or n is 0. */
-static void *sorted(const void *from, int64_t n, size_t size, int (*compare)(const void *, const void *))
+/* Return a sorted copy of n chunks or slices of `size` bytes, or NULL if memory is short or n is 0. */
+static void *sorted(const void *from, int64_t n, size_t size)
 {
     void *copy = n > 0 ? zr_alloc((size_t)n * size) : NULL;
     if (!copy) return NULL;
     memcpy(copy, from, (size_t)n * size);
-    qsort(copy, (size_t)n, size, compare);
+    qsort(copy, (size_t)n, size, by_offset);
     return copy;
 }
 
@@ -148,8 +143,8 @@ static zr_status print_file(zr__json_out *out, const zr__manifest_file *file, in
 {
     ZR_CHECK(file->n_chunks >= 0 && file->n_chunks <= file->bytes && file->n_slices >= 0, ZR_ERR_INTERNAL,
              "%s: %lld chunks of %lld bytes", file->name, (long long)file->n_chunks, (long long)file->bytes);
-    ZR_AUTO_FREE zr__chunk *chunk = sorted(file->chunk, file->n_chunks, sizeof(*chunk), by_offset);
-    ZR_AUTO_FREE zr__slices *slices = sorted(file->slices, file->n_slices, sizeof(*slices), by_begin);
+    ZR_AUTO_FREE zr__chunk *chunk = sorted(file->chunk, file->n_chunks, sizeof(*chunk));
+    ZR_AUTO_FREE zr__slices *slices = sorted(file->slices, file->n_slices, sizeof(*slices));
     zr__manifest_file ready = *file;
     ready.chunk = chunk;
     ready.slices = slices;

@@ -3,7 +3,6 @@
 #define ZR_CHECKPOINT_MANIFEST_H
 
 #include "checkpoint/checkpoint.h"
-#include "zr/checkpoint.h"
 
 #define ZR_MANIFEST_NAME "manifest.json"
 /* Limits on values in a manifest, checked before the values are compared with files. */
@@ -16,9 +15,6 @@
 
 /* Number of bytes at the end of every manifest that hold its checksum: `"xxh3": "`, 16 digits, `"}` and a newline. */
 #define ZR_MANIFEST_TAIL_BYTES 28
-
-/** Return the step in a checkpoint's name, 1000 for "step-00001000", or -1 if the name has another form. */
-int64_t zr__checkpoint_step(const char *name);
 
 /** Return whether a file of a checkpoint may have this name. */
 bool zr__manifest_file_name(const char *name, size_t n);

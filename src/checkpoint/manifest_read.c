@@ -6,12 +6,10 @@
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -380,19 +378,6 @@ static zr_status check_whole(const parser *p)
     return ZR_OK;
 }
 
-static zr_status parse_manifest(parser *p)
-{
-    ZR_TRY(check_whole(p));
-    ZR_TRY(expect_mark(p, '{'));
-    ZR_TRY(expect_member(p, "format"));
-    ZR_TRY(read_integer(p, "\"format\"", INT32_MAX, &p->format));
-    ZR_CHECK(p->format >= 1 && p->format <= ZR_MANIFEST_FORMAT, ZR_ERR_DATA,
-             "%s: format %" PRId64 ", this zr (%s) reads formats 1 to %d%s", p->file, p->format, zr_version(),
-             ZR_MANIFEST_FORMAT,
-             p->format > ZR_MANIFEST_FORMAT ? "; it was written by a newer zr, which can read it" : "");
-    return read_object(p);
-}
-
 zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr__manifest **manifest)
 {
     *manifest = NULL;
@@ -401,23 +386,20 @@ zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, z
     ZR_AUTO(zr__manifest_free) zr__manifest *m = zr_alloc(sizeof(*m));
     ZR_CHECK(m, ZR_ERR_MEMORY, "no memory for %zu bytes of a manifest", sizeof(*m));
     parser p = {.file = name, .text = text, .bytes = bytes, .m = m};
-    ZR_TRY(parse_manifest(&p));
+    ZR_TRY(check_whole(&p));
+    ZR_TRY(expect_mark(&p, '{'));
+    ZR_TRY(expect_member(&p, "format"));
+    ZR_TRY(read_integer(&p, "\"format\"", INT32_MAX, &p.format));
+    ZR_CHECK(p.format >= 1 && p.format <= ZR_MANIFEST_FORMAT, ZR_ERR_DATA,
+             "%s: format %" PRId64 ", this zr (%s) reads formats 1 to %d%s", name, p.format, zr_version(),
+             ZR_MANIFEST_FORMAT,
+             p.format > ZR_MANIFEST_FORMAT ? "; it was written by a newer zr, which can read it" : "");
+    ZR_TRY(read_object(&p));
     *manifest = ZR_TAKE(m);
     return ZR_OK;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
-
-static zr_status load_open(const zr__file *file, zr__manifest **manifest)
-{
-    ZR_CHECK(file->bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
-             "%s: the manifest has %lld bytes, more than the limit of %" PRId64, file->name, (long long)file->bytes,
-             ZR_MANIFEST_MAX_BYTES);
-    ZR_AUTO_FREE char *text = zr_alloc((size_t)file->bytes + 1);
-    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)file->bytes, file->name);
-    ZR_TRY(zr__file_read(file, 0, text, file->bytes, ZR_ERR_DATA));
-    return zr__manifest_parse(file->name, text, (size_t)file->bytes, manifest);
-}
 
 /* Return the step in the last part of a directory's path, or -1 if it has another form. */
 static int64_t named_step(const char *dir)
@@ -438,7 +420,13 @@ zr_status zr__manifest_load(const char *dir, zr__manifest **manifest)
     ZR_AUTO(zr__manifest_free) zr__manifest *read = NULL;
     *manifest = NULL;
     ZR_TRY(zr__file_open_in(dir, ZR_MANIFEST_NAME, &file));
-    ZR_TRY(load_open(&file, &read));
+    ZR_CHECK(file.bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
+             "%s: the manifest has %lld bytes, more than the limit of %" PRId64, file.name, (long long)file.bytes,
+             ZR_MANIFEST_MAX_BYTES);
+    ZR_AUTO_FREE char *text = zr_alloc((size_t)file.bytes + 1);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)file.bytes, file.name);
+    ZR_TRY(zr__file_read(&file, 0, text, file.bytes, ZR_ERR_DATA));
+    ZR_TRY(zr__manifest_parse(file.name, text, (size_t)file.bytes, &read));
     const int64_t named = named_step(dir);
     ZR_CHECK(named < 0 || named == read->step, ZR_ERR_DATA,
              "%s: it is of step %" PRId64 ", but its directory is of step %" PRId64 "'s", file.name, read->step, named);

@@ -4,7 +4,6 @@
 #include "base/core/grow.h"
 #include "base/file/folder.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 
 #include <dirent.h>
@@ -56,34 +55,26 @@ static int newest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static zr_status list_steps(DIR *dir, const char *run_dir, int64_t **step, int64_t *n)
-{
-    const struct dirent *entry;
-    int64_t room = 0;
-    for (errno = 0; (entry = readdir(dir)); errno = 0) {
-        const int64_t found = zr__checkpoint_step(entry->d_name);
-        if (found < 0) continue;
-        ZR_GROW(*step, room, *n + 1, "names of checkpoints");
-        (*step)[(*n)++] = found;
-    }
-    ZR_CHECK(errno == 0, ZR_ERR_IO, "%s: cannot read this directory: %s", ZR_SHOWN(run_dir), strerror(errno));
-    return ZR_OK;
-}
-
 zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n)
 {
+    const struct dirent *entry;
+    ZR_AUTO_FREE int64_t *found = NULL;
+    int64_t room = 0, count = 0;
     *step = NULL;
     *n = 0;
-    DIR *dir = opendir(run_dir);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(run_dir);
     if (!dir) return zr__file_missing(run_dir, errno);
-    zr_status st = list_steps(dir, run_dir, step, n);
-    closedir(dir);
-    if (st == ZR_OK && *n > 0) qsort(*step, (size_t)*n, sizeof(**step), newest_first);
-    if (st == ZR_OK) return ZR_OK;
-    zr_free(*step);
-    *step = NULL;
-    *n = 0;
-    return st;
+    for (errno = 0; (entry = readdir(dir)); errno = 0) {
+        const int64_t its = zr__checkpoint_step(entry->d_name);
+        if (its < 0) continue;
+        ZR_GROW(found, room, count + 1, "names of checkpoints");
+        found[count++] = its;
+    }
+    ZR_CHECK(errno == 0, ZR_ERR_IO, "%s: cannot read this directory: %s", ZR_SHOWN(run_dir), strerror(errno));
+    if (count > 0) qsort(found, (size_t)count, sizeof(*found), newest_first);
+    *step = ZR_TAKE(found);
+    *n = count;
+    return ZR_OK;
 }
 
 /* ---- removing -------------------------------------------------------------------------------- */
@@ -102,25 +93,22 @@ static bool own_name(const char *name)
  * `foreign` receives that file's name, otherwise "". */
 static zr_status remove_own_files(int fd, const char *shown, char *foreign, size_t size)
 {
-    DIR *dir = fdopendir(fd);
+    ZR_AUTO(zr__close_dir) DIR *dir = fdopendir(fd);
     int error = errno;
     if (!dir) close(fd);
     ZR_CHECK(dir, ZR_ERR_IO, "%s: cannot read: %s", shown, zr__error_text(error));
     struct dirent *entry;
-    zr_status st = ZR_OK;
     foreign[0] = '\0';
-    for (errno = 0; st == ZR_OK && (entry = readdir(dir)); errno = 0) {
+    for (errno = 0; (entry = readdir(dir)); errno = 0) {
         const char *name = entry->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
         if (own_name(name) && (unlinkat(dirfd(dir), name, 0) == 0 || errno == ENOENT)) continue;
-        if (own_name(name) && errno != EISDIR)
-            st = ZR_FAIL(ZR_ERR_IO, "%s: cannot remove its %s: %s", shown, name, strerror(errno));
-        else
-            zr__text_escape(name, foreign, size);
+        ZR_CHECK(!own_name(name) || errno == EISDIR, ZR_ERR_IO, "%s: cannot remove its %s: %s", shown, name,
+                 strerror(errno));
+        zr__text_escape(name, foreign, size);
     }
-    if (st == ZR_OK && errno) st = ZR_FAIL(ZR_ERR_IO, "%s: cannot read: %s", shown, strerror(errno));
-    closedir(dir);
-    return st;
+    ZR_CHECK(errno == 0, ZR_ERR_IO, "%s: cannot read: %s", shown, strerror(errno));
+    return ZR_OK;
 }
 
 /* Remove `name`, of any type, from the open directory. It may be missing. */
@@ -145,9 +133,11 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
     return ZR_OK;
 }
 
-static zr_status remove_step(int run, const char *run_dir, int64_t step)
+zr_status zr__checkpoint_remove(const char *run_dir, int64_t step)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES];
+    ZR_AUTO(zr__close_fd) int run = -1;
+    ZR_TRY(open_dir(run_dir, &run));
     name_both(step, name, tmp);
     ZR_TRY(remove_tmp(run, run_dir, tmp));
     if (renameat(run, name, run, tmp) != 0) {
@@ -162,21 +152,16 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
     return remove_tmp(run, run_dir, tmp);
 }
 
-zr_status zr__checkpoint_remove(const char *run_dir, int64_t step)
-{
-    int run;
-    ZR_TRY(open_dir(run_dir, &run));
-    zr_status st = remove_step(run, run_dir, step);
-    close(run);
-    return st;
-}
-
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static zr_status begin_step(int run, const char *run_dir, int64_t step)
+zr_status zr__checkpoint_begin(const char *run_dir, int64_t step)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES], path[PATH_MAX];
     struct stat info;
+    ZR_AUTO(zr__close_fd) int run = -1;
+    ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG,
+             "cannot write a checkpoint of step %" PRId64 "; the step must be from 0 to 2^53", step);
+    ZR_TRY(open_dir(run_dir, &run));
     name_both(step, name, tmp);
     ZR_CHECK(fstatat(run, name, &info, AT_SYMLINK_NOFOLLOW) != 0, ZR_ERR_STATE,
              "%s/%s: it exists already, and zr never overwrites a checkpoint", ZR_SHOWN(run_dir), name);
@@ -185,17 +170,6 @@ static zr_status begin_step(int run, const char *run_dir, int64_t step)
     ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "%s/%s: cannot create this directory: %s", ZR_SHOWN(run_dir), tmp,
              strerror(errno));
     return ZR_OK;
-}
-
-zr_status zr__checkpoint_begin(const char *run_dir, int64_t step)
-{
-    int run;
-    ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG,
-             "cannot write a checkpoint of step %" PRId64 "; the step must be from 0 to 2^53", step);
-    ZR_TRY(open_dir(run_dir, &run));
-    zr_status st = begin_step(run, run_dir, step);
-    close(run);
-    return st;
 }
 
 zr_status zr__checkpoint_commit(const char *run_dir, int64_t step)

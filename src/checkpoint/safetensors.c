@@ -28,7 +28,7 @@ zr_status zr__safetensors_header_bytes(const char *name, const unsigned char pre
     return ZR_OK;
 }
 
-static zr_status read_header(zr_safetensors *st, char **text)
+static zr_status read_header(zr_safetensors *st)
 {
     const zr__file *file = &st->file;
     unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES];
@@ -38,21 +38,20 @@ static zr_status read_header(zr_safetensors *st, char **text)
              (long long)file->bytes, ZR_SAFETENSORS_PREFIX_BYTES, COPY_AGAIN);
     ZR_TRY(zr__file_read(file, 0, prefix, sizeof(prefix), ZR_ERR_DATA));
     ZR_TRY(zr__safetensors_header_bytes(file->name, prefix, file->bytes, &n));
-    *text = zr_alloc((size_t)n);
-    ZR_CHECK(*text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->name);
-    ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, n, ZR_ERR_DATA));
-    return zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header);
+    ZR_AUTO_FREE char *text = zr_alloc((size_t)n);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->name);
+    ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, text, n, ZR_ERR_DATA));
+    return zr__safetensors_parse(file->name, text, n, file->bytes, &st->header);
 }
 
 static zr_status open_safetensors(const char *path, bool writable, zr_safetensors **out)
 {
-    ZR_AUTO_FREE char *text = NULL;
     ZR_AUTO(zr_safetensors_close) zr_safetensors *st = zr_alloc(sizeof(*st));
     ZR_CHECK(st, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*st));
     *st = (zr_safetensors){.file = {.fd = -1}, .writable = writable};
     ZR_TRY(zr__text_copy(path, strlen(path), &st->path));
     ZR_TRY(zr__file_open(path, writable, &st->file));
-    ZR_TRY(read_header(st, &text));
+    ZR_TRY(read_header(st));
     *out = ZR_TAKE(st);
     return ZR_OK;
 }
@@ -136,12 +135,11 @@ static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_ten
 {
     uint16_t narrow[ZR_WIDEN_ELEMS];
     bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
-    for (int64_t done = 0; done < n;) {
-        int64_t now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
+    for (int64_t done = 0, now; done < n; done += now) {
+        now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
         ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2, ZR_ERR_IO));
         for (int64_t i = 0; i < now; i++)
             out[done + i] = bf16 ? zr_f32_from_bf16(narrow[i]) : zr_f32_from_f16(narrow[i]);
-        done += now;
     }
     return ZR_OK;
 }
@@ -152,10 +150,9 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
     ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32, BF16 or F16", st->file.name,
              ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
-    if (strcmp(tensor->dtype, "F32") == 0)
-        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
-    else
-        ZR_TRY(read_widened(st, tensor, first, n, out));
+    ZR_TRY(strcmp(tensor->dtype, "F32") == 0
+               ? zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO)
+               : read_widened(st, tensor, first, n, out));
     /* Do not check a file that is open for writing, because its own writer changes it. */
     return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
 }
@@ -185,9 +182,7 @@ zr_status zr_safetensors_read_i32(const zr_safetensors *st, const zr_safetensors
     ZR_CHECK(narrow || strcmp(tensor->dtype, "I64") == 0, ZR_ERR_DATA, "%s: tensor %s has type %s; expected I32 or I64",
              st->file.name, ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
-    if (narrow)
-        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
-    else
-        ZR_TRY(read_narrowed(st, tensor, first, n, out));
+    ZR_TRY(narrow ? zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO)
+                  : read_narrowed(st, tensor, first, n, out));
     return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
 }

@@ -29,7 +29,8 @@ ZR_NODISCARD zr_status zr__safetensors_header_bytes(const char *name,
                                                     int64_t file_bytes, int64_t *bytes);
 
 /** Parse and check the header's JSON, text[0, bytes). The file has file_bytes bytes, and the tensors' bytes begin after
- * the header. `name` is the file's name in messages. Fail with ZR_ERR_DATA naming file and tensor. */
+ * the header. `name` is the file's name in messages. Fail with ZR_ERR_DATA naming file and tensor. Release the header
+ * with zr__safetensors_header_free, also after a failure. */
 ZR_NODISCARD zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
                                              zr__safetensors_header *header);
 void zr__safetensors_header_free(zr__safetensors_header *header);

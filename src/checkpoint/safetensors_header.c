@@ -10,7 +10,6 @@
 #include "base/text/text.h"
 #include "checkpoint/safetensors.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,23 +261,6 @@ static zr_status index_names(parser *p)
     return ZR_OK;
 }
 
-static zr_status parse_header(parser *p)
-{
-    zr__safetensors_header *header = p->header;
-    /* Set upper bounds from the length of the text. Each dimension takes at least two bytes, a digit and a comma. */
-    size_t tensors = p->bytes / ENTRY_BYTES_MIN + 1;
-    header->tensor = zr_alloc(tensors * sizeof(header->tensor[0]));
-    header->by_name = zr_alloc(tensors * sizeof(header->by_name[0]));
-    header->names = zr_alloc(p->bytes);
-    header->dims = zr_alloc((p->bytes / 2 + 1) * sizeof(header->dims[0]));
-    ZR_CHECK(header->tensor && header->by_name && header->names && header->dims, ZR_ERR_MEMORY,
-             "%s: no memory for a header of %zu bytes", p->file, p->bytes);
-    ZR_TRY(read_entries(p));
-    ZR_TRY(check_tiling(p));
-    ZR_TRY(index_names(p));
-    return ZR_OK;
-}
-
 zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
                                 zr__safetensors_header *header)
 {
@@ -291,10 +273,17 @@ zr_status zr__safetensors_parse(const char *name, const char *text, int64_t byte
                 .data_start = data_start,
                 .data_bytes = file_bytes - data_start,
                 .header = header};
-    *header = (zr__safetensors_header){0};
-    zr_status st = parse_header(&p);
-    if (st != ZR_OK) zr__safetensors_header_free(header);
-    return st;
+    /* Set upper bounds from the length of the text. Each dimension takes at least two bytes, a digit and a comma. */
+    const size_t tensors = p.bytes / ENTRY_BYTES_MIN + 1;
+    *header = (zr__safetensors_header){.tensor = zr_alloc(tensors * sizeof(header->tensor[0])),
+                                       .by_name = zr_alloc(tensors * sizeof(header->by_name[0])),
+                                       .names = zr_alloc(p.bytes),
+                                       .dims = zr_alloc((p.bytes / 2 + 1) * sizeof(header->dims[0]))};
+    ZR_CHECK(header->tensor && header->by_name && header->names && header->dims, ZR_ERR_MEMORY,
+             "%s: no memory for a header of %zu bytes", name, p.bytes);
+    ZR_TRY(read_entries(&p));
+    ZR_TRY(check_tiling(&p));
+    return index_names(&p);
 }
 
 void zr__safetensors_header_free(zr__safetensors_header *header)

@@ -69,12 +69,11 @@ static zr_status print_header(const char *path, const zr_dtype *dtype, const zr_
 
 static zr_status create_file(const char *path, const char *text, int64_t header_bytes, int64_t file_bytes)
 {
-    zr__file file;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     ZR_TRY(zr__file_create(path, &file));
     zr_status st = zr__file_reserve(&file, file_bytes);
     if (st == ZR_OK) st = zr__file_write(&file, 0, text, header_bytes);
     if (st == ZR_OK) st = zr__file_sync(&file);
-    zr__file_close(&file);
     if (st != ZR_OK) unlink(path);
     return st;
 }
@@ -103,8 +102,8 @@ static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_t
 {
     uint16_t narrow[ZR_WIDEN_ELEMS];
     bool bf16 = strcmp(tensor->dtype, "BF16") == 0;
-    for (int64_t done = 0; done < n;) {
-        int64_t now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
+    for (int64_t done = 0, now; done < n; done += now) {
+        now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
         for (int64_t i = 0; i < now; i++) {
             float x = in[done + i];
             narrow[i] = bf16 ? zr_bf16_from_f32(x) : zr_f16_from_f32(x);
@@ -113,7 +112,6 @@ static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_t
                      ZR_SHOWN(tensor->name), (long long)(first + done + i), (double)x, tensor->dtype);
         }
         ZR_TRY(zr__file_write(&st->file, tensor->offset + (first + done) * 2, narrow, now * 2));
-        done += now;
     }
     return ZR_OK;
 }
@@ -128,9 +126,4 @@ zr_status zr__safetensors_write(const zr_safetensors *st, const zr_safetensors_t
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
     if (strcmp(tensor->dtype, "F32") != 0) return write_narrowed(st, tensor, first, n, in);
     return zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4);
-}
-
-zr_status zr__safetensors_sync(const zr_safetensors *st)
-{
-    return zr__file_sync(&st->file);
 }

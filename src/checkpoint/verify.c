@@ -1,16 +1,14 @@
 /* Verification of every byte of a checkpoint, with a list of all damage. */
-#include "base/core/core.h"
+#include "base/file/folder.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { LINES_MAX = 64, LINE_BYTES = 2 * ZR_SHOWN_BYTES };
+enum { LINES_MAX = 64 };
 
 typedef struct verifier {
     const char *dir;
@@ -29,16 +27,11 @@ typedef struct verifier {
     int64_t damaged_from, damaged_to;
 } verifier;
 
-static void report_line(verifier *v, const char *line)
-{
-    if (v->lines++ < LINES_MAX) zr__text_add(&v->report, "%s\n", line);
-}
-
 /* Report the damage that the last error message describes. */
 static void report_damage(verifier *v, zr_status status)
 {
     zr__failure_note(&v->first, status);
-    report_line(v, zr_error_message());
+    if (v->lines++ < LINES_MAX) zr__text_add(&v->report, "%s\n", zr_error_message());
 }
 
 /* Report the consecutive damaged regions, with the tensors in them. */
@@ -91,6 +84,7 @@ static zr_status check_chunks(verifier *v)
      * the following check finds no damaged region. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
+    if (tensors.status != ZR_OK) zr__safetensors_header_free(&v->tensors.header);
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {
         const zr__region region = zr__region_of(v->file.listed, i);
         ZR_TRY(check_region(v, &region));
@@ -120,17 +114,15 @@ static zr_status check_file(verifier *v, const zr__manifest_file *listed)
 /* Report files that the manifest does not list. They are not an error; a user may have added them on purpose. */
 static void name_foreign(verifier *v)
 {
-    char line[LINE_BYTES];
-    DIR *dir = opendir(v->dir);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(v->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr__manifest_find(v->manifest, entry->d_name))
             continue;
-        snprintf(line, sizeof(line), "%s/%s: the manifest does not list this file; zr ignores it", ZR_SHOWN(v->dir),
-                 ZR_SHOWN(entry->d_name));
-        report_line(v, line);
+        if (v->lines++ < LINES_MAX)
+            zr__text_add(&v->report, "%s/%s: the manifest does not list this file; zr ignores it\n", ZR_SHOWN(v->dir),
+                         ZR_SHOWN(entry->d_name));
     }
-    if (dir) closedir(dir);
 }
 
 zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report, size_t size)

@@ -1,9 +1,7 @@
 /* Reading the weights of a Hugging Face directory as one set of tensors, from one safetensors file or several. */
 #include "base/core/grow.h"
 #include "base/file/folder.h"
-#include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/safetensors.h"
 
@@ -87,16 +85,6 @@ static zr_status check_distinct(const zr_weights *weights)
     return ZR_OK;
 }
 
-static zr_status open_index(zr_weights *weights, const char *dir, const json_t *root)
-{
-    json_t *map = json_object_get(root, "weight_map"), *value;
-    const char *tensor;
-    ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: it has no \"weight_map\" with tensors", weights->dir,
-             index_name);
-    json_object_foreach(map, tensor, value) ZR_TRY(open_indexed(weights, dir, tensor, value));
-    return check_distinct(weights);
-}
-
 static zr_status read_index(const char *dir, const char *name, json_t **root)
 {
     char path[PATH_MAX];
@@ -107,9 +95,14 @@ static zr_status read_index(const char *dir, const char *name, json_t **root)
 
 static zr_status open_sharded(zr_weights *weights, const char *dir, const char *index)
 {
+    const char *tensor;
     json_auto_t *root = NULL;
     ZR_TRY(read_index(dir, index, &root));
-    return open_index(weights, dir, root);
+    json_t *map = json_object_get(root, "weight_map"), *value;
+    ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: it has no \"weight_map\" with tensors", weights->dir,
+             index_name);
+    json_object_foreach(map, tensor, value) ZR_TRY(open_indexed(weights, dir, tensor, value));
+    return check_distinct(weights);
 }
 
 /* Append a suffix to the name of a file. Return `out`. */
@@ -253,45 +246,32 @@ zr_status zr__weights_hash(const zr_weights *weights, int64_t first, int64_t n, 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
 typedef struct place {
+    const zr_weights *weights;
     const zr_safetensors *file;
     const zr_safetensors_tensor *tensor; /* the tensor, or NULL if it was not found */
 } place;
 
-static place find_exactly(const zr_weights *weights, const char *name)
+static bool look_in_files(void *arg, const char *name)
 {
-    for (int64_t i = 0; i < weights->files; i++) {
-        const zr_safetensors_tensor *tensor = zr_safetensors_find(weights->file[i], name);
-        if (tensor) return (place){weights->file[i], tensor};
+    place *found = arg;
+    for (int64_t i = 0; i < found->weights->files && !found->tensor; i++) {
+        found->file = found->weights->file[i];
+        found->tensor = zr_safetensors_find(found->file, name);
     }
-    return (place){NULL, NULL};
+    return found->tensor;
 }
 
-static place find_prefixed(const zr_weights *weights, const char *prefix, const char *name)
-{
-    char longer[ZR_FILE_NAME_BYTES];
-    const int length = snprintf(longer, sizeof(longer), "%s%s", prefix, name);
-    return length < (int)sizeof(longer) ? find_exactly(weights, longer) : (place){NULL, NULL};
-}
-
-/* Find a tensor by its name, with and without the family's prefix, or with the prefix of adapters. */
 static place find_spelled(const zr_weights *weights, const char *name)
 {
-    place found = find_exactly(weights, name);
-    if (!found.tensor && strstr(name, ".lora_")) found = find_prefixed(weights, ZR_ADAPTER_PREFIX, name);
-    if (found.tensor) return found;
-    const char *prefix = weights->names->prefix;
-    size_t n = strlen(prefix);
-    if (strncmp(name, prefix, n) == 0) return find_exactly(weights, name + n);
-    return find_prefixed(weights, prefix, name);
+    place found = {.weights = weights};
+    (void)zr__hf_look_as(weights->names, name, look_in_files, &found);
+    return found;
 }
 
-/* Find a tensor by any spelling of its name. */
 static place find_tensor(const zr_weights *weights, const char *name)
 {
-    char spelled[ZR_FILE_NAME_BYTES];
-    place found = {NULL, NULL};
-    for (int i = 0; !found.tensor && zr__hf_spelling(weights->names, name, i, spelled); i++)
-        found = find_spelled(weights, spelled);
+    place found = {.weights = weights};
+    (void)zr__hf_look_any(weights->names, name, look_in_files, &found);
     return found;
 }
 
@@ -317,7 +297,7 @@ zr_status zr__weights_write(const zr_weights *weights, const char *name, int64_t
 
 zr_status zr__weights_sync(const zr_weights *weights)
 {
-    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr__safetensors_sync(weights->file[i]));
+    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr__file_sync(&weights->file[i]->file));
     return ZR_OK;
 }
 
@@ -368,13 +348,6 @@ static bool is_wanted_name(const char *name, const zr__tensor_spec *wanted, int6
 #define HEADLESS                                                                                                       \
     "\n  (the files have the body of the model, but not this head; with model.init they can begin a run of another "   \
     "model.task, which has a new head)"
-
-/* Return whether the model has a separate head, but the files have no tensor for it. */
-static bool lacks_head(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
-{
-    const char *head = weights->names->head;
-    return head && is_wanted_name(head, wanted, n) && !find_tensor(weights, head).tensor;
-}
 
 /* Compare elements [first, first+n) of two tensors, with room for n elements of each. `remedy` ends the message. */
 static zr_status compare_piece(const zr_weights *weights, place a, place b, int64_t first, int64_t n, float *room,
@@ -495,14 +468,13 @@ static void add_advice(const zr_weights *weights, const zr__tensor_spec *wanted,
 {
     char wrapper[ZR_FILE_NAME_BYTES];
     ZR_AUTO(zr__text_clear) zr__text extras = {0};
-    const bool missing = !find_tensor(weights, first->name).tensor;
+    const char *head = weights->names->head;
+    const bool missing = !find_tensor(weights, first->name).tensor,
+               headless = head && is_wanted_name(head, wanted, n) && !find_tensor(weights, head).tensor;
     if (missing && find_wrapper(weights, first, wrapper))
         zr__text_add(text, WRAPPED, ZR_SHOWN(wrapper));
     else
-        zr__text_add(text, "%s",
-                     heads == misfits                                 ? HEADLESS
-                     : misfits == 1 && lacks_head(weights, wanted, n) ? TIE
-                                                                      : DIFFER);
+        zr__text_add(text, "%s", heads == misfits ? HEADLESS : misfits == 1 && headless ? TIE : DIFFER);
     if (missing && add_extras(weights, wanted, n, &extras) > 0 && extras.data)
         zr__text_add(text, "\n  tensors in the files that the model does not have: %s", extras.data);
 }

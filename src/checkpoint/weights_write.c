@@ -1,9 +1,7 @@
 /* Planning and creating the weight files of a Hugging Face directory: one safetensors file, or several files and their
  * index. */
 #include "base/file/folder.h"
-#include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 
 #include <inttypes.h>
@@ -173,27 +171,19 @@ static zr_status make_files(const zr__weights_out *out, const char *suffix)
 
 /* ---- the index ------------------------------------------------------------------------------- */
 
-static zr_status make_map(const zr__weights_out *out, json_t *map, int64_t *elems, int64_t *bytes)
+static zr_status make_index(const zr__weights_out *out, const char *suffix)
 {
-    char name[ZR_FILE_NAME_BYTES];
+    char path[PATH_MAX], name[ZR_FILE_NAME_BYTES];
+    int64_t elems = 0, bytes = 0;
+    json_auto_t *map = json_object();
+    ZR_TRY(zr__path_format(path, "%s/" ZR_WEIGHTS_INDEX "%s", out->dir, suffix));
     for (int64_t i = 0; i < out->n; i++) {
         name_file(out, out->tensor[i].file, name);
         ZR_CHECK(json_object_set_new(map, out->tensor[i].name, json_string(name)) == 0, ZR_ERR_MEMORY,
                  "no memory for the index of weights");
-        *elems += zr_shape_elems(&out->spec[i].shape);
-        *bytes += bytes_of(out, i);
+        elems += zr_shape_elems(&out->spec[i].shape);
+        bytes += bytes_of(out, i);
     }
-    return ZR_OK;
-}
-
-static zr_status make_index(const zr__weights_out *out, const char *suffix)
-{
-    char path[PATH_MAX];
-    int64_t elems = 0, bytes = 0;
-    json_auto_t *map = json_object();
-    ZR_CHECK(map, ZR_ERR_MEMORY, "no memory for the index of weights");
-    ZR_TRY(zr__path_format(path, "%s/" ZR_WEIGHTS_INDEX "%s", out->dir, suffix));
-    ZR_TRY(make_map(out, map, &elems, &bytes));
     json_auto_t *root = json_pack("{s:{s:I,s:I},s:O}", "metadata", "total_parameters", (json_int_t)elems, "total_size",
                                   (json_int_t)bytes, "weight_map", map);
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the index of weights");

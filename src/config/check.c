@@ -21,6 +21,12 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
     return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);
 }
 
+/* Report an error at a key if `wrong`. */
+#define REFUSE(wrong, path, status, ...)                                                                               \
+    do {                                                                                                               \
+        if (wrong) return fail_key(source, path, status, __VA_ARGS__);                                                 \
+    } while (0)
+
 const char *zr__config_foreign_param(const zr_config *config, const char **type)
 {
     static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars"};
@@ -31,8 +37,7 @@ const char *zr__config_foreign_param(const zr_config *config, const char **type)
                                             "WarmupExpDecayLR",
                                             "WarmupPolyDecayLR",
                                             "OneCycle"};
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         const bool schedules = strncmp(key->path, "scheduler.", strlen("scheduler.")) == 0;
         if (zr__key_is_read(config, key) || !key->only || !zr__origin_of(config, key)->given) continue;
         *type = schedules ? scheduler[config->scheduler.type] : optimizer[config->optimizer.type];
@@ -70,15 +75,13 @@ static zr_status check_lamb(const zr_config *config, const zr__source *source)
     for (size_t i = 0; i < sizeof(setting) / sizeof(setting[0]); i++) {
         char path[64];
         snprintf(path, sizeof(path), "optimizer.params.%s", setting[i].key);
-        if (setting[i].changed && setting[i].variant != config->optimizer.variant)
-            return fail_key(source, path, ZR_ERR_CONFIG,
-                            "it is a setting of variant %s, but optimizer.params.variant is %s; change the variant, or "
-                            "leave it out",
-                            name[setting[i].variant], name[config->optimizer.variant]);
+        REFUSE(setting[i].changed && setting[i].variant != config->optimizer.variant, path, ZR_ERR_CONFIG,
+               "it is a setting of variant %s, but optimizer.params.variant is %s; change the variant, or leave it out",
+               name[setting[i].variant], name[config->optimizer.variant]);
     }
-    if (config->optimizer.min_coeff > config->optimizer.max_coeff)
-        return fail_key(source, "optimizer.params.min_coeff", ZR_ERR_CONFIG, ZR__LOW_ABOVE, config->optimizer.min_coeff,
-                        "max_coeff", config->optimizer.max_coeff, config->optimizer.max_coeff);
+    REFUSE(config->optimizer.min_coeff > config->optimizer.max_coeff, "optimizer.params.min_coeff", ZR_ERR_CONFIG,
+           ZR__LOW_ABOVE, config->optimizer.min_coeff, "max_coeff", config->optimizer.max_coeff,
+           config->optimizer.max_coeff);
     return ZR_OK;
 }
 
@@ -107,11 +110,10 @@ static zr_status check_rates(const zr_config *config, const zr__source *source)
 static zr_status check_rules(const zr_config *config, const zr__source *source)
 {
     ZR_TRY(check_params(config, source));
-    if (config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode)
-        return fail_key(source, "optimizer.params.adam_w_mode", ZR_ERR_CONFIG,
-                        "false is Adam's, AdamW has decoupled decay");
-    if (config->optimizer.nesterov && config->optimizer.momentum == 0)
-        return fail_key(source, "optimizer.params.nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
+    REFUSE(config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode,
+           "optimizer.params.adam_w_mode", ZR_ERR_CONFIG, "false is Adam's, AdamW has decoupled decay");
+    REFUSE(config->optimizer.nesterov && config->optimizer.momentum == 0, "optimizer.params.nesterov", ZR_ERR_CONFIG,
+           "true needs a momentum above 0");
     ZR_TRY(check_lamb(config, source));
     return check_rates(config, source);
 }
@@ -121,13 +123,11 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
     static const char *const name[] = {[ZR_CONFIG_BF16] = "bf16", [ZR_CONFIG_FP16] = "fp16"};
     zr_config_dtype used = config->bf16 ? ZR_CONFIG_BF16 : config->fp16 ? ZR_CONFIG_FP16 : ZR_CONFIG_FP32;
     zr_config_dtype wire = config->communication_dtype;
-    if (config->bf16 && config->fp16)
-        return fail_key(source, "fp16.enabled", ZR_ERR_CONFIG,
-                        "it is true, and so is bf16.enabled; enable only one of the two");
-    if ((wire == ZR_CONFIG_BF16 || wire == ZR_CONFIG_FP16) && wire != used)
-        return fail_key(source, "communication_data_type", ZR_ERR_UNSUPPORTED,
-                        "%s needs %s.enabled; available now: fp32%s%s", name[wire], name[wire],
-                        used == ZR_CONFIG_FP32 ? "" : ", ", used == ZR_CONFIG_FP32 ? "" : name[used]);
+    REFUSE(config->bf16 && config->fp16, "fp16.enabled", ZR_ERR_CONFIG,
+           "it is true, and so is bf16.enabled; enable only one of the two");
+    REFUSE((wire == ZR_CONFIG_BF16 || wire == ZR_CONFIG_FP16) && wire != used, "communication_data_type",
+           ZR_ERR_UNSUPPORTED, "%s needs %s.enabled; available now: fp32%s%s", name[wire], name[wire],
+           used == ZR_CONFIG_FP32 ? "" : ", ", used == ZR_CONFIG_FP32 ? "" : name[used]);
     return ZR_OK;
 }
 
@@ -137,10 +137,9 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
 static zr_status check_loss_scale(const zr_config *config, const zr__source *source)
 {
     int64_t power = config->scale.initial_scale_power;
-    if (config->scale.loss_scale > 0 && config->scale.loss_scale < LEAST_LOSS_SCALE)
-        return fail_key(source, "fp16.loss_scale", ZR_ERR_CONFIG,
-                        "found %g, wanted 0 (a dynamic scale) or a number of at least %g", config->scale.loss_scale,
-                        LEAST_LOSS_SCALE);
+    REFUSE(config->scale.loss_scale > 0 && config->scale.loss_scale < LEAST_LOSS_SCALE, "fp16.loss_scale",
+           ZR_ERR_CONFIG, "found %g, wanted 0 (a dynamic scale) or a number of at least %g", config->scale.loss_scale,
+           LEAST_LOSS_SCALE);
     bool dynamic = config->fp16 && config->scale.loss_scale == 0;
     if (!dynamic || config->scale.min_loss_scale <= ldexp(1, (int)power)) return ZR_OK;
     return fail_key(source, "fp16.min_loss_scale", ZR_ERR_CONFIG,
@@ -152,14 +151,11 @@ static zr_status check_loss_scale(const zr_config *config, const zr__source *sou
 static zr_status check_nccl_keys(const zr_config *config, const zr__source *source)
 {
     if (config->collectives.reduce != ZR_REDUCE_NCCL) return ZR_OK;
-    if (config->device != ZR_DEVICE_CUDA)
-        return fail_key(
-            source, "collectives.reduce", ZR_ERR_CONFIG,
-            "nccl works only between processes on GPUs; set \"device\" to \"cuda\" too, or use reduce_scatter");
-    if (config->train.rank_free_sums)
-        return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
-                        "nccl cannot be used with train.reproducible world, because NCCL chooses the order of sums; "
-                        "leave out one of the two");
+    REFUSE(config->device != ZR_DEVICE_CUDA, "collectives.reduce", ZR_ERR_CONFIG,
+           "nccl works only between processes on GPUs; set \"device\" to \"cuda\" too, or use reduce_scatter");
+    REFUSE(config->train.rank_free_sums, "collectives.reduce", ZR_ERR_CONFIG,
+           "nccl cannot be used with train.reproducible world, because NCCL chooses the order of sums; leave out one "
+           "of the two");
     return ZR_OK;
 }
 
@@ -167,32 +163,28 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
 static zr_status check_schedule_keys(const zr_config *config, const zr__source *source)
 {
     int64_t stage = config->zero.stage;
-    if (config->memory.norm == ZR_NORM_TWO_PASS && config->memory.layout != ZR_LAYOUT_LEAN)
-        return fail_key(source, "memory.norm", ZR_ERR_CONFIG,
-                        "two_pass works only with memory.layout lean, but the layout is paper; leave it out");
-    if (config->recompute.every != 1 && config->recompute.policy != ZR_RECOMPUTE_UNIT)
-        return fail_key(source, "activation_checkpointing.every", ZR_ERR_CONFIG,
-                        "it works only with activation_checkpointing.policy unit; leave it out");
-    if (config->recompute.cpu && config->recompute.offload == ZR_OFFLOAD_DISK)
-        return fail_key(source, "activation_checkpointing.offload", ZR_ERR_CONFIG,
-                        "disk cannot be used together with cpu_checkpointing true, which keeps checkpoints in the "
-                        "host's memory; leave out one of the two");
+    REFUSE(config->memory.norm == ZR_NORM_TWO_PASS && config->memory.layout != ZR_LAYOUT_LEAN, "memory.norm",
+           ZR_ERR_CONFIG, "two_pass works only with memory.layout lean, but the layout is paper; leave it out");
+    REFUSE(config->recompute.every != 1 && config->recompute.policy != ZR_RECOMPUTE_UNIT,
+           "activation_checkpointing.every", ZR_ERR_CONFIG,
+           "it works only with activation_checkpointing.policy unit; leave it out");
+    REFUSE(config->recompute.cpu && config->recompute.offload == ZR_OFFLOAD_DISK, "activation_checkpointing.offload",
+           ZR_ERR_CONFIG,
+           "disk cannot be used together with cpu_checkpointing true, which keeps checkpoints in the host's memory; "
+           "leave out one of the two");
     const bool keeps = config->recompute.policy == ZR_RECOMPUTE_KEEP;
-    if (config->recompute.partition && (keeps || config->recompute.policy == ZR_RECOMPUTE_NONE) &&
-        config->parallel.tensor > 1)
-        return fail_key(
-            source, "activation_checkpointing.partition_activations", ZR_ERR_CONFIG,
-            "it needs checkpoints, but activation_checkpointing.policy is %s; use policy unit, selective or auto",
-            keeps ? "keep" : "none");
-    if (config->collectives.reduce == ZR_REDUCE_ALL_REDUCE && stage > 1)
-        return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
-                        "all_reduce cannot be used with zero_optimization.stage %" PRId64
-                        ", where a rank keeps only its own sums; use stage 0 or 1, or reduce_scatter",
-                        stage);
-    if (config->reduce_once && config->train.rank_free_sums)
-        return fail_key(source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
-                        "step cannot be used with train.reproducible world, which needs another order of sums; leave "
-                        "out one of the two");
+    REFUSE(config->recompute.partition && (keeps || config->recompute.policy == ZR_RECOMPUTE_NONE) &&
+               config->parallel.tensor > 1,
+           "activation_checkpointing.partition_activations", ZR_ERR_CONFIG,
+           "it needs checkpoints, but activation_checkpointing.policy is %s; use policy unit, selective or auto",
+           keeps ? "keep" : "none");
+    REFUSE(config->collectives.reduce == ZR_REDUCE_ALL_REDUCE && stage > 1, "collectives.reduce", ZR_ERR_CONFIG,
+           "all_reduce cannot be used with zero_optimization.stage %" PRId64
+           ", where a rank keeps only its own sums; use stage 0 or 1, or reduce_scatter",
+           stage);
+    REFUSE(config->reduce_once && config->train.rank_free_sums, "gradient_reduction", ZR_ERR_UNSUPPORTED,
+           "step cannot be used with train.reproducible world, which needs another order of sums; leave out one of the "
+           "two");
     return check_nccl_keys(config, source);
 }
 
@@ -200,11 +192,10 @@ static zr_status check_lora(const zr_config *config, const zr__source *source)
 {
     const zr_lora *lora = &config->model.lora;
     if (lora->rank == 0 && !config->model.lora_init) return ZR_OK;
-    if (lora->alpha == 0) return fail_key(source, "model.lora.alpha", ZR_ERR_CONFIG, "found 0, wanted above 0");
-    if (lora->dropout >= 1) return fail_key(source, "model.lora.dropout", ZR_ERR_CONFIG, "found 1, wanted below 1");
-    if (config->model.frozen)
-        return fail_key(source, "model.frozen", ZR_ERR_CONFIG,
-                        "with model.lora all parameters but the adapters are frozen; leave it out");
+    REFUSE(lora->alpha == 0, "model.lora.alpha", ZR_ERR_CONFIG, "found 0, wanted above 0");
+    REFUSE(lora->dropout >= 1, "model.lora.dropout", ZR_ERR_CONFIG, "found 1, wanted below 1");
+    REFUSE(config->model.frozen, "model.frozen", ZR_ERR_CONFIG,
+           "with model.lora all parameters but the adapters are frozen; leave it out");
     return ZR_OK;
 }
 
@@ -226,15 +217,14 @@ static zr_status check_folders(const zr_config *config, const zr__source *source
     const char *on_disk = key_on_disk(config);
     const bool optim = config->zero.optim.device == ZR_HOME_NVME, param = config->zero.param.device == ZR_HOME_NVME,
                checkpoints = config->recompute.offload == ZR_OFFLOAD_DISK;
-    if (on_disk && !folders[0] && !folders[1])
-        return fail_key(source, on_disk, ZR_ERR_CONFIG,
-                        "%s needs a folder on a fast local disk; give its path as %s, or write \"none\"",
-                        optim || param ? "nvme" : "disk", key[param && !optim]);
-    if (((optim && param) || checkpoints) && folders[0] && folders[1] && strcmp(folders[0], folders[1]) != 0)
-        return fail_key(source, key[1], ZR_ERR_UNSUPPORTED,
-                        "it differs from nvme_path of offload_optimizer, but all %s of a rank are in the same files; "
-                        "give the same path in both sections (a list of folders stripes over several disks)",
-                        optim && param ? "states" : "bytes");
+    REFUSE(on_disk && !folders[0] && !folders[1], on_disk, ZR_ERR_CONFIG,
+           "%s needs a folder on a fast local disk; give its path as %s, or write \"none\"",
+           optim || param ? "nvme" : "disk", key[param && !optim]);
+    REFUSE(((optim && param) || checkpoints) && folders[0] && folders[1] && strcmp(folders[0], folders[1]) != 0, key[1],
+           ZR_ERR_UNSUPPORTED,
+           "it differs from nvme_path of offload_optimizer, but all %s of a rank are in the same files; give the same "
+           "path in both sections (a list of folders stripes over several disks)",
+           optim && param ? "states" : "bytes");
     return ZR_OK;
 }
 
@@ -243,18 +233,16 @@ static zr_status check_offload(const zr_config *config, const zr__source *source
 {
     const char *param = ZERO "offload_param.device";
     ZR_TRY(check_folders(config, source));
-    if (config->aio.block_bytes % 4096 != 0)
-        return fail_key(source, "aio.block_size", ZR_ERR_CONFIG,
-                        "%" PRId64 " is not a multiple of 4096, the block of a disk; use %" PRId64,
-                        config->aio.block_bytes, config->aio.block_bytes / 4096 * 4096 + 4096);
+    REFUSE(config->aio.block_bytes % 4096 != 0, "aio.block_size", ZR_ERR_CONFIG,
+           "%" PRId64 " is not a multiple of 4096, the block of a disk; use %" PRId64, config->aio.block_bytes,
+           config->aio.block_bytes / 4096 * 4096 + 4096);
     if (config->zero.param.device == ZR_HOME_NONE) return ZR_OK;
     /* below stage 3 it has no effect, as a note says */
     if (config->zero.stage < 3 && zr__config_given(config, ZERO "stage")) return ZR_OK;
-    if (config->zero.hpz_partition_ranks > 1)
-        return fail_key(source, param, ZR_ERR_UNSUPPORTED,
-                        "it cannot be used with zero_hpz_partition_size %" PRId64
-                        ", which keeps a second copy of the parameters on the device; leave out one of the two",
-                        config->zero.hpz_partition_ranks);
+    REFUSE(config->zero.hpz_partition_ranks > 1, param, ZR_ERR_UNSUPPORTED,
+           "it cannot be used with zero_hpz_partition_size %" PRId64
+           ", which keeps a second copy of the parameters on the device; leave out one of the two",
+           config->zero.hpz_partition_ranks);
     return ZR_OK;
 }
 
@@ -263,10 +251,8 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     const int64_t positions = zr_config_sizes(config).positions;
     int64_t value, multiple;
     char path[128];
-    if (config->model.preset && config->model.init)
-        return fail_key(
-            source, "model.preset", ZR_ERR_CONFIG,
-            "it cannot be given together with model.init, since each sets all sizes; leave out one of the two");
+    REFUSE(config->model.preset && config->model.init, "model.preset", ZR_ERR_CONFIG,
+           "it cannot be given together with model.init, since each sets all sizes; leave out one of the two");
     ZR_TRY(check_lora(config, source));
     const zr_field *field = zr__config_undivided(config, &value, &multiple);
     if (field) {
@@ -274,10 +260,9 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
         return fail_key(source, path, ZR_ERR_CONFIG, "%" PRId64 " does not divide %s %" PRId64, value, field->divides,
                         multiple);
     }
-    if (positions && config->data.seq_length > positions)
-        return fail_key(source, "data.seq_length", ZR_ERR_CONFIG,
-                        "%" PRId64 " is longer than %s %" PRId64 "; give at most that", config->data.seq_length,
-                        zr__config_key_of(config, "positions"), positions);
+    REFUSE(positions && config->data.seq_length > positions, "data.seq_length", ZR_ERR_CONFIG,
+           "%" PRId64 " is longer than %s %" PRId64 "; give at most that", config->data.seq_length,
+           zr__config_key_of(config, "positions"), positions);
     return ZR_OK;
 }
 
@@ -345,9 +330,8 @@ static zr_status check_samples(const zr_config *config, const zr__source *source
 {
     char why[ZR__FOREIGN_BYTES];
     const char *path = zr__config_foreign_key(config, possible_samples(config), why);
-    if (path) return fail_key(source, path, ZR_ERR_CONFIG, "%s", why);
-    if (config->data.masked_lm_prob == 0)
-        return fail_key(source, "data.masked_lm_prob", ZR_ERR_CONFIG, "found 0, wanted above 0");
+    REFUSE(path, path, ZR_ERR_CONFIG, "%s", why);
+    REFUSE(config->data.masked_lm_prob == 0, "data.masked_lm_prob", ZR_ERR_CONFIG, "found 0, wanted above 0");
     return ZR_OK;
 }
 
@@ -355,11 +339,10 @@ static zr_status check_samples(const zr_config *config, const zr__source *source
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_auto_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
-    if (json_is_object(json_array_get(val, 0)))
-        return fail_key(source, "data.val", ZR_ERR_CONFIG,
-                        "evaluation data cannot have weights; write a path or a list of paths");
-    if (config->data.token_bytes == 3)
-        return fail_key(source, "data.token_bytes", ZR_ERR_CONFIG, "found 3, wanted 2 (uint16) or 4 (uint32)");
+    REFUSE(json_is_object(json_array_get(val, 0)), "data.val", ZR_ERR_CONFIG,
+           "evaluation data cannot have weights; write a path or a list of paths");
+    REFUSE(config->data.token_bytes == 3, "data.token_bytes", ZR_ERR_CONFIG,
+           "found 3, wanted 2 (uint16) or 4 (uint32)");
     return check_samples(config, source);
 }
 
@@ -373,7 +356,7 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_model(config, source));
     ZR_TRY(check_data(config, source));
     const char *advice, *path = zr__config_needy(config, &advice);
-    if (path) return fail_key(source, path, ZR_ERR_CONFIG, "it has no effect alone; %s, or leave it out", advice);
+    REFUSE(path, path, ZR_ERR_CONFIG, "it has no effect alone; %s, or leave it out", advice);
     ZR_CHECK(!config->state->lacks_memory, ZR_ERR_MEMORY, "out of memory for the values of the configuration");
     return ZR_OK;
 }

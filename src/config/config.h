@@ -58,8 +58,8 @@ void zr__config_offer_disk(zr_config *config, int64_t bytes);
 int64_t zr__config_disk_bytes(const zr_config *config);
 
 /** Take the keys of optimizer, scheduler and gradient_clipping that are not given from a recipe: with model.preset the
- * recipe for its size, with model.init the recipe for fine-tuning. A section that the file writes with a type stays as
- * written. If the file writes such an optimizer and no scheduler, the scheduler stays missing. Values "auto" always
+ * recipe for its size, with model.init the recipe for fine-tuning. A section to which the file gives a type stays as
+ * written. If the file gives an optimizer with a type and no scheduler, the run has no scheduler. Values "auto" always
  * come from the recipe. The recipe is AdamW with betas 0.9 and 0.95, weight decay 0.1 and gradient_clipping 1. The lr
  * of a preset is zr_preset.lr, or the lr of the model with the nearest size in table 2.1 of Brown et al. 2020. The lr
  * of fine-tuning is 2e-5. A linear warm-up over a twentieth of train.steps, counted from 1, is followed by a cosine
@@ -106,8 +106,8 @@ const char *zr__config_key_of(const zr_config *config, const char *means);
 zr_samples zr__config_samples(const zr_config *config);
 
 enum { ZR__FOREIGN_BYTES = 128 };
-/** Return the first key of the data or of a task that is not at its default, although it belongs to none of the kinds
- * of samples in the set `samples` (bit i: zr_samples i). NULL if there is none. `why` receives the reason. */
+/** Return the first key of the data or of a task that is not at its default and has no effect on any kind of samples in
+ * the set `samples` (bit i: zr_samples i), or NULL. `why` receives the reason. */
 const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES]);
 
 struct json_t;

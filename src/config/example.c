@@ -115,9 +115,9 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
 }
 
 /* Return the key of a row, in the keys of the example's family. */
-static const zr_key *shown_key(const zr__keys *keys, const char *path)
+static const zr_key *shown_key(const zr_key *keys, const char *path)
 {
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = keys; key->path; key++)
         if (key->field && key->field->means && strcmp(key->field->means, path) == 0) return key;
     return zr__key_find(keys, path);
 }
@@ -155,7 +155,7 @@ static const char *value_of(const example *model, int row, const zr_key *key, ch
     return room[0] ? room : NULL;
 }
 
-static void add_example(zr__text *out, const zr__keys *keys, const example *model)
+static void add_example(zr__text *out, const zr_key *keys, const example *model)
 {
     char room[VALUE_BYTES];
     const char *before = "";
@@ -173,7 +173,7 @@ static void add_example(zr__text *out, const zr__keys *keys, const example *mode
 zr_status zr__config_example(const char *type, const char *preset, char **text)
 {
     zr__text out = {0};
-    zr__keys keys = {0};
+    ZR_AUTO_FREE zr_key *keys = NULL;
     zr_model_config settings;
     example model = {.family = type ? zr_family_find(type) : zr_family_at(0), .preset = preset};
     *text = NULL;
@@ -191,8 +191,7 @@ zr_status zr__config_example(const char *type, const char *preset, char **text)
                 "Keys that DeepSpeed has keep its names. A key that is left out has its default; `zr train --help` "
                 "and docs/config.md list all keys.");
     zr__text_add(&out, "{\n");
-    add_example(&out, &keys, &model);
-    zr_free(keys.key);
+    add_example(&out, keys, &model);
     zr__text_add(&out, "\n}\n");
     return zr__text_take(&out, text);
 }

@@ -28,15 +28,8 @@ typedef struct zr__origin {
     const char *name; /* the key's other name (deepspeed.c) under which it was given, or NULL */
 } zr__origin;
 
-/** List of keys: the keys that every configuration has, and the keys of one family or of all families. The list is one
- * allocation. */
-typedef struct zr__keys {
-    zr_key *key;
-    int n;
-} zr__keys;
-
 struct zr_config_state {
-    zr__keys keys;               /* keys of this configuration, with the fields of its family */
+    zr_key *keys;                /* keys of this configuration, with the fields of its family */
     zr__string *unused;          /* paths of given keys without effect, in the order in which they were found */
     struct zr__refusal *refused; /* refused values, collected while the file is read, oldest first */
     zr__string *strings;         /* strings that the configuration owns, newest first */
@@ -60,23 +53,18 @@ struct zr_config_state {
 extern const zr_key zr__common_keys[];
 extern const int zr__common_keys_n;
 
-/** Make the list of keys of a family, or with NULL of all families as zr_config_keys does. Free keys->key with
- * zr_free. */
-ZR_NODISCARD zr_status zr__keys_make(const zr_family *family, zr__keys *keys);
-/** Return the end of a list. Loop over the keys with: for (const zr_key *key = keys->key; key < zr__keys_end(keys);
- * key++). */
-static inline const zr_key *zr__keys_end(const zr__keys *keys)
+/** Make the list of keys of a family, or with NULL of all families as zr_config_keys does: the keys that every
+ * configuration has and those of the family, and at the end a key whose path is NULL. Free *keys with zr_free. */
+ZR_NODISCARD zr_status zr__keys_make(const zr_family *family, zr_key **keys);
+
+static inline const zr_key *zr__keys_of(const zr_config *config)
 {
-    return keys->key + keys->n;
-}
-static inline const zr__keys *zr__keys_of(const zr_config *config)
-{
-    return &config->state->keys;
+    return config->state->keys;
 }
 
 static inline zr__origin *zr__origin_of(const zr_config *config, const zr_key *key)
 {
-    return &config->state->origin[key - config->state->keys.key];
+    return &config->state->origin[key - config->state->keys];
 }
 
 /** Return the name under which a key was given, for messages. */
@@ -127,7 +115,9 @@ json_t *zr__member_object(json_t *root, const char *path, size_t length, const c
 ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 
 /** Return the key with this path, or a key such as "aio.*" that stands for all keys of a section, or NULL. */
-const zr_key *zr__key_find(const zr__keys *keys, const char *path);
+const zr_key *zr__key_find(const zr_key *keys, const char *path);
+/** Return a path without its first part, which names the section. */
+const char *zr__key_in_section(const char *path);
 /** Return whether values of the key are text. */
 bool zr__key_is_text(const zr_key *key);
 /** A dotted path as a chain of places, one for each part, beginning at the root. If the path has more parts than
@@ -149,13 +139,13 @@ void zr__key_list_names(zr__text *out);
  * another value or `given` itself. *note receives a text for the user, or NULL. Return NULL if memory runs out. */
 json_t *zr__value_meant(const char *path, const json_t *given, const char **note);
 /** Return whether any key begins with `path` and a dot. */
-bool zr__key_is_section(const zr__keys *keys, const char *path);
+bool zr__key_is_section(const zr_key *keys, const char *path);
 /** Return whether the configuration uses the key. Keys of an optimizer or scheduler that is not configured are unused,
  * and so are keys of fp16 unless fp16.enabled is true. */
 bool zr__key_is_read(const zr_config *config, const zr_key *key);
 /** Find the key or section that the user probably meant by `path`. Write its path into `out` and return `out`, or
  * return NULL if no name is near. */
-const char *zr__key_nearest(const zr__keys *keys, const char *path, char *out, size_t size);
+const char *zr__key_nearest(const zr_key *keys, const char *path, char *out, size_t size);
 /** Describe the values that a key takes, such as "an integer from 1 to 8", in `out`. Return `out`. */
 const char *zr__key_wanted(const zr_key *key, char *out, size_t size);
 #define ZR_WANTED_BYTES 192

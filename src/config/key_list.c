@@ -19,11 +19,6 @@ static const char *add_text(making *m, const char *begin, const char *text, size
     return added;
 }
 
-static bool in_config(const zr_field *field)
-{
-    return field->place != ZR_FIELD_IN_HF;
-}
-
 /* ---- keys of fields -------------------------------------------------------------------------- */
 
 static zr_key_type type_of(const zr_field *field)
@@ -126,7 +121,7 @@ static size_t text_bytes(int *fields)
 static void add_family(making *m, const zr_family *family)
 {
     for (const zr_field *field = family->field; field->key; field++)
-        if (in_config(field)) add_key(m, key_of(m, field), family);
+        if (field->place != ZR_FIELD_IN_HF) add_key(m, key_of(m, field), family);
 }
 
 /* Add the keys of one family, or of all families. In a list of all, a key that some families lack names the families
@@ -141,12 +136,12 @@ static void add_families(making *m, const zr_family *only)
         if (key->field && (only || count_names(key->families) == families)) key->families = NULL;
 }
 
-zr_status zr__keys_make(const zr_family *only, zr__keys *keys)
+zr_status zr__keys_make(const zr_family *only, zr_key **keys)
 {
     const zr_family *family;
     int fields, i = 0;
     for (int f = 0; (family = zr_family_at(f)); f++) ZR_TRY(zr_family_check(family));
-    const size_t bytes = text_bytes(&fields), rows = (size_t)(zr__common_keys_n + fields);
+    const size_t bytes = text_bytes(&fields), rows = (size_t)(zr__common_keys_n + fields + 1);
     making m = {.key = zr_alloc(rows * sizeof(zr_key) + bytes)};
     ZR_CHECK(m.key, ZR_ERR_MEMORY, "out of memory for the keys of a configuration");
     m.text = (char *)(m.key + rows);
@@ -155,18 +150,14 @@ zr_status zr__keys_make(const zr_family *only, zr__keys *keys)
     set_types(&m, &m.key[0]);
     add_families(&m, only);
     for (; i < zr__common_keys_n; i++) m.key[m.n++] = zr__common_keys[i];
-    *keys = (zr__keys){m.key, m.n};
+    *keys = m.key;
     if (!only || m.n <= ZR_CONFIG_MAX_KEYS) return ZR_OK;
-    zr_free(m.key);
+    zr_free(ZR_TAKE(*keys));
     return ZR_FAIL(ZR_ERR_INTERNAL, "%s has too many fields", only->name);
 }
 
-zr_status zr_config_keys(zr_key **keys, int *n)
+zr_status zr_config_keys(zr_key **keys)
 {
-    zr__keys all = {0};
     *keys = NULL;
-    ZR_TRY(zr__keys_make(NULL, &all));
-    *keys = all.key;
-    *n = all.n;
-    return ZR_OK;
+    return zr__keys_make(NULL, keys);
 }

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <strings.h>
 
-const zr_key *zr__key_find(const zr__keys *keys, const char *path)
+const zr_key *zr__key_find(const zr_key *keys, const char *path)
 {
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = keys; key->path; key++)
         if (strcmp(key->path, path) == 0) return key;
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = keys; key->path; key++) {
         size_t length = strlen(key->path);
         /* In a key such as "aio.*", the star is not part of the name. */
         if (key->path[length - 1] == '*' && strncmp(key->path, path, length - 1) == 0) return key;
@@ -37,10 +37,10 @@ const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out)
     return &out->place[i];
 }
 
-bool zr__key_is_section(const zr__keys *keys, const char *path)
+bool zr__key_is_section(const zr_key *keys, const char *path)
 {
     size_t length = strlen(path);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = keys; key->path; key++)
         if (strncmp(key->path, path, length) == 0 && key->path[length] == '.') return true;
     return false;
 }
@@ -51,6 +51,12 @@ bool zr__key_is_read(const zr_config *config, const zr_key *key)
     bool optimizer = strncmp(key->path, "optimizer.", strlen("optimizer.")) == 0;
     unsigned type = optimizer ? (unsigned)config->optimizer.type : (unsigned)config->scheduler.type;
     return !key->only || (key->only & 1u << type);
+}
+
+const char *zr__key_in_section(const char *path)
+{
+    const char *dot = strchr(path, '.');
+    return dot ? dot + 1 : path;
 }
 
 static const char *last_part(const char *path)
@@ -75,11 +81,11 @@ static void consider_name(const char *wanted, const char *candidate, size_t leng
     snprintf(best, size, "%s", name);
 }
 
-const char *zr__key_nearest(const zr__keys *keys, const char *path, char *out, size_t size)
+const char *zr__key_nearest(const zr_key *keys, const char *path, char *out, size_t size)
 {
     int limit = (int)strnlen(last_part(path), 64) / 3 + 2;
     out[0] = '\0';
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = keys; key->path; key++) {
         const char *end = key->path;
         do {
             end += strcspn(end, ".");

@@ -58,15 +58,6 @@ static const zr_field *field_at(const zr_family *family, const char *key)
     return NULL;
 }
 
-static zr_status refuse_unknown(const zr_config *config, const zr__source *source, const zr__json_place *place,
-                                const char *path)
-{
-    char nearest[256];
-    if (!zr__key_nearest(zr__keys_of(config), path, nearest, sizeof(nearest)))
-        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
-    return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
-}
-
 zr_status zr__config_refuse_key(const zr_config *config, const zr__source *source, const zr__json_place *place,
                                 const char *path)
 {
@@ -83,7 +74,9 @@ zr_status zr__config_refuse_key(const zr_config *config, const zr__source *sourc
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", first ? ", " : "", family->name);
         first = family;
     }
-    if (!first) return refuse_unknown(config, source, place, path);
+    if (!first && zr__key_nearest(zr__keys_of(config), path, names, sizeof(names)))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", names);
+    if (!first) return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
     if (field->means) like = zr_family_meaning(own, field->means);
     if (!like)
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "this is a key of model.type %s; %s has no such key",
@@ -112,8 +105,7 @@ void zr__config_resize(zr_config *config, const zr_model_sizes *sizes)
 
 const char *zr__config_key_of(const zr_config *config, const char *means)
 {
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = zr__keys_of(config); key->path; key++)
         if (key->field && key->field->means && strcmp(key->field->means, means) == 0) return key->path;
     return "model";
 }
@@ -131,9 +123,9 @@ const zr_field *zr__config_undivided(const zr_config *config, int64_t *value, in
     return NULL;
 }
 
-static const zr_key *key_of_field(const zr__keys *keys, const zr_field *field)
+static const zr_key *key_of_field(const zr_key *keys, const zr_field *field)
 {
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = keys; key->path; key++)
         if (key->field == field) return key;
     return NULL;
 }
@@ -149,7 +141,7 @@ static zr_status check_given(const zr_config *config, const zr_config *from, con
 
 bool zr__config_gives_dropout(const zr_config *config, const zr_field *field)
 {
-    const zr__keys *keys = zr__keys_of(config);
+    const zr_key *keys = zr__keys_of(config);
     const zr_field *all = zr_family_meaning(config->model.family, "dropout");
     const zr_key *key = key_of_field(keys, field), *of_all = all ? key_of_field(keys, all) : NULL;
     if (key && zr__origin_of(config, key)->given) return true;
@@ -158,11 +150,10 @@ bool zr__config_gives_dropout(const zr_config *config, const zr_field *field)
 
 zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, const char *origin)
 {
-    const zr__keys *keys = zr__keys_of(config);
     zr_config from = *config;
     from.model.config = *settings;
     for (const zr_field *field = config->model.family->field; field->key; field++) {
-        const zr_key *key = key_of_field(keys, field);
+        const zr_key *key = key_of_field(zr__keys_of(config), field);
         const bool given = key && zr__origin_of(config, key)->given;
         if (field->type == ZR_FIELD_FIXED) continue;
         if (field->role == ZR_FIELD_DROPOUT && (!config->model.init || zr__config_gives_dropout(config, field)))

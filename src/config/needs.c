@@ -1,5 +1,5 @@
-/* Finds given keys without effect, because another key is missing or has another value. If the result would differ from
- * the user's intent, such a key is refused; otherwise a note names it. */
+/* Finds given keys without effect, because another key is missing or has another value. A key is
+ * refused if the run would then not do what the key asks for; otherwise a note names it. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -134,16 +134,9 @@ const char *zr__config_needy(const zr_config *config, const char **advice)
     return NULL;
 }
 
-/* Return the path without the name of its section. */
-static const char *in_section(const char *path)
-{
-    const char *dot = strchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
 static size_t section_bytes(const char *path)
 {
-    return (size_t)(in_section(path) - path);
+    return (size_t)(zr__key_in_section(path) - path);
 }
 
 static const char *reason(const zr_config *config, const requirement *r, char *out, size_t size)
@@ -157,7 +150,8 @@ static const char *reason(const zr_config *config, const requirement *r, char *o
     zr__value_text(config, key, value, sizeof(value));
     const int quoted = value[0] == '"';
     path = zr__key_shown(config, key);
-    snprintf(out, size, "%s is %.*s", same ? in_section(path) : path, (int)strlen(value) - 2 * quoted, value + quoted);
+    snprintf(out, size, "%s is %.*s", same ? zr__key_in_section(path) : path, (int)strlen(value) - 2 * quoted,
+             value + quoted);
     return out;
 }
 
@@ -182,7 +176,7 @@ zr_status zr__config_note_needs(zr_config *config)
                 strcmp(why, reason(config, &needs[k], b, sizeof(b))) != 0)
                 continue;
             idle[k] = false;
-            zr__text_add(&names, "%s%s", members++ ? ", " : "", in_section(shown(config, &needs[k])));
+            zr__text_add(&names, "%s%s", members++ ? ", " : "", zr__key_in_section(shown(config, &needs[k])));
         }
         ZR_CHECK(!names.failed, ZR_ERR_MEMORY, "out of memory for a notice");
         ZR_TRY(members == 1 ? zr__config_note(config, "%s has no effect: %s", path, why)

@@ -30,8 +30,7 @@ static const zr_key *key_at(const zr_config *config, const char *path)
 /* Return whether no key of the section of `path` has an effect. */
 static bool is_idle_section(const zr_config *config, const char *path)
 {
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = zr__keys_of(config); key->path; key++)
         if (in_one_section(key->path, path) && key->state != ZR_KEY_NO_MEANING) return false;
     return true;
 }
@@ -51,7 +50,7 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
         if (v != first && !in_one_section(v->text, path)) continue;
         if (n++ < MOST_NAMES && used < LINE_BYTES)
             used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
-                             v->text + section + (path[section] == '.'));
+                             zr__key_in_section(v->text));
         const zr_key *key = key_at(config, v->text);
         alike &= strcmp(key->help, help) == 0;
         whole &= key->path[strlen(key->path) - 1] == '*';
@@ -134,9 +133,8 @@ static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
     int members = 0, used = 0;
     char line[LINE_BYTES], text[64];
-    const zr__keys *keys = zr__keys_of(config);
     const char *path = zr__key_shown(config, first);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         const char *name = zr__key_shown(config, key);
         if (!in_one_parent(name, path) || !is_plain_auto(config, key)) continue;
         if (key < first) return ZR_OK;
@@ -152,8 +150,7 @@ static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 
 static zr_status note_autos(zr_config *config)
 {
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         char text[64], from[LINE_BYTES];
         double value;
         if (!zr__origin_of(config, key)->automatic || !zr__key_is_read(config, key) || is_open_key(config, key))

@@ -37,8 +37,8 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
 
 /* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device, the
  * message shows how to write its name. A text in place of the model is probably a directory of weights. */
-static zr_status no_object(const zr__keys *keys, const zr__source *source, const zr__json_place *place,
-                           const char *path, const json_t *value)
+static zr_status no_object(const zr_key *keys, const zr__source *source, const zr__json_place *place, const char *path,
+                           const json_t *value)
 {
     char device[PATH_BYTES];
     snprintf(device, sizeof(device), "%.*s.device", PATH_BYTES - 8, path);
@@ -79,7 +79,7 @@ static zr_status set_name(zr_config *config, const zr_key *key, const char *path
 static zr_status walk_keys(zr_config *config, const json_t *object, const zr__source *source,
                            const zr__json_place *parent)
 {
-    const zr__keys *keys = zr__keys_of(config);
+    const zr_key *keys = zr__keys_of(config);
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
@@ -144,11 +144,11 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     /* the family determines the keys */
     config->model.family = zr__config_family(root);
     ZR_TRY(zr__keys_make(config->model.family, &config->state->keys));
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) ZR_TRY(zr__value_default(config, key));
+    const zr_key *keys = zr__keys_of(config);
+    for (const zr_key *key = keys; key->path; key++) ZR_TRY(zr__value_default(config, key));
     ZR_TRY(walk_keys(config, root, source, &top)); /* store valid values, and record other values as refused */
     ZR_TRY(zr__refusals_say(config));              /* fail with one message for all refused values */
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = keys; key->path; key++)
         zr__origin_of(config, key)->overridden = from_override(source, zr__key_shown(config, key), true);
     config->model.type = config->model.family->name;
     ZR_TRY(zr__config_check(config, source)); /* fail for values that contradict each other */
@@ -231,15 +231,14 @@ zr_status zr_config_set(zr_config *config, const char *path, const char *text)
 
 static bool has_own_keys(const json_t *root)
 {
-    zr__keys keys = {0};
+    ZR_AUTO_FREE zr_key *keys = NULL;
     const char *name;
     json_t *value;
     bool found = false;
     if (!json_is_object(root) || json_object_get(root, "model_type")) return false;
     if (zr__keys_make(zr_family_at(0), &keys) != ZR_OK) return false;
     json_object_foreach((json_t *)root, name, value) found |=
-        zr__key_find(&keys, name) || zr__key_is_section(&keys, name);
-    zr_free(keys.key);
+        zr__key_find(keys, name) || zr__key_is_section(keys, name);
     return found;
 }
 

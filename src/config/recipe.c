@@ -79,12 +79,6 @@ static bool has_origin(const zr_config *config, const zr_key *key)
     return zr__origin_of(config, key)->given || zr__origin_of(config, key)->automatic;
 }
 
-/* Return whether a key belongs to the optimizer or the scheduler. */
-static bool is_rule(const zr_key *key)
-{
-    return strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
-}
-
 static bool is_scheduler(const char *path)
 {
     return strncmp(path, "scheduler.", 10) == 0;
@@ -95,10 +89,9 @@ static bool is_scheduler(const char *path)
  * gradient_clipping goes with the optimizer. */
 static bool is_open(const zr_config *config, const char *path)
 {
-    const zr__keys *keys = zr__keys_of(config);
     bool any = !config->state->writes_optimizer;
     if (!is_scheduler(path)) return any;
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys) && !any; key++)
+    for (const zr_key *key = zr__keys_of(config); key->path && !any; key++)
         any = is_scheduler(key->path) && has_origin(config, key);
     return any && !config->state->writes_scheduler;
 }
@@ -106,10 +99,10 @@ static bool is_open(const zr_config *config, const char *path)
 zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
 {
     bool kept = false;
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         const zr_key *its = zr__key_find(zr__keys_of(run), key->path);
-        const bool wanted = is_rule(key) || strcmp(key->path, "gradient_clipping") == 0;
+        const bool wanted = is_scheduler(key->path) || strncmp(key->path, "optimizer.", 10) == 0 ||
+                            strcmp(key->path, "gradient_clipping") == 0;
         if (!wanted || has_origin(config, key) || !its || !has_origin(run, its)) continue;
         /* a type stands before its parameters, so the type is known here */
         if (!is_open(config, key->path) || !zr__key_is_read(config, key)) continue;
@@ -167,11 +160,10 @@ zr_status zr__config_recipe(zr_config *config)
     }
     ZR_CHECK(!added.failed, ZR_ERR_MEMORY, "out of memory for a notice");
     if (added.length)
-        ZR_TRY(zr__config_note(
-            config,
-            "%s %s: the training recipe for %s sets what is not given: %s; an optimizer or scheduler that a file gives "
-            "with a type stands as written",
-            tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
-            tunes ? "fine-tuning" : "this size", added.data));
+        ZR_TRY(zr__config_note(config,
+                               "%s %s: the training recipe for %s sets what is not given: %s; an optimizer or "
+                               "scheduler that a file gives with a type stands as written",
+                               tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
+                               tunes ? "fine-tuning" : "this size", added.data));
     return ZR_OK;
 }

@@ -82,39 +82,39 @@ static size_t section_length(const zr_key *key)
 }
 
 /* Return the first key of the section of a key. */
-static const zr_key *section_of(const zr__keys *keys, const zr_key *key)
+static const zr_key *section_of(const zr_key *keys, const zr_key *key)
 {
     const size_t length = section_length(key);
-    const zr_key *first = keys->key;
+    const zr_key *first = keys;
     while (section_length(first) != length || strncmp(first->path, key->path, length) != 0) first++;
     return first;
 }
 
 /* Return whether a key of the section has an effect. */
-static bool has_effect(const zr__keys *keys, const zr_key *section)
+static bool has_effect(const zr_key *keys, const zr_key *section)
 {
-    for (const zr_key *key = section; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = section; key->path; key++)
         if (section_of(keys, key) == section && list_of(key) == HAS_EFFECT) return true;
     return false;
 }
 
 /* Return whether a key belongs to a list of a section. `section` is NULL for all sections in which no key has an
  * effect. */
-static bool is_listed(const zr__keys *keys, const zr_key *section, key_list list, const zr_key *key)
+static bool is_listed(const zr_key *keys, const zr_key *section, key_list list, const zr_key *key)
 {
     const zr_key *own = section_of(keys, key);
     return list_of(key) == list && (section ? own == section : !has_effect(keys, own));
 }
 
 /* Add the keys of a list, one item for all keys with the same help text. Keys of one value have it in brackets. */
-static void add_list(zr__text *out, const zr__keys *keys, const zr_key *section, key_list list)
+static void add_list(zr__text *out, const zr_key *keys, const zr_key *section, key_list list)
 {
     const char *title = list == ONE_VALUE ? "\nOnly the default is available:\n\n" : "\nWithout effect:\n\n";
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = keys; key->path; key++) {
         zr__text item = {0};
         bool told = false;
         if (!is_listed(keys, section, list, key)) continue;
-        for (const zr_key *other = keys->key; other < zr__keys_end(keys); other++) {
+        for (const zr_key *other = keys; other->path; other++) {
             if (!is_listed(keys, section, list, other) || strcmp(key->help, other->help) != 0) continue;
             told |= other < key;
             zr__text_add(&item, "%s`%s`", item.data ? ", " : "", other->path);
@@ -132,10 +132,10 @@ static void add_list(zr__text *out, const zr__keys *keys, const zr_key *section,
 
 /* Add the keys of a section that have an effect. Before keys that only some families have, add a line with the names of
  * these families. */
-static void add_section(zr__text *out, const zr__keys *keys, const zr_key *section)
+static void add_section(zr__text *out, const zr_key *keys, const zr_key *section)
 {
     const char *families = NULL;
-    for (const zr_key *key = section; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = section; key->path; key++) {
         if (!is_listed(keys, section, HAS_EFFECT, key)) continue;
         if (key->families && (!families || strcmp(families, key->families) != 0))
             zr__text_add(out, "\nOnly of model.type %s:\n\n", key->families);
@@ -148,10 +148,9 @@ static void add_section(zr__text *out, const zr__keys *keys, const zr_key *secti
 zr_status zr__config_reference(char **markdown)
 {
     zr__text out = {0};
-    zr__keys all = {0};
-    const zr__keys *keys = &all;
+    ZR_AUTO_FREE zr_key *keys = NULL;
     *markdown = NULL;
-    ZR_TRY(zr__keys_make(NULL, &all));
+    ZR_TRY(zr__keys_make(NULL, &keys));
     zr__text_add(
         &out,
         "# CONFIG.json\n\n"
@@ -168,7 +167,7 @@ zr_status zr__config_reference(char **markdown)
     out.failed |= names.failed;
     if (names.data) zr__add_words(&out, "Older names of DeepSpeed are read, too:", "", MOST_COLUMNS, names.data);
     /* List the keys of a section together. Sections are in the order of their first keys in the table. */
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = keys; key->path; key++) {
         if (section_of(keys, key) != key || !has_effect(keys, key)) continue;
         const char *title = section_length(key) ? key->path : "Top level";
         zr__text_add(&out, "\n## %.*s\n\n", (int)strcspn(title, "."), title);
@@ -179,6 +178,5 @@ zr_status zr__config_reference(char **markdown)
     zr__text_add(&out, "\n## Other sections\n");
     add_list(&out, keys, NULL, ONE_VALUE);
     add_list(&out, keys, NULL, NO_EFFECT);
-    zr_free(all.key);
     return zr__text_take(&out, markdown);
 }

@@ -72,13 +72,6 @@ static bool follows_from(const struct zr__refusal *all, const struct zr__refusal
     return false;
 }
 
-/* Return the path without the name of its section. */
-static const char *rest_of(const struct zr__refusal *r)
-{
-    size_t n = strlen(r->section);
-    return r->path[n] == '.' ? r->path + n + 1 : r->path;
-}
-
 static bool is_of_section(const struct zr__refusal *a, const struct zr__refusal *b)
 {
     return strcmp(a->section, b->section) == 0;
@@ -93,7 +86,7 @@ static void add_refused_section(zr__text *out, struct zr__refusal *all, struct z
     zr__text_add(out, "\n%s: %s%s", first->where, top ? "" : first->section, top ? "" : ": ");
     for (struct zr__refusal *r = first; r; r = r->next) {
         if (!r->key || !is_of_section(r, first)) continue;
-        zr__text_add(out, "%s%s %s (%s)", between, rest_of(r), r->found, ZR_AVAILABLE(r->key));
+        zr__text_add(out, "%s%s %s (%s)", between, zr__key_in_section(r->path), r->found, ZR_AVAILABLE(r->key));
         if (!instead) instead = r->key->instead;
         between = ", ";
         r->said = true;
@@ -102,7 +95,7 @@ static void add_refused_section(zr__text *out, struct zr__refusal *all, struct z
     between = "; remove also the keys that belong to it: ";
     for (struct zr__refusal *r = all; r; r = r->next) {
         if (r->key || !r->unknown || !is_of_section(r, first)) continue;
-        zr__text_add(out, "%s%s", between, rest_of(r));
+        zr__text_add(out, "%s%s", between, zr__key_in_section(r->path));
         between = ", ";
         r->said = true;
     }

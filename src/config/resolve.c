@@ -60,8 +60,8 @@ static zr_status check_encoder(zr_config *config)
     const bool pairs = zr__config_samples(config) == ZR_SAMPLES_PAIRS;
     if (config->data.seq_length < LEAST)
         return zr__config_refuse(config,
-                                 "data.seq_length: %" PRId64 " is too short for a pair of sentences, [CLS] A [SEP] B "
-                                 "[SEP]; wanted %d or more",
+                                 "data.seq_length: %" PRId64
+                                 " is too short for a pair of sentences, [CLS] A [SEP] B [SEP]; wanted %d or more",
                                  config->data.seq_length, LEAST);
     settle_encoder(config);
     const struct {
@@ -104,12 +104,12 @@ static zr_status resolve_model(zr_config *config)
 static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum, int ranks, const char *advice)
 {
     const int64_t batch = config->train_batch_size;
-    return zr__config_refuse(
-        config,
-        "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x %sranks "
-        "does not hold: %s = %s x %s x %d; %s",
-        config->parallel.tensor > 1 ? "data-parallel " : "", batch ? ZR_SHORTEST((double)batch) : "?",
-        micro ? ZR_SHORTEST((double)micro) : "?", accum ? ZR_SHORTEST((double)accum) : "?", ranks, advice);
+    return zr__config_refuse(config,
+                             "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x "
+                             "%sranks does not hold: %s = %s x %s x %d; %s",
+                             config->parallel.tensor > 1 ? "data-parallel " : "",
+                             batch ? ZR_SHORTEST((double)batch) : "?", micro ? ZR_SHORTEST((double)micro) : "?",
+                             accum ? ZR_SHORTEST((double)accum) : "?", ranks, advice);
 }
 
 static bool is_automatic(const zr_config *config, const char *path)
@@ -205,8 +205,8 @@ static zr_status refuse_three(const zr_config *config, int ranks)
     const int64_t had = ranks_of_batch(config);
     if (had)
         snprintf(advice, sizeof(advice),
-                 "it holds for %" PRId64 " rank%s: use that number, or leave out one of the three "
-                 "(--gradient_accumulation_steps=auto)",
+                 "it holds for %" PRId64
+                 " rank%s: use that number, or leave out one of the three (--gradient_accumulation_steps=auto)",
                  had, had == 1 ? "" : "s");
     return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks, advice);
 }
@@ -228,8 +228,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] =
-        "a resumed run keeps its train_batch_size; give numbers whose product it is, or another "
-        "train_batch_size too";
+        "a resumed run keeps its train_batch_size; give numbers whose product it is, or another train_batch_size too";
     const bool micro_given = zr__config_overridden(config, "train_micro_batch_size_per_gpu");
     const bool accum_given = zr__config_overridden(config, "gradient_accumulation_steps");
     int64_t *micro = &config->micro_batch_size, *accum = &config->accumulation_steps;
@@ -334,8 +333,9 @@ static zr_status resolve_optimizer(zr_config *config)
     if (is_unset(config, "optimizer.params.weight_decay")) config->optimizer.weight_decay = standard.weight_decay;
     if (config->optimizer.variant != ZR_LAMB_NVIDIA || !is_unset(config, "gradient_clipping")) return ZR_OK;
     config->gradient_clipping = 1;
-    return zr__config_note(config, "gradient_clipping: not given, set to 1, which is max_grad_norm of NVIDIA's LAMB; "
-                                   "write 0 for no clipping");
+    return zr__config_note(
+        config,
+        "gradient_clipping: not given, set to 1, which is max_grad_norm of NVIDIA's LAMB; write 0 for no clipping");
 }
 
 /* Refuse parameters of a scheduler to which no recipe has given a type. */
@@ -398,9 +398,8 @@ static zr_status resolve_schedule(zr_config *config)
     if (!zr__config_given(config, "scheduler.params.cycle_second_stair_count"))
         config->scheduler.second_stair_count = config->scheduler.first_stair_count;
     if (type == ZR_SCHEDULER_ONE_CYCLE && !zr__config_given(config, "scheduler.params.cycle_momentum"))
-        ZR_TRY(zr__config_note(config,
-                               "scheduler.params.cycle_momentum: not given, set to false, since zr changes only "
-                               "the learning rate; DeepSpeed's default is true"));
+        ZR_TRY(zr__config_note(config, "scheduler.params.cycle_momentum: not given, set to false, since zr changes "
+                                       "only the learning rate; DeepSpeed's default is true"));
     if (!ends || *total >= warmup) return ZR_OK;
     return zr__config_note(config,
                            "scheduler.params.total_num_steps: %" PRId64 " is less than warmup_num_steps %" PRId64
@@ -419,8 +418,7 @@ static void resolve_autos(zr_config *config)
 /* Add one note on an fp16 section that is switched off. DeepSpeed's files often contain the whole section. */
 static zr_status note_fp16(zr_config *config)
 {
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+    for (const zr_key *key = zr__keys_of(config); key->path; key++)
         if (zr__config_given(config, key->path) && strncmp(key->path, "fp16.", 5) == 0 && !zr__key_is_read(config, key))
             ZR_TRY(zr__config_note(config, "fp16: not enabled, so its other keys have no effect"));
     return ZR_OK;

@@ -87,7 +87,7 @@ void zr_config_destroy(zr_config **config)
         free_strings((*config)->state->notes);
         free_strings((*config)->state->unused);
         zr__refusals_free(*config);
-        zr_free((*config)->state->keys.key);
+        zr_free((*config)->state->keys);
         zr_free((*config)->state);
     }
     zr_free(*config);

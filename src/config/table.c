@@ -214,8 +214,7 @@ const zr_key zr__common_keys[] = {
         "also write the numbers of metrics.jsonl into an event file for TensorBoard, in train.output_dir"),
 
     KEY(INT, "train_batch_size", AUTO, train_batch_size,
-        "samples per step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel "
-        "ranks",
+        "samples per step = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks",
         FROM(1)),
     KEY(INT, "train_micro_batch_size_per_gpu", AUTO, micro_batch_size,
         "number of samples in a micro-batch on one rank; 1 if none of the three batch keys is given", FROM(1)),
@@ -230,8 +229,8 @@ const zr_key zr__common_keys[] = {
         ONLY("AdamW|Adam|SGD|Lamb|Lars")),
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr, "learning rate", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
-        "one of the three optimizers named LAMB. deepspeed: FusedLamb of DeepSpeed; nvidia: FusedLAMB of "
-        "NVIDIA's apex; paper: algorithm 2 of You et al. 2020. docs/models.md has their formulas",
+        "one of the three optimizers named LAMB. deepspeed: FusedLamb of DeepSpeed; nvidia: FusedLAMB of NVIDIA's "
+        "apex; paper: algorithm 2 of You et al. 2020. docs/models.md has their formulas",
         .choices = "deepspeed|nvidia|paper", .only = LAMB),
     KEY(PAIR, "optimizer.params.betas", "[0.9, 0.999]", optimizer.betas,
         "decay rates of the first and the second moment", .only = ADAMS | LAMB),
@@ -408,8 +407,7 @@ const zr_key zr__common_keys[] = {
 
     KEY(INT, ZERO "stage", "0", zero.stage,
         "ZeRO stage: the states that are sharded over the ranks. 0: nothing; 1: optimizer states; 2: also gradients; "
-        "3: also "
-        "parameters",
+        "3: also parameters",
         RANGE(0, 3)),
     KEY(INT, ZERO "reduce_bucket_size", "16777216", zero.reduce_bucket_elems,
         "number of gradient elements reduced at a time", FROM(0)),
@@ -544,8 +542,7 @@ const zr_key zr__common_keys[] = {
         "how gradients are summed over ranks. reduce_scatter is meant for training, the others for comparison. "
         "all_reduce (stages 0 and 1): every rank receives every sum; nccl: reduce-scatter of NCCL, a whole unit at a "
         "time, between processes on GPUs with device cuda. NCCL adds in the type in which gradients are sent and in an "
-        "order of its choice, so results may "
-        "differ in their last bits",
+        "order of its choice, so results may differ in their last bits",
         .choices = "reduce_scatter|all_reduce|nccl"),
     BARE(CHOICE, "collectives.gather", "\"all_gather\"", "parameters are always gathered from all ranks at once",
          .choices = "all_gather|broadcast", ONLY("all_gather"),

@@ -7,8 +7,7 @@
 
 static zr_status add_members(const zr_config *config, json_t *root)
 {
-    const zr__keys *keys = zr__keys_of(config);
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(config); key->path; key++) {
         const char *member = NULL;
         if (key->state == ZR_KEY_NO_MEANING || !zr__key_is_read(config, key)) continue;
         json_t *object = zr__member_object(root, key->path, strlen(key->path), &member);
@@ -29,9 +28,8 @@ zr_status zr_config_to_json(const zr_config *config, char **json)
 
 json_t *zr__config_changes(const zr_config *from, const zr_config *to, const char *const *shown)
 {
-    const zr__keys *keys = zr__keys_of(to);
     json_t *changes = json_object();
-    for (const zr_key *key = keys->key; changes && key < zr__keys_end(keys); key++) {
+    for (const zr_key *key = zr__keys_of(to); changes && key->path; key++) {
         if (key->state == ZR_KEY_NO_MEANING || strcmp(key->path, "train_batch_size") == 0) continue;
         json_auto_t *before = zr__value_get(from, key), *after = zr__value_get(to, key);
         bool show = !json_equal(before, after);

@@ -352,9 +352,9 @@ static zr_update_args args_of(const zr__running *r, const zr_param_info *param, 
 }
 
 /* Update a range parameter by parameter, because weight decay and norms differ between parameters. A parameter without
- * a gradient in the graph keeps its value, even with weight decay. torch.optim does the same if grad is None. On the
- * host, the 16-bit parameters are written to a buffer that does not contain their old values, so elements that keep
- * their value are written too. */
+ * a gradient in the graph keeps its value, even with weight decay. This is also the rule of torch.optim if grad is
+ * None. On the host, the 16-bit parameters are written to a buffer that does not contain their old values, so elements
+ * that keep their value are written too. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;

@@ -202,8 +202,9 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x);
 bool zr__is_gathered(const zr_graph *graph, zr_value x);
 /** Gather every rank's x into one value of shape (M, ...). */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
-/** Return the number of parts of the parameter along `dim`, each of which is cut among the tensor-parallel ranks, or 0
- * if the parameter is not cut along `dim`. For example, a fused weight of q, k and v has 3 parts. */
+/** Return the number of parts into which `dim` of a parameter is divided before each part is cut among the
+ * tensor-parallel ranks, or 0 if the parameter is not cut along `dim`. For example, a fused weight of q, k and v has 3
+ * parts. */
 int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim);
 /** Return whether a table is cut among the ranks. A table may only be cut by rows and in one part; for another cut,
  * latch an error. */

@@ -10,22 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYERS_MAX = 1 << 16, LABELS_MAX = 1 << 20 };
+enum { LABELS_MAX = 1 << 20 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
-
-static zr_status check_size(const char *field, int64_t value, int64_t most)
-{
-    ZR_CHECK(value >= 1 && value <= most, ZR_ERR_CONFIG, "bert: %s is %" PRId64 "; wanted 1 to %" PRId64, field, value,
-             most);
-    return ZR_OK;
-}
-
-static zr_status check_dropout(const char *field, double value)
-{
-    ZR_CHECK(value >= 0 && value < 1, ZR_ERR_CONFIG, "bert: %s is %g; wanted 0 <= p < 1", field, value);
-    return ZR_OK;
-}
 
 /* Return whether the number of parameters may overflow: layers x (4 C^2 + 2 C I + 9 C + I), the tables and the heads.
  */
@@ -39,13 +26,13 @@ static bool params_overflow(const zr_bert_config *c)
 
 zr_status zr__bert_check(const zr_bert_config *c)
 {
-    ZR_TRY(check_size("num_hidden_layers", c->num_hidden_layers, LAYERS_MAX));
-    ZR_TRY(check_size("num_attention_heads", c->num_attention_heads, INT32_MAX));
-    ZR_TRY(check_size("hidden_size", c->hidden_size, INT32_MAX));
-    ZR_TRY(check_size("intermediate_size", c->intermediate_size, INT32_MAX));
-    ZR_TRY(check_size("max_position_embeddings", c->max_position_embeddings, INT32_MAX));
-    ZR_TRY(check_size("vocab_size", c->vocab_size, INT32_MAX)); /* since token ids have 32 bits */
-    ZR_TRY(check_size("type_vocab_size", c->type_vocab_size, INT32_MAX));
+    ZR_TRY(zr__check_size("bert: ", "num_hidden_layers", c->num_hidden_layers, ZR__LAYERS_MAX));
+    ZR_TRY(zr__check_size("bert: ", "num_attention_heads", c->num_attention_heads, INT32_MAX));
+    ZR_TRY(zr__check_size("bert: ", "hidden_size", c->hidden_size, INT32_MAX));
+    ZR_TRY(zr__check_size("bert: ", "intermediate_size", c->intermediate_size, INT32_MAX));
+    ZR_TRY(zr__check_size("bert: ", "max_position_embeddings", c->max_position_embeddings, INT32_MAX));
+    ZR_TRY(zr__check_size("bert: ", "vocab_size", c->vocab_size, INT32_MAX)); /* since token ids have 32 bits */
+    ZR_TRY(zr__check_size("bert: ", "type_vocab_size", c->type_vocab_size, INT32_MAX));
     ZR_CHECK(c->hidden_size % c->num_attention_heads == 0, ZR_ERR_CONFIG,
              "bert: hidden_size %" PRId64 " is not a multiple of num_attention_heads %" PRId64, c->hidden_size,
              c->num_attention_heads);
@@ -53,8 +40,8 @@ zr_status zr__bert_check(const zr_bert_config *c)
              "bert: num_hidden_layers %" PRId64 " with hidden_size %" PRId64
              " gives more parameters than 63 bits count",
              c->num_hidden_layers, c->hidden_size);
-    ZR_TRY(check_dropout("hidden_dropout_prob", c->hidden_dropout_prob));
-    ZR_TRY(check_dropout("attention_probs_dropout_prob", c->attention_probs_dropout_prob));
+    ZR_TRY(zr__check_dropout("bert: ", "hidden_dropout_prob", c->hidden_dropout_prob));
+    ZR_TRY(zr__check_dropout("bert: ", "attention_probs_dropout_prob", c->attention_probs_dropout_prob));
     ZR_CHECK(c->layer_norm_eps > 0 && isfinite(c->layer_norm_eps), ZR_ERR_CONFIG,
              "bert: layer_norm_eps is %g; wanted above 0", c->layer_norm_eps);
     ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
@@ -64,7 +51,8 @@ zr_status zr__bert_check(const zr_bert_config *c)
     if (c->task != ZR_BERT_CLASSIFICATION) return ZR_OK;
     ZR_CHECK(c->num_labels >= 2 && c->num_labels <= LABELS_MAX, ZR_ERR_CONFIG,
              "bert: num_labels is %" PRId64 "; wanted 2 to %d labels", c->num_labels, LABELS_MAX);
-    return isnan(c->classifier_dropout) ? ZR_OK : check_dropout("classifier_dropout", c->classifier_dropout);
+    return isnan(c->classifier_dropout) ? ZR_OK
+                                        : zr__check_dropout("bert: ", "classifier_dropout", c->classifier_dropout);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */

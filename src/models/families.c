@@ -1,6 +1,7 @@
 /* The table of families, and functions that read a family's declaration. */
 #include "models/families.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static const zr_family *const table[] = {&zr__family_gpt2,  &zr__family_llama, &zr__family_mistral,   &zr__family_qwen2,
@@ -23,6 +24,19 @@ const zr_family *zr_family_find(const char *name)
     for (int i = 0; (family = zr_family_at(i)); i++)
         if (strcmp(family->name, name) == 0) return family;
     return NULL;
+}
+
+zr_status zr__check_size(const char *model, const char *field, int64_t value, int64_t most)
+{
+    ZR_CHECK(value >= 1 && value <= most, ZR_ERR_CONFIG, "%s%s is %" PRId64 "; wanted 1 to %" PRId64, model, field,
+             value, most);
+    return ZR_OK;
+}
+
+zr_status zr__check_dropout(const char *model, const char *field, double value)
+{
+    ZR_CHECK(value >= 0 && value < 1, ZR_ERR_CONFIG, "%s%s is %g; wanted 0 <= p < 1", model, field, value);
+    return ZR_OK;
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */

@@ -36,8 +36,12 @@ extern const zr_family zr__family_gpt2;
 extern const zr_family zr__family_bert, zr__family_bert_preln;
 extern const zr_family zr__family_llama, zr__family_mistral, zr__family_qwen2, zr__family_qwen3;
 
-/** Return the names of all presets of GPT-2, ending with NULL. */
-const char *const *zr__gpt2_presets(void);
+/** Most layers of a model. */
+#define ZR__LAYERS_MAX (1 << 16)
+/** Fail with ZR_ERR_CONFIG unless a size is from 1 to `most`, or a dropout probability from 0 to below 1. `model`, such
+ * as "gpt2: ", begins the message. */
+ZR_NODISCARD zr_status zr__check_size(const char *model, const char *field, int64_t value, int64_t most);
+ZR_NODISCARD zr_status zr__check_dropout(const char *model, const char *field, double value);
 
 /** Check the sizes of a model. Fail with ZR_ERR_CONFIG naming the field if a size is impossible, or for a GPT-2 also if
  * the number of parameters overflows int64. */

@@ -7,22 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYERS_MAX = 1 << 16 };
-
 /* ---- sizes ----------------------------------------------------------------------------------- */
-
-static zr_status check_gpt2_size(const char *field, int64_t value, int64_t most)
-{
-    ZR_CHECK(value >= 1 && value <= most, ZR_ERR_CONFIG, "gpt2: %s is %" PRId64 "; wanted 1 to %" PRId64, field, value,
-             most);
-    return ZR_OK;
-}
-
-static zr_status check_gpt2_dropout(const char *field, double value)
-{
-    ZR_CHECK(value >= 0 && value < 1, ZR_ERR_CONFIG, "gpt2: %s is %g; wanted 0 <= p < 1", field, value);
-    return ZR_OK;
-}
 
 /* Return whether the number of parameters, n_layer (12 C^2 + 13 C) + (vocab_size + n_positions) C + 2 C, overflows. */
 static bool params_overflow(const zr_gpt2_config *c)
@@ -36,19 +21,19 @@ static bool params_overflow(const zr_gpt2_config *c)
 
 zr_status zr__gpt2_check(const zr_gpt2_config *c)
 {
-    ZR_TRY(check_gpt2_size("n_layer", c->n_layer, LAYERS_MAX));
-    ZR_TRY(check_gpt2_size("n_head", c->n_head, INT32_MAX));
-    ZR_TRY(check_gpt2_size("n_embd", c->n_embd, INT32_MAX));
-    ZR_TRY(check_gpt2_size("n_positions", c->n_positions, INT32_MAX));
-    ZR_TRY(check_gpt2_size("vocab_size", c->vocab_size, INT32_MAX)); /* since token ids have 32 bits */
+    ZR_TRY(zr__check_size("gpt2: ", "n_layer", c->n_layer, ZR__LAYERS_MAX));
+    ZR_TRY(zr__check_size("gpt2: ", "n_head", c->n_head, INT32_MAX));
+    ZR_TRY(zr__check_size("gpt2: ", "n_embd", c->n_embd, INT32_MAX));
+    ZR_TRY(zr__check_size("gpt2: ", "n_positions", c->n_positions, INT32_MAX));
+    ZR_TRY(zr__check_size("gpt2: ", "vocab_size", c->vocab_size, INT32_MAX)); /* since token ids have 32 bits */
     ZR_CHECK(c->n_embd % c->n_head == 0, ZR_ERR_CONFIG, "gpt2: n_embd %" PRId64 " is not a multiple of n_head %" PRId64,
              c->n_embd, c->n_head);
     ZR_CHECK(!params_overflow(c), ZR_ERR_CONFIG,
              "gpt2: n_layer %" PRId64 " with n_embd %" PRId64 " gives more parameters than 63 bits count", c->n_layer,
              c->n_embd);
-    ZR_TRY(check_gpt2_dropout("embd_pdrop", c->embd_pdrop));
-    ZR_TRY(check_gpt2_dropout("resid_pdrop", c->resid_pdrop));
-    ZR_TRY(check_gpt2_dropout("attn_pdrop", c->attn_pdrop));
+    ZR_TRY(zr__check_dropout("gpt2: ", "embd_pdrop", c->embd_pdrop));
+    ZR_TRY(zr__check_dropout("gpt2: ", "resid_pdrop", c->resid_pdrop));
+    ZR_TRY(zr__check_dropout("gpt2: ", "attn_pdrop", c->attn_pdrop));
     ZR_CHECK(c->layer_norm_epsilon > 0 && isfinite(c->layer_norm_epsilon), ZR_ERR_CONFIG,
              "gpt2: layer_norm_epsilon is %g; wanted above 0", c->layer_norm_epsilon);
     ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
@@ -123,8 +108,7 @@ static bool gpt2_fits(zr_graph *graph, const zr_gpt2_config *c)
     else if (spec->tensor > 1 && c->n_head % spec->tensor != 0)
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "gpt2: n_head %" PRId64 " cannot be shared by %" PRId64
-                       " tensor-parallel ranks (parallel.tensor): "
-                       "%s would do",
+                       " tensor-parallel ranks (parallel.tensor): %s would do",
                        c->n_head, spec->tensor, list_divisors(c->n_head, degrees, sizeof degrees));
     else if (tokens > c->n_positions)
         zr_graph_error(graph, ZR_ERR_CONFIG,
@@ -264,13 +248,6 @@ typedef struct gpt2_settings {
                                       .initializer_range = 0.02}},                                                     \
      NULL},
 static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}};
-
-const char *const *zr__gpt2_presets(void)
-{
-#define NAME(name, ...) name,
-    static const char *const names[] = {SHAPE_LIST(NAME) NULL};
-    return names;
-}
 
 zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config)
 {

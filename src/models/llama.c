@@ -8,29 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYERS_MAX = 1 << 16 };
-
 /* ---- sizes ----------------------------------------------------------------------------------- */
-
-static zr_status check_size(const char *field, int64_t value)
-{
-    ZR_CHECK(value >= 1 && value <= INT32_MAX, ZR_ERR_CONFIG, "%s is %" PRId64 "; wanted 1 to %d", field, value,
-             (int)INT32_MAX);
-    return ZR_OK;
-}
-
-static zr_status check_sizes(const zr_llama_config *c)
-{
-    ZR_CHECK(c->num_hidden_layers >= 1 && c->num_hidden_layers <= LAYERS_MAX, ZR_ERR_CONFIG,
-             "num_hidden_layers is %" PRId64 "; wanted 1 to %d", c->num_hidden_layers, (int)LAYERS_MAX);
-    ZR_TRY(check_size("hidden_size", c->hidden_size));
-    ZR_TRY(check_size("intermediate_size", c->intermediate_size));
-    ZR_TRY(check_size("num_attention_heads", c->num_attention_heads));
-    ZR_TRY(check_size("num_key_value_heads", c->num_key_value_heads));
-    ZR_TRY(check_size("head_dim", c->head_dim));
-    ZR_TRY(check_size("max_position_embeddings", c->max_position_embeddings));
-    return check_size("vocab_size", c->vocab_size); /* since token ids have 32 bits */
-}
 
 /* Return whether the number of parameters overflows: layers x (2 hidden x (heads + kv heads) x head_dim + 3 hidden x
  * intermediate + norms and biases) + 2 hidden x (vocab_size + 1). */
@@ -44,7 +22,14 @@ static bool params_overflow(const zr_llama_config *c)
 
 zr_status zr__llama_check(const zr_llama_config *c)
 {
-    ZR_TRY(check_sizes(c));
+    ZR_TRY(zr__check_size("", "num_hidden_layers", c->num_hidden_layers, ZR__LAYERS_MAX));
+    ZR_TRY(zr__check_size("", "hidden_size", c->hidden_size, INT32_MAX));
+    ZR_TRY(zr__check_size("", "intermediate_size", c->intermediate_size, INT32_MAX));
+    ZR_TRY(zr__check_size("", "num_attention_heads", c->num_attention_heads, INT32_MAX));
+    ZR_TRY(zr__check_size("", "num_key_value_heads", c->num_key_value_heads, INT32_MAX));
+    ZR_TRY(zr__check_size("", "head_dim", c->head_dim, INT32_MAX));
+    ZR_TRY(zr__check_size("", "max_position_embeddings", c->max_position_embeddings, INT32_MAX));
+    ZR_TRY(zr__check_size("", "vocab_size", c->vocab_size, INT32_MAX)); /* since token ids have 32 bits */
     ZR_CHECK(c->num_attention_heads % c->num_key_value_heads == 0, ZR_ERR_CONFIG,
              "num_key_value_heads %" PRId64 " does not divide num_attention_heads %" PRId64, c->num_key_value_heads,
              c->num_attention_heads);
@@ -59,9 +44,7 @@ zr_status zr__llama_check(const zr_llama_config *c)
              c->rms_norm_eps);
     ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
              "initializer_range is %g; wanted 0 or above", c->initializer_range);
-    ZR_CHECK(c->attention_dropout >= 0 && c->attention_dropout < 1, ZR_ERR_CONFIG,
-             "attention_dropout is %g; wanted 0 <= p < 1", c->attention_dropout);
-    return ZR_OK;
+    return zr__check_dropout("", "attention_dropout", c->attention_dropout);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -346,11 +329,10 @@ static zr_status check_rotary(const llama_settings *s)
 {
     const zr_rotary_spec *r = &s->model.rotary;
     ZR_CHECK(r->theta > 1, ZR_ERR_CONFIG, "rope_theta is %g; wanted a number above 1", r->theta);
-    ZR_CHECK(
-        r->kind != ZR_ROTARY_DEFAULT || isnan(r->factor), ZR_ERR_CONFIG,
-        "rope_scaling.factor is %g, but rope_scaling.rope_type is \"default\", which has no factor; give the type, "
-        "such as \"linear\", or leave out the factor",
-        r->factor);
+    ZR_CHECK(r->kind != ZR_ROTARY_DEFAULT || isnan(r->factor), ZR_ERR_CONFIG,
+             "rope_scaling.factor is %g, but rope_scaling.rope_type is \"default\", which has no factor; give the "
+             "type, such as \"linear\", or leave out the factor",
+             r->factor);
     ZR_CHECK(r->kind == ZR_ROTARY_DEFAULT || r->factor >= 1, ZR_ERR_CONFIG,
              "rope_scaling.factor is missing or below 1; rope_scaling.rope_type needs a factor of 1 or more");
     ZR_CHECK(r->kind != ZR_ROTARY_YARN || (r->beta_slow > 0 && r->beta_fast > r->beta_slow), ZR_ERR_CONFIG,
@@ -379,8 +361,7 @@ static zr_status check(const void *config, zr_llama_config c)
     const int64_t heads = c.num_attention_heads;
     ZR_CHECK(heads < 1 || c.hidden_size % heads == 0 || c.head_dim != c.hidden_size / heads, ZR_ERR_CONFIG,
              "hidden_size %" PRId64 " is not a multiple of num_attention_heads %" PRId64
-             "; change one of them, or give "
-             "head_dim",
+             "; change one of them, or give head_dim",
              c.hidden_size, heads);
     ZR_TRY(check_rotary(config));
     ZR_TRY(check_layer_types(config, &c));

@@ -52,11 +52,6 @@ static const struct {
             {"bert_uncased_L-12_H-768_A-12", "bert-base"}};
 enum { ALSO = sizeof(also) / sizeof(also[0]) };
 
-static bool is_separator(char c)
-{
-    return c == '-' || c == '_' || c == ':' || c == ' ';
-}
-
 /* Return whether a name has no owner on Hugging Face, or the publisher of the presets' models. The same name of another
  * owner may be a different model: unsloth/mistral-7b has the settings of Mistral-7B-v0.1. */
 static bool has_known_owner(const char *name)
@@ -87,7 +82,7 @@ static const char *plain(const char *name, char text[PLAIN_BYTES])
     size_t n = 0;
     bool separated = false;
     for (const char *at = without_owner(name); *at && n + 2 < PLAIN_BYTES; at++) {
-        if (is_separator(*at)) {
+        if (strchr("-_: ", *at)) {
             separated = true;
             continue;
         }
@@ -151,8 +146,9 @@ static size_t length_to_size(const char *text)
     return text[n - 1] ? n : n - 1;
 }
 
-/* List up to NEAREST names that contain a prefix of `wanted` of at least half its length, longest prefix first, and of
- * these the names whose last word it has. A space precedes each name. Return the number of all names. */
+/* List up to NEAREST names that contain a prefix of `wanted` of at least half its length, longest prefix first. Among
+ * names with the same prefix, list those that also contain the last word of `wanted`. A space precedes each name.
+ * Return the number of all names. */
 static int nearest(const char *wanted, char text[NEAREST_BYTES])
 {
     size_t used = 0, length = strlen(wanted), found = 0;

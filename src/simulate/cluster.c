@@ -410,7 +410,7 @@ static zr_status settle_links(const chain *c, zr_cluster *cluster)
     const int32_t all = cluster->devices;
     zr_cluster_link *link = cluster->link;
     int n = cluster->n_links;
-    const bool named = n > 0 && !is_in_chain(c, &links); /* whether the links are those of a named cluster */
+    const bool named = n > 0 && !is_in_chain(c, &links); /* whether the links come from a named cluster */
     if (named && link[n - 1].devices > cluster->host_devices && link[n - 1].devices < all)
         link[n - 1].devices = all; /* `devices` adds hosts */
     if (all > 1 && n == 0) return refuse_at(source_of(c, &links), &links, "is missing; %d devices need links", all);

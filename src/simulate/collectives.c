@@ -33,7 +33,7 @@ static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
 }
 
 /* A unit is a block of `devices` consecutive devices. Return the number of the first member after `place` that is in
- * another unit than member `place`. If there is none, return the group's size. */
+ * another unit than member `place`. If all later members are in the same unit, return the group's size. */
 static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
 {
     const int64_t unit = unit_of(p, first + rank_at(p, place), devices);

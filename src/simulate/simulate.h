@@ -31,8 +31,8 @@ static inline int64_t zr__device_of(const zr_cluster *cluster, int32_t ranks_per
 }
 
 /** Return the worst cost among all groups of the kind `group`, because all ranks wait for the slowest group. If the
- * groups divide hosts evenly, all of them cost the same. Otherwise some groups cross a border between hosts, or have
- * fewer links into their host than others. */
+ * groups divide hosts evenly, their costs are equal. Otherwise some groups cross a border between hosts, or have fewer
+ * links into their host than others. */
 zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *cluster, int32_t ranks_per_host);
 
 /** Return the seconds of an all-gather or reduce-scatter in which each rank receives `bytes`, in equal parts from all
@@ -104,9 +104,9 @@ ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 const char *const *zr__cluster_names(void);
 
 #define ZR__ASSUMED_BYTES 256
-/** Set the rates of host memory, PCI Express and disk that a cluster does not give to usual ones, by the kind of its
- * hosts. Return the bytes of a host's memory, usual ones if they are not given. Write what is assumed to `note`, such
- * as "host.disk_bytes_per_sec 8.00 GB/s (mine gives none; usual for a server)", or "". */
+/** For rates of host memory, PCI Express and disk that a cluster does not give, assume usual values for the kind of its
+ * hosts. Return the bytes of a host's memory, likewise assumed if they are not given. Write what is assumed to `note`,
+ * such as "host.disk_bytes_per_sec 8.00 GB/s (mine gives none; usual for a server)", or "". */
 int64_t zr__cluster_assume(zr_cluster *cluster, char note[ZR__ASSUMED_BYTES]);
 
 #endif

@@ -15,6 +15,7 @@
 #include "support/tempdir.h"
 #include "zr/checkpoint.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
 
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
@@ -63,7 +64,7 @@ static void bytes_are_as_the_format_says(void **state)
     assert_int_equal(zr__safetensors_attach(path, &st), ZR_OK);
     assert_int_equal(zr__safetensors_write(st, zr_safetensors_find(st, "b.weight"), 1, 1, &value[0]), ZR_OK);
     assert_int_equal(zr__safetensors_write(st, zr_safetensors_find(st, "a"), 0, 1, &value[1]), ZR_OK);
-    assert_int_equal(zr__safetensors_sync(st), ZR_OK);
+    assert_int_equal(zr__file_sync(&st->file), ZR_OK);
     zr_safetensors_close(&st);
 
     /* Data begins at a multiple of 4096. */
@@ -111,7 +112,7 @@ static bool write_share(const char *path, int64_t writer)
             good = zr__safetensors_write(st, tensor, first, n, piece) == ZR_OK;
         }
     }
-    good = good && zr__safetensors_sync(st) == ZR_OK;
+    good = good && zr__file_sync(&st->file) == ZR_OK;
     zr_safetensors_close(&st);
     return good;
 }

@@ -130,7 +130,7 @@ static void opens(const char *name, int64_t vocab, int token_bytes, const char *
         .path = put_file(name, image, image_bytes), .vocab_size = vocab, .seq_length = 4, .token_bytes = token_bytes};
     if (zr_data_open_with(&args, &data) != ZR_OK) fail_msg("%s: %s", name, zr_error_message());
     assert_string_equal(zr_data_get_info(data).format, format);
-    assert_int_equal(zr_data_tokens(data), tokens);
+    assert_int_equal(zr_data_get_info(data).tokens, tokens);
     zr_data_close(&data);
 }
 

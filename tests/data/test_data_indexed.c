@@ -75,7 +75,7 @@ static void documents_are_one_text(void **state)
             if (modes) put(&x, x.n, 3, 0);
             if (open_pair(&x, kind[k].width, kind[k].vocab, &data) != ZR_OK) fail_msg("%s", zr_error_message());
             assert_string_equal(zr_data_get_info(data).format, kind[k].format);
-            assert_int_equal(zr_data_tokens(data), TOKENS);
+            assert_int_equal(zr_data_get_info(data).tokens, TOKENS);
             assert_int_equal(zr_data_window(data, 2, token, target), ZR_OK);
             for (int i = 0; i < SEQ; i++) assert_int_equal(target[i], 2 * SEQ + i + 2);
             zr_data_close(&data);

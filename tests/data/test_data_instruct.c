@@ -164,7 +164,7 @@ static void documents_without_tokens(void **state)
     args.tokenizer = in_tempdir("");
     args.seq_length = 4;
     zr_data *data = open_data(&args);
-    assert_int_equal(zr_data_windows(data), 2);
+    assert_int_equal(zr_data_get_info(data).windows, 2);
     assert_int_equal(zr_data_sample(data, 0, token, target), ZR_OK);
     assert_int_equal(zr_data_documents(data, begin), ZR_OK);
     assert_memory_equal(token, ((int32_t[]){0, 1, 2, 0}), sizeof(token));
@@ -183,7 +183,7 @@ static void documents_without_tokens(void **state)
     args.path = list;
     data = open_data(&args);
     for (int64_t sample = 0; sample < 8; sample++) assert_int_equal(zr_data_sample(data, sample, token, target), ZR_OK);
-    assert_int_equal(zr_data_windows(data), 3);
+    assert_int_equal(zr_data_get_info(data).windows, 3);
     zr_data_close(&data);
 }
 
@@ -194,8 +194,8 @@ static void pairs_one_after_the_other(void **state)
     args.packing = ZR_PACK_DOCUMENTS;
     args.seq_length = 11;
     zr_data *data = open_data(&args);
-    assert_int_equal(zr_data_tokens(data), 6 + 18 + 4);
-    assert_int_equal(zr_data_windows(data), 2);
+    assert_int_equal(zr_data_get_info(data).tokens, 6 + 18 + 4);
+    assert_int_equal(zr_data_get_info(data).windows, 2);
     sample_is(data, 0, "2+3=5\nis it", "___5\n______", "aaaaaaggggg");
     sample_is(data, 1, "? yes, it i", "_yes, it is", "aaaaaaaaaaa");
     assert_int_equal(zr_data_get_info(data).cut_documents, 0);
@@ -448,7 +448,7 @@ static void sources_pack_on_their_own(void **state)
     args.path = list;
     zr_data *data = open_data(&args);
     int texts = 0;
-    assert_int_equal(zr_data_windows(data), 3 + 2);
+    assert_int_equal(zr_data_get_info(data).windows, 3 + 2);
     window_is(data, 2, "abc\n____________", "bc\n_____________", "aaaaeeeeeeeeeeee");
     window_is(data, 4, "6789012345678901", "7890123456789012", "aaaaaaaaaaaaaaaa");
     for (int64_t s = 0; s < ZR_DATA_MIX; s++) {
@@ -472,7 +472,7 @@ static void files_of_a_source(void **state)
     snprintf(list, sizeof(list), "[\"%s\", \"%s\"]", args.path, more);
     args.path = list;
     zr_data *data = open_data(&args);
-    assert_int_equal(zr_data_windows(data), 4);
+    assert_int_equal(zr_data_get_info(data).windows, 4);
     window_is(data, 0, "2+3=5\n__________", "___5\n___________", NULL);
     window_is(data, 3, "zzz\n____________", "zz\n_____________", NULL);
     uint64_t hash = 0;

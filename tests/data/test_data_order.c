@@ -133,8 +133,8 @@ static void sequential_wraps_at_the_last_whole_window(void **state)
     (void)state;
     int32_t tokens[8], targets[8];
     zr_data *data = open_tokens(43, 8, ZR_SEQUENTIAL, 9);
-    assert_int_equal(zr_data_windows(data), 5);
-    assert_int_equal(zr_data_tokens(data), 43);
+    assert_int_equal(zr_data_get_info(data).windows, 5);
+    assert_int_equal(zr_data_get_info(data).tokens, 43);
     for (int64_t g = 0; g < 13; g++) {
         assert_int_equal(zr_data_sample(data, g, tokens, targets), ZR_OK);
         for (int64_t i = 0; i < 8; i++) {
@@ -152,10 +152,10 @@ static void last_window_needs_its_target(void **state)
 {
     (void)state;
     zr_data *data = open_tokens(41, 8, ZR_SEQUENTIAL, 0);
-    assert_int_equal(zr_data_windows(data), 5);
+    assert_int_equal(zr_data_get_info(data).windows, 5);
     zr_data_close(&data);
     data = open_tokens(40, 8, ZR_SEQUENTIAL, 0);
-    assert_int_equal(zr_data_windows(data), 4);
+    assert_int_equal(zr_data_get_info(data).windows, 4);
     zr_data_close(&data);
 }
 
@@ -185,7 +185,7 @@ static void impossible_samples_are_refused(void **state)
     zr_data *data = open_tokens(100, 8, ZR_SHUFFLED, 0);
     assert_int_equal(zr_data_sample(data, -1, tokens, targets), ZR_ERR_ARG);
     assert_int_equal(zr__data_locate(data, INT64_MAX, &first), ZR_ERR_ARG);
-    assert_int_equal(zr_data_window(data, zr_data_windows(data), tokens, targets), ZR_ERR_ARG);
+    assert_int_equal(zr_data_window(data, zr_data_get_info(data).windows, tokens, targets), ZR_ERR_ARG);
     assert_int_equal(zr_data_window(data, -1, tokens, targets), ZR_ERR_ARG);
     zr_data_close(&data);
 }

@@ -45,15 +45,15 @@ static void put_uint16(const char *name, int first, int n)
 static void same_windows(zr_data *a, zr_data *b)
 {
     int32_t token[2][SEQ], target[2][SEQ];
-    assert_int_equal(zr_data_tokens(a), zr_data_tokens(b));
-    assert_int_equal(zr_data_windows(a), zr_data_windows(b));
-    for (int64_t g = 0; g < 3 * zr_data_windows(a); g++) {
+    assert_int_equal(zr_data_get_info(a).tokens, zr_data_get_info(b).tokens);
+    assert_int_equal(zr_data_get_info(a).windows, zr_data_get_info(b).windows);
+    for (int64_t g = 0; g < 3 * zr_data_get_info(a).windows; g++) {
         assert_int_equal(zr_data_sample(a, g, token[0], target[0]), ZR_OK);
         assert_int_equal(zr_data_sample(b, g, token[1], target[1]), ZR_OK);
         assert_memory_equal(token[0], token[1], sizeof(token[0]));
         assert_memory_equal(target[0], target[1], sizeof(target[0]));
     }
-    for (int64_t w = 0; w < zr_data_windows(a); w++) {
+    for (int64_t w = 0; w < zr_data_get_info(a).windows; w++) {
         assert_int_equal(zr_data_window(a, w, token[0], target[0]), ZR_OK);
         assert_int_equal(zr_data_window(b, w, token[1], target[1]), ZR_OK);
         assert_memory_equal(token[0], token[1], sizeof(token[0]));
@@ -200,7 +200,7 @@ static void a_text_may_be_of_any_length(void **state)
         fclose(file);
     }
     zr_data *data = open_ok(in_tempdir("l_*.bin"), ZR_SEQUENTIAL);
-    assert_int_equal(zr_data_tokens(data), 3 * tokens);
+    assert_int_equal(zr_data_get_info(data).tokens, 3 * tokens);
     const int64_t window = 2 * tokens / SEQ, at = 2 * tokens % SEQ; /* the third file begins within it */
     assert_true(window * SEQ > INT32_MAX);
     assert_int_equal(zr_data_window(data, window, token, target), ZR_OK);
@@ -244,7 +244,7 @@ static void a_name_that_is_there_is_no_pattern(void **state)
     put_uint16("n1.bin", 0, 100);
     put_uint16("n[1].bin", 500, 50);
     zr_data *data = open_ok(in_tempdir("n[1].bin"), ZR_SHUFFLED);
-    assert_int_equal(zr_data_tokens(data), 50);
+    assert_int_equal(zr_data_get_info(data).tokens, 50);
     zr_data_close(&data);
 }
 
@@ -332,7 +332,7 @@ static void samples_are_of_their_source(void **state)
         assert_int_equal(zr_data_sample(data, g, token, target), ZR_OK);
         for (int i = 0; i < SEQ; i++) assert_int_equal(target[i], 10000 * source + first + i + 1);
     }
-    assert_int_equal(zr_data_window(data, zr_data_windows(data) - 1, token, target), ZR_OK);
+    assert_int_equal(zr_data_window(data, zr_data_get_info(data).windows - 1, token, target), ZR_OK);
     assert_int_equal(token[0], 20000 + (TOKENS + 1) / SEQ * SEQ - SEQ);
     assert_int_equal(zr__data_locate(data, INT64_MAX, &first), ZR_ERR_ARG);
     zr_data_close(&data);

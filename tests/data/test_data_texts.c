@@ -109,8 +109,8 @@ static void reads_as(const zr_data_args *args, const char *wanted)
     zr_data *data = NULL;
     int32_t token[SEQ], target[SEQ];
     if (zr_data_open_with(args, &data) != ZR_OK) fail_msg("%s", zr_error_message());
-    assert_int_equal(zr_data_tokens(data), strlen(wanted));
-    for (int64_t w = 0; w < zr_data_windows(data); w++) {
+    assert_int_equal(zr_data_get_info(data).tokens, strlen(wanted));
+    for (int64_t w = 0; w < zr_data_get_info(data).windows; w++) {
         assert_int_equal(zr_data_window(data, w, token, target), ZR_OK);
         for (int i = 0; i < SEQ; i++) assert_int_equal(token[i], (unsigned char)wanted[w * SEQ + i]);
         assert_int_equal(target[SEQ - 1], (unsigned char)wanted[w * SEQ + SEQ]);
@@ -320,7 +320,7 @@ static void other_files_are_text(void **state)
             zr_data *data = NULL;
             assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
             assert_string_equal(zr_data_get_info(data).format, "text");
-            assert_int_equal(zr_data_tokens(data), strlen(images[i]));
+            assert_int_equal(zr_data_get_info(data).tokens, strlen(images[i]));
             const char *note = zr_data_get_info(data).note;
             assert_true(k ? note[0] == '\0' : strstr(note, "b.json: it is read as text, although") != NULL);
             zr_data_close(&data);
@@ -333,7 +333,7 @@ static void other_files_are_text(void **state)
         args.as_text = true;
         zr_data *data = NULL;
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
-        assert_int_equal(zr_data_tokens(data), 18);
+        assert_int_equal(zr_data_get_info(data).tokens, 18);
         zr_data_close(&data);
     }
     static const char *const names[] = {"talks.pt", "c.GZ", "c.parquet"}; /* .pt: also Portuguese */
@@ -342,7 +342,7 @@ static void other_files_are_text(void **state)
         zr_data *data = NULL;
         args.as_text = i % 2;
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
-        assert_int_equal(zr_data_tokens(data), 18);
+        assert_int_equal(zr_data_get_info(data).tokens, 18);
         const bool told = strstr(zr_data_get_info(data).note, "read as text, although by its name its format is ");
         assert_true(told == !args.as_text);
         zr_data_close(&data);
@@ -351,7 +351,7 @@ static void other_files_are_text(void **state)
     args.as_text = true;
     zr_data *data = NULL;
     assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
-    assert_int_equal(zr_data_tokens(data), sizeof(ONE));
+    assert_int_equal(zr_data_get_info(data).tokens, sizeof(ONE));
     zr_data_close(&data);
 }
 
@@ -683,7 +683,7 @@ static void a_text_that_is_never_cut_must_be_short(void **state)
     refused(&args, ZR_ERR_UNSUPPORTED, "4194306 bytes; the tokenizer ");
     assert_int_equal(truncate(args.path, LONG - 2), 0);
     if (zr_data_open_with(&args, &data) != ZR_OK) fail_msg("%s", zr_error_message());
-    assert_int_equal(zr_data_tokens(data), LONG - 2);
+    assert_int_equal(zr_data_get_info(data).tokens, LONG - 2);
     zr_data_close(&data);
     free(text);
 }
@@ -934,7 +934,7 @@ static void many_at_once_make_one_file(void **state)
         if (child[i] != 0) continue;
         zr_data *data = NULL;
         zr_status st = zr_data_open_with(&args, &data);
-        if (st == ZR_OK) st = zr_data_tokens(data) > 20000 ? ZR_OK : ZR_ERR_INTERNAL;
+        if (st == ZR_OK) st = zr_data_get_info(data).tokens > 20000 ? ZR_OK : ZR_ERR_INTERNAL;
         _exit((int)st);
     }
     kill(child[PROCESSES / 2], SIGKILL); /* holding the lock or not */

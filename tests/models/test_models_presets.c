@@ -121,10 +121,10 @@ enum { EXPECTED = sizeof expected / sizeof *expected };
 static void test_sizes(void **state)
 {
     (void)state;
-    const char *const *name = zr__gpt2_presets();
+    const zr_preset *all = zr_family_find("gpt2")->preset;
     for (int i = 0; i < EXPECTED; i++) {
-        assert_string_equal(name[i], expected[i].name);
-        zr_gpt2_config config = preset(name[i]);
+        assert_string_equal(all[i].name, expected[i].name);
+        zr_gpt2_config config = preset(all[i].name);
         assert_int_equal(zr__gpt2_check(&config), ZR_OK);
         assert_true(config.embd_pdrop == 0 && config.resid_pdrop == 0 && config.attn_pdrop == 0);
         zr_graph *graph = graph_of(&config);
@@ -132,7 +132,7 @@ static void test_sizes(void **state)
         assert_int_equal(zr_graph_param_elems(graph), expected[i].params);
         zr_graph_destroy(&graph);
     }
-    assert_null(name[EXPECTED]);
+    assert_null(all[EXPECTED].name);
 }
 
 static int64_t params_of(const char *name)
@@ -312,19 +312,20 @@ static void test_names_say_the_shape(void **state)
 {
     (void)state;
     int spelled = 0;
-    for (const char *const *name = zr__gpt2_presets(); *name; name++) {
+    const zr_preset *all = zr_family_find("gpt2")->preset;
+    for (const zr_preset *its = all; its->name; its++) {
         double size = 0;
         long long layers = 0, width = 0, heads = 0;
-        if (sscanf(*name, "zero-%lfb-%lldx%lldx%lld", &size, &layers, &width, &heads) != 4) continue;
-        zr_gpt2_config config = preset(*name);
+        if (sscanf(its->name, "zero-%lfb-%lldx%lldx%lld", &size, &layers, &width, &heads) != 4) continue;
+        zr_gpt2_config config = preset(its->name);
         assert_int_equal(config.n_layer, layers);
         assert_int_equal(config.n_embd, width);
         assert_int_equal(config.n_head, heads);
         spelled++;
     }
     assert_int_equal(spelled, 24);
-    for (const char *const *a = zr__gpt2_presets(); *a; a++)
-        for (const char *const *b = a + 1; *b; b++) assert_string_not_equal(*a, *b);
+    for (const zr_preset *a = all; a->name; a++)
+        for (const zr_preset *b = a + 1; b->name; b++) assert_string_not_equal(a->name, b->name);
 }
 
 static void answers(const char *name, const char *text)

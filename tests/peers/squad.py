@@ -291,12 +291,13 @@ def check_answers(data, path, sizes, step, n_best, longest):
 
 def check_comparing():
     """Compare EM and F1 of single answers, some of which are right."""
-    rng, wrong = random.Random(5), 0
+    rng, wrong, classes = random.Random(5), 0, ctypes.c_void_p()
+    call("zr__classes_open", ctypes.byref(classes))
     for _ in range(4000):
         one = text_of(rng, rng.randint(0, 5))
         two = rng.choice([one, one.upper(), one + " the", text_of(rng, rng.randint(0, 3)) + one, text_of(rng, 2)])
         exact, f1 = ctypes.c_bool(), ctypes.c_double()
-        call("zr__answer_compare", one.encode(), two.encode(), ctypes.byref(exact), ctypes.byref(f1))
+        call("zr__answer_compare", classes, one.encode(), two.encode(), ctypes.byref(exact), ctypes.byref(f1))
         example = squad.SquadExample("q", "", "", None, None, "", answers=[{"text": two}])
         wanted = counting([example], {"q": one})
         wrong += (100.0 * exact.value, 100.0 * f1.value) != wanted

@@ -33,6 +33,16 @@ zr_status zr__path_of_input(char path[PATH_MAX], const char *dir, const char *na
     return ZR_OK;
 }
 
+void zr__close_fd(const int *fd)
+{
+    if (*fd >= 0) close(*fd);
+}
+
+void zr__close_dir(DIR *const *dir)
+{
+    if (*dir) closedir(*dir);
+}
+
 void zr__path_parent(const char *path, char parent[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');

@@ -5,8 +5,9 @@
 #ifndef ZR_BASE_FOLDER_H
 #define ZR_BASE_FOLDER_H
 
-#include "zr/base.h"
+#include "base/core/scope.h"
 
+#include <dirent.h>
 #include <limits.h>
 
 /** Create a folder and its missing parents. Error: ZR_ERR_CREATE. */
@@ -27,6 +28,11 @@ void zr__path_parent(const char *path, char parent[PATH_MAX]);
 bool zr__path_is_in(const char *dir, const char *name);
 /** Remove the file or symbolic link dir/name if possible. */
 void zr__path_remove(const char *dir, const char *name);
+
+/** Close a file descriptor (_fd) or the stream of a directory (_dir) at the end of a block (ZR_AUTO), unless it is -1
+ * or NULL because it could not be opened. */
+void zr__close_fd(const int *fd);
+void zr__close_dir(DIR *const *dir);
 
 /** Write the path of zr's folder in the user's cache directory to `folder`. A relative XDG_CACHE_HOME is ignored, as
  * the XDG Base Directory Specification demands. If the user has no cache directory, fail with ZR_ERR_NOT_FOUND; the

@@ -26,7 +26,7 @@ static zr_status broken(zr__json_stream *s)
     return ZR_FAIL(ZR_ERR_DATA, "%s: the file is not JSON", s->file.name);
 }
 
-/* Drop the bytes that have been used, and read as many more as are left, but at least a piece. */
+/* Drop the bytes that have been used. Read as many new bytes as there are unused ones, but at least PIECE_BYTES. */
 static zr_status read_more(zr__json_stream *s)
 {
     const int64_t left = s->n - s->at, rest = s->file.bytes - s->read;

@@ -52,16 +52,15 @@ static zr_status run_convert(const cli_command *command, zr_comm *comm, int argc
 {
     (void)comm;
     const char *dtype = NULL, *to = NULL, *shard = NULL;
-    const cli_option options[] = {
-        {"dtype", CLI_TEXT, &dtype, 0, "TYPE",
-         "number type of the exported Hugging Face weights: f32, bf16 or f16 [the types of the "
-         "Hugging Face directory that the weights come from, or f32]"},
-        {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
-         "split the exported weights into files of at most this size, e.g. 5GB [the files of the "
-         "Hugging Face directory that the weights come from, or one file]"},
-        {"to", CLI_TEXT, &to, 0, "KIND",
-         "what to write: hf (a Hugging Face directory) or run [the kind that SOURCE is not]"},
-        {0}};
+    const cli_option options[] = {{"dtype", CLI_TEXT, &dtype, 0, "TYPE",
+                                   "number type of the exported Hugging Face weights: f32, bf16 or f16 [the types of "
+                                   "the Hugging Face directory that the weights come from, or f32]"},
+                                  {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
+                                   "split the exported weights into files of at most this size, e.g. 5GB [the files of "
+                                   "the Hugging Face directory that the weights come from, or one file]"},
+                                  {"to", CLI_TEXT, &to, 0, "KIND",
+                                   "what to write: hf (a Hugging Face directory) or run [the kind that SOURCE is not]"},
+                                  {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 2};
     ZR_TRY(cli_parse_operands(&args, command, "a source and the directory to create", argc, argv));
     if (args.help) return ZR_OK;

@@ -99,8 +99,7 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
          "directory]"},
         {"stride", CLI_INT, &want.stride, 1, "N",
          "overlapping windows: each begins N tokens after the previous one, and only its last N tokens count; a small "
-         "N "
-         "is slow but gives every token a long context"},
+         "N is slow but gives every token a long context"},
         {"predictions", CLI_TEXT, &predictions, 0, "FILE",
          "write the answers to the questions as JSON, for SQuAD's evaluation script"},
         {"as-text", CLI_FLAG, &want.as_text, 0, NULL,
@@ -128,8 +127,8 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "measure loss, perplexity and bits per byte of trained weights, or their labels and answers",
-    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE] "
-             "[--as-text] [--token-bytes N]",
+    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE] [--as-text] "
+             "[--token-bytes N]",
     .examples = "  zr eval runs/name\n"
                 "  zr eval runs/name --batches 20                   as `zr train` evaluates during a run\n"
                 "  zr eval runs/name --data other.txt --json\n"

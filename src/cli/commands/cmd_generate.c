@@ -201,10 +201,8 @@ static zr_status run_generate(const cli_command *command, zr_comm *comm, int arg
 const cli_command cli_generate = {
     .name = "generate",
     .summary = "continue a text with trained weights",
-    .usage =
-        "zr generate DIR [--prompt TEXT] [--chat] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop TEXT] "
-        "[--samples N] "
-        "[--seed S]",
+    .usage = "zr generate DIR [--prompt TEXT] [--chat] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop "
+             "TEXT] [--samples N] [--seed S]",
     .examples = "  zr generate runs/name --prompt 'In the beginning'\n"
                 "  zr generate runs/name --prompt 'And' --tokens 500 --temperature 0.7 --top-k 40\n"
                 "  zr generate runs/name --prompt 'Q:' --top-p 0.9 --stop 'Q:' --samples 3\n"

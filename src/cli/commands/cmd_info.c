@@ -176,13 +176,10 @@ static void print_info(const machine_info *i)
 /** Memory that libraries may allocate during a benchmark in addition to its operands, in bytes. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
-static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
+static zr_status bench_machine(zr_config_device kind, cli_bench *b)
 {
     char processor[160];
     ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
-    b->quiet = args->quiet;
-    b->how.begin = args->quiet ? NULL : cli_launches_begin;
-    b->json = args->json;
     ZR_TRY(zr__host_room(BENCH_BYTES, zr__host_cores() - 1));
     ZR_TRY(zr__train_device(kind, zr__host_cores(), 0, &device));
     const zr_device_facts *facts = &device->profile.facts;
@@ -193,19 +190,17 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
 
 /** Measure training steps with all ranks of a launcher together. Do not measure this machine's rates, because waiting
  * ranks would occupy the measured cores. */
-static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
+static zr_status bench_world(const cli_bench *b, zr_comm *comm)
 {
     ZR_AUTO(zr__launches_clear) zr__launches launches = {0};
     machine_info i;
     cli_leave_binding();
-    b->quiet = args->quiet;
-    b->how.begin = args->quiet ? NULL : cli_launches_begin;
     ZR_TRY(collect_info(&i));
     ZR_TRY(zr__launches_measure(&b->how, comm, &launches));
     if (comm->rank != 0) return ZR_OK;
     cli_launches_remember(&launches, &i.facts);
     zr__json_out json = {0};
-    if (!args->json) {
+    if (!b->json) {
         cli_launches_print(&launches);
         return ZR_OK;
     }
@@ -245,8 +240,7 @@ static zr_status parse_info(cli_args *args, info_options *o, bool world, int arg
     if (args->help) return ZR_OK;
     const bool shapes = b->preset || b->batch || b->seq || b->bf16 || o->device;
     ZR_CHECK(o->wanted || (!shapes && !b->how.threads && !b->how.quick && !o->disk), ZR_ERR_ARG,
-             "--preset, --batch, --seq, --threads, --device, --bf16, --disk and --quick need --bench; give it "
-             "too");
+             "--preset, --batch, --seq, --threads, --device, --bf16, --disk and --quick need --bench; give it too");
     ZR_CHECK(!o->disk || (!shapes && !b->how.threads && !world), ZR_ERR_ARG,
              "--disk measures only a disk, in one process; leave out --preset, --batch, --seq, --threads, --device and "
              "--bf16, and use no launcher");
@@ -306,8 +300,11 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
         return ZR_OK;
     }
     if (o.disk) return bench_disk(&args, o.disk, o.bench.how.quick);
-    if (!comm || comm->size == 1) return bench_machine(&args, o.kind, &o.bench);
-    st = bench_world(&args, &o.bench, comm);
+    o.bench.quiet = args.quiet;
+    o.bench.json = args.json;
+    o.bench.how.begin = args.quiet ? NULL : cli_launches_begin;
+    if (!comm || comm->size == 1) return bench_machine(o.kind, &o.bench);
+    st = bench_world(&o.bench, comm);
     if (st != ZR_OK) cli_end_world(comm, st);
     return st;
 }

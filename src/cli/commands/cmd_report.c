@@ -54,7 +54,7 @@ static zr_status run_report(const cli_command *command, zr_comm *comm, int argc,
                                   {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = CLI_MAX_OPERANDS};
     (void)comm;
-    ZR_TRY(cli_parse_runs(&args, command, argc, argv));
+    ZR_TRY(cli_parse_operands(&args, command, "the directory of a run, or several", argc, argv));
     if (args.help) return ZR_OK;
     return report_on(&args, out);
 }

@@ -128,8 +128,7 @@ static zr_status resumed_config(const cli_args *args, int ranks, zr_config **con
     zr__config_go_on(read);
     ZR_TRY(zr__train_own_dir(read));
     ZR_CHECK(read->train.output_dir, ZR_ERR_ARG,
-             "--resume needs train.output_dir, the directory of the run to continue; name it "
-             "(--train.output_dir=DIR)");
+             "--resume needs train.output_dir, the directory of the run to continue; name it (--train.output_dir=DIR)");
     ZR_TRY(keep_rule(read));
     ZR_TRY(zr_train_prepare(read, ranks, 0));
     *config = ZR_TAKE(read);
@@ -300,8 +299,7 @@ const cli_command cli_train = {
     .name = "train",
     .summary = "train a model",
     .usage = "zr train [CONFIG.json] [--key.path=value ...] [--preset NAME] [--data FILE] [--ranks N] [--resume] "
-             "[--max-time TIME] [--timings] "
-             "[--trace FILE]",
+             "[--max-time TIME] [--timings] [--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
                 "  zr train --preset smollm2-135m --seq 1024 --data book.txt --data.tokenizer=DIR --memory 8GB\n"

@@ -116,23 +116,21 @@ static int64_t tier_bytes(const cli_picture *p, zr_space space)
 
 static const char *states_sentence(const cli_picture *p)
 {
-    static const char *const sentence[4] = {
-        "Stage 0: every rank keeps all model states. Gradients are summed over the ranks, and all of them do the same "
-        "update.",
-        "Stage 1: a rank keeps its share of the optimizer states. It receives the summed gradient of that share, and "
-        "updates that share of the parameters.",
-        "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's gradient goes to its owners as "
-        "soon as it is complete.",
-        "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
-        "used (blue boxes) and dropped behind."};
+    static const char *const sentence[4] = {"Stage 0: every rank keeps all model states. Gradients are summed over the "
+                                            "ranks, and all of them do the same update.",
+                                            "Stage 1: a rank keeps its share of the optimizer states. It receives the "
+                                            "summed gradient of that share, and updates that share of the parameters.",
+                                            "Stage 2: a rank keeps its share of gradients and optimizer states. A "
+                                            "unit's gradient goes to its owners as soon as it is complete.",
+                                            "Stage 3: a rank keeps its share of all model states. A unit's parameters "
+                                            "are gathered just before they are used (blue boxes) and dropped behind."};
     if (p->plan->layout.ranks == 1)
         return states_away(p, ZR_SPACE_HOST) + states_away(p, ZR_SPACE_DISK) > 0
                    ? "One rank. Model states that are not on the device are read where a step computes with them, "
-                     "bucket "
-                     "by bucket, and written back."
+                     "bucket by bucket, and written back."
                : p->plan->shards_param
-                   ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from "
-                     "the fp32 ones just before they are used (blue boxes) and dropped behind."
+                   ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from the fp32 ones just "
+                     "before they are used (blue boxes) and dropped behind."
                    : "One rank: it keeps all model states; there is nobody to share them with.";
     return sentence[p->plan->layout.stage];
 }

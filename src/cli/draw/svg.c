@@ -66,24 +66,18 @@ void svg_escaped_lines(FILE *out, const char *text)
     svg_escape(out, text, true);
 }
 
-/** Write a number with at most two decimals and without trailing zeros. A page has thousands of numbers, so short
- * numbers keep it small. */
-static void svg_number(FILE *out, double x)
+#define NUMBER_BYTES 40
+/** Write a number with at most two decimals and without trailing zeros into `text`. A page has thousands of numbers, so
+ * short numbers keep it small. Return the text. */
+static const char *svg_number(double x, char text[NUMBER_BYTES])
 {
-    char text[40];
-    int n = snprintf(text, sizeof(text), "%.2f", x);
+    int n = snprintf(text, NUMBER_BYTES, "%.2f", x);
     while (n > 0 && text[n - 1] == '0') n--;
     if (n > 0 && text[n - 1] == '.') n--;
     text[n] = '\0';
-    fputs(strcmp(text, "-0") == 0 ? "0" : text, out);
+    return strcmp(text, "-0") == 0 ? "0" : text;
 }
-
-static void svg_attribute(FILE *out, const char *name, double x)
-{
-    fprintf(out, " %s=\"", name);
-    svg_number(out, x);
-    fputc('"', out);
-}
+#define NUMBER(x) svg_number((x), (char[NUMBER_BYTES]){0})
 
 /** End an element. Unless `tip` is NULL, add it as the element's tooltip. */
 static void svg_element_end(FILE *out, const char *element, const char *tip)
@@ -115,23 +109,16 @@ void svg_end(FILE *out)
 
 void svg_rect(FILE *out, svg_box box, const char *fill, const char *stroke, const char *tip)
 {
-    fputs("<rect", out);
-    svg_attribute(out, "x", box.x);
-    svg_attribute(out, "y", box.y);
-    svg_attribute(out, "width", box.w);
-    svg_attribute(out, "height", box.h);
-    fprintf(out, " fill=\"%s\"", fill);
+    fprintf(out, "<rect x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" fill=\"%s\"", NUMBER(box.x), NUMBER(box.y),
+            NUMBER(box.w), NUMBER(box.h), fill);
     if (stroke) fprintf(out, " stroke=\"%s\" stroke-width=\"0.6\"", stroke);
     svg_element_end(out, "rect", tip);
 }
 
 static void svg_segment(FILE *out, const double end[4], const char *color, double width, const char *dash)
 {
-    static const char *const name[4] = {"x1", "y1", "x2", "y2"};
-    fputs("<line", out);
-    for (int i = 0; i < 4; i++) svg_attribute(out, name[i], end[i]);
-    svg_attribute(out, "stroke-width", width);
-    fprintf(out, " stroke=\"%s\"%s/>\n", color, dash);
+    fprintf(out, "<line x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\" stroke-width=\"%s\" stroke=\"%s\"%s/>\n",
+            NUMBER(end[0]), NUMBER(end[1]), NUMBER(end[2]), NUMBER(end[3]), NUMBER(width), color, dash);
 }
 
 void svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width)
@@ -149,11 +136,8 @@ void svg_text(FILE *out, double x, double y, svg_font font, const char *format, 
     static const char *const anchor[] = {"start", "middle", "end"};
     char text[512];
     ZR_PRINT_ARGS(text, format);
-    fputs("<text", out);
-    svg_attribute(out, "x", x);
-    svg_attribute(out, "y", y);
-    svg_attribute(out, "font-size", font.size);
-    fprintf(out, " fill=\"%s\"", font.color);
+    fprintf(out, "<text x=\"%s\" y=\"%s\" font-size=\"%s\" fill=\"%s\"", NUMBER(x), NUMBER(y), NUMBER(font.size),
+            font.color);
     if (font.anchor != SVG_START) fprintf(out, " text-anchor=\"%s\"", anchor[font.anchor]);
     if (font.bold) fputs(" font-weight=\"700\"", out);
     if (font.up) fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
@@ -167,30 +151,14 @@ void svg_shape_begin(FILE *out)
     fputs("<path d=\"", out);
 }
 
-static void svg_point(FILE *out, char verb, double x, double y)
-{
-    fputc(verb, out);
-    svg_number(out, x);
-    fputc(' ', out);
-    svg_number(out, y);
-}
-
 void svg_shape_box(FILE *out, svg_box box)
 {
-    svg_point(out, 'M', box.x, box.y);
-    fputc('h', out);
-    svg_number(out, box.w);
-    fputc('v', out);
-    svg_number(out, box.h);
-    fputc('h', out);
-    svg_number(out, -box.w);
-    fputc('z', out);
+    fprintf(out, "M%s %sh%sv%sh%sz", NUMBER(box.x), NUMBER(box.y), NUMBER(box.w), NUMBER(box.h), NUMBER(-box.w));
 }
 
 void svg_shape_line(FILE *out, double x1, double y1, double x2, double y2)
 {
-    svg_point(out, 'M', x1, y1);
-    svg_point(out, 'L', x2, y2);
+    fprintf(out, "M%s %sL%s %s", NUMBER(x1), NUMBER(y1), NUMBER(x2), NUMBER(y2));
 }
 
 void svg_shape_fill(FILE *out, const char *color)
@@ -205,7 +173,7 @@ void svg_shape_stroke(FILE *out, const char *color, double width)
 
 void svg_shape_point(FILE *out, bool *pen, double x, double y)
 {
-    if (!isnan(y)) svg_point(out, *pen ? 'L' : 'M', x, y);
+    if (!isnan(y)) fprintf(out, "%c%s %s", *pen ? 'L' : 'M', NUMBER(x), NUMBER(y));
     *pen = !isnan(y);
 }
 
@@ -219,11 +187,7 @@ void svg_shape_line_end(FILE *out, const char *color, double width, const char *
 
 void svg_dot(FILE *out, double x, double y, double radius, const char *color)
 {
-    fputs("<circle", out);
-    svg_attribute(out, "cx", x);
-    svg_attribute(out, "cy", y);
-    svg_attribute(out, "r", radius);
-    fprintf(out, " fill=\"%s\"/>\n", color);
+    fprintf(out, "<circle cx=\"%s\" cy=\"%s\" r=\"%s\" fill=\"%s\"/>\n", NUMBER(x), NUMBER(y), NUMBER(radius), color);
 }
 
 /** Return whether `c` is the first byte of a UTF-8 character. */

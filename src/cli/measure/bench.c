@@ -112,10 +112,10 @@ static const char *matmul_of(const zr_rates *rates)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/** Add a rate, or null if it is not known. */
-static void add_known_rate(zr__json_out *json, const char *key, double rate)
+/** Return a rate for JSON, where NAN is null, if it is not known. */
+static double known(double rate)
 {
-    zr__json_add_real(json, key, rate > 0.0 ? rate : NAN);
+    return rate > 0.0 ? rate : NAN;
 }
 
 static void add_levels(zr__json_out *json, const zr_rates *rates)
@@ -125,11 +125,9 @@ static void add_levels(zr__json_out *json, const zr_rates *rates)
         const zr_peak *peak = &rates->level[i];
         zr__json_break(json, "\n  ");
         zr__json_open(json, NULL, '{');
-        zr__json_add(json, "level", peak->level);
-        add_known_rate(json, "fma_f32_flops", peak->fma_f32.one * rates->threads);
-        add_known_rate(json, "fma_f32_all_flops", peak->fma_f32.all);
-        add_known_rate(json, "dot_bf16_flops", peak->dot_bf16.one * rates->threads);
-        add_known_rate(json, "dot_bf16_all_flops", peak->dot_bf16.all);
+        zr__json_add(json, "level", peak->level, "fma_f32_flops", known(peak->fma_f32.one * rates->threads),
+                     "fma_f32_all_flops", known(peak->fma_f32.all), "dot_bf16_flops",
+                     known(peak->dot_bf16.one * rates->threads), "dot_bf16_all_flops", known(peak->dot_bf16.all));
         zr__json_close(json, '}');
     }
     zr__json_close(json, ']');
@@ -142,8 +140,7 @@ static void add_peak(zr__json_out *json, const zr_rates *rates, zr_dtype dtype)
     bool library = false;
     double peak = zr__rates_peak(rates, dtype, &library).all;
     zr__json_open(json, dtype == ZR_BF16 ? "bf16" : "f32", '{');
-    add_known_rate(json, "flops", peak);
-    zr__json_add(json, "of", peak <= 0.0 ? NULL : library ? "library" : "registers");
+    zr__json_add(json, "flops", known(peak), "of", peak <= 0.0 ? NULL : library ? "library" : "registers");
     zr__json_close(json, '}');
 }
 
@@ -155,8 +152,7 @@ static void add_shapes(zr__json_out *json, const zr__products *products)
         zr__json_open(json, NULL, '{');
         zr__json_add(json, "what", p->what, "m", p->m, "n", p->n, "k", p->k, "dtype",
                      p->dtype == ZR_BF16 ? "bf16" : "f32");
-        add_known_rate(json, "flops_per_sec", p->flops_per_sec);
-        zr__json_add(json, "part", p->part, "count", p->count);
+        zr__json_add(json, "flops_per_sec", known(p->flops_per_sec), "part", p->part, "count", p->count);
         zr__json_close(json, '}');
     }
 }
@@ -169,12 +165,9 @@ static zr_status print_bench_json(const cli_bench *b)
                  matmul_of(r));
     add_levels(&json, r);
     zr__json_break(&json, "\n ");
-    add_known_rate(&json, "matmul_f32_flops", r->matmul_f32);
-    add_known_rate(&json, "matmul_bf16_flops", r->matmul_bf16);
-    add_known_rate(&json, "triad_bytes_sec", r->triad.all);
-    add_known_rate(&json, "triad_thread_bytes_sec", r->triad.one);
-    add_known_rate(&json, "link_bytes_sec", r->link.all / r->threads);
-    add_known_rate(&json, "link_alone_bytes_sec", r->link.one);
+    zr__json_add(&json, "matmul_f32_flops", known(r->matmul_f32), "matmul_bf16_flops", known(r->matmul_bf16),
+                 "triad_bytes_sec", known(r->triad.all), "triad_thread_bytes_sec", known(r->triad.one),
+                 "link_bytes_sec", known(r->link.all / r->threads), "link_alone_bytes_sec", known(r->link.one));
     zr__json_break(&json, "\n ");
     zr__json_open(&json, "peak", '{');
     add_peak(&json, r, ZR_F32);
@@ -190,11 +183,9 @@ static zr_status print_bench_json(const cli_bench *b)
     cli_launches_json(&json, "launches", &b->launches);
     zr__json_break(&json, "\n ");
     zr__json_open(&json, "bound_sec", '{');
-    add_known_rate(&json, "f32", b->f32.bound_sec);
-    add_known_rate(&json, "bf16", b->narrow.bound_sec);
+    zr__json_add(&json, "f32", known(b->f32.bound_sec), "bf16", known(b->narrow.bound_sec));
     zr__json_close(&json, '}');
-    add_known_rate(&json, "flops", b->f32.flops);
-    zr__json_add(&json, "rest_flops_share", rest_share(&b->f32));
+    zr__json_add(&json, "flops", known(b->f32.flops), "rest_flops_share", rest_share(&b->f32));
     return zr__json_write(&json, stdout);
 }
 

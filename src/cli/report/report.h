@@ -55,9 +55,6 @@ typedef struct cli_bytes_row {
  * rows. */
 int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row row[REPORT_ROWS]);
 
-/** Parse a command line that names one or more runs. With --help, print the help and set args->help. Return ZR_ERR_ARG
- * if the command line is wrong. */
-ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv);
 /** Name each run by its path, without trailing slashes and without the leading folders that all paths share. For
  * example, "out/a" and "out/b" become "a" and "b". A single run keeps its whole path. The names are stored in `room`,
  * which has `n` buffers. */

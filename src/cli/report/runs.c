@@ -1,6 +1,5 @@
-/* Parse and name the runs of a command line, and refuse other folders. */
+/* Name the runs of a command line, and refuse other folders. */
 #include "base/text/text.h"
-#include "cli/shell/help.h"
 #include "cli/report/report.h"
 #include "config/config.h"
 
@@ -8,16 +7,6 @@
 #include <glob.h>
 #include <string.h>
 #include <unistd.h>
-
-zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv)
-{
-    ZR_TRY(cli_parse(args, argc, argv));
-    if (args->help) ZR_TRY(cli_help(command, args));
-    ZR_CHECK(args->help || args->n_operands > 0, ZR_ERR_ARG,
-             "zr %s needs the directory of a run, or several; `zr %s --help` has examples", command->name,
-             command->name);
-    return ZR_OK;
-}
 
 void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name)
 {
@@ -50,11 +39,10 @@ zr_status cli_refuse_run(const char *dir)
 {
     const char *shown = ZR_SHOWN(dir), *why = "neither metrics.jsonl nor run.json is in it";
     ZR_CHECK(access(dir, F_OK) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
-    ZR_CHECK(
-        !zr__config_is_own(dir), ZR_ERR_NOT_FOUND,
-        "%s is not the directory of a run: %s; its config.json is a configuration of zr (`zr train %s/config.json` "
-        "makes a run of it)",
-        shown, why, ZR_WORD(dir));
+    ZR_CHECK(!zr__config_is_own(dir), ZR_ERR_NOT_FOUND,
+             "%s is not the directory of a run: %s; its config.json is a configuration of zr (`zr train "
+             "%s/config.json` makes a run of it)",
+             shown, why, ZR_WORD(dir));
     ZR_CHECK(!holds_runs(dir), ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s; the folders in it are: %s/*",
              shown, why, shown);
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not the directory of a run: %s", shown, why);

@@ -33,10 +33,9 @@ static void *allocate_json(size_t bytes)
 
 zr_status cli_alloc_check(void)
 {
-    ZR_CHECK(
-        !atomic_load(&lacked), ZR_ERR_MEMORY,
-        "no memory was left for a library that zr uses, so the result may be incomplete or wrong; give the process "
-        "more memory, or do less at a time");
+    ZR_CHECK(!atomic_load(&lacked), ZR_ERR_MEMORY,
+             "no memory was left for a library that zr uses, so the result may be incomplete or wrong; give the "
+             "process more memory, or do less at a time");
     return ZR_OK;
 }
 

@@ -57,14 +57,13 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
  * path: "stage" finds zero_optimization.stage. Write the path to `path`. Return false if no key matches. */
 static bool key_called(const char *name, char path[128])
 {
-    int n = 0;
-    ZR_AUTO_FREE zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *keys = NULL;
     const zr_key *found = NULL;
-    if (zr_config_keys(&key, &n) != ZR_OK) return false;
-    for (int i = 0; i < n; i++) {
-        const char *dot = strrchr(key[i].path, '.');
-        const bool exact = strcmp(key[i].path, name) == 0;
-        if (exact || (dot && strcmp(dot + 1, name) == 0 && !found)) found = &key[i];
+    if (zr_config_keys(&keys) != ZR_OK) return false;
+    for (const zr_key *key = keys; key->path; key++) {
+        const char *dot = strrchr(key->path, '.');
+        const bool exact = strcmp(key->path, name) == 0;
+        if (exact || (dot && strcmp(dot + 1, name) == 0 && !found)) found = key;
         if (exact) break;
     }
     if (found) snprintf(path, 128, "%s", found->path);
@@ -197,7 +196,8 @@ zr_status cli_parse_operands(cli_args *args, const cli_command *command, const c
 {
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) ZR_TRY(cli_help(command, args));
-    ZR_CHECK(args->help || !what || args->n_operands == args->max_operands, ZR_ERR_ARG,
+    const int least = args->max_operands < CLI_MAX_OPERANDS ? args->max_operands : 1;
+    ZR_CHECK(args->help || !what || args->n_operands >= least, ZR_ERR_ARG,
              "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
     return ZR_OK;
 }

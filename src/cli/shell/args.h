@@ -58,9 +58,9 @@ typedef struct cli_command cli_command;
 /** Parse a command line. Return ZR_ERR_ARG if it is wrong. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 
-/** Parse the command line of a command. Unless `what` is NULL, require exactly args->max_operands operands, which
- * `what` names in the error message. If `what` is NULL, allow fewer operands. With --help, print the help and set
- * args->help. */
+/** Parse the command line of a command. Unless `what` is NULL, require exactly args->max_operands operands, or at least
+ * one if this is CLI_MAX_OPERANDS; `what` names them in the error message. If `what` is NULL, allow fewer operands.
+ * With --help, print the help and set args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 

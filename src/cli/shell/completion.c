@@ -34,21 +34,19 @@ static void bash_command(const cli_command *command, const cli_option *options, 
 
 static zr_status print_bash(const cli_command *const *commands, int n)
 {
-    int n_keys = 0;
-    ZR_AUTO_FREE zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *keys = NULL;
     char words[256];
-    ZR_TRY(zr_config_keys(&key, &n_keys));
+    ZR_TRY(zr_config_keys(&keys));
     printf("# Completion of zr for bash, written by `zr help --completion bash`.\n_zr_commands=\"help");
     for (int i = 0; i < n; i++) printf(" %s", commands[i]->name);
     printf("\"\n_zr_keys=\"");
-    for (int i = 0; i < n_keys; i++)
-        if (key[i].state != ZR_KEY_NO_MEANING && !cli_key_repeats(key, i)) printf("%s--%s=", i ? " " : "", key[i].path);
+    for (const zr_key *key = NULL; (key = cli_key_next(keys, key));)
+        printf("%s--%s=", key == keys ? "" : " ", key->path);
     printf("\"\n_zr_values() {\n    case $1 in\n    --color) echo auto always never ;;\n    --preset) echo ");
     print_presets();
     printf(" ;;\n");
-    for (int i = 0; i < n_keys; i++)
-        if (key[i].state != ZR_KEY_NO_MEANING && !cli_key_repeats(key, i) && *cli_key_words(&key[i], words))
-            printf("    --%s) echo %s ;;\n", key[i].path, words);
+    for (const zr_key *key = NULL; (key = cli_key_next(keys, key));)
+        if (*cli_key_words(key, words)) printf("    --%s) echo %s ;;\n", key->path, words);
     printf("    esac\n}\n_zr_options() {\n    options= keys=\n    case $1 in\n");
     for (int i = 0; i < n; i++) ZR_TRY(cli_options_of(commands[i], bash_command));
     fputs("    esac\n}\n"
@@ -122,10 +120,9 @@ static void zsh_command(const cli_command *command, const cli_option *options, b
 
 static zr_status print_zsh_all(const cli_command *const *commands, int n)
 {
-    int n_keys = 0;
-    ZR_AUTO_FREE zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *keys = NULL;
     char words[256], help[CLI_KEY_HELP_BYTES];
-    ZR_TRY(zr_config_keys(&key, &n_keys));
+    ZR_TRY(zr_config_keys(&keys));
     printf("#compdef zr\n# Completion of zr for zsh, written by `zr help --completion zsh`.\n"
            "_zr() {\n  local -a commands keys\n  commands=(\n");
     for (int i = 0; i < n; i++) {
@@ -134,12 +131,11 @@ static zr_status print_zsh_all(const cli_command *const *commands, int n)
         printf("'\n");
     }
     printf("    'help:explain a command'\n  )\n  keys=(\n");
-    for (int i = 0; i < n_keys; i++) {
-        if (key[i].state == ZR_KEY_NO_MEANING || cli_key_repeats(key, i)) continue;
-        printf("    '--%s=-[", key[i].path);
-        print_zsh(cli_key_help(&key[i], help));
+    for (const zr_key *key = NULL; (key = cli_key_next(keys, key));) {
+        printf("    '--%s=-[", key->path);
+        print_zsh(cli_key_help(key, help));
         printf("]:value:");
-        if (*cli_key_words(&key[i], words)) printf("(%s)", words);
+        if (*cli_key_words(key, words)) printf("(%s)", words);
         printf("'\n");
     }
     printf("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n"

@@ -60,8 +60,7 @@ static bool has_word(const char *text, const char *word, bool anywhere)
 typedef struct topic_words {
     const char *const *word;
     int n;
-    zr_key *key; /* all keys, or NULL */
-    int n_keys;
+    zr_key *keys; /* all keys, or NULL */
 } topic_words;
 
 static bool has_all(const topic_words *w, const char *name, const char *help, const char *values)
@@ -80,9 +79,9 @@ static zr_status fail_topic(const topic_words *w, const cli_option *options)
     const char *names[MOST];
     char words[128] = "", similar[160] = "";
     int n = 0;
-    for (int i = 0; i < w->n_keys && n < MOST; i++) {
-        const char *dot = strrchr(w->key[i].path, '.');
-        names[n++] = dot ? dot + 1 : w->key[i].path;
+    for (const zr_key *key = w->keys; key && key->path && n < MOST; key++) {
+        const char *dot = strrchr(key->path, '.');
+        names[n++] = dot ? dot + 1 : key->path;
     }
     for (const cli_option *o = options; o && o->name && n < MOST; o++) names[n++] = o->name;
     for (const cli_option *o = cli_common_options; options && o->name && n < MOST; o++) names[n++] = o->name;
@@ -93,7 +92,7 @@ static zr_status fail_topic(const topic_words *w, const cli_option *options)
     const char *near = w->n == 1 ? zr__text_nearest(words, names, n) : NULL;
     if (near) snprintf(similar, sizeof(similar), "; did you mean \"%s\"?", near);
     return ZR_FAIL(ZR_ERR_ARG, "no %s%s%s has \"%s\" in its name or explanation%s", options ? "option" : "",
-                   options && w->key ? " or " : "", w->key ? "key of the configuration" : "", words, similar);
+                   options && w->keys ? " or " : "", w->keys ? "key of the configuration" : "", words, similar);
 }
 
 /** Print the keys that have the words. Without words, leave out keys that have no effect. Return their number. */
@@ -101,8 +100,7 @@ static int print_keys(const topic_words *w)
 {
     int n = 0;
     char values[256];
-    for (int i = 0; i < w->n_keys; i++) {
-        const zr_key *key = &w->key[i];
+    for (const zr_key *key = w->keys; key && key->path; key++) {
         if (w->n == 0 ? key->state == ZR_KEY_NO_MEANING : !has_all(w, key->path, key->help, cli_key_words(key, values)))
             continue;
         if (n++ == 0)
@@ -129,10 +127,10 @@ static void print_options(const topic_words *w, const char *command, const cli_o
 /** Print the options, if there are any, and, if `keys`, the configuration keys that have the words. */
 static zr_status print_topic(const char *const *word, int n, const char *command, const cli_option *options, bool keys)
 {
-    ZR_AUTO_FREE zr_key *key = NULL;
-    int n_keys = 0, found = 0;
-    if (keys) ZR_TRY(zr_config_keys(&key, &n_keys));
-    const topic_words w = {word, n, key, n_keys};
+    ZR_AUTO_FREE zr_key *all = NULL;
+    int found = 0;
+    if (keys) ZR_TRY(zr_config_keys(&all));
+    const topic_words w = {word, n, all};
     if (options) {
         print_options(&w, command, options, &found);
         print_options(&w, command, cli_common_options, &found);

@@ -1,4 +1,5 @@
 /* Man pages, in roff. */
+#include "base/core/scope.h"
 #include "cli/shell/reference.h"
 
 #include <stdio.h>
@@ -77,22 +78,20 @@ static void command_page(const cli_command *command, const cli_option *options, 
 
 static void config_page(void)
 {
-    int n = 0;
-    zr_key *key = NULL;
+    ZR_AUTO_FREE zr_key *keys = NULL;
     char words[256], value[320], help[CLI_KEY_HELP_BYTES];
-    if (zr_config_keys(&key, &n) != ZR_OK) return;
+    if (zr_config_keys(&keys) != ZR_OK) return;
     print_head("zr-config", 5, "the configuration of zr");
     printf(".SH DESCRIPTION\nA configuration is a file of JSON, in which // begins a comment. Keys that DeepSpeed has "
            "keep its names and\nmeanings. On the command line any key is written \\-\\-key.path=value.\n"
            "\\fBzr init\\fR writes one to begin with.\n.SH KEYS\n");
-    for (int i = 0; i < n; i++) {
-        if (key[i].state == ZR_KEY_NO_MEANING) continue;
-        const char *standard = key[i].standard && key[i].standard[0] ? key[i].standard : "-";
-        cli_key_words(&key[i], words);
+    for (const zr_key *key = keys; key->path; key++) {
+        if (key->state == ZR_KEY_NO_MEANING) continue;
+        const char *standard = key->standard && key->standard[0] ? key->standard : "-";
+        cli_key_words(key, words);
         snprintf(value, sizeof(value), "%s%s[%s]", words, *words ? " " : "", standard);
-        print_tagged("", key[i].path, value, cli_key_help(&key[i], help));
+        print_tagged("", key->path, value, cli_key_help(key, help));
     }
-    zr_free(key);
     print_see_also(NULL, 0);
 }
 

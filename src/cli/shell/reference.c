@@ -47,11 +47,14 @@ const char *cli_key_help(const zr_key *key, char help[CLI_KEY_HELP_BYTES])
     return help;
 }
 
-bool cli_key_repeats(const zr_key *key, int i)
+const zr_key *cli_key_next(const zr_key *keys, const zr_key *key)
 {
-    for (int before = 0; before < i; before++)
-        if (strcmp(key[before].path, key[i].path) == 0) return true;
-    return false;
+    for (key = key ? key + 1 : keys; key->path; key++) {
+        const zr_key *first = keys;
+        while (strcmp(first->path, key->path) != 0) first++;
+        if (first == key && key->state != ZR_KEY_NO_MEANING) return key;
+    }
+    return NULL;
 }
 
 zr_status cli_reference(const cli_command *const *commands, int n, int argc, char **argv)
@@ -63,8 +66,6 @@ zr_status cli_reference(const cli_command *const *commands, int n, int argc, cha
     }
     if (strcmp(what, "--completion") == 0 && argc == 2) return cli_completion(commands, n, of);
     if (strcmp(what, "--man") == 0 && argc <= 2) return cli_man(commands, n, of);
-    return ZR_FAIL(
-        ZR_ERR_ARG,
-        "`zr help` must be followed by a command, keys, --list, --completion bash, --completion zsh or --man "
-        "[COMMAND|config]");
+    return ZR_FAIL(ZR_ERR_ARG, "`zr help` must be followed by a command, keys, --list, --completion bash, --completion "
+                               "zsh or --man [COMMAND|config]");
 }

@@ -38,7 +38,8 @@ const char *cli_key_words(const zr_key *key, char words[256]);
 /** Write a key's help text into `help`, after the names of its families if not every family has the key, and after a
  * remark if the key has no effect. Return `help`. */
 const char *cli_key_help(const zr_key *key, char help[CLI_KEY_HELP_BYTES]);
-/** Return whether an earlier key of a list has the same path as key i. Families may declare a key differently. */
-bool cli_key_repeats(const zr_key *key, int i);
+/** Return the first key of a table (zr_config_keys) after `key`, or of the whole table if `key` is NULL, that has an
+ * effect and whose path no earlier key has, since families may declare a key differently. Return NULL at the end. */
+const zr_key *cli_key_next(const zr_key *keys, const zr_key *key);
 
 #endif

@@ -60,15 +60,15 @@ enum { BRIEF_NAMES = sizeof(brief_names) / sizeof(brief_names[0]) };
 static zr_status find_swept_key(const char *name, const char **found)
 {
     const char *names[512];
-    int n_keys = 0, n = 0;
+    int n = 0;
     ZR_AUTO_FREE zr_key *key = NULL;
     *found = NULL;
-    ZR_TRY(zr_config_keys(&key, &n_keys));
+    ZR_TRY(zr_config_keys(&key));
     for (int i = 0; i < BRIEF_NAMES; i++) {
         names[n++] = brief_names[i].name;
         if (strcmp(name, brief_names[i].name) == 0) *found = brief_names[i].key;
     }
-    for (int i = 0; i < n_keys && n < 512; i++) {
+    for (int i = 0; key[i].path && n < 512; i++) {
         names[n++] = key[i].path;
         if (strcmp(name, key[i].path) == 0) *found = name;
     }

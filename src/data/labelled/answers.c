@@ -29,11 +29,11 @@ struct zr__answers {
     const zr__questions *questions;
     const zr__bert *bert;
     int64_t n_best, most_tokens; /* arguments of zr__answers_open */
-    int64_t kept;    /* number of best tokens that are kept of a sample: n_best, but not more than a row has */
-    choice *best;    /* for each sample: the `kept` best first tokens, then the `kept` best last tokens */
-    bool *added;     /* for each sample: whether its logits have been added */
-    int64_t *number; /* buffer for the samples of a row */
-    zr__scorer scorer;
+    int64_t kept;         /* number of best tokens that are kept of a sample: n_best, but not more than a row has */
+    choice *best;         /* for each sample: the `kept` best first tokens, then the `kept` best last tokens */
+    bool *added;          /* for each sample: whether its logits have been added */
+    int64_t *number;      /* buffer for the samples of a row */
+    zr__classes *classes; /* for comparing answers */
     /* The question that was asked for last: */
     zr__words words;
     candidate *candidate;
@@ -282,7 +282,7 @@ zr_status zr__answers_score(zr__answers *a, zr__answers_scored *scored)
         for (int64_t k = 0; k < q->question[i].answers; k++, right += strlen(right) + 1) {
             bool its_exact = false;
             double its_f1 = 0;
-            ZR_TRY(zr__scorer_compare(&a->scorer, list[0].text, right, &its_exact, &its_f1));
+            ZR_TRY(zr__answer_compare(a->classes, list[0].text, right, &its_exact, &its_f1));
             any_exact = any_exact || its_exact;
             if (its_f1 > best_f1) best_f1 = its_f1;
         }
@@ -308,7 +308,7 @@ static zr_status take_memory(zr__answers *a)
     ZR_CHECK(a->best && a->added && a->number && a->text && a->list, ZR_ERR_MEMORY,
              "no memory for the %lld best tokens of %zu samples", (long long)a->kept, samples);
     memset(a->added, 0, samples * sizeof(*a->added));
-    return zr__scorer_open(&a->scorer);
+    return zr__classes_open(&a->classes);
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -355,7 +355,7 @@ void zr__answers_close(zr__answers **answers)
 {
     zr__answers *a = *answers;
     if (!a) return;
-    zr__scorer_close(&a->scorer);
+    zr__classes_close(&a->classes);
     zr__words_free(&a->words);
     zr__text_clear(&a->texts);
     zr_free(a->best);

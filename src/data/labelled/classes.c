@@ -53,20 +53,13 @@ void zr__labelled_shorten(int64_t most, int64_t *a, int64_t *b)
     *longer = most - *shorter;
 }
 
-/* Keep the tokens of list->encoded as the first text of a line. */
-static zr_status keep_first(zr__class_reader *r, int64_t n)
-{
-    ZR_GROW(r->first, r->first_room, n, "tokens of a text");
-    if (n > 0) memcpy(r->first, r->list->encoded, (size_t)n * sizeof(*r->first));
-    return ZR_OK;
-}
-
 static zr_status add_sample(zr__class_reader *r, const char *text, const char *pair, int32_t label)
 {
     zr__labelled_list *list = r->list;
     int64_t a = 0, b = ZR__NO_TEXT;
     ZR_TRY(zr__labelled_encode(list, text, (int64_t)strlen(text), &a));
-    ZR_TRY(keep_first(r, a));
+    ZR_GROW(r->first, r->first_room, a, "tokens of a text");
+    if (a > 0) memcpy(r->first, list->encoded, (size_t)a * sizeof(*r->first));
     if (pair) ZR_TRY(zr__labelled_encode(list, pair, (int64_t)strlen(pair), &b));
     const int64_t all = a + b;
     zr__labelled_shorten(r->args->seq_length - (pair ? 3 : 2), &a, &b);
@@ -103,7 +96,7 @@ static zr_status read_line(const void *of, void *arg, const char *line, int64_t 
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Find how the records of a file follow each other. A file that has none is read as lines, each of which is bad. */
+/* Find how the records of a file follow each other. A file without records is read as lines, and every line is bad. */
 static zr_status find_shape(const zr__file *file, const char *path, zr__shape *shape)
 {
     ZR_TRY(zr__data_refuse_kind(file, false));

@@ -7,6 +7,7 @@
 #include "data/labelled/classes.h"
 #include "data/samples/order.h"
 #include "data/samples/rows.h"
+#include "data/samples/samples.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,23 +70,19 @@ static zr_status open_rows(zr_labelled *l)
 
 static zr_status read_classes(zr_labelled *l)
 {
-    zr__class_reader reader = {.args = &l->args, .list = &l->list};
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__class_reader_free) zr__class_reader reader = {.args = &l->args, .list = &l->list};
     char first[128] = "", name[100];
-    for (int64_t i = 0; i < l->files.n && st == ZR_OK; i++) {
-        zr__file file;
+    for (int64_t i = 0; i < l->files.n; i++) {
+        ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
         zr__found_texts found = {0};
-        st = zr__file_open(l->files.path[i], false, &file);
-        if (st != ZR_OK) break;
-        st = zr__classes_read(&reader, &file, l->files.path[i], &found);
+        ZR_TRY(zr__file_open(l->files.path[i], false, &file));
+        ZR_TRY(zr__classes_read(&reader, &file, l->files.path[i], &found));
         if (l->found.skipped_lines == 0 && found.skipped_lines > 0)
             snprintf(first, sizeof(first), "%s:%lld", zr__text_escape(l->files.path[i], name, sizeof(name)),
                      (long long)found.first_skipped);
         l->found.skipped_lines += found.skipped_lines;
         l->found.documents += found.documents;
-        zr__file_close(&file);
     }
-    zr__class_reader_free(&reader);
     l->info.documents = l->found.documents;
     l->info.skipped_lines = l->found.skipped_lines;
     l->info.cut_documents = reader.cut;
@@ -95,7 +92,7 @@ static zr_status read_classes(zr_labelled *l)
     if (reader.cut > 0)
         snprintf(l->cut, sizeof(l->cut), "%lld of %lld texts have more tokens than a row and were cut",
                  (long long)reader.cut, (long long)l->found.documents);
-    return st;
+    return ZR_OK;
 }
 
 static zr_status read_questions(zr_labelled *l)
@@ -111,8 +108,7 @@ static zr_status read_questions(zr_labelled *l)
     l->info.cut_documents = q->cut;
     if (q->lost > 0)
         snprintf(l->note, sizeof(l->note),
-                 "%lld question%s %s: the answer is not at answer_start in its text; the "
-                 "first is %s",
+                 "%lld question%s %s: the answer is not at answer_start in its text; the first is %s",
                  (long long)q->lost, q->lost == 1 ? "" : "s", q->every ? "without a loss" : "left out", q->first_lost);
     if (q->cut > 0)
         snprintf(l->cut, sizeof(l->cut), "%lld of %lld questions have more than %lld tokens and were cut",
@@ -179,16 +175,11 @@ static zr_status open_labelled(zr_labelled *l)
 static zr_status check_args(const zr_labelled_args *args)
 {
     const int64_t T = args->seq_length, S = args->samples;
-    ZR_CHECK(args->path, ZR_ERR_ARG, "no path of data was given");
+    ZR_TRY(zr__data_args_check(args->path, args->vocab_size, T, 5, args->order));
     ZR_CHECK(args->kind == ZR_LABELLED_CLASSES || args->kind == ZR_LABELLED_ANSWERS, ZR_ERR_ARG,
              "%d is not a kind of labelled samples", (int)args->kind);
-    ZR_CHECK(args->vocab_size >= 1 && args->vocab_size <= INT32_MAX, ZR_ERR_ARG,
-             "vocab_size is %lld; it must be from 1 to 2147483647", (long long)args->vocab_size);
-    ZR_CHECK(T >= 5 && T < INT32_MAX, ZR_ERR_ARG, "seq_length is %lld; it must be from 5 to 2147483646", (long long)T);
     ZR_CHECK(S >= 1 && S <= T, ZR_ERR_ARG, "samples is %lld; it must be from 1 to seq_length %lld", (long long)S,
              (long long)T);
-    ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
-             "%d is not a valid order of samples", (int)args->order);
     ZR_CHECK(args->kind == ZR_LABELLED_ANSWERS || (args->labels >= 1 && args->labels <= INT32_MAX), ZR_ERR_ARG,
              "labels is %lld; it must be from 1 to 2147483647", (long long)args->labels);
     ZR_CHECK(args->doc_stride >= 0 && args->max_query_length >= 0, ZR_ERR_ARG,

@@ -9,7 +9,7 @@
 
 #include "data/labelled/questions.h"
 
-/** Read all files once and hash them, together with the samples made of them, like zr__data_check. */
+/** Like zr__data_check, read all files once. The hash covers the files and the samples made from the files. */
 ZR_NODISCARD zr_status zr__labelled_check(const zr_labelled *labelled, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 /** Return the questions of an object, or NULL if it has labelled texts. */
@@ -62,10 +62,5 @@ typedef struct zr__answers_scored {
 } zr__answers_scored;
 /** Compare the best answers with the reference answers. Errors: as for zr__answers_get. */
 ZR_NODISCARD zr_status zr__answers_score(zr__answers *answers, zr__answers_scored *scored);
-
-/** Compare an answer with a reference answer as SQuAD's evaluation 1.1 does: in lower case, without ASCII punctuation
- * and the words a, an and the. *exact receives whether both are equal, *f1 the F1 score of their words, from 0 to 1.
- * Errors: ZR_ERR_ARG if a text is not valid UTF-8; ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__answer_compare(const char *answer, const char *right, bool *exact, double *f1);
 
 #endif

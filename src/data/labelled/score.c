@@ -1,20 +1,9 @@
 /* SQuAD's evaluation, version 1.1. */
 #include "data/labelled/final.h"
-#include "data/labelled/labelled.h"
 #include "data/labelled/words.h"
 #include "data/pieces/nfc.h"
 
 #include <string.h>
-
-zr_status zr__scorer_open(zr__scorer *scorer)
-{
-    return zr__classes_open(&scorer->classes);
-}
-
-void zr__scorer_close(zr__scorer *scorer)
-{
-    zr__classes_close(&scorer->classes);
-}
 
 /* ---- normalizing ----------------------------------------------------------------------------- */
 
@@ -38,7 +27,7 @@ static void drop_article(zr__text *out, size_t word)
 }
 
 /* Append a text in lower case, without punctuation and articles. */
-static void add_plain(const zr__scorer *scorer, const char *text, zr__text *out)
+static void add_plain(const zr__classes *classes, const char *text, zr__text *out)
 {
     size_t word = out->length; /* beginning of the letters and numbers at the end of `out` */
     for (int64_t i = 0, length; text[i]; i += length) {
@@ -47,7 +36,7 @@ static void add_plain(const zr__scorer *scorer, const char *text, zr__text *out)
         const int64_t parts = zr__lower(c, lower);
         for (int64_t k = 0; k < parts && !is_punctuation((uint32_t)lower[k]); k++) {
             char utf8[4];
-            const unsigned its = ZR__BIT(zr__class_of(scorer->classes, (uint32_t)lower[k]));
+            const unsigned its = ZR__BIT(zr__class_of(classes, (uint32_t)lower[k]));
             const bool inside = its & (ZR__LETTERS | ZR__NUMBERS);
             if (!inside) drop_article(out, word);
             zr__text_append(out, utf8, (size_t)zr__character_put(lower[k], utf8));
@@ -57,13 +46,14 @@ static void add_plain(const zr__scorer *scorer, const char *text, zr__text *out)
     drop_article(out, word);
 }
 
-void zr__scorer_normalize(const zr__scorer *scorer, const char *text, zr__text *out)
+/* Append a text as SQuAD's evaluation normalizes it: in lower case, without punctuation and articles, and with a single
+ * space between two words. */
+static void normalize(const zr__classes *classes, const char *text, zr__text *out)
 {
-    zr__text plain = {0};
-    add_plain(scorer, text, &plain);
+    ZR_AUTO(zr__text_clear) zr__text plain = {0};
+    add_plain(classes, text, &plain);
     if (plain.data) zr__join_split(plain.data, out);
     out->failed |= plain.failed;
-    zr__text_clear(&plain);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -116,31 +106,14 @@ static double f1_of(const char *answer, const char *right)
     return 2 * precision * recall / (precision + recall);
 }
 
-zr_status zr__scorer_compare(const zr__scorer *scorer, const char *answer, const char *right, bool *exact, double *f1)
+zr_status zr__answer_compare(const zr__classes *classes, const char *answer, const char *right, bool *exact, double *f1)
 {
     ZR_AUTO(zr__text_clear) zr__text a = {0}, b = {0};
-    zr__scorer_normalize(scorer, answer, &a);
-    zr__scorer_normalize(scorer, right, &b);
+    normalize(classes, answer, &a);
+    normalize(classes, right, &b);
     const char *x = a.data ? a.data : "", *y = b.data ? b.data : "";
     *exact = strcmp(x, y) == 0;
     *f1 = f1_of(x, y);
     ZR_CHECK(!a.failed && !b.failed, ZR_ERR_MEMORY, "no memory to compare an answer of %zu bytes", strlen(answer));
     return ZR_OK;
-}
-
-/* Return whether a text is valid UTF-8. */
-static bool is_utf8(const char *text)
-{
-    int64_t left = (int64_t)strlen(text), n = 1;
-    for (; left > 0 && n > 0; text += n, left -= n) n = zr__text_utf8(text, left);
-    return n > 0;
-}
-
-zr_status zr__answer_compare(const char *answer, const char *right, bool *exact, double *f1)
-{
-    ZR_CHECK(is_utf8(answer) && is_utf8(right), ZR_ERR_ARG, "%s: a text to compare must be valid UTF-8",
-             ZR_SHOWN(is_utf8(answer) ? right : answer));
-    ZR_AUTO(zr__scorer_close) zr__scorer scorer = {NULL};
-    ZR_TRY(zr__scorer_open(&scorer));
-    return zr__scorer_compare(&scorer, answer, right, exact, f1);
 }

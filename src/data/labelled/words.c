@@ -20,20 +20,16 @@ void zr__join_split(const char *text, zr__text *out)
     }
 }
 
-/* Return whether a character separates words. */
-static bool separates(uint32_t c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == 0x202f;
-}
-
 /* ---- words ----------------------------------------------------------------------------------- */
 
+/* Find the words of the text, which white space and narrow no-break spaces separate. */
 static zr_status find_words(zr__words *w)
 {
     bool inside = false;
     w->n = 0;
     for (int64_t i = 0, length; w->text[i]; i += length) {
-        const bool space = separates(zr__character_at((const unsigned char *)w->text + i, &length));
+        const uint32_t c = zr__character_at((const unsigned char *)w->text + i, &length);
+        const bool space = c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == 0x202f;
         if (!space && !inside) {
             ZR_GROW(w->word, w->word_room, w->n + 2, "words of a text");
             w->word[w->n++].from = (int32_t)i;

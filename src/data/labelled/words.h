@@ -36,8 +36,8 @@ int64_t zr__words_of_token(const zr__words *words, int64_t token);
 void zr__words_join(const zr__words *words, int64_t from, int64_t to, zr__text *out);
 
 /** Find the first and the last token of an answer that begins at character `start` of the text. *found receives whether
- * the words there contain the answer. The range is first the tokens of these words. If the tokens of the answer alone
- * occur in it, the range is narrowed to them. Error: ZR_ERR_MEMORY. */
+ * the words there contain the answer. The range is first the tokens of these words. If it contains the answer's own
+ * tokens, it is narrowed to them. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__words_answer(const zr__words *words, zr__labelled_list *list, const char *answer,
                                         int64_t start, bool *found, int64_t *first, int64_t *last);
 

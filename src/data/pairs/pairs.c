@@ -7,6 +7,7 @@
 #include "data/pairs/groups.h"
 #include "data/pairs/ready.h"
 #include "data/samples/order.h"
+#include "data/samples/samples.h"
 
 #include <string.h>
 
@@ -43,12 +44,6 @@ static zr_status open_ready(zr_pairs *p, const zr_pairs_args *args, const char *
     return ZR_OK;
 }
 
-/* Return the number of elements of a row. */
-static int64_t row_numbers(const zr_pairs *p)
-{
-    return 3 * p->seq_length + 2 * p->predictions + 2 * p->samples;
-}
-
 static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__shards *files)
 {
     const zr__epoch *e = NULL;
@@ -57,7 +52,8 @@ static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__sh
     ZR_TRY(zr__groups_open(&p->recipe, args->samples, &p->groups));
     ZR_TRY(zr__rows_epoch(&p->groups.rows, 0, &e));
     p->row_samples = zr_alloc((size_t)args->samples * sizeof(*p->row_samples));
-    if (args->whole_words) p->spare = zr_alloc((size_t)row_numbers(p) * sizeof(*p->spare));
+    const int64_t in_row = 3 * p->seq_length + 2 * p->predictions + 2 * p->samples;
+    if (args->whole_words) p->spare = zr_alloc((size_t)in_row * sizeof(*p->spare));
     ZR_CHECK(p->row_samples && (p->spare || !args->whole_words), ZR_ERR_MEMORY, "no memory for a row of samples");
     p->info = (zr_pairs_info){.format = "text",
                               .note = p->corpus.opening.note,
@@ -102,16 +98,11 @@ static zr_status open_files(zr_pairs *p, const zr_pairs_args *args, const zr__sh
 static zr_status check_args(const zr_pairs_args *args)
 {
     const int64_t T = args->seq_length, P = args->predictions, S = args->samples;
-    ZR_CHECK(args->path, ZR_ERR_ARG, "no path of data was given");
-    ZR_CHECK(args->vocab_size >= 1 && args->vocab_size <= INT32_MAX, ZR_ERR_ARG,
-             "vocab_size is %lld; it must be from 1 to 2147483647", (long long)args->vocab_size);
-    ZR_CHECK(T >= 5 && T < INT32_MAX, ZR_ERR_ARG, "seq_length is %lld; it must be from 5 to 2147483646", (long long)T);
+    ZR_TRY(zr__data_args_check(args->path, args->vocab_size, T, 5, args->order));
     ZR_CHECK(P >= 1 && P <= T, ZR_ERR_ARG, "predictions is %lld; it must be from 1 to seq_length %lld", (long long)P,
              (long long)T);
     ZR_CHECK(S >= 1 && S <= T, ZR_ERR_ARG, "samples is %lld; it must be from 1 to seq_length %lld", (long long)S,
              (long long)T);
-    ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
-             "%d is not a valid order of samples", (int)args->order);
     ZR_CHECK(args->masked_lm_prob >= 0 && args->masked_lm_prob <= 1, ZR_ERR_ARG,
              "masked_lm_prob is %g; it must be from 0 to 1", args->masked_lm_prob);
     ZR_CHECK(args->short_seq_prob >= 0 && args->short_seq_prob <= 1, ZR_ERR_ARG,

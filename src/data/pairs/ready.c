@@ -21,11 +21,10 @@ static zr_status find_tensor(const zr__ready *r, const char *name, int64_t rows,
     if (!t) return ZR_OK;
     ZR_CHECK(strcmp(t->dtype, "I32") == 0 || strcmp(t->dtype, "I64") == 0, ZR_ERR_DATA,
              "%s: tensor %s has type %s; expected I32 or I64", r->name, name, t->dtype);
-    ZR_CHECK(
-        t->ndim >= (last > 0 ? 2 : 1) && (last == 0 || t->dim[t->ndim - 1] == last), ZR_ERR_DATA,
-        "%s: tensor %s has the shape %s; expected one or more dimensions that count rows, and then data.seq_length "
-        "%lld",
-        r->name, name, zr__safetensors_print_dims(t, shape), (long long)r->seq_length);
+    ZR_CHECK(t->ndim >= (last > 0 ? 2 : 1) && (last == 0 || t->dim[t->ndim - 1] == last), ZR_ERR_DATA,
+             "%s: tensor %s has the shape %s; expected one or more dimensions that count rows, and then "
+             "data.seq_length %lld",
+             r->name, name, zr__safetensors_print_dims(t, shape), (long long)r->seq_length);
     const int64_t has = t->elems / (last > 0 ? last : 1);
     ZR_CHECK(has == rows, ZR_ERR_DATA, "%s: tensor %s has %lld rows, but input_ids has %lld", r->name, name,
              (long long)has, (long long)rows);

@@ -5,7 +5,7 @@
 
 enum { NFC_GROWTH = 3 }; /* maximum growth of a text in bytes by NFC */
 
-/* Limit in bytes, for each of two: what one byte of text may become, and what is put before a text. Known tokenizers
+/* Maximum size in bytes of the replacement of one byte of text, and of a prefix put before a text. Known tokenizers
  * need less than 20. Without a limit a short chain of replacements makes gigabytes of a short text. */
 enum { GROWTH_MOST = 64 };
 

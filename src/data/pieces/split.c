@@ -251,15 +251,14 @@ zr_status zr__split_open(const char *const *expression, int n, const zr__classes
     ZR_CHECK(n >= 1 && n <= ZR__SPLIT_MOST, ZR_ERR_DATA, "%s: there are %d regular expressions; 1 to %d are supported",
              where, n, ZR__SPLIT_MOST);
     const zr__scan *scan = n == 1 && classes ? zr__scan_find(expression[0]) : NULL;
-    *split = zr_alloc(sizeof(**split));
-    ZR_CHECK(*split, ZR_ERR_MEMORY, "no memory for regular expressions");
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__split_close) zr__split *made = zr_alloc(sizeof(*made));
+    ZR_CHECK(made, ZR_ERR_MEMORY, "no memory for regular expressions");
     if (scan)
-        take_scan(*split, scan, expression[0], classes);
+        take_scan(made, scan, expression[0], classes);
     else
-        st = compile_all(*split, expression, n, where);
-    if (st != ZR_OK) zr__split_close(split);
-    return st;
+        ZR_TRY(compile_all(made, expression, n, where));
+    *split = ZR_TAKE(made);
+    return ZR_OK;
 }
 
 void zr__split_close(zr__split **split)

@@ -114,13 +114,6 @@ static zr_status set_documents(zr_data *d, const zr__source_shards *files, sourc
     return divide_documents(d, to);
 }
 
-/* Return whether the samples of a source have whole documents. */
-static bool is_apart(const zr_data *d, const zr__shard *first)
-{
-    const zr_data_packing packing = d->opening.args->packing;
-    return packing == ZR_PACK_ONE || packing == ZR_PACK_WHOLE || (packing == ZR_PACK_AUTO && first->answers_only);
-}
-
 static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
 {
     const zr__source_shards *from = &shards->source[s];
@@ -134,7 +127,8 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     }
     to->tokens = d->tokens->total - to->begin;
     const zr__shard *first = &d->tokens->shard[from->first];
-    to->apart = is_apart(d, first);
+    const zr_data_packing packing = d->opening.args->packing;
+    to->apart = packing == ZR_PACK_ONE || packing == ZR_PACK_WHOLE || (packing == ZR_PACK_AUTO && first->answers_only);
     if (to->apart) return set_documents(d, from, to);
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
              "%s%s: only %lld tokens (%s); at least %lld are needed (seq_length %lld and one more)", first->name,
@@ -270,16 +264,22 @@ static zr_status open_into(zr_data *d, const zr_data_args *args)
     return ZR_OK;
 }
 
+zr_status zr__data_args_check(const char *path, int64_t vocab_size, int64_t seq_length, int64_t least,
+                              zr_data_order order)
+{
+    ZR_CHECK(path, ZR_ERR_ARG, "no path of data was given");
+    ZR_CHECK(vocab_size >= 1 && vocab_size <= INT32_MAX, ZR_ERR_ARG,
+             "vocab_size is %lld; it must be from 1 to 2147483647", (long long)vocab_size);
+    ZR_CHECK(seq_length >= least && seq_length < INT32_MAX, ZR_ERR_ARG,
+             "seq_length is %lld; it must be from %lld to 2147483646", (long long)seq_length, (long long)least);
+    ZR_CHECK(order == ZR_SEQUENTIAL || order == ZR_SHUFFLED, ZR_ERR_ARG, "%d is not a valid order of samples",
+             (int)order);
+    return ZR_OK;
+}
+
 zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
 {
-    const int64_t vocab = args->vocab_size, seq = args->seq_length;
-    ZR_CHECK(args->path, ZR_ERR_ARG, "no path of data was given");
-    ZR_CHECK(vocab >= 1 && vocab <= INT32_MAX, ZR_ERR_ARG, "vocab_size is %lld; it must be from 1 to 2147483647",
-             (long long)vocab);
-    ZR_CHECK(seq >= 1 && seq < INT32_MAX, ZR_ERR_ARG, "seq_length is %lld; it must be from 1 to 2147483646",
-             (long long)seq);
-    ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
-             "%d is not a valid order of samples", (int)args->order);
+    ZR_TRY(zr__data_args_check(args->path, args->vocab_size, args->seq_length, 1, args->order));
     ZR_CHECK(args->token_bytes == 0 || args->token_bytes == 2 || args->token_bytes == 4, ZR_ERR_ARG,
              "token_bytes is %d; it must be 2 or 4, or 0 for the default", args->token_bytes);
     ZR_CHECK(args->loss_on >= ZR_LOSS_ON_ANSWERS && args->loss_on <= ZR_LOSS_ON_ALL, ZR_ERR_ARG,
@@ -289,7 +289,7 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
     ZR_AUTO(zr_data_close) zr_data *data = zr_alloc(sizeof(*data));
     ZR_CHECK(data, ZR_ERR_MEMORY, "no memory for %zu bytes of a data file", sizeof(*data));
     *data = (zr_data){.opening = {.args = args},
-                      .seq_length = seq,
+                      .seq_length = args->seq_length,
                       .order = args->order,
                       .seed = args->seed,
                       .documents = args->documents};
@@ -374,16 +374,6 @@ zr_data_info zr_data_get_info(const zr_data *data)
     info.filled = 1 - (double)data->padding / ((double)data->windows * (double)data->seq_length);
     info.bytes_per_token = text_bytes > 0 ? (double)text_bytes / (double)info.tokens : 0;
     return info;
-}
-
-int64_t zr_data_tokens(const zr_data *data)
-{
-    return data->tokens->total;
-}
-
-int64_t zr_data_windows(const zr_data *data)
-{
-    return data->windows;
 }
 
 zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)

@@ -7,6 +7,10 @@
 
 #include "zr/data.h"
 
+/** Check arguments that all kinds of samples have. A sample has at least `least` tokens. Error: ZR_ERR_ARG. */
+ZR_NODISCARD zr_status zr__data_args_check(const char *path, int64_t vocab_size, int64_t seq_length, int64_t least,
+                                           zr_data_order order);
+
 /** Set *text to whether any file that `path` names (as in zr_data_args.path) is a text. No text is tokenized. `note`
  * (may be NULL) receives a remark about the first suspicious file, or "". */
 ZR_NODISCARD zr_status zr__data_look(const char *path, bool as_text, bool *text, char *note, size_t size);

@@ -234,14 +234,6 @@ static void begin_header(const page *p, zr__role role)
     frame(p, "\n\n");
 }
 
-static void header_turn(const page *p, const zr__message *m)
-{
-    const zr__message text = stripped(*m);
-    begin_header(p, m->role);
-    content(p, &text);
-    end(p, "<|eot_id|>", m->trains);
-}
-
 static const char *render_llama3(const page *p)
 {
     int64_t i = 0;
@@ -255,7 +247,12 @@ static const char *render_llama3(const page *p)
         }
         end(p, "<|eot_id|>", i > 0 ? p->message[0].trains : p->chat->all);
     }
-    for (; i < p->n; i++) header_turn(p, &p->message[i]);
+    for (; i < p->n; i++) {
+        const zr__message text = stripped(p->message[i]);
+        begin_header(p, text.role);
+        content(p, &text);
+        end(p, "<|eot_id|>", text.trains);
+    }
     if (p->asks) begin_header(p, ZR__ASSISTANT);
     return NULL;
 }
@@ -307,13 +304,6 @@ static const char *render_llama2(const page *p)
     return bad;
 }
 
-/* Add a system prompt before the text of a user's message. */
-static void system_before(const page *p)
-{
-    content(p, &p->message[0]);
-    frame(p, "\n\n");
-}
-
 /* Render one of the four forms of Mistral's instructions. `open` and `close` surround a user's message, and `lead`
  * precedes an answer. In the `late` forms, the system prompt is in the last user message, and [INST] and [/INST] are
  * control tokens. */
@@ -324,9 +314,8 @@ static const char *render_mistral(const page *p)
     const char *bad = not_in_turn(p);
     if (first && f->no_system) bad = "a system message, for which this chat template has no place";
     if (first && f->late && p->message[p->n - 1].role == ZR__ASSISTANT)
-        bad =
-            "a system message, which this chat template drops if the last message is an answer; put its text into the "
-            "first message of the user";
+        bad = "a system message, which this chat template drops if the last message is an answer; put its text into "
+              "the first message of the user";
     if (bad) return bad;
     control(p, p->chat->begin);
     for (int64_t i = first; i < p->n; i++) {
@@ -340,7 +329,10 @@ static const char *render_mistral(const page *p)
         }
         if (f->late) control(p, "[INST]");
         frame(p, f->open);
-        if (first && i == (f->late ? p->n - 1 : first)) system_before(p);
+        if (first && i == (f->late ? p->n - 1 : first)) {
+            content(p, &p->message[0]); /* the system prompt */
+            frame(p, "\n\n");
+        }
         content(p, &text);
         frame(p, f->close);
         if (f->late) control(p, "[/INST]");

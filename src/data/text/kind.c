@@ -90,9 +90,8 @@ static bool has_ending(const char *path, const char *list)
 
 zr_status zr__data_refuse_table(const zr__file *file, const char *path, const char *remedy)
 {
-    static const char tables[] =
-        "%s: by its name this is a table (%s), of which zr reads no columns; write each row as "
-        "a line of JSON to a .jsonl file, %s";
+    static const char tables[] = "%s: by its name this is a table (%s), of which zr reads no columns; write each row "
+                                 "as a line of JSON to a .jsonl file, %s";
     ZR_CHECK(!zr__path_ends(path, ".csv"), ZR_ERR_DATA, tables, file->name, "comma-separated values", remedy);
     ZR_CHECK(!zr__path_ends(path, ".tsv"), ZR_ERR_DATA, tables, file->name, "tab-separated values", remedy);
     return ZR_OK;

@@ -43,16 +43,12 @@ static void index_added(zr__bpe *bpe, zr__added_list *list)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static bool ends_with_space(const zr__bpe *bpe, int32_t token)
+/* Return whether a token begins or ends with ZR__BPE_SPACE. */
+static bool has_space(const zr__bpe *bpe, int32_t token, bool at_end)
 {
     const int64_t n = sizeof(ZR__BPE_SPACE) - 1, bytes = zr__bpe_bytes(bpe, token);
-    return bytes >= n && memcmp(bpe->text + bpe->begin[token + 1] - n, ZR__BPE_SPACE, (size_t)n) == 0;
-}
-
-static bool begins_with_space(const zr__bpe *bpe, int32_t token)
-{
-    const int64_t n = sizeof(ZR__BPE_SPACE) - 1, bytes = zr__bpe_bytes(bpe, token);
-    return bytes >= n && memcmp(bpe->text + bpe->begin[token], ZR__BPE_SPACE, (size_t)n) == 0;
+    const int64_t at = at_end ? bpe->begin[token + 1] - n : bpe->begin[token];
+    return bytes >= n && memcmp(bpe->text + at, ZR__BPE_SPACE, (size_t)n) == 0;
 }
 
 /* Return whether a token stands for one byte, such as "<0x0A>". */
@@ -75,7 +71,7 @@ static void choose_pieces(zr__bpe *bpe)
     for (int64_t i = 0; i <= bpe->merge_mask; i++) {
         int32_t left = 0, right = 0;
         if (!zr__bpe_merge_at(bpe, i, &left, &right)) continue;
-        words = words && (ends_with_space(bpe, left) || !begins_with_space(bpe, right));
+        words = words && (has_space(bpe, left, true) || !has_space(bpe, right, false));
         bpe->lines_apart = bpe->lines_apart && !is_of_byte(bpe, left) && !is_of_byte(bpe, right);
     }
     if (bpe->pieces == ZR__PIECES_WHOLE && words) bpe->pieces = ZR__PIECES_WORDS;

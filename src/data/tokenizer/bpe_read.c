@@ -254,12 +254,11 @@ static zr_status check_beside(zr__reader *r, const char *dir)
 /* Fail because a directory has no files of a tokenizer that zr can read. */
 static zr_status refuse_directory(const char *path)
 {
-    ZR_CHECK(
-        !zr__path_is_in(path, "tokenizer.model"), ZR_ERR_NOT_FOUND,
-        "the directory %s has a tokenizer.model (SentencePiece), which is not supported, and no tokenizer.json; make "
-        "one with the package transformers: python -c \"from transformers import AutoTokenizer as A; "
-        "A.from_pretrained('%s').save_pretrained('%s')\"",
-        ZR_SHOWN(path), ZR_SHOWN(path), ZR_SHOWN(path));
+    ZR_CHECK(!zr__path_is_in(path, "tokenizer.model"), ZR_ERR_NOT_FOUND,
+             "the directory %s has a tokenizer.model (SentencePiece), which is not supported, and no tokenizer.json; "
+             "make one with the package transformers: python -c \"from transformers import AutoTokenizer as A; "
+             "A.from_pretrained('%s').save_pretrained('%s')\"",
+             ZR_SHOWN(path), ZR_SHOWN(path), ZR_SHOWN(path));
     return ZR_FAIL(ZR_ERR_NOT_FOUND,
                    "the directory %s has neither a tokenizer.json nor a vocab.json, a vocab.txt or a tekken.json",
                    ZR_SHOWN(path));

@@ -133,10 +133,10 @@ static zr_status read_pre_tokenizer(zr__reader *r, const json_t *told)
     if (none) return ZR_OK;
     if (bpe->by_character) return read_metaspace(r, told);
     ZR_TRY(json_object_get(told, "pretokenizers") ? read_sequence(r, told) : read_byte_level(r, told));
-    ZR_CHECK(r->n_expressions > 0, ZR_ERR_DATA,
-             "%s: pre_tokenizer.use_regex is false and there is no Split: text that is not cut into pieces is not "
-             "supported",
-             r->file);
+    ZR_CHECK(
+        r->n_expressions > 0, ZR_ERR_DATA,
+        "%s: pre_tokenizer.use_regex is false and there is no Split: text that is not cut into pieces is not supported",
+        r->file);
     return ZR_OK;
 }
 
@@ -262,11 +262,10 @@ static zr_status read_processor(const zr__reader *r, const json_t *told)
     ZR_CHECK(r->bpe->ends.n_begin == 0 && r->bpe->ends.n_end == 0, ZR_ERR_DATA,
              "%s: post_processor adds tokens in more than one step, which is not supported", r->file);
     if (zr__read_is(told, "TemplateProcessing")) return read_template(r, told);
-    ZR_CHECK(
-        zr__read_is(told, "RobertaProcessing") || zr__read_is(told, "BertProcessing"), ZR_ERR_DATA,
-        "%s: post_processor is of type %s; only ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing and "
-        "Sequence are supported",
-        r->file, ZR_JSON_SHOWN(json_object_get(told, "type")));
+    ZR_CHECK(zr__read_is(told, "RobertaProcessing") || zr__read_is(told, "BertProcessing"), ZR_ERR_DATA,
+             "%s: post_processor is of type %s; only ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing "
+             "and Sequence are supported",
+             r->file, ZR_JSON_SHOWN(json_object_get(told, "type")));
     return read_pair(r, told);
 }
 

@@ -16,13 +16,12 @@ static zr_status read_normalizer(const zr__reader *r, const json_t *told)
     ZR_TRY(zr__read_type(r, told, "normalizer", "BertNormalizer"));
     const json_t *strip = json_object_get(told, "strip_accents"), *lower = json_object_get(told, "lowercase");
     const bool by_case = !strip || json_is_null(strip);
-    ZR_CHECK(
-        json_is_boolean(json_object_get(told, "clean_text")) && json_is_boolean(lower) &&
-            json_is_boolean(json_object_get(told, "handle_chinese_chars")) && (by_case || json_is_boolean(strip)),
-        ZR_ERR_DATA,
-        "%s: normalizer: clean_text, handle_chinese_chars and lowercase must be true or false, strip_accents true, "
-        "false or null",
-        r->file);
+    ZR_CHECK(json_is_boolean(json_object_get(told, "clean_text")) && json_is_boolean(lower) &&
+                 json_is_boolean(json_object_get(told, "handle_chinese_chars")) && (by_case || json_is_boolean(strip)),
+             ZR_ERR_DATA,
+             "%s: normalizer: clean_text, handle_chinese_chars and lowercase must be true or false, strip_accents "
+             "true, false or null",
+             r->file);
     const zr__bert_options options = {.clean = json_is_true(json_object_get(told, "clean_text")),
                                       .chinese = json_is_true(json_object_get(told, "handle_chinese_chars")),
                                       .strip_accents = json_is_true(by_case ? lower : strip),

@@ -4,18 +4,14 @@
 
 enum { NONE = -1, PREFIX = sizeof(ZR__WORDPIECE_PREFIX) - 1, SHORT_BYTES = 512, CHARACTER_BYTES = 4 };
 
-static bool continues(const char *name, int64_t bytes)
-{
-    return bytes > PREFIX && memcmp(name, ZR__WORDPIECE_PREFIX, PREFIX) == 0;
-}
-
 void zr__wordpiece_finish(zr__bpe *bpe)
 {
     for (int32_t token = 0; token < bpe->vocab; token++) {
         const int64_t bytes = zr__bpe_bytes(bpe, token);
         if (!bpe->spelled[token]) continue;
         if (bytes > bpe->longest[0]) bpe->longest[0] = bytes; /* a name with the prefix may also begin a word */
-        if (continues(bpe->text + bpe->begin[token], bytes) && bytes - PREFIX > bpe->longest[1])
+        if (bytes > PREFIX + bpe->longest[1] &&
+            memcmp(bpe->text + bpe->begin[token], ZR__WORDPIECE_PREFIX, PREFIX) == 0)
             bpe->longest[1] = bytes - PREFIX;
     }
 }

@@ -119,18 +119,16 @@ typedef enum found { ABSENT, DAMAGED, WHOLE } found;
 
 static zr_status look_at(const place *p, zr__cached *made, found *there)
 {
-    zr__file file;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
     *there = ABSENT;
     if (access(p->path, F_OK) != 0 || zr__file_open(p->path, false, &file) != ZR_OK) return ZR_OK;
     bool whole = read_header(p, &file, made);
     if (whole && !p->is_whole) {
-        st = check_tokens(p, &file, made, &whole);
+        ZR_TRY(check_tokens(p, &file, made, &whole));
         made->checked = whole;
     }
-    zr__file_close(&file);
     *there = whole ? WHOLE : DAMAGED;
-    return st;
+    return ZR_OK;
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */

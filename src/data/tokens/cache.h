@@ -44,7 +44,7 @@ typedef struct zr__cached {
 /** What a text consists of. */
 typedef enum zr__text_form {
     ZR__TEXT_PLAIN, /* one document */
-    ZR__TEXT_JSONL, /* records of JSON, each of which is a document */
+    ZR__TEXT_JSONL, /* records of JSON; each record is a document */
     /* a sentence on each line. In the index of documents each line is a document, without tokens at its ends */
     ZR__TEXT_SENTENCES,
 } zr__text_form;

@@ -78,10 +78,10 @@ static zr_status check_text(const zr__shard *s, kind found, bool as_text, char *
     ZR_TRY(zr__data_refuse_kind(&s->file, false));
     if (found == KIND_RECORDS) return ZR_OK;
     if (!as_text)
-        ZR_TRY(zr__data_refuse_table(&s->file, s->path,
-                                     "{\"text\": TEXT} or {\"prompt\": TEXT, \"completion\": TEXT}, or give "
-                                     "data.format \"text\" to read the file as it is (in `zr eval` and `zr tokenize` "
-                                     "--as-text)"));
+        ZR_TRY(
+            zr__data_refuse_table(&s->file, s->path,
+                                  "{\"text\": TEXT} or {\"prompt\": TEXT, \"completion\": TEXT}, or give data.format "
+                                  "\"text\" to read the file as it is (in `zr eval` and `zr tokenize` --as-text)"));
     char odd[ZR__NOTE_BYTES];
     ZR_TRY(zr__data_look_at_text(&s->file, odd, sizeof(odd)));
     if (!note[0]) snprintf(note, size, "%s", odd);
@@ -166,18 +166,17 @@ static zr_status refuse_halves(const zr__shard *s, int64_t vocab_size)
     ZR_TRY(zr__file_read(&s->file, 0, tokens, n * 4, ZR_ERR_DATA));
     const bool halves = are_halves(tokens, n, 2, most);
     const bool quarters = halves && s->file.bytes % 8 == 0 && n / 2 >= HALVES_LEAST && are_halves(tokens, n / 2, 4, 0);
-    ZR_CHECK(!quarters, ZR_ERR_DATA,
-             "%s: every second of its first %lld numbers of 4 bytes is 0 and the others are not, so its tokens seem to "
-             "have 8 bytes (int64), which zr does not read; write them as uint32 (with numpy: "
-             "a.astype('uint32').tofile(PATH)) and give data.token_bytes 4. If they are not int64, give "
-             "data.token_bytes 2 or 4",
-             s->file.name, (long long)n);
     ZR_CHECK(
-        !halves, ZR_ERR_DATA,
-        "%s: every second of its first %lld numbers of 2 bytes is at most %u and the others are not, so its tokens "
-        "seem to have 4 bytes (uint32); give data.token_bytes 4, or 2 if they are uint16 after all (in `zr eval` "
-        "--token-bytes)",
-        s->file.name, (long long)(2 * n), most);
+        !quarters, ZR_ERR_DATA,
+        "%s: every second of its first %lld numbers of 4 bytes is 0 and the others are not, so its tokens seem to have "
+        "8 bytes (int64), which zr does not read; write them as uint32 (with numpy: a.astype('uint32').tofile(PATH)) "
+        "and give data.token_bytes 4. If they are not int64, give data.token_bytes 2 or 4",
+        s->file.name, (long long)n);
+    ZR_CHECK(!halves, ZR_ERR_DATA,
+             "%s: every second of its first %lld numbers of 2 bytes is at most %u and the others are not, so its "
+             "tokens seem to have 4 bytes (uint32); give data.token_bytes 4, or 2 if they are uint16 after all (in `zr "
+             "eval` --token-bytes)",
+             s->file.name, (long long)(2 * n), most);
     return ZR_OK;
 }
 
@@ -235,12 +234,12 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__shape shape,
     if (!o->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &o->tokenizer));
     int64_t vocab = zr_tokenizer_vocab(o->tokenizer);
     const char *name = zr_tokenizer_name(o->tokenizer);
-    ZR_CHECK(
-        o->args->vocab_size >= vocab, ZR_ERR_CONFIG,
-        "%s: the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld: its token ids go up to %lld; "
-        "give model.vocab_size %lld or more, or the tokenizer that belongs to the model (the vocab_size of existing "
-        "weights cannot change)",
-        s->file.name, name, (long long)vocab, (long long)o->args->vocab_size, (long long)vocab - 1, (long long)vocab);
+    ZR_CHECK(o->args->vocab_size >= vocab, ZR_ERR_CONFIG,
+             "%s: the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld: its token ids go up to "
+             "%lld; give model.vocab_size %lld or more, or the tokenizer that belongs to the model (the vocab_size of "
+             "existing weights cannot change)",
+             s->file.name, name, (long long)vocab, (long long)o->args->vocab_size, (long long)vocab - 1,
+             (long long)vocab);
     s->format = form == ZR__TEXT_JSONL ? "jsonl" : "text";
     if (form != ZR__TEXT_PLAIN || strcmp(name, "bytes") != 0) return read_cached(o, s, shape, form);
     s->token_bytes = 1;

@@ -233,8 +233,8 @@ __device__ __forceinline__ zr__range zr__keys_of_all(const zr__attention &a, int
     return {window > document ? window : document, end < a.T ? end : a.T};
 }
 
-/* Return the first query of a row, at `from` or later, whose document begins at `key` or later. Return T if there is
- * none. */
+/* Return the first query of a row, at `from` or later, whose document begins at `key` or later. Return T if no
+ * query fits. */
 __device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int row, int from, int key)
 {
     int low = from, high = a.T;

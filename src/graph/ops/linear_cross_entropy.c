@@ -171,7 +171,7 @@ static void end_params(zr_graph *graph, const gradients *g, const zr_value *out)
 }
 
 /* Add one op that computes the gradients of x, w and the bias, since each needs the gradient of the block's logits. The
- * op computes dx even if only dw is needed, and dw and db even if only one of them is. */
+ * op computes dx even if only dw is needed, and both dw and db if either is needed. */
 static zr_status head_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value out[4] = {ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE};

@@ -44,7 +44,7 @@ static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micr
                  "step %d squares the sums of %d of %d micro-batches", i, added, micros);
         if (!zr__reduces(step) || step->op >= 0 || step->unit != unit) continue;
         int32_t *mine = &next[step->group];
-        const bool begins = step->range.first == 0; /* other steps of the micro-batch are for a later bucket */
+        const bool begins = step->range.first == 0; /* else the step is for a later bucket of the micro-batch */
         if (begins) ZR_TRY(take_turn(p, i, mine));
         ZR_CHECK((begins || step->micro == *mine - 1) && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
                  "step %d takes micro-batch %d of the round, but it is the turn of %d", i, step->micro, *mine - 1);

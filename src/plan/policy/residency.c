@@ -315,7 +315,7 @@ static void compute_bucket(const ring *r, const bucket *b)
         zr_step *step = &l->step[id];
         more = last && id != c->last;
         if (more && !belongs(l, r->kind, step))
-            continue; /* this step lies between the reductions of two micro-batches */
+            continue; /* a step between the reductions of two micro-batches stays as it is */
         if (step->n_uses > USES_MAX) {
             l->status = ZR_FAIL(ZR_ERR_INTERNAL, "a step %s of %d operands cannot be rewritten",
                                 zr_step_kind_name(step->kind), step->n_uses);

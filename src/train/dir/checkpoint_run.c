@@ -116,8 +116,7 @@ static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
     if (!s->dynamic) return json_is_null(value) ? ZR_OK : no_use_of(r, "loss_scaler");
     ZR_TRY(read_count(&inner, "step", 0, &s->step));
     ZR_TRY(read_count(&inner, "last_overflow", -1, &s->last_overflow));
-    ZR_TRY(read_count(&inner, "hysteresis_left", 0, &s->hysteresis_left));
-    return ZR_OK;
+    return read_count(&inner, "hysteresis_left", 0, &s->hysteresis_left);
 }
 
 /** Read the noise averages. If the member is null or missing, the run did not measure the noise, and *n is unchanged.
@@ -168,9 +167,7 @@ zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__check
     *run = (zr__checkpoint_run){.config = NULL};
     ZR_TRY(zr__json_parse(json, strlen(json), where, &root));
     const reader r = {root, where};
-    zr_status st = read_record(&r, run);
-    if (st != ZR_OK) zr__checkpoint_run_clear(run);
-    return st;
+    return read_record(&r, run);
 }
 
 void zr__checkpoint_run_clear(zr__checkpoint_run *run)
@@ -184,15 +181,14 @@ void zr__checkpoint_run_clear(zr__checkpoint_run *run)
 typedef struct difference {
     zr__key_fn fn;
     void *arg;
-    const zr_key *keys; /* all keys, n of them */
-    int n;
+    const zr_key *keys; /* all keys (zr_config_keys) */
 } difference;
 
 /** Return whether a value is null or the default of its key. */
 static bool is_standard(const difference *d, const char *path, const json_t *value)
 {
     if (json_is_null(value)) return true;
-    for (const zr_key *key = d->keys; key < d->keys + d->n; key++) {
+    for (const zr_key *key = d->keys; key->path; key++) {
         if (strcmp(key->path, path) != 0) continue;
         json_auto_t *standard = zr__json_loads(key->standard, JSON_DECODE_ANY);
         return standard && json_equal(standard, value);
@@ -240,7 +236,7 @@ zr_status zr__checkpoint_config_differs(const char *then, const char *now, zr__k
     json_auto_t *before = NULL, *after = NULL;
     ZR_AUTO_FREE zr_key *keys = NULL;
     difference d = {.fn = fn, .arg = arg};
-    ZR_TRY(zr_config_keys(&keys, &d.n));
+    ZR_TRY(zr_config_keys(&keys));
     d.keys = keys;
     ZR_TRY(zr__json_parse(then, strlen(then), "the checkpoint's configuration", &before));
     ZR_TRY(zr__json_parse(now, strlen(now), "the configuration", &after));

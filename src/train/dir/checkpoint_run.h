@@ -8,7 +8,7 @@
 
 /** Size and hash of the training or validation data, or of the base of adapters, to detect that they have changed. */
 typedef struct zr__file_print {
-    int64_t bytes; /* size in bytes; -1 if the run has no such files */
+    int64_t bytes; /* size in bytes; -1 if the run has no files of this kind */
     uint64_t hash; /* XXH3-64 hash of all bytes */
 } zr__file_print;
 
@@ -45,7 +45,7 @@ typedef struct zr__checkpoint_run {
 ZR_NODISCARD zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json);
 
 /** Read the record from JSON text. `where` names the text in error messages. Fail with ZR_ERR_DATA, naming the member,
- * if a member is missing or unusable. */
+ * if a member is missing or unusable. Call zr__checkpoint_run_clear even after a failure. */
 ZR_NODISCARD zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__checkpoint_run *run);
 void zr__checkpoint_run_clear(zr__checkpoint_run *run);
 

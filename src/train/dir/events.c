@@ -1,9 +1,9 @@
 #include "train/dir/events.h"
 
+#include "base/file/folder.h"
 #include "train/host/host.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -160,12 +160,11 @@ double zr__event_now(void)
 static long long latest_in(const char *folder)
 {
     long long latest = -1;
-    DIR *dir = opendir(folder);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(folder);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         long long sec;
         if (sscanf(e->d_name, ZR_EVENTS_PREFIX "%10lld.", &sec) == 1 && sec > latest) latest = sec;
     }
-    if (dir) closedir(dir);
     return latest;
 }
 

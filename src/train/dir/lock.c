@@ -1,6 +1,7 @@
 #include "train/dir/lock.h"
 
 #include "base/core/core.h"
+#include "base/file/folder.h"
 #include "base/text/text.h"
 #include "train/host/host.h"
 
@@ -120,11 +121,9 @@ static void read_open_lock(int fd, char text[TEXT_BYTES])
 
 static void read_lock(const char *path, char text[TEXT_BYTES])
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ZR_AUTO(zr__close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     text[0] = '\0';
-    if (fd < 0) return;
-    read_open_lock(fd, text);
-    close(fd);
+    if (fd >= 0) read_open_lock(fd, text);
 }
 
 /** Write this process's name into the lock. After a complete write, cut off the rest of the earlier text. After a
@@ -207,15 +206,13 @@ zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
 {
     const holder me = myself();
     gone[0] = '\0';
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    ZR_AUTO(zr__close_fd) int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool made = fd >= 0;
     if (!made && errno == EEXIST) fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const int error = errno;
     if (fd < 0 && access(path, F_OK) == 0) return in_use(path);
     ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), zr__error_text(error));
-    zr_status st = made ? name_new_lock(fd, path, &me) : take_over(fd, path, &me, gone);
-    close(fd);
-    return st;
+    return made ? name_new_lock(fd, path, &me) : take_over(fd, path, &me, gone);
 }
 
 void zr__lock_release(const char *path)

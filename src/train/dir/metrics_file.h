@@ -6,7 +6,6 @@
 
 #include "base/text/text.h"
 #include "train/dir/run_files.h"
-#include "zr/base.h"
 
 typedef struct zr__metrics_file {
     const char *name, *line; /* name of the file; word for one entry of it, "line" or "record" (for messages) */

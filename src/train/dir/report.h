@@ -3,8 +3,6 @@
 #ifndef ZR_TRAIN_DIR_REPORT_H
 #define ZR_TRAIN_DIR_REPORT_H
 
-#include "zr/engine.h"
-#include "zr/plan.h"
 #include "zr/run.h"
 
 zr_report zr__report_planned(const zr_plan *plan);

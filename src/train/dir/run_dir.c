@@ -3,9 +3,7 @@
 #include "base/file/commit.h"
 #include "base/json/json.h"
 #include "base/paths/shards.h"
-#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
-#include "train/dir/run_files.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>
@@ -17,9 +15,10 @@
 
 #define TMP_SUFFIX ".tmp" /* suffix of the temporary file that zr__file_put creates */
 
-/* Names of files and folders that show that a directory belongs to a run. */
-static const char *const run_traces[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS,   ZR_RUN_REPORT, ZR_RUN_MODEL,
-                                         ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_OLD, ZR_RUN_LATEST, ZR_RUN_BEST};
+/* Names of files and folders that a run writes. The first TRACES show that a directory belongs to a run. */
+static const char *const own_names[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS, ZR_RUN_REPORT, ZR_RUN_MODEL, ZR_RUN_MODEL_NEW,
+                                        ZR_RUN_MODEL_OLD, ZR_RUN_LATEST,  ZR_RUN_BEST,   ZR_RUN_LOCK,  ZR_RUN_PICTURE};
+enum { TRACES = 8, OWN_NAMES = sizeof(own_names) / sizeof(own_names[0]) };
 
 /** Write the nearest existing path to `parent`: `path` itself if it exists, or else its nearest existing parent
  * directory. */
@@ -63,13 +62,13 @@ bool zr__run_dir_has_checkpoint(const char *path)
     return zr_checkpoint_list(path, &step, &n) == ZR_OK && n > 0;
 }
 
-/** Return the first trace of a run in the directory: "a checkpoint", or a name in `run_traces`. Return NULL if there is
- * no trace. */
+/** Return the first trace of a run in the directory: "a checkpoint", or one of the first names in `own_names`. Return
+ * NULL if there is no trace. */
 static const char *trace_in(const char *path)
 {
     if (zr__run_dir_has_checkpoint(path)) return "a checkpoint";
-    for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
-        if (has_entry(path, run_traces[i])) return run_traces[i];
+    for (int i = 0; i < TRACES; i++)
+        if (has_entry(path, own_names[i])) return own_names[i];
     return NULL;
 }
 
@@ -134,11 +133,9 @@ zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char
 /** Return whether `name`, n bytes long, is the name of a file that the run itself writes. */
 static bool is_own_name(const char *name, size_t n)
 {
-    bool found = n == strlen(ZR_RUN_LOCK) && strncmp(name, ZR_RUN_LOCK, n) == 0;
-    found |= n == strlen(ZR_RUN_PICTURE) && strncmp(name, ZR_RUN_PICTURE, n) == 0;
-    for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
-        found |= n == strlen(run_traces[i]) && strncmp(name, run_traces[i], n) == 0;
-    return found;
+    for (int i = 0; i < OWN_NAMES; i++)
+        if (n == strlen(own_names[i]) && strncmp(name, own_names[i], n) == 0) return true;
+    return false;
 }
 
 static bool is_same_dir(const struct stat *own, const char *path)
@@ -147,13 +144,13 @@ static bool is_same_dir(const struct stat *own, const char *path)
     return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
-bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
+bool zr__run_dir_writes(const char *dir, const char *path)
 {
     struct stat own;
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     zr__path_parent(path, folder);
-    if (stat(dir->path, &own) != 0 || !is_same_dir(&own, folder)) return false;
+    if (stat(dir, &own) != 0 || !is_same_dir(&own, folder)) return false;
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
     return is_own_name(name, n);
@@ -161,13 +158,11 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
 
 zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
 {
-    zr__run_dir dir = ZR_RUN_DIR_INIT;
-    snprintf(dir.path, sizeof(dir.path), "%s", path);
     for (; *inputs; inputs++) {
         ZR_AUTO(zr__shards_free) zr__shards shards = {0};
         ZR_TRY(zr__shards_find(*inputs, &shards));
         for (int64_t i = 0; i < shards.n; i++)
-            ZR_CHECK(!zr__run_dir_writes(&dir, shards.path[i]), ZR_ERR_CREATE,
+            ZR_CHECK(!zr__run_dir_writes(path, shards.path[i]), ZR_ERR_CREATE,
                      "train.output_dir %s: the run would overwrite %s, which it reads; choose another directory",
                      ZR_SHOWN(path), ZR_SHOWN(shards.path[i]));
     }

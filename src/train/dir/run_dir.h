@@ -14,7 +14,6 @@
 #include "train/dir/events.h"
 #include "train/dir/lock.h"
 #include "train/dir/metrics_file.h"
-#include "zr/base.h"
 
 #include <limits.h>
 
@@ -88,9 +87,9 @@ void zr__run_dir_undo(zr__run_dir *dir);
 /** Write `text` atomically to the file `name` in the directory. */
 ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text);
 
-/** Return whether `path` is a file that the run writes in `dir`. The folder of `path` is compared by inode, so its
- * spelling does not matter. */
-bool zr__run_dir_writes(const zr__run_dir *dir, const char *path);
+/** Return whether `path` is a file that a run writes in the directory `dir`. The folder of `path` is compared by inode,
+ * so its spelling does not matter. */
+bool zr__run_dir_writes(const char *dir, const char *path);
 
 /** Set dir->path to the directory's current path, which changes if a user renames the directory during training. If the
  * directory was removed, create it again. Errors: ZR_ERR_CREATE. */

@@ -2,7 +2,6 @@
 #include "train/evaluate/evaluate.h"
 
 #include "base/paths/shards.h"
-#include "train/family/inputs.h"
 #include "train/family/paths.h"
 
 #include <math.h>

@@ -16,6 +16,7 @@ typedef struct judge {
     zr__loaded *loaded;
     const zr_eval_args *args;
     zr__samples samples;
+    zr_samples kind;
     zr_layout layout;
     int64_t seq, rows, done; /* number of tokens of a row; number of rows of the evaluation, and of completed batches */
     int32_t *label;          /* labels (rows of a batch, S) of the current batch; unused in other tasks */
@@ -52,9 +53,8 @@ static zr_status open_labelled(judge *j, const char *path, const char *tokenizer
 {
     const zr__loaded *loaded = j->loaded;
     const zr__family_model *model = &loaded->model;
-    const bool answers = zr__family_samples(model) == ZR_SAMPLES_ANSWERS;
     zr_labelled_args args = {.path = path,
-                             .kind = answers ? ZR_LABELLED_ANSWERS : ZR_LABELLED_CLASSES,
+                             .kind = j->kind == ZR_SAMPLES_ANSWERS ? ZR_LABELLED_ANSWERS : ZR_LABELLED_CLASSES,
                              .vocab_size = model->sizes.vocabulary,
                              .seq_length = j->seq,
                              .labels = zr__family_labels(model),
@@ -70,19 +70,18 @@ static zr_status open_samples(judge *j, const char *path)
 {
     char found[PATH_MAX];
     const char *tokenizer;
-    const zr_samples kind = zr__family_samples(&j->loaded->model);
-    zr__samples_layout(kind, j->loaded->config, &j->layout);
+    zr__samples_layout(j->kind, j->loaded->config, &j->layout);
     if (j->layout.samples > j->seq) j->layout.samples = j->seq;
     ZR_TRY(zr__load_tokenizer(j->loaded, found, &tokenizer));
-    return kind == ZR_SAMPLES_PAIRS ? open_pairs(j, path, tokenizer) : open_labelled(j, path, tokenizer);
+    return j->kind == ZR_SAMPLES_PAIRS ? open_pairs(j, path, tokenizer) : open_labelled(j, path, tokenizer);
 }
 
 /* Return the number of elements of the model's output for a batch, or 0 if the task does not read the output. */
-static int64_t output_elems(const judge *j, zr_samples kind)
+static int64_t output_elems(const judge *j)
 {
     const zr_layout *l = &j->layout;
-    if (kind == ZR_SAMPLES_PAIRS) return l->batch * l->predictions;
-    if (kind == ZR_SAMPLES_LABELS) return l->batch * l->samples * zr__family_labels(&j->loaded->model);
+    if (j->kind == ZR_SAMPLES_PAIRS) return l->batch * l->predictions;
+    if (j->kind == ZR_SAMPLES_LABELS) return l->batch * l->samples * zr__family_labels(&j->loaded->model);
     return j->answers ? 2 * l->batch * j->seq : 0;
 }
 
@@ -91,17 +90,16 @@ static zr_status prepare(judge *j)
 {
     const zr_eval_args *args = j->args;
     const zr_config *config = j->loaded->config;
-    const zr_samples kind = zr__family_samples(&j->loaded->model);
     const int64_t all = zr__samples_info(&j->samples).windows, batch = config ? config->train_batch_size : 0;
     const int64_t step = batch > 0 ? batch : 1;
     j->rows = args->batches > 0 && args->batches <= all / step ? args->batches * step : all;
     if (j->layout.batch > j->rows) j->layout.batch = j->rows;
-    const bool answers = kind == ZR_SAMPLES_ANSWERS && j->rows == all;
+    const bool answers = j->kind == ZR_SAMPLES_ANSWERS && j->rows == all;
     ZR_CHECK(!args->answers || answers, ZR_ERR_UNSUPPORTED, "%s",
-             kind == ZR_SAMPLES_ANSWERS ? "answers need all windows of a question; leave out the number of batches"
-                                        : "only a model of the task question_answering gives answers");
+             j->kind == ZR_SAMPLES_ANSWERS ? "answers need all windows of a question; leave out the number of batches"
+                                           : "only a model of the task question_answering gives answers");
     if (answers) ZR_TRY(zr__answers_open(j->samples.labelled, 0, 0, &j->answers));
-    const int64_t S = j->layout.samples * j->layout.batch, elems = output_elems(j, kind);
+    const int64_t S = j->layout.samples * j->layout.batch, elems = output_elems(j);
     if (elems == 0) return ZR_OK;
     j->label = zr_alloc((size_t)S * sizeof(*j->label));
     j->raw = zr_alloc((size_t)elems * sizeof(float));
@@ -148,7 +146,6 @@ static void judge_masked(judge *j, int64_t b)
 static zr_status take_output(judge *j, int64_t rows)
 {
     const zr__loaded *loaded = j->loaded;
-    const bool masked = zr__family_samples(&loaded->model) == ZR_SAMPLES_PAIRS;
     const zr_graph *graph = loaded->plan->graph[ZR_SCHEDULE_EVAL];
     const zr_value output = zr_graph_get_output(graph);
     const zr_type *type = &zr_graph_value(graph, output)->type;
@@ -159,7 +156,7 @@ static zr_status take_output(judge *j, int64_t rows)
         const int64_t b = row - j->done;
         if (j->answers)
             ZR_TRY(zr__answers_add(j->answers, row, j->output + b * 2 * j->seq));
-        else if (masked)
+        else if (j->kind == ZR_SAMPLES_PAIRS)
             judge_masked(j, b);
         else
             judge_labels(j, b);
@@ -195,8 +192,7 @@ static zr_status evaluate(judge *j, const char *path, zr_eval_result *result)
 {
     ZR_TRY(open_samples(j, path));
     ZR_TRY(prepare(j));
-    const zr__eval_text text = {
-        .kind = zr__family_samples(&j->loaded->model), .source = j, .read = read_row, .windows = j->rows};
+    const zr__eval_text text = {.kind = j->kind, .source = j, .read = read_row, .windows = j->rows};
     const zr__eval_watch watch = {end_batch, j};
     ZR_TRY(zr__evaluate_text(j->loaded, &j->layout, &text, &watch, j->args->threads, path, result));
     const zr_data_info info = zr__samples_info(&j->samples);
@@ -211,7 +207,11 @@ static zr_status evaluate(judge *j, const char *path, zr_eval_result *result)
 zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
                                zr_eval_result *result)
 {
-    judge j = {.loaded = loaded, .args = args, .layout = zr_layout_default(), .seq = seq};
+    judge j = {.loaded = loaded,
+               .args = args,
+               .kind = zr__family_samples(&loaded->model),
+               .layout = zr_layout_default(),
+               .seq = seq};
     ZR_CHECK(args->stride == 0, ZR_ERR_UNSUPPORTED, "a stride is for windows of a decoder; %s is an encoder",
              loaded->model.family->title);
     j.layout.train = false;

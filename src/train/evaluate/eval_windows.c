@@ -122,10 +122,8 @@ static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *toke
 zr_status zr__eval_windows_read(void *windows, int64_t window, const zr__row *row)
 {
     zr__eval_windows *w = windows;
-    if (w->strides)
-        ZR_TRY(read_strided(w, window, row->tokens, row->targets));
-    else
-        ZR_TRY(zr__samples_window(&(zr__samples){.tokens = w->data}, window, row));
+    ZR_TRY(w->strides ? read_strided(w, window, row->tokens, row->targets)
+                      : zr__samples_window(&(zr__samples){.tokens = w->data}, window, row));
     count_bytes(w, row->targets);
     return ZR_OK;
 }

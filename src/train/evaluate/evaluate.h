@@ -6,12 +6,7 @@
 #ifndef ZR_TRAIN_EVALUATE_H
 #define ZR_TRAIN_EVALUATE_H
 
-#include "train/family/family.h"
 #include "train/weights/load.h"
-#include "zr/comm.h"
-#include "zr/data.h"
-#include "zr/engine.h"
-#include "zr/plan.h"
 #include "zr/run.h"
 
 /** Input of an evaluation: the first `windows` windows, which `read` reads from `source`. */

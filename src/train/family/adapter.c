@@ -44,13 +44,6 @@ static zr_status find_base(const char *dir, const zr__adapter *adapter, char fou
                    ZR_SHOWN(dir), ZR_SHOWN(adapter->base));
 }
 
-zr_status zr__adapter_base(const char *dir, char found[PATH_MAX])
-{
-    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
-    ZR_TRY(zr__adapter_read(dir, &adapter));
-    return find_base(dir, &adapter, found);
-}
-
 /** Return the number of factors of a graph. */
 static int64_t count_factors(const zr_graph *graph)
 {
@@ -92,31 +85,21 @@ zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model
     return zr__weights_check(weights, specs, had, note, size);
 }
 
-static zr_status open_both(const char *dir, const char *base, zr__adapter *adapter, zr__family_model *model,
-                           zr_weights **weights, char *note, size_t size)
-{
-    char found[PATH_MAX];
-    ZR_TRY(zr__adapter_read(dir, adapter));
-    if (!base) ZR_TRY(find_base(dir, adapter, found));
-    if (!base) base = found;
-    ZR_TRY(zr__family_read(base, model));
-    model->lora = adapter->lora;
-    ZR_TRY(zr_weights_open(base, &model->family->names, weights));
-    ZR_TRY(zr__weights_adapt(*weights, dir, adapter));
-    zr_status st = zr__adapter_fits(*weights, model, adapter, note, size);
-    ZR_CHECK(st == ZR_OK, st == ZR_ERR_MEMORY ? st : ZR_ERR_DATA, "%s: the adapter does not fit its base %s: %s",
-             ZR_SHOWN(dir), ZR_SHOWN(base), zr_error_message());
-    return ZR_OK;
-}
-
-zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model, zr_weights **weights, char *note,
-                           size_t size)
+zr_status zr__adapter_open(const char *dir, char base[PATH_MAX], zr__family_model *model, zr_weights **weights,
+                           char *note, size_t size)
 {
     ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     *weights = NULL;
-    const zr_status st = open_both(dir, base, &adapter, model, weights, note, size);
-    if (st != ZR_OK) zr_weights_close(weights);
-    return st;
+    ZR_TRY(zr__adapter_read(dir, &adapter));
+    if (!base[0]) ZR_TRY(find_base(dir, &adapter, base));
+    ZR_TRY(zr__family_read(base, model));
+    model->lora = adapter.lora;
+    ZR_TRY(zr_weights_open(base, &model->family->names, weights));
+    ZR_TRY(zr__weights_adapt(*weights, dir, &adapter));
+    zr_status st = zr__adapter_fits(*weights, model, &adapter, note, size);
+    ZR_CHECK(st == ZR_OK, st == ZR_ERR_MEMORY ? st : ZR_ERR_DATA, "%s: the adapter does not fit its base %s: %s",
+             ZR_SHOWN(dir), ZR_SHOWN(base), zr_error_message());
+    return ZR_OK;
 }
 
 /* ---- describing -------------------------------------------------------------------------------- */
@@ -160,10 +143,7 @@ static bool matches_more(const zr_graph *graph, const char *parts)
         const char *part = last_part(param->name, n, &length);
         if (!is_listed(parts, part, length)) continue;
         snprintf(a, sizeof(a), "%.*s%s", (int)n, param->name, A_END);
-        bool adapted = false;
-        for (int32_t q = 0; q < zr_graph_params(graph) && !adapted; q++)
-            adapted = strcmp(zr_graph_param(graph, q)->name, a) == 0;
-        if (!adapted) return true;
+        if (!zr__param_named(graph, a)) return true;
     }
     return false;
 }

@@ -5,21 +5,17 @@
 
 #include "checkpoint/checkpoint.h"
 #include "train/family/family.h"
-#include "zr/graph.h"
 
 /** Return whether a graph has adapters. */
 bool zr__has_adapters(const zr_graph *graph);
 
-/** Find the directory of an adapter's base, which adapter_config.json in `dir` names. A relative path may begin at the
- * current directory, at `dir` or at a directory above it. Errors: as zr__adapter_read; ZR_ERR_NOT_FOUND. */
-ZR_NODISCARD zr_status zr__adapter_base(const char *dir, char found[4096]);
-
 /** Open an adapter directory, or a checkpoint of a run with adapters, and the weights of its base. `base` is the
- * directory of the base; if it is NULL, zr__adapter_base finds it. model->lora borrows from *weights. `note` (of `size`
- * bytes, may be NULL) receives the names of tensors of the base that the model does not use. Errors: ZR_ERR_NOT_FOUND;
- * ZR_ERR_DATA if the adapter does not fit its base. */
-ZR_NODISCARD zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model,
-                                        zr_weights **weights, char *note, size_t size);
+ * directory of the base. If it is "", it receives the directory that adapter_config.json names; a relative path may
+ * begin at the current directory, at `dir` or at a directory above it. model->lora borrows from *weights. `note` (of
+ * `size` bytes, may be NULL) receives the names of tensors of the base that the model does not use. Close *weights even
+ * after a failure. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA if the adapter does not fit its base. */
+ZR_NODISCARD zr_status zr__adapter_open(const char *dir, char base[4096], zr__family_model *model, zr_weights **weights,
+                                        char *note, size_t size);
 
 /** Check that the weights have the base of a model, and also its adapters if `adapter` is not NULL, in their shapes.
  * The adapter must then have no further tensors. */

@@ -89,17 +89,11 @@ static const int inputs[][MEMBERS] = {
 
 static int64_t elems_of(const zr_layout *l, elems width)
 {
-    switch (width) {
-    case WIDTH_PREDICTIONS:
-        return l->predictions;
-    case WIDTH_SAMPLES:
-        return l->samples;
-    case WIDTH_ANSWERS:
-        return 2 * l->samples;
-    case WIDTH_TOKENS:
-        break;
-    }
-    return l->seq;
+    const int64_t n[] = {[WIDTH_TOKENS] = l->seq,
+                         [WIDTH_PREDICTIONS] = l->predictions,
+                         [WIDTH_SAMPLES] = l->samples,
+                         [WIDTH_ANSWERS] = 2 * l->samples};
+    return n[width];
 }
 
 static int32_t **array_of(zr__row *row, int i)

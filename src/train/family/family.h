@@ -11,7 +11,6 @@
 #include "zr/checkpoint.h"
 #include "zr/data.h"
 #include "zr/config.h"
-#include "zr/models.h"
 #include "zr/plan.h"
 
 /** A model with its sizes and settings. Copies are allowed, but `frozen` is borrowed. */

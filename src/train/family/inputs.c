@@ -1,24 +1,24 @@
 #include "train/family/inputs.h"
 
 #include "base/number/finite.h"
-#include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "train/family/adapter.h"
 
 #include <string.h>
 
+const zr_param_info *zr__param_named(const zr_graph *graph, const char *name)
+{
+    for (int32_t p = 0; p < zr_graph_params(graph); p++)
+        if (strcmp(zr_graph_param(graph, p)->name, name) == 0) return zr_graph_param(graph, p);
+    return NULL;
+}
+
 bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters)
 {
-    switch (set) {
-    case ZR_PARAMS_BASE:
-        return !param->adapter;
-    case ZR_PARAMS_STORED:
-        return param->adapter || !adapters;
-    case ZR_PARAMS_TRAINED:
-        return !param->frozen;
-    default:
-        return true;
-    }
+    const bool in[] = {[ZR_PARAMS_ALL] = true,
+                       [ZR_PARAMS_BASE] = !param->adapter,
+                       [ZR_PARAMS_STORED] = param->adapter || !adapters,
+                       [ZR_PARAMS_TRAINED] = !param->frozen};
+    return in[set];
 }
 
 zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr__tensor_spec **specs, int64_t *n)
@@ -43,20 +43,17 @@ zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .predictions = 1, .samples = 1};
     ZR_TRY(zr_graph_create(&spec, graph));
     zr_model_build(&builder, *graph);
-    zr_status st = zr_graph_finish(*graph);
-    if (st != ZR_OK) zr_graph_destroy(graph);
-    return st;
+    return zr_graph_finish(*graph);
 }
 
 zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note, size_t size)
 {
+    char base[PATH_MAX] = "";
     *weights = NULL;
-    if (zr__adapter_is_in(dir)) return zr__adapter_open(dir, NULL, model, weights, note, size);
+    if (zr__adapter_is_in(dir)) return zr__adapter_open(dir, base, model, weights, note, size);
     ZR_TRY(zr__family_read(dir, model));
     ZR_TRY(zr_weights_open(dir, &model->family->names, weights));
-    zr_status st = zr__adapter_fits(*weights, model, NULL, note, size);
-    if (st != ZR_OK) zr_weights_close(weights);
-    return st;
+    return zr__adapter_fits(*weights, model, NULL, note, size);
 }
 
 zr_status zr__weights_finite(const char *where, const char *tensor, int64_t first, const float *x, int64_t n)
@@ -129,7 +126,7 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
     args->cache_dir = config->data.cache_dir;
 }
 
-static zr_status open_all(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
+zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
     ZR_CHECK(config->data.train, ZR_ERR_CONFIG,
              "data.train is missing; give a text or token file to train on (--data FILE)");
@@ -137,15 +134,7 @@ static zr_status open_all(const zr_config *config, bool first, zr_progress_fn pr
     ZR_TRY(zr__samples_open(config, config->data.train, order, first, progress, arg, &inputs->train));
     if (config->data.val)
         ZR_TRY(zr__samples_open(config, config->data.val, ZR_SEQUENTIAL, first, progress, arg, &inputs->val));
-    ZR_TRY(open_weights(config, inputs));
-    return ZR_OK;
-}
-
-zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
-{
-    zr_status st = open_all(config, first, progress, arg, inputs);
-    if (st != ZR_OK) zr__inputs_close(inputs);
-    return st;
+    return open_weights(config, inputs);
 }
 
 void zr__inputs_close(zr__inputs *inputs)

@@ -5,10 +5,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "train/family/samples.h"
-#include "zr/checkpoint.h"
-#include "zr/config.h"
-#include "zr/data.h"
-#include "zr/graph.h"
 
 typedef struct zr__inputs {
     zr__samples train;
@@ -19,7 +15,8 @@ typedef struct zr__inputs {
 } zr__inputs;
 
 /** Open the inputs. `first` is true on the rank that opens them before the other ranks of its host. Only this rank
- * checks cached tokens. `progress` is called while a text is tokenized, and may be NULL. */
+ * checks cached tokens. `progress` is called while a text is tokenized, and may be NULL. Close the inputs even after a
+ * failure. */
 ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg,
                                        zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
@@ -33,7 +30,7 @@ bool zr__inputs_lack(const zr__inputs *inputs, const char *param);
 void zr__data_keys(const zr_config *config, zr_data_args *args);
 
 /** Open the weights of a Hugging Face directory of any family, and check that they fit its config.json. `note` (of
- * `size` bytes) receives the names of tensors that the model does not use. */
+ * `size` bytes) receives the names of tensors that the model does not use. Close *weights even after a failure. */
 ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note,
                                           size_t size);
 
@@ -53,6 +50,9 @@ typedef enum zr__params {
     ZR_PARAMS_TRAINED /* parameters with optimizer states */
 } zr__params;
 
+/** Return the parameter of a graph with this name, or NULL. */
+const zr_param_info *zr__param_named(const zr_graph *graph, const char *name);
+
 /** Return whether a parameter is in a set. `adapters` says whether the model has adapters. */
 bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters);
 
@@ -60,7 +60,8 @@ bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters);
  * zr_free the list. */
 ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr__tensor_spec **specs, int64_t *n);
 
-/** Build the model's graph with one sequence of one token, only to list its parameters. */
+/** Build the model's graph with one sequence of one token, only to list its parameters. Destroy the graph even after a
+ * failure. */
 ZR_NODISCARD zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph);
 
 #endif

@@ -98,15 +98,6 @@ static bool is_tokenizer_path(const char *tokenizer)
     return tokenizer && strcmp(tokenizer, "bytes") != 0;
 }
 
-zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **tokenizer)
-{
-    *tokenizer = config->data.tokenizer;
-    if (!is_tokenizer_path(*tokenizer)) return ZR_OK;
-    ZR_TRY(zr__run_path_find(config, run, "data.tokenizer", config->data.tokenizer, found));
-    *tokenizer = found;
-    return ZR_OK;
-}
-
 /* Return whether files can be created in `folder`. If the folder does not exist, test its nearest existing parent
  * directory, which must not lie above `within`. */
 static bool is_usable(const char *folder, const char *within)

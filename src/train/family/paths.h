@@ -18,11 +18,6 @@
 ZR_NODISCARD zr_status zr__run_path_find(const zr_config *config, const char *run, const char *key, const char *path,
                                          char found[PATH_MAX]);
 
-/** Find the run's tokenizer, as zr__run_path_find finds a file. *tokenizer receives a built-in name such as "bytes",
- * the path in `found`, or NULL if the run has no tokenizer. */
-ZR_NODISCARD zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX],
-                                              const char **tokenizer);
-
 /** Find the folder of the run's token cache (data.cache_dir), if files can be created in it. A relative path is tried
  * first in train.started_in, then in the directory that replaces it if the run has moved (see zr__run_path_find).
  * *cache receives the given path or `found`. Without a usable folder *cache receives NULL, which selects the user's

@@ -1,6 +1,5 @@
 #include "train/family/samples.h"
 
-#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "data/labelled/labelled.h"
 #include "data/pairs/pairs.h"

@@ -8,7 +8,6 @@
 
 #include "base/text/text.h"
 #include "train/weights/load.h"
-#include "zr/data.h"
 #include "zr/run.h"
 
 /* ---- settings in a Hugging Face directory (generation.c) -------------------------------------------------------- */
@@ -34,16 +33,13 @@ ZR_NODISCARD zr_status zr__ends_find(const zr__loaded *loaded, const char *token
 typedef struct zr__stops {
     const char *const *stop; /* array of n texts that are not empty; borrowed */
     int64_t n;
-    zr__text held; /* text that is not emitted yet */
+    zr__text held; /* text that is not emitted yet; clear it in the end */
 } zr__stops;
 
 /** Append a piece to stops->held. *ready receives the number of bytes at the beginning of stops->held that can be
  * emitted. *found receives whether a stop text follows these bytes. If there are several stop texts, the earliest
- * counts. Errors: ZR_ERR_MEMORY. */
+ * counts. The caller drops from stops->held what it has emitted or must not emit. Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__stops_add(zr__stops *stops, const char *piece, int64_t bytes, int64_t *ready, bool *found);
-/** Remove the first `bytes` bytes of stops->held, because they were emitted or must not be emitted. */
-void zr__stops_told(zr__stops *stops, int64_t bytes);
-void zr__stops_free(zr__stops *stops);
 
 /* ---- drawing tokens (writer.c) ---------------------------------------------------------------------------------- */
 

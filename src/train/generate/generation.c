@@ -83,9 +83,17 @@ static zr_status read_number(const json_t *root, const char *path, const char *k
     return ZR_OK;
 }
 
-static zr_status read_sampling(const json_t *root, const char *path, zr_sampling *sampling)
+zr_status zr_sampling_of_dir(const char *dir, zr_sampling *sampling)
 {
+    char path[PATH_MAX];
+    zr__stored stored;
     double top_k = 0;
+    json_auto_t *root = NULL;
+    ZR_CHECK(dir && sampling, ZR_ERR_ARG, "zr_sampling_of_dir was given a NULL pointer");
+    ZR_TRY(zr__stored_find(dir, true, &stored));
+    ZR_TRY(read_object(stored.path, settings_name, path, &root));
+    ZR_CHECK(root, ZR_ERR_NOT_FOUND, "%s does not exist, so the directory has no settings for drawing tokens",
+             ZR_SHOWN(path));
     ZR_TRY(read_number(root, path, "temperature", 1, 1e6, &sampling->temperature));
     ZR_TRY(read_number(root, path, "top_p", 1, 1, &sampling->top_p));
     ZR_TRY(read_number(root, path, "top_k", 50, INT32_MAX, &top_k)); /* transformers has the default 50 */
@@ -94,17 +102,4 @@ static zr_status read_sampling(const json_t *root, const char *path, zr_sampling
              ZR_SHOWN(path));
     if (!json_is_true(json_object_get(root, "do_sample"))) *sampling = (zr_sampling){.top_p = 1};
     return ZR_OK;
-}
-
-zr_status zr_sampling_of_dir(const char *dir, zr_sampling *sampling)
-{
-    char path[PATH_MAX];
-    zr__stored stored;
-    json_auto_t *root = NULL;
-    ZR_CHECK(dir && sampling, ZR_ERR_ARG, "zr_sampling_of_dir was given a NULL pointer");
-    ZR_TRY(zr__stored_find(dir, true, &stored));
-    ZR_TRY(read_object(stored.path, settings_name, path, &root));
-    ZR_CHECK(root, ZR_ERR_NOT_FOUND, "%s does not exist, so the directory has no settings for drawing tokens",
-             ZR_SHOWN(path));
-    return read_sampling(root, path, sampling);
 }

@@ -41,17 +41,6 @@ zr_status zr__stops_add(zr__stops *s, const char *piece, int64_t bytes, int64_t 
     return ZR_OK;
 }
 
-void zr__stops_told(zr__stops *s, int64_t bytes)
-{
-    zr__text_drop(&s->held, (size_t)bytes);
-}
-
-void zr__stops_free(zr__stops *s)
-{
-    zr__text_clear(&s->held);
-    *s = (zr__stops){0};
-}
-
 /* ---- tokens ----------------------------------------------------------------------------------- */
 
 /** Return the token before a text without a prompt, if the tokenizer puts no token there: the token that separates
@@ -94,11 +83,10 @@ zr_status zr__writer_open(zr__writer *w)
     if (!w->prompt) ZR_TRY(encode_prompt(w, &ends, room));
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
     for (int64_t i = 0; i < w->n_tokens; i++)
-        ZR_CHECK(
-            w->tokens[i] < w->vocab, ZR_ERR_DATA,
-            "the prompt contains token id %d of the tokenizer %s, but the model's vocabulary has only %lld tokens: "
-            "the tokenizer does not belong to this model; put the model's own next to its weights",
-            w->tokens[i], ZR_SHOWN(zr_tokenizer_name(w->tokenizer)), (long long)w->vocab);
+        ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,
+                 "the prompt contains token id %d of the tokenizer %s, but the model's vocabulary has only %lld "
+                 "tokens: the tokenizer does not belong to this model; put the model's own next to its weights",
+                 w->tokens[i], ZR_SHOWN(zr_tokenizer_name(w->tokenizer)), (long long)w->vocab);
     return ZR_OK;
 }
 
@@ -211,7 +199,7 @@ static zr_status emit_token(zr__writer *w, int32_t token, zr_emit_fn emit, void 
     if (w->stops.n == 0) return emit(arg, text, bytes);
     ZR_TRY(zr__stops_add(&w->stops, text, bytes, &ready, stopped));
     if (ready > 0) ZR_TRY(emit(arg, w->stops.held.data, ready));
-    zr__stops_told(&w->stops, *stopped ? (int64_t)w->stops.held.length : ready);
+    zr__text_drop(&w->stops.held, *stopped ? w->stops.held.length : (size_t)ready);
     return ZR_OK;
 }
 
@@ -240,7 +228,7 @@ static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit,
     }
     const int64_t left = (int64_t)w->stops.held.length;
     if (left > 0) ZR_TRY(emit(arg, w->stops.held.data, left));
-    zr__stops_told(&w->stops, left);
+    zr__text_drop(&w->stops.held, (size_t)left);
     return ZR_OK;
 }
 
@@ -262,5 +250,5 @@ void zr__writer_close(zr__writer *w)
     zr_free(w->tokens);
     zr_free(w->logits);
     zr_free(w->sorted);
-    zr__stops_free(&w->stops);
+    zr__text_clear(&w->stops.held);
 }

@@ -187,11 +187,10 @@ static zr_status try_threads(int threads)
     pthread_cond_broadcast(&c.changed);
     pthread_mutex_unlock(&c.mutex);
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
-    ZR_CHECK(
-        error == 0, ZR_ERR_MEMORY,
-        "cannot start all threads: %d of %d started%s: %s; raise the system's limits (ulimit -v, ulimit -u), or lower "
-        "train.threads or the number of ranks",
-        started, threads, limit_text(limit), strerror(error));
+    ZR_CHECK(error == 0, ZR_ERR_MEMORY,
+             "cannot start all threads: %d of %d started%s: %s; raise the system's limits (ulimit -v, ulimit -u), or "
+             "lower train.threads or the number of ranks",
+             started, threads, limit_text(limit), strerror(error));
     return ZR_OK;
 }
 
@@ -200,10 +199,10 @@ zr_status zr__host_room(int64_t bytes, int threads)
     char limit[LIMIT_BYTES];
     size_t wanted = bytes > 0 ? (size_t)bytes : 1;
     void *memory = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ZR_CHECK(memory != MAP_FAILED, ZR_ERR_MEMORY,
-             "cannot allocate %s of memory for this process%s: %s; raise the limit, or use a smaller model or "
-             "fewer ranks",
-             ZR_SIZE((double)wanted), limit_text(limit), strerror(errno));
+    ZR_CHECK(
+        memory != MAP_FAILED, ZR_ERR_MEMORY,
+        "cannot allocate %s of memory for this process%s: %s; raise the limit, or use a smaller model or fewer ranks",
+        ZR_SIZE((double)wanted), limit_text(limit), strerror(errno));
     /* start the threads while the memory is allocated, since their stacks need memory too */
     zr_status st = try_threads(threads);
     munmap(memory, wanted);

@@ -1,7 +1,6 @@
 #include "train/host/limits.h"
 
 #include "base/text/text.h"
-#include "plan/cost/cost.h"
 #include "train/host/host.h"
 #include "zr/comm.h"
 #include "zr/device.h"
@@ -119,8 +118,7 @@ zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int l
     int64_t left = zr__host_available_bytes();
     ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
              "the plan needs %s on this machine (%d rank%s of %s, including %s of model states), but %s are available; "
-             "use %sa "
-             "smaller model",
+             "use %sa smaller model",
              ZR_SIZE(host_bytes), local_ranks, local_ranks == 1 ? "" : "s", total, states, ZR_SIZE((double)left),
              remedies(&plan->layout, tried, use));
     return ZR_OK;

@@ -6,7 +6,6 @@
 
 #include "config/config.h"
 #include "plan/cost/cost.h"
-#include "zr/plan.h"
 
 /** Return the bytes of memory that a process with `ranks` ranks uses at most, as promised in the run report. Each rank
  * has total_bytes (zr__memory_taken). The number is 1.03 x ranks x total_bytes + 48 MiB, plus 384 KiB for each rank

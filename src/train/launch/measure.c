@@ -164,8 +164,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
     ZR_TRY(zr_engine_create(r->plan, m->device, m->comm, 1, &r->engine));
     ZR_TRY(zr_comm_agree(m->comm, alloc_records(r, timed)));
     zr__engine_watch(r->engine, record_run, r);
-    ZR_TRY(zr_engine_fill(r->engine, ZR_STATE_PARAM, NULL, NULL));
-    return ZR_OK;
+    return zr_engine_fill(r->engine, ZR_STATE_PARAM, NULL, NULL);
 }
 
 /* Decide on rank 0 for all ranks whether enough time is left for another training step. */
@@ -362,15 +361,6 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* Record how much compute and exchanges slow each other down when they overlap. The weight of a model is low if it has
- * little overlap. It is also low if its times are long, since errors are assumed to grow with the time. */
-static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
-{
-    const double both_sec = both->comm_sec - both->exposed_sec;
-    slope_add(&m->lost, both_sec, both->compute_sec - alone->compute_sec, alone->compute_sec);
-    slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
-}
-
 /* Record the variation of the durations of exchanges that move bytes, as measured by this rank. Long exchanges have a
  * high weight. */
 static void keep_spread(measuring *m, const runner *r)
@@ -413,7 +403,11 @@ static zr_status measure_beside(measuring *m, division divided, runner r[2])
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
     /* Leave out LINKS, whose exchanges take longer with overlap only because the links then stay busy. */
     if (divided == LINKS) return ZR_OK;
-    keep_lost(m, &alone, &both);
+    /* How much compute and exchanges slow each other down when they overlap. The weight of a model is low if it has
+     * little overlap. It is also low if its times are long, since errors are assumed to grow with the time. */
+    const double both_sec = both.comm_sec - both.exposed_sec;
+    slope_add(&m->lost, both_sec, both.compute_sec - alone.compute_sec, alone.compute_sec);
+    slope_add(&m->late, both_sec, both.comm_sec - alone.comm_sec, alone.comm_sec);
     keep_spread(m, &r[1]);
     return ZR_OK;
 }

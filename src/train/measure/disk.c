@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Bytes of the measured store. A smaller store might fit into the cache of a drive. */
 #define DISK_BYTES ((int64_t)1 << 30)
@@ -50,22 +49,20 @@ zr_status zr__disk_remember(const zr__folder_rates *rates)
                                           rates->transfers));
 }
 
-static bool get_disk_rate(const json_t *root, const char *key, double *rate)
-{
-    *rate = json_number_value(json_object_get(root, key));
-    return *rate > 0;
-}
-
 static bool read_disk_rates(void *arg, const json_t *root)
 {
     zr__folder_rates *rates = arg;
-    const char *folder = json_string_value(json_object_get(root, "folder"));
-    const char *transfers = json_string_value(json_object_get(root, "transfers"));
-    *rates = (zr__folder_rates){.direct = json_is_true(json_object_get(root, "direct"))};
-    snprintf(rates->folder, sizeof(rates->folder), "%s", folder ? folder : "");
-    snprintf(rates->transfers, sizeof(rates->transfers), "%s", transfers ? transfers : "");
-    return folder && get_disk_rate(root, "read_bytes_sec", &rates->read) &&
-           get_disk_rate(root, "write_bytes_sec", &rates->write) && get_disk_rate(root, "both_bytes_sec", &rates->both);
+    const char *folder = "", *transfers = "";
+    int direct = 0;
+    *rates = (zr__folder_rates){0};
+    if (json_unpack((json_t *)root, "{s:s, s:F, s:F, s:F, s?b, s?s}", "folder", &folder, "read_bytes_sec", &rates->read,
+                    "write_bytes_sec", &rates->write, "both_bytes_sec", &rates->both, "direct", &direct, "transfers",
+                    &transfers) != 0)
+        return false;
+    rates->direct = direct;
+    snprintf(rates->folder, sizeof(rates->folder), "%s", folder);
+    snprintf(rates->transfers, sizeof(rates->transfers), "%s", transfers);
+    return rates->read > 0 && rates->write > 0 && rates->both > 0;
 }
 
 zr_status zr__disk_recall(zr__folder_rates *rates)

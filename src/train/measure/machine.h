@@ -4,7 +4,6 @@
 #define ZR_TRAIN_MACHINE_H
 
 #include "base/json/json.h"
-#include "zr/base.h"
 
 enum { ZR__MACHINE_KEY_BYTES = 448 };
 

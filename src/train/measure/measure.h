@@ -7,8 +7,6 @@
 
 #include "zr/comm.h"
 #include "zr/device.h"
-#include "zr/graph.h"
-#include "zr/models.h"
 #include "zr/simulate.h"
 
 /* The rates that the benchmark of a device measures are stored in
@@ -82,7 +80,7 @@ typedef struct zr__products {
 /** Time each matrix product of a model separately with the device's kernels, on operands in memory. Record the time of
  * the fastest of several runs. A product that would take more than a tenth of a second is timed on only a part of its
  * rows, but on at least 512. `dtype` is F32 or BF16. A product takes at least three runs, usually 0.1 to 0.3 seconds,
- * and memory for its operands. Clear `products` after success. */
+ * and memory for its operands. Clear `products` even after a failure. */
 ZR_NODISCARD zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                             zr_device *device, zr__products *products);
 void zr__products_clear(zr__products *products);

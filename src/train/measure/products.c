@@ -3,7 +3,6 @@
 #include "base/core/core.h"
 #include "train/family/samples.h"
 #include "train/measure/measure.h"
-#include "zr/ops.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -314,9 +313,7 @@ zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq
     ZR_TRY(zr_graph_create(&spec, &graph));
     zr_model_build(model, graph);
     ZR_TRY(zr_graph_finish(graph));
-    const zr_status st = measure_graph(device, graph, products);
-    if (st != ZR_OK) zr__products_clear(products);
-    return st;
+    return measure_graph(device, graph, products);
 }
 
 void zr__rates_add_products(zr_rates *rates, const zr__products *products)

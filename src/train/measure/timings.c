@@ -177,24 +177,10 @@ void zr__timings_event(zr__timings *t, const zr_event *event)
     t->n[event->stream] = i + 1;
 }
 
-static double length_of(const span *a, int64_t n)
+static double length_of(const zr__timings *t, zr_stream stream)
 {
     double sec = 0.0;
-    for (int64_t i = 0; i < n; i++) sec += a[i].end - a[i].begin;
-    return sec;
-}
-
-/* Return the seconds during which two streams ran at the same time. Each stream's spans are ordered and disjoint. */
-static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
-{
-    double sec = 0.0;
-    for (int64_t i = 0, j = 0; i < n_a && j < n_b;) {
-        sec += fmax(fmin(a[i].end, b[j].end) - fmax(a[i].begin, b[j].begin), 0.0);
-        if (a[i].end < b[j].end)
-            i++;
-        else
-            j++;
-    }
+    for (int64_t i = 0; i < t->n[stream]; i++) sec += t->span[stream][i].end - t->span[stream][i].begin;
     return sec;
 }
 
@@ -217,32 +203,33 @@ static double next_change(rest *r, double now, bool *runs)
     return r->at == r->end ? INFINITY : *runs ? r->at->end : r->at->begin;
 }
 
-/* Return the seconds during which states were read from or written to disk while nothing was computed or
- * communicated. */
-static double disk_alone(const zr__timings *t)
+/* Find the seconds during which computation and communication ran at the same time (*both), and those during which
+ * states were read from or written to disk while nothing was computed or communicated (*disk). Each stream's spans are
+ * ordered and disjoint. */
+static void find_overlap(const zr__timings *t, double *both, double *disk)
 {
     static const zr_stream of[] = {ZR_STREAM_FETCH, ZR_STREAM_STORE, ZR_STREAM_COMPUTE, ZR_STREAM_COMM};
     rest r[4];
-    double now = -INFINITY, sec = 0.0;
+    double now = -INFINITY;
+    *both = *disk = 0.0;
     for (int s = 0; s < 4; s++) r[s] = rest_of(t, of[s]);
     for (;;) {
         bool runs[4];
         double next = INFINITY;
         for (int s = 0; s < 4; s++) next = fmin(next, next_change(&r[s], now, &runs[s]));
-        if (next == INFINITY) return sec;
-        if ((runs[0] || runs[1]) && !runs[2] && !runs[3]) sec += next - now;
+        if (next == INFINITY) return;
+        if (runs[2] && runs[3]) *both += next - now;
+        if ((runs[0] || runs[1]) && !runs[2] && !runs[3]) *disk += next - now;
         now = next;
     }
 }
 
 void zr__timings_end(zr__timings *t, double wall_sec)
 {
-    const double disk_sec = disk_alone(t);
-    const span *compute = t->span[ZR_STREAM_COMPUTE], *comm = t->span[ZR_STREAM_COMM];
-    int64_t n_compute = t->n[ZR_STREAM_COMPUTE], n_comm = t->n[ZR_STREAM_COMM];
-    double compute_sec = length_of(compute, n_compute), comm_sec = length_of(comm, n_comm);
-    if (t->copies_hold) compute_sec += length_of(t->span[ZR_STREAM_COPY], t->n[ZR_STREAM_COPY]);
-    double exposed = fmax(comm_sec - overlap_of(compute, n_compute, comm, n_comm), 0.0);
+    double compute_sec = length_of(t, ZR_STREAM_COMPUTE), comm_sec = length_of(t, ZR_STREAM_COMM), both_sec, disk_sec;
+    if (t->copies_hold) compute_sec += length_of(t, ZR_STREAM_COPY);
+    find_overlap(t, &both_sec, &disk_sec);
+    const double exposed = fmax(comm_sec - both_sec, 0.0);
     t->sums.wall_sec += wall_sec;
     t->sums.busy_sec[ZR_STREAM_COMPUTE] += compute_sec;
     t->sums.busy_sec[ZR_STREAM_COMM] += comm_sec;
@@ -292,12 +279,12 @@ zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *o
 {
     enum { WHOLE = 6, N = WHOLE + ZR_TIMING_KINDS };
     const sums *s = &t->sums;
-    double mine[N], mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
-    double whole[WHOLE] = {
+    double mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
+    double mine[N] = {
         s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec, s->idle_sec,
         s->disk_sec};
-    for (int i = 0; i < WHOLE; i++) mine[i] = whole[i] / steps;
-    for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec / steps;
+    for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec;
+    for (int i = 0; i < WHOLE + t->n_kinds; i++) mine[i] /= steps;
     ZR_TRY(zr__over_ranks(comm, mine, WHOLE + t->n_kinds, mean, NULL, most));
     *out = (zr_timings){.ranks = comm->size,
                         .steps = s->steps,

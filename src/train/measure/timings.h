@@ -3,9 +3,6 @@
 #ifndef ZR_TRAIN_TIMINGS_H
 #define ZR_TRAIN_TIMINGS_H
 
-#include "zr/comm.h"
-#include "zr/engine.h"
-#include "zr/plan.h"
 #include "zr/run.h"
 
 /** Rate that a kind of step achieves: in FLOP/s if it has FLOPs, otherwise in bytes/s, of the link or of memory. */

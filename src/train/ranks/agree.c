@@ -1,7 +1,6 @@
 #include "train/ranks/ranks.h"
 
 #include "comm/comm.h"
-#include "engine/engine.h"
 
 #include <string.h>
 

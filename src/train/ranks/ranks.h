@@ -12,9 +12,6 @@
 #include "train/dir/checkpoint_run.h"
 #include "train/family/inputs.h"
 #include "train/watch/hang.h"
-#include "zr/comm.h"
-#include "zr/engine.h"
-#include "zr/run.h"
 
 /** This rank of a run. */
 typedef struct zr__ranks {

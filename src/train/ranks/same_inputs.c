@@ -3,10 +3,8 @@
  * compared. */
 #include "train/ranks/ranks.h"
 
-#include "base/file/file.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "train/host/host.h"
 
 #include <errno.h>

@@ -2,11 +2,7 @@
 
 #include "train/run/run.h"
 
-#include "base/text/text.h"
-#include "engine/engine.h"
-#include "plan/cost/cost.h"
 #include "train/host/host.h"
-#include "train/host/limits.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,9 +17,8 @@ static void note_limit(const zr__run *r)
                      ZR_SIZE((double)limit_bytes),
                      r->plan->profile.facts.own_memory ? "its GPU" : "nine tenths of the free memory of the host");
     else
-        zr__run_note(&r->ranks,
-                     "activation_checkpointing.policy auto: the free memory of the host is unknown, so nothing is "
-                     "recomputed; set memory.limit");
+        zr__run_note(&r->ranks, "activation_checkpointing.policy auto: the free memory of the host is unknown, so "
+                                "nothing is recomputed; set memory.limit");
 }
 
 /** Report the values chosen for keys that the configuration left open, and how recompute policy auto stores activation
@@ -35,8 +30,7 @@ static void note_choices(const zr__run *r)
         r->config->recompute.partition)
         return;
     zr__run_note(&r->ranks,
-                 "activation_checkpointing.policy auto keeps checkpoints in pieces%s, as with "
-                 "partition_activations%s",
+                 "activation_checkpointing.policy auto keeps checkpoints in pieces%s, as with partition_activations%s",
                  r->plan->checkpoint_home == ZR_SPACE_HOST ? " on the host" : "",
                  r->plan->checkpoint_home == ZR_SPACE_HOST ? " and cpu_checkpointing" : "");
 }
@@ -152,8 +146,8 @@ static void note_padding(const zr__ranks *r, const zr_config *c, const zr__sampl
     const bool packed = pairs ? c->data.max_samples > 1 : c->data.packing == ZR_PACK_WHOLE;
     if (packed || 1 - info.filled < 0.25 || (pairs && !packs)) return;
     zr__run_note(r,
-                 "%.0f %% of the tokens of data.train are padding; %s puts several %s into a "
-                 "%s, each with the losses that it has alone",
+                 "%.0f %% of the tokens of data.train are padding; %s puts several %s into a %s, each with the losses "
+                 "that it has alone",
                  100 * (1 - info.filled), pairs ? "data.max_samples above 1" : "data.packing whole",
                  pairs ? "samples" : "lines", pairs ? "row" : "sample");
 }

@@ -2,12 +2,8 @@
 
 #include "train/run/run.h"
 
-#include "base/core/core.h"
-#include "base/text/text.h"
 #include "comm/comm.h"
-#include "engine/engine.h"
 #include "train/dir/report.h"
-#include "train/dir/run_files.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
 #include "train/weights/export.h"
@@ -189,7 +185,7 @@ static zr_status export_as(zr__run *r, const char *name, bool replace, double va
     ZR_TRY(zr__run_share_text(&r->ranks, path));
     const zr__exported weights = exported_of(r, val_loss);
     zr_status st =
-        zr__run_agreed(&r->ranks, zr__export(path, &weights, r->engine, r->ranks.comm, replace, rest, place, PATH_MAX));
+        zr__run_agreed(&r->ranks, zr__export(path, &weights, r->engine, r->ranks.comm, replace, rest, place));
     note_rest(&r->ranks, name, rest);
     return st;
 }
@@ -263,11 +259,10 @@ zr_status zr__run_set_best(zr__run *r)
     }
     r->resume.made.best_loss = INFINITY;
     if (r->config->train.keep_best && isfinite(lowest))
-        zr__run_note(
-            &r->ranks,
-            "there is no best/ yet: the weights of the best evaluation before this run, with val_loss %s, were "
-            "not kept; the next evaluation writes best/",
-            ZR_G9(lowest));
+        zr__run_note(&r->ranks,
+                     "there is no best/ yet: the weights of the best evaluation before this run, with val_loss %s, "
+                     "were not kept; the next evaluation writes best/",
+                     ZR_G9(lowest));
     return ZR_OK;
 }
 
@@ -297,8 +292,8 @@ static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
         snprintf(text, ZR__WHY_BYTES, "the weights after step %lld are in %.1500s", steps, place);
     else if (place[0])
         snprintf(text, ZR__WHY_BYTES,
-                 "the weights after step %lld are all in %.900s, but the system did not confirm that "
-                 "they are on the disk: %.900s",
+                 "the weights after step %lld are all in %.900s, but the system did not confirm that they are on the "
+                 "disk: %.900s",
                  steps, place, zr_error_message());
     else
         snprintf(text, ZR__WHY_BYTES, "the weights after step %lld could not be saved: %.1500s", steps,

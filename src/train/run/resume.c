@@ -1,12 +1,10 @@
 /** Resumption of a run: the choice of a checkpoint, its check against the run, and the states in it. */
 #include "train/run/run.h"
 
-#include "base/text/text.h"
 #include "train/family/adapter.h"
 #include "train/host/host.h"
 #include "train/run/save_files.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +18,7 @@ static bool sees_key(const char *path, uint64_t key)
 {
     enum { TRIES = 10 };
     for (int i = 0; i < TRIES; i++) {
-        DIR *dir = opendir(path);
-        if (dir) closedir(dir);
+        ZR_AUTO(zr__close_dir) DIR *dir = opendir(path);
         if (zr__run_dir_key(path) == key) return true;
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
@@ -41,12 +38,12 @@ zr_status zr__run_same_dir(const zr__ranks *r, const zr__run_dir *dir, const cha
     memcpy(first.host, host, sizeof(host));
     ZR_TRY(zr__run_share(r, &first, sizeof(first)));
     bool same = r->comm->rank == 0 || sees_key(path, first.key);
-    return zr__run_agree(r, same ? ZR_OK
-                                 : ZR_FAIL(ZR_ERR_CREATE,
-                                           "train.output_dir %s on host %s is not the directory of that name on host "
-                                           "%s, where rank 0 is; all ranks write into one, on a file system that all "
-                                           "hosts share",
-                                           ZR_SHOWN(path), host, first.host));
+    return zr__run_agree(
+        r, same ? ZR_OK
+                : ZR_FAIL(ZR_ERR_CREATE,
+                          "train.output_dir %s on host %s is not the directory of that name on host %s, where rank 0 "
+                          "is; all ranks write into one, on a file system that all hosts share",
+                          ZR_SHOWN(path), host, first.host));
 }
 
 /* ---- is the checkpoint compatible? ------------------------------------------------------------ */
@@ -96,10 +93,10 @@ static zr_status same_files(const char *key, const char *what, const char *also,
     ZR_CHECK(was->bytes == is->bytes, ZR_ERR_DATA,
              "%s: the file has %lld bytes, but had %lld when %s was written; a resumed run needs the same %s", key,
              (long long)is->bytes, (long long)was->bytes, name, what);
-    ZR_CHECK(was->hash == is->hash, ZR_ERR_DATA,
-             "%s: the file has changed since %s was written%s (hash %016llx, not %016llx); a resumed run needs the "
-             "same %s",
-             key, name, also, (unsigned long long)is->hash, (unsigned long long)was->hash, what);
+    ZR_CHECK(
+        was->hash == is->hash, ZR_ERR_DATA,
+        "%s: the file has changed since %s was written%s (hash %016llx, not %016llx); a resumed run needs the same %s",
+        key, name, also, (unsigned long long)is->hash, (unsigned long long)was->hash, what);
     return ZR_OK;
 }
 
@@ -252,30 +249,23 @@ zr_status zr__resume_open(zr__run *r)
 
 /* ---- restoring the state ---------------------------------------------------------------------- */
 
-static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
-{
-    return zr__chunk_reader_f32(arg, param->name, first, n, out);
-}
-
-/** Argument of fill_param. */
+/** Argument of fill_elements. */
 typedef struct filling {
-    zr__chunk_reader *reader; /* weights of the checkpoint */
+    bool weights;             /* whether the state is the parameters, not a state of the optimizer */
+    zr__chunk_reader *reader; /* file of the state; NULL to fill the state with zeros */
     zr_weights *base;         /* weights of model.init, if the checkpoint has only adapters */
 } filling;
 
-static zr_status fill_param(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+static zr_status fill_elements(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const filling *from = arg;
-    if (from->base && !param->adapter) return zr__weights_fill(from->base, param, first, n, out);
+    if (!from->reader) {
+        memset(out, 0, sizeof(*out) * (size_t)n);
+        return ZR_OK;
+    }
+    if (from->weights && from->base && !param->adapter) return zr__weights_fill(from->base, param, first, n, out);
     ZR_TRY(zr__chunk_reader_f32(from->reader, param->name, first, n, out));
-    return zr__weights_finite("", param->name, first, out, n);
-}
-
-static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
-{
-    (void)arg, (void)param, (void)first;
-    memset(out, 0, sizeof(*out) * (size_t)n);
-    return ZR_OK;
+    return from->weights ? zr__weights_finite("", param->name, first, out, n) : ZR_OK;
 }
 
 /** Check that the file has every parameter of a set in its shape. */
@@ -300,9 +290,9 @@ static zr_status check_shapes(const zr_graph *graph, zr__params set, const zr_sa
 /** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL and succeed. */
 static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int state, zr__chunk_reader **reader)
 {
-    char path[PATH_MAX], name[64];
+    char path[PATH_MAX], name[ZR_STATE_FILE_BYTES];
     *reader = NULL;
-    ZR_TRY(zr__state_file(r->plan, state, name, sizeof(name)));
+    zr__state_file(r->plan, state, name);
     if (state > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
@@ -314,11 +304,9 @@ static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int state)
 {
     ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *reader = NULL;
     ZR_TRY(zr__run_agree(&r->ranks, open_state(r, manifest, state, &reader)));
-    zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
-    filling from = {reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
+    filling from = {state == 0, reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
     r->resume.anew |= !reader;
-    return zr__run_agreed(
-        &r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fn, fn == fill_param ? (void *)&from : reader));
+    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fill_elements, &from));
 }
 
 static zr_status fill_all(zr__run *r)
@@ -368,40 +356,27 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
-/** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if `step` is not among
- * them. */
-static int64_t *find_step(const zr__resume *r, int64_t n, int64_t step)
+int64_t *zr__resume_find(const zr__resume *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)
         if (r->steps[i] == step) return &r->steps[i];
     return NULL;
 }
 
-bool zr__resume_passed_over(const zr__resume *r, int64_t step)
-{
-    return find_step(r, r->next, step) != NULL;
-}
-
-void zr__resume_forget(zr__resume *r, int64_t step)
-{
-    int64_t *found = find_step(r, r->next, step);
-    if (found) *found = -1;
-}
-
 void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const char *run_dir)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
-    DIR *dir = opendir(run_dir);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(run_dir);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         long long step = -1;
-        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || find_step(resume, resume->n, step))
+        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 ||
+            zr__resume_find(resume, resume->n, step))
             continue;
         zr_checkpoint_name(step, name);
         snprintf(tmp, sizeof(tmp), "%s.tmp", name);
         if (strcmp(tmp, entry->d_name) == 0 && zr__checkpoint_remove(run_dir, step) != ZR_OK)
             zr__run_note(ranks, "%s", zr_error_message());
     }
-    if (dir) closedir(dir);
 }
 
 /* ---- messages --------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
  * the outputs, then train. */
 #include "train/run/run.h"
 
-#include "base/text/text.h"
 #include "comm/comm.h"
 #include "train/host/host.h"
 
@@ -98,7 +97,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     zr__run_release(&r);
     zr__watch_destroy(&r.watching.watch);
     zr_engine_destroy(&r.engine);
-    zr__run_save_drop(&r.saving);
+    zr__run_save_drop(&r.saving.now);
     zr__hang_destroy(&r.watching.hang);
     zr__rows_ahead_destroy(&r.data.ahead);
     zr_plan_destroy(&r.plan);

@@ -11,25 +11,9 @@
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
-#include "checkpoint/checkpoint.h"
-#include "train/control/control.h"
-#include "train/dir/checkpoint_run.h"
-#include "train/dir/metrics.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
-#include "train/family/inputs.h"
-#include "train/family/samples.h"
 #include "train/ranks/ranks.h"
 #include "train/choose/choose.h"
-#include "train/watch/hang.h"
 #include "train/watch/watch.h"
-#include "zr/comm.h"
-#include "zr/config.h"
-#include "zr/data.h"
-#include "zr/device.h"
-#include "zr/engine.h"
-#include "zr/plan.h"
-#include "zr/run.h"
 
 /** The keys that a run sets. */
 typedef struct zr__settled {
@@ -231,7 +215,7 @@ ZR_NODISCARD zr_status zr__run_save_end(zr__run *r);
  */
 void zr__run_save_failed(zr__saving *saving, zr_status st, const char *why);
 /** Free the state of an unfinished asynchronous checkpoint. Call this after the engine is destroyed. Not collective. */
-void zr__run_save_drop(zr__saving *saving);
+void zr__run_save_drop(struct zr__save **save);
 
 /* ---- resuming (resume.c) -------------------------------------------------------------------------------------- */
 
@@ -250,11 +234,9 @@ ZR_NODISCARD zr_status zr__resume_open(zr__run *r);
  * checkpoint is damaged, use the next older checkpoint. Set result->steps to the step of the checkpoint used. */
 ZR_NODISCARD zr_status zr__resume_fill(zr__run *r);
 
-/** Return whether the checkpoint of the given step was skipped because it is damaged. Rank 0 only. */
-bool zr__resume_passed_over(const zr__resume *resume, int64_t step);
-/** Remove a step from the list of skipped checkpoints, since a new checkpoint of this step replaces the damaged
- * checkpoint. Rank 0 only. */
-void zr__resume_forget(zr__resume *resume, int64_t step);
+/** Return a pointer to `step` among the first n entries of the list of checkpoints, or NULL if it is not among them.
+ * With n = resume->next these are the checkpoints that were skipped because they are damaged. Rank 0 only. */
+int64_t *zr__resume_find(const zr__resume *resume, int64_t n, int64_t step);
 
 /** Remove unfinished checkpoints. Call this only after all checks that can refuse the run. Rank 0 only. */
 void zr__resume_clean(const zr__resume *resume, const zr__ranks *ranks, const char *run_dir);

@@ -1,16 +1,13 @@
 /** Checks before a run creates anything: its inputs, its plan, and the memory. All ranks must get the same results. */
 #include "train/run/run.h"
 
-#include "base/core/core.h"
 #include "comm/comm.h"
 #include "config/config.h"
-#include "plan/cost/cost.h"
 #include "store/store.h"
 #include "train/dir/report.h"
 #include "train/host/device.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
-#include "train/measure/measure.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,9 +81,9 @@ static void settle_ahead(zr__run *r)
     r->data.ahead_rows = zr__rows_ahead_room(r->plan, &bytes);
     r->data.ahead_bytes += bytes;
     if (r->data.ahead_rows == 0)
-        zr__run_note(&r->ranks,
-                     "data.train: samples are not read ahead, because they need more memory than is set aside for "
-                     "them");
+        zr__run_note(
+            &r->ranks,
+            "data.train: samples are not read ahead, because they need more memory than is set aside for them");
 }
 
 /** Refuse collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
@@ -127,10 +124,10 @@ static zr_status check_fits(const zr__run *r)
         return ZR_FAIL(st, "%s%s%s", why, remedy[0] ? ". It fits with " : "", remedy);
     }
     ZR_TRY(st);
-    ZR_CHECK(disk_bytes == 0 || on_disk <= disk_bytes, ZR_ERR_MEMORY,
-             "the plan has %s of a rank's states on disk, but --disk is %s; give more, or use a smaller model or more "
-             "ranks",
-             ZR_SIZE((double)on_disk), ZR_SIZE((double)disk_bytes));
+    ZR_CHECK(
+        disk_bytes == 0 || on_disk <= disk_bytes, ZR_ERR_MEMORY,
+        "the plan has %s of a rank's states on disk, but --disk is %s; give more, or use a smaller model or more ranks",
+        ZR_SIZE((double)on_disk), ZR_SIZE((double)disk_bytes));
     return ZR_OK;
 }
 
@@ -164,16 +161,14 @@ static zr_status same_choices(const zr__ranks *r, const zr_config *config, const
     uint64_t work;
     memcpy(&work, &plan->flops_hardware, sizeof(work));
     if (config->recompute.policy == ZR_RECOMPUTE_AUTO) {
-        ZR_TRY(zr__run_same(
-            r,
-            "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors are not "
-            "alike: name a policy)",
-            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
-        ZR_TRY(zr__run_same(
-            r,
-            "the recomputation that activation_checkpointing.policy auto chooses (these processors are not alike: "
-            "name a policy)",
-            work));
+        ZR_TRY(zr__run_same(r,
+                            "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors "
+                            "are not alike: name a policy)",
+                            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
+        ZR_TRY(zr__run_same(r,
+                            "the recomputation that activation_checkpointing.policy auto chooses (these processors are "
+                            "not alike: name a policy)",
+                            work));
     }
     return zr__run_same(r,
                         "how checkpoints are saved asynchronously (these processors are not alike: give another "
@@ -194,39 +189,39 @@ static bool copies_drift(const zr_plan *plan, const char *one, const char *other
     return copies && (strcmp(one, "v2") == 0) != (strcmp(other, "v2") == 0);
 }
 
+/** Name of a processor level, and the same bytes as a number that ranks exchange. */
+typedef union level {
+    char name[sizeof(uint64_t)];
+    uint64_t packed;
+} level;
+
 /** Check the processor levels of the ranks. Levels round differently. Refuse them if several ranks update copies of the
  * same weights, and the copies would not stay equal. Otherwise add a note, since no single level would give the same
  * losses. Errors: ZR_ERR_CONFIG. */
 static zr_status check_levels(const zr__ranks *r, const zr_device *device, const zr_plan *plan)
 {
-    enum { NAME_BYTES = sizeof(uint64_t) };
-    char first[NAME_BYTES] = "", its[NAME_BYTES], noted[NAME_BYTES];
-    uint64_t packed;
+    level own = {.name = ""}, first, noted = {0};
     int other = 0;
     if (device->profile.facts.own_memory) return ZR_OK;
-    snprintf(first, sizeof(first), "%s", zr_device_cpu_level());
-    memcpy(&packed, first, sizeof(packed));
-    ZR_TRY(zr__run_gather(r, packed));
-    packed = zr__run_gathered(r, 0);
-    memcpy(first, &packed, sizeof(first));
+    snprintf(own.name, sizeof(own.name), "%s", zr_device_cpu_level());
+    ZR_TRY(zr__run_gather(r, own.packed));
+    first.packed = zr__run_gathered(r, 0);
     for (int q = 1; q < r->comm->size; q++) {
-        packed = zr__run_gathered(r, q);
-        memcpy(its, &packed, sizeof(its));
-        if (strcmp(its, first) == 0) continue;
-        ZR_CHECK(!copies_drift(plan, first, its), ZR_ERR_CONFIG,
+        const level its = {.packed = zr__run_gathered(r, q)};
+        if (its.packed == first.packed) continue;
+        ZR_CHECK(!copies_drift(plan, first.name, its.name), ZR_ERR_CONFIG,
                  "rank 0 uses the kernels %s and rank %d uses %s, which round differently: with parallel.tensor above "
                  "1, at stage 0 and with mics_shard_size, ranks have copies of the same weights, which would not stay "
                  "equal; set ZR_KERNELS to a level that all processors have (`zr info`)",
-                 first, q, its);
-        if (other > 0) continue;
-        other = q;
-        memcpy(noted, its, sizeof(noted));
+                 first.name, q, its.name);
+        if (other == 0) noted = its;
+        if (other == 0) other = q;
     }
     if (other > 0)
         zr__run_note(r,
                      "rank 0 uses the kernels %s and rank %d uses %s, so the last digits of the losses are those of "
                      "neither; set ZR_KERNELS to a level that all processors have (`zr info`)",
-                     first, other, noted);
+                     first.name, other, noted.name);
     return ZR_OK;
 }
 

@@ -1,7 +1,6 @@
 /** Sample texts: rank 0 chooses the tokens, and all ranks decode them. */
 #include "train/run/run.h"
 
-#include "base/text/text.h"
 #include "train/generate/generate.h"
 
 #include <string.h>
@@ -28,7 +27,7 @@ static zr_status share_token(zr__run *r, next_token *next)
 /** State of the text that rank 0 generates. */
 typedef struct writing {
     zr__run *run;
-    zr__text kept;
+    zr__text *kept;
     bool over; /* whether decoding failed on this rank; then the other ranks have stopped decoding too */
 } writing;
 
@@ -100,10 +99,10 @@ zr_status zr__sample_open(zr__run *r)
 static zr_status append_sample(void *arg, const char *text, int64_t bytes)
 {
     writing *w = arg;
-    int64_t room = ZR__SAMPLE_BYTES - (int64_t)w->kept.length;
+    int64_t room = ZR__SAMPLE_BYTES - (int64_t)w->kept->length;
     if (bytes > room)
         while (room > 0 && ((unsigned char)text[room] & 0xc0) == 0x80) room--;
-    zr__text_append(&w->kept, text, (size_t)(bytes < room ? bytes : room));
+    zr__text_append(w->kept, text, (size_t)(bytes < room ? bytes : room));
     return ZR_OK;
 }
 
@@ -118,20 +117,17 @@ static zr_status line_of(const writing *w, zr_status wrote, const char *why, cha
         return ZR_OK;
     }
     if (wrote != ZR_OK) return ZR_FAIL(wrote, "%s", why);
-    ZR_CHECK(!w->kept.failed, ZR_ERR_MEMORY, "no memory for a text of %lld tokens",
+    ZR_CHECK(!w->kept->failed, ZR_ERR_MEMORY, "no memory for a text of %lld tokens",
              (long long)r->config->train.sample_tokens);
-    return zr__metrics_sample(r->ranks.result->steps, w->kept.data ? w->kept.data : "", (int64_t)w->kept.length, line);
-}
-
-static void clear_writing(writing *w)
-{
-    zr__text_clear(&w->kept);
+    return zr__metrics_sample(r->ranks.result->steps, w->kept->data ? w->kept->data : "", (int64_t)w->kept->length,
+                              line);
 }
 
 static zr_status write_sample(zr__run *r, char **line)
 {
     const zr_generate_args args = args_of(r->config);
-    ZR_AUTO(clear_writing) writing text = {.run = r};
+    ZR_AUTO(zr__text_clear) zr__text kept = {0};
+    writing text = {.run = r, .kept = &kept};
     ZR_AUTO(zr__writer_close) zr__writer w = writer_of(r, &args);
     next_token last = {.goes_on = false};
     w.arg = &text;

@@ -2,7 +2,6 @@
  * checkpoint gets its final name only when it is complete. */
 #include "train/run/run.h"
 
-#include "base/text/text.h"
 #include "config/config.h"
 #include "train/host/host.h"
 #include "train/run/save_files.h"
@@ -60,8 +59,9 @@ static zr_status describe_run(const zr__run *r, zr__save *s)
 
 static zr_status make_place(zr__run *r, zr__save *s)
 {
+    int64_t *skipped = zr__resume_find(&r->resume, r->resume.next, s->step);
     ZR_TRY(move_aside(s));
-    zr__resume_forget(&r->resume, s->step);
+    if (skipped) *skipped = -1; /* the new checkpoint of this step replaces a damaged one */
     ZR_TRY(zr__checkpoint_begin(s->run_dir, s->step));
     ZR_TRY(describe_run(r, s));
     return zr__save_make_files(s, &r->model, r->config->model.init, r->source);
@@ -74,7 +74,7 @@ static bool is_whole(const zr__resume *resume, const char *run_dir, int64_t step
 {
     char path[PATH_MAX];
     ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
-    if (zr__resume_passed_over(resume, step)) return false;
+    if (zr__resume_find(resume, resume->next, step)) return false; /* it was skipped */
     return zr__checkpoint_path(path, run_dir, step) == ZR_OK && zr__manifest_read(path, &manifest) == ZR_OK;
 }
 
@@ -125,7 +125,7 @@ static zr_status commit_save(const zr__save *s, zr__run_dir *dir)
 static zr_status name_place(const zr__ranks *r, zr__run_dir *dir, zr__save *s)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    ZR_TRY(zr__save_names(s));
+    zr__save_names(s);
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__run_dir_find(dir));
     snprintf(s->run_dir, sizeof(s->run_dir), "%s", dir->path);
@@ -147,7 +147,7 @@ static zr_status finish_files(zr__run *r, zr__save *s, zr_status written)
     return ZR_OK;
 }
 
-static void destroy_save(zr__save **s)
+void zr__run_save_drop(zr__save **s)
 {
     if (!*s) return;
     zr__save_clear(*s);
@@ -156,7 +156,7 @@ static void destroy_save(zr__save **s)
 }
 
 /** Begin a checkpoint, and create the files into which all ranks write. *save may be set even after a failure; free it
- * with end_save or destroy_save. */
+ * with end_save or zr__run_save_drop. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -188,7 +188,7 @@ static zr_status tell_end(zr__run *r, const zr__save *s, zr_status st)
 static zr_status end_save(zr__run *r, zr__save **s, zr_status st)
 {
     if (*s) st = tell_end(r, *s, st);
-    destroy_save(s);
+    zr__run_save_drop(s);
     return st;
 }
 
@@ -298,13 +298,8 @@ zr_status zr__run_save_end(zr__run *r)
         for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watching.watch.trace, &s->event[i]);
         st = zr__run_collect_trace(&r->ranks, r->watching.watch.trace, s->step);
     }
-    destroy_save(&r->saving.now);
+    zr__run_save_drop(&r->saving.now);
     return st;
-}
-
-void zr__run_save_drop(zr__saving *saving)
-{
-    destroy_save(&saving->now);
 }
 
 /** Finish the asynchronous checkpoint of an earlier step, if it is still being written. */

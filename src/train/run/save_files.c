@@ -4,24 +4,18 @@
 
 #include "base/file/folder.h"
 #include "base/number/finite.h"
-#include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
-#include "train/family/inputs.h"
-#include "train/ranks/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { CONFIG = ZR_CHECKPOINT_STATES, ADAPTER };
 
-zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size)
+void zr__state_file(const zr_plan *plan, int state, char name[ZR_STATE_FILE_BYTES])
 {
-    const char *slot = state == ZR_STATE_PARAM ? "model" : plan->optimizer.slot_name[state - 1];
-    ZR_ASSERT(slot);
-    snprintf(name, size, "%s.safetensors", slot);
-    return ZR_OK;
+    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors", state == 0 ? "model" : plan->optimizer.slot_name[state - 1]);
 }
 
 int zr__state_of_file(int file)
@@ -41,22 +35,15 @@ static const zr_graph *graph_of(const zr__save *s)
     return s->plan->graph[ZR_SCHEDULE_TRAIN];
 }
 
-/** Write adapter_config.json, if the model has adapters. The weights in the checkpoint are then only the adapters. */
-static zr_status describe_adapter(const zr__save *s, const zr__family_model *model, const char *init)
-{
-    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
-    if (!s->adapters) return ZR_OK;
-    ZR_TRY(zr__adapter_describe(graph_of(s), model, init, &adapter));
-    return zr__adapter_write(s->tmp, &adapter);
-}
-
 zr_status zr__save_make_files(const zr__save *s, const zr__family_model *model, const char *init,
                               const zr__hf_source *source)
 {
     char path[PATH_MAX];
     int64_t n = 0;
+    ZR_AUTO(zr__adapter_clear) zr__adapter adapter = {0};
     ZR_TRY(zr__hf_write_like(s->tmp, model->family, &model->config, source, ZR_F32, true));
-    ZR_TRY(describe_adapter(s, model, init));
+    if (s->adapters) ZR_TRY(zr__adapter_describe(graph_of(s), model, init, &adapter));
+    if (s->adapters) ZR_TRY(zr__adapter_write(s->tmp, &adapter));
     for (int i = 0; i < s->n_states; i++) {
         ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
         ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));
@@ -211,21 +198,7 @@ static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const voi
     return ZR_OK;
 }
 
-/** Gather a list of items of `size` bytes on rank 0. `send` has this rank's items, padded to `most` items. `count` has
- * the number of items of each rank; only rank 0 needs it. */
-static zr_status collect_list(const zr__ranks *r, zr__save_list *list, size_t size, const int64_t *count, int64_t most,
-                              const void *send)
-{
-    unsigned char *all = list->all;
-    arrival a = {all, most * (int64_t)size, r->comm->size};
-    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, 1, on_list, &a)));
-    for (int q = 0; all && q < r->comm->size; q++) {
-        memmove(all + (size_t)list->n_all * size, all + q * a.piece, size * (size_t)count[q]);
-        list->n_all += count[q];
-    }
-    return ZR_OK;
-}
-
+/** Gather a list of items of `size` bytes on rank 0. Each rank sends as many items as the longest list has. */
 static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t size, const char *name)
 {
     const bool first = r->comm->rank == 0;
@@ -243,7 +216,13 @@ static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t siz
     bool room = send && (!first || (count && list->all));
     ZR_TRY(zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name)));
     if (list->n_mine > 0) memcpy(send, list->mine, size * (size_t)list->n_mine);
-    return collect_list(r, list, size, count, most, send);
+    arrival a = {list->all, most * (int64_t)size, r->comm->size};
+    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, 1, on_list, &a)));
+    for (int q = 0; first && q < r->comm->size; q++) {
+        memmove(a.to + (size_t)list->n_all * size, a.to + q * a.piece, size * (size_t)count[q]);
+        list->n_all += count[q];
+    }
+    return ZR_OK;
 }
 
 zr_status zr__save_gather(zr__save *s)
@@ -258,41 +237,37 @@ zr_status zr__save_gather(zr__save *s)
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-static zr_status write_manifest(const zr__save *s, const zr__manifest_file *file, int n)
+static void free_chunks(zr__manifest_file (*file)[ZR__SAVE_FILES])
 {
-    ZR_AUTO_FREE char *text = NULL;
-    ZR_TRY(zr__checkpoint_run_print(&s->about, &s->plan->layout, &text));
-    zr__manifest manifest = {.step = s->step, .build = zr_version(), .run = text, .file = file, .n_files = n};
-    return zr__manifest_write(s->tmp, &manifest);
+    for (int i = 0; i < ZR__SAVE_FILES; i++) zr_free((void *)(*file)[i].chunk);
 }
 
 zr_status zr__save_describe(zr__save *s)
 {
-    zr__manifest_file file[ZR__SAVE_FILES];
-    zr_status st = ZR_OK;
+    ZR_AUTO(free_chunks) zr__manifest_file file[ZR__SAVE_FILES] = {{0}};
+    ZR_AUTO_FREE char *text = NULL;
     int n = 0;
-    for (int i = 0; i < ZR__SAVE_FILES && st == ZR_OK; i++) {
+    for (int i = 0; i < ZR__SAVE_FILES; i++) {
         const zr__save_part *p = &s->part[i];
         if (!p->name[0]) continue;
-        st = zr__manifest_describe(s->tmp, p->name, i < s->n_states, p->chunks.all, p->chunks.n_all, &file[n]);
+        ZR_TRY(zr__manifest_describe(s->tmp, p->name, i < s->n_states, p->chunks.all, p->chunks.n_all, &file[n]));
         file[n].slices = p->slices.all;
         file[n].n_slices = p->slices.n_all;
         s->bytes += file[n++].bytes;
     }
-    if (st == ZR_OK) st = write_manifest(s, file, n);
-    for (int i = 0; i < n; i++) zr_free((void *)file[i].chunk);
-    return st;
+    ZR_TRY(zr__checkpoint_run_print(&s->about, &s->plan->layout, &text));
+    const zr__manifest manifest = {.step = s->step, .build = zr_version(), .run = text, .file = file, .n_files = n};
+    return zr__manifest_write(s->tmp, &manifest);
 }
 
 /* ---- files of the checkpoint ------------------------------------------------------------------ */
 
-zr_status zr__save_names(zr__save *s)
+void zr__save_names(zr__save *s)
 {
-    for (int i = 0; i < s->n_states; i++) ZR_TRY(zr__state_file(s->plan, i, s->part[i].name, sizeof(s->part[i].name)));
+    for (int i = 0; i < s->n_states; i++) zr__state_file(s->plan, i, s->part[i].name);
     snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "%s", ZR_RUN_CONFIG);
     s->adapters = zr__has_adapters(graph_of(s));
     if (s->adapters) snprintf(s->part[ADAPTER].name, sizeof(s->part[ADAPTER].name), "%s", ZR_ADAPTER_CONFIG);
-    return ZR_OK;
 }
 
 void zr__save_clear(zr__save *s)

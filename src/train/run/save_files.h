@@ -3,16 +3,11 @@
 #ifndef ZR_TRAIN_SAVE_FILES_H
 #define ZR_TRAIN_SAVE_FILES_H
 
-#include "train/dir/checkpoint_run.h"
 #include "train/ranks/ranks.h"
-#include "checkpoint/checkpoint.h"
-#include "zr/checkpoint.h"
-#include "zr/engine.h"
-#include "zr/graph.h"
-#include "zr/plan.h"
 
 /** Maximum number of states in a checkpoint: the parameters and four states of the optimizer. */
 #define ZR_CHECKPOINT_STATES 5
+#define ZR_STATE_FILE_BYTES 64
 /** Maximum number of files in a checkpoint: one for each state, config.json, and adapter_config.json. */
 #define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 2)
 
@@ -25,9 +20,9 @@ typedef struct zr__save_list {
 
 /** A file of the checkpoint. */
 typedef struct zr__save_part {
-    char name[64];        /* file name; "" if the checkpoint lacks this file */
-    zr__save_list chunks; /* checksums of the written chunks (zr__chunk) */
-    zr__save_list slices; /* regions in which ranks wrote slices of rows (zr__slices) */
+    char name[ZR_STATE_FILE_BYTES]; /* file name; "" if the checkpoint lacks this file */
+    zr__save_list chunks;           /* checksums of the written chunks (zr__chunk) */
+    zr__save_list slices;           /* regions in which ranks wrote slices of rows (zr__slices) */
 } zr__save_part;
 
 typedef struct zr__save {
@@ -57,14 +52,14 @@ typedef struct zr__save {
 
 /** Write the file name of a state into `name`. State 0 is the parameters, and the other states belong to the optimizer.
  */
-ZR_NODISCARD zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size);
+void zr__state_file(const zr_plan *plan, int state, char name[ZR_STATE_FILE_BYTES]);
 
 /** Return the number by which the engine knows the state in file `file`, an index in `part`. File 0 has the parameters.
  */
 int zr__state_of_file(int file);
 
 /** Set the names of all files of the checkpoint. */
-ZR_NODISCARD zr_status zr__save_names(zr__save *save);
+void zr__save_names(zr__save *save);
 /** Create the files and reserve space for whole tensors in them. `init` is model.init, the base of adapters. Rank 0
  * only. */
 ZR_NODISCARD zr_status zr__save_make_files(const zr__save *save, const zr__family_model *model, const char *init,

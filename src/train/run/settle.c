@@ -2,8 +2,6 @@
  * get the same values. */
 #include "train/run/run.h"
 
-#include "base/core/core.h"
-#include "base/text/text.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "train/host/host.h"
@@ -85,9 +83,8 @@ static zr_status settle_hosts(zr__run *r)
              "collectives.hierarchical: the hosts have different numbers of ranks, or those of a host are not next to "
              "each other; start as many on each (mpirun -N), in a row, or write \"auto\"");
     if (!alike && wanted == ZR_SWITCH_AUTO)
-        zr__run_note(&r->ranks,
-                     "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have different "
-                     "numbers of ranks, or those of a host are not next to each other");
+        zr__run_note(&r->ranks, "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have "
+                                "different numbers of ranks, or those of a host are not next to each other");
     if (alike && c->local_size < c->size) own_config(r)->parallel.ranks_per_host = c->local_size;
     return ZR_OK;
 }
@@ -153,8 +150,9 @@ static zr_status settle_disk(const zr__ranks *r, const zr_config *config, int64_
     with.zero.optim.device = ZR_HOME_NVME;
     zr_status st = ZR_OK;
     if (!with.zero.optim.folders && !with.zero.param.folders)
-        st = ZR_FAIL(ZR_ERR_CONFIG, "--disk needs a folder on a fast local disk; name it: "
-                                    "--zero_optimization.offload_optimizer.nvme_path=DIR");
+        st = ZR_FAIL(
+            ZR_ERR_CONFIG,
+            "--disk needs a folder on a fast local disk; name it: --zero_optimization.offload_optimizer.nvme_path=DIR");
     if (st == ZR_OK) st = zr__train_folders(&with, &folders);
     int64_t below = -(zr__folders_free_bytes(&folders) / r->comm->local_size);
     ZR_TRY(zr__run_agree(r, st));

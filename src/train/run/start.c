@@ -1,7 +1,6 @@
 /** The start of a run after all checks: rates of the device, the engine, its states, and the outputs. */
 #include "train/run/run.h"
 
-#include "engine/engine.h"
 #include "train/measure/measure.h"
 
 #include <unistd.h>
@@ -99,10 +98,8 @@ static zr_status read_source(zr__run *r)
 {
     char path[PATH_MAX];
     if (r->resume.step < 0 && !r->data.inputs.weights) return ZR_OK;
-    if (r->resume.step >= 0)
-        ZR_TRY(zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step));
-    else
-        ZR_TRY(zr__path_format(path, "%s", r->config->model.init));
+    ZR_TRY(r->resume.step >= 0 ? zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step)
+                               : zr__path_format(path, "%s", r->config->model.init));
     return zr__hf_source_read(path, r->data.inputs.weights, &r->source);
 }
 

@@ -2,9 +2,6 @@
  * report. */
 #include "train/run/run.h"
 
-#include "base/text/text.h"
-#include "train/measure/measure.h"
-
 #include <math.h>
 #include <stdio.h>
 
@@ -114,26 +111,19 @@ static void scale_text(bool fp16, const zr__loss_scaler *scaler, double before, 
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
-/** Count a step without any target that counts. Report the first one of the process. The loss scale does not change,
- * since the step gives no information about it. */
-static void count_uncounted(const zr__ranks *r, zr__training *training)
-{
-    r->result->skipped++;
-    if (training->uncounted == 0)
-        zr__run_note(r,
-                     "step %lld updated nothing, because no target of it counts; later steps of this kind have no "
-                     "note",
-                     (long long)r->result->steps);
-    training->uncounted++;
-}
-
 /** Count a step that did not update the weights. Fail with ZR_ERR_DIVERGED after ZR_TRAIN_MAX_SKIPPED skipped steps in
  * a row, not counting steps that lowered the loss scale. The result is the same on all ranks. */
 static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
     char scale[SCALE_BYTES];
     if (is_uncounted(did)) {
-        count_uncounted(&r->ranks, &r->training);
+        /* The loss scale does not change, since the step gives no information about it. */
+        r->ranks.result->skipped++;
+        if (r->training.uncounted++ == 0)
+            zr__run_note(
+                &r->ranks,
+                "step %lld updated nothing, because no target of it counts; later steps of this kind have no note",
+                (long long)r->ranks.result->steps);
         return ZR_OK;
     }
     bool skipped = did->skipped || !isfinite(did->loss);

@@ -230,12 +230,12 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     zr_status st = zr_plan_create(&builder, &l, profile, plan);
     if (st != ZR_ERR_SHAPE) return st;
     /* each size is in its range, but the product of the sizes overflows */
-    return ZR_FAIL(
-        ZR_ERR_CONFIG,
-        "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, %s %lld and %s %lld is more than can be "
-        "counted (%s); lower the largest of them",
-        (long long)l.batch, (long long)l.seq, zr__config_key_of(config, "width"), (long long)model.sizes.width,
-        zr__config_key_of(config, "vocabulary"), (long long)model.sizes.vocabulary, zr_error_message());
+    return ZR_FAIL(ZR_ERR_CONFIG,
+                   "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, %s %lld and %s %lld is more than "
+                   "can be counted (%s); lower the largest of them",
+                   (long long)l.batch, (long long)l.seq, zr__config_key_of(config, "width"),
+                   (long long)model.sizes.width, zr__config_key_of(config, "vocabulary"),
+                   (long long)model.sizes.vocabulary, zr_error_message());
 }
 
 zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)

@@ -3,7 +3,6 @@
 #include "train/setup/setup.h"
 
 #include "base/paths/shards.h"
-#include "base/text/text.h"
 #include "config/config.h"
 
 #include <errno.h>
@@ -146,19 +145,17 @@ zr__offload zr__train_offload_states(zr__offload offload)
 
 const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, char text[ZR_OFFLOAD_KEYS_BYTES])
 {
-    static const char *const keys[2][ZR__OFFLOAD_CHECKPOINTS] = {
-        {"", "zero_optimization.offload_optimizer.device cpu with gradients false",
-         "zero_optimization.offload_optimizer.device cpu",
-         "zero_optimization.offload_optimizer.device and offload_param.device cpu"},
-        {"", "zero_optimization.offload_optimizer.device nvme with gradients false",
-         "zero_optimization.offload_optimizer.device nvme",
-         "zero_optimization.offload_optimizer.device and offload_param.device nvme"}};
-    static const char *const kept[] = {"activation_checkpointing.offload host",
-                                       "activation_checkpointing.offload disk"};
-    const bool disk = device == ZR_HOME_NVME, checkpoints = offload >= ZR__OFFLOAD_CHECKPOINTS;
+    const bool disk = device == ZR_HOME_NVME;
     const zr__offload states = zr__train_offload_states(offload);
-    snprintf(text, ZR_OFFLOAD_KEYS_BYTES, "%s%s%s", keys[disk][states], states && checkpoints ? " and " : "",
-             checkpoints ? kept[disk] : "");
+    int n = 0;
+    text[0] = '\0';
+    if (states > ZR__OFFLOAD_NONE)
+        n = snprintf(text, ZR_OFFLOAD_KEYS_BYTES, "zero_optimization.offload_optimizer.device%s %s%s",
+                     states == ZR__OFFLOAD_PARAM ? " and offload_param.device" : "", disk ? "nvme" : "cpu",
+                     states == ZR__OFFLOAD_OPTIM ? " with gradients false" : "");
+    if (offload >= ZR__OFFLOAD_CHECKPOINTS)
+        snprintf(text + n, ZR_OFFLOAD_KEYS_BYTES - (size_t)n, "%sactivation_checkpointing.offload %s", n ? " and " : "",
+                 disk ? "disk" : "host");
     return text;
 }
 

@@ -9,7 +9,7 @@
 #include "data/pairs/pairs.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/control/control.h"
-#include "train/family/samples.h"
+#include "train/family/family.h"
 #include "train/family/paths.h"
 #include "zr/run.h"
 
@@ -226,13 +226,11 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     bool found;
     ZR_TRY(tokenizer_of_init(config, &found));
     if (found) return ZR_OK;
-    ZR_CHECK(
-        zr__config_samples(config) == ZR_SAMPLES_NEXT, ZR_ERR_CONFIG,
-        "data.tokenizer is missing; text for an encoder needs a tokenizer with the tokens [CLS], [SEP] and [MASK], "
-        "so give its directory");
+    ZR_CHECK(zr__config_samples(config) == ZR_SAMPLES_NEXT, ZR_ERR_CONFIG,
+             "data.tokenizer is missing; text for an encoder needs a tokenizer with the tokens [CLS], [SEP] and "
+             "[MASK], so give its directory");
     *bytes = true;
-    ZR_TRY(zr_config_set(config, "data.tokenizer", "bytes"));
-    return ZR_OK;
+    return zr_config_set(config, "data.tokenizer", "bytes");
 }
 
 /** Add a note that a text without a tokenizer is read as bytes and uses only a small part of the model's vocabulary. A
@@ -241,15 +239,15 @@ static zr_status note_bytes_vocab(zr_config *config)
 {
     const int64_t vocab = zr_config_sizes(config).vocabulary;
     if (vocab <= 2 * ZR__BYTES_VOCAB) return ZR_OK;
-    return zr__config_note(
-        config,
-        "data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's %lld tokens "
-        "and train badly. %s",
-        (long long)vocab,
-        config->model.init ? "Give the directory of the tokenizer that belongs to these weights "
-                             "(--data.tokenizer=DIR), or copy its files into the directory model.init"
-                           : "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` "
-                             "makes one), or take a model with vocab_size 256");
+    return zr__config_note(config,
+                           "data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's "
+                           "%lld tokens and train badly. %s",
+                           (long long)vocab,
+                           config->model.init
+                               ? "Give the directory of the tokenizer that belongs to these weights "
+                                 "(--data.tokenizer=DIR), or copy its files into the directory model.init"
+                               : "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` makes "
+                                 "one), or take a model with vocab_size 256");
 }
 
 /** Set the vocabulary size to the tokenizer's number of tokens, if nothing else sets it. */
@@ -276,8 +274,7 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
     strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &utc);
     const char *model = config->model.preset ? config->model.preset : config->model.type;
     snprintf(path, sizeof(path), "runs/%s-%s", model, when);
-    ZR_TRY(zr_config_set(config, "train.output_dir", path));
-    return ZR_OK;
+    return zr_config_set(config, "train.output_dir", path);
 }
 
 /** Return the number of the first step after `live`, a step with another learning rate, from which on the rate is 0. */
@@ -331,11 +328,10 @@ static zr_status check_adapters(const zr_config *config, const zr__family_model 
     if (!config->model.init || config->model.lora.rank == 0) return ZR_OK;
     ZR_TRY(zr__family_read(config->model.init, &from));
     const char *was = zr_family_architecture(from.family, &from.config);
-    ZR_CHECK(
-        strcmp(was, zr_family_architecture(model->family, &model->config)) == 0, ZR_ERR_UNSUPPORTED,
-        "model.lora.rank is %lld, but %s is a %s: adapters cannot begin with another task's weights, since the new "
-        "head would not be trained; train without adapters",
-        (long long)config->model.lora.rank, ZR_SHOWN(config->model.init), was);
+    ZR_CHECK(strcmp(was, zr_family_architecture(model->family, &model->config)) == 0, ZR_ERR_UNSUPPORTED,
+             "model.lora.rank is %lld, but %s is a %s: adapters cannot begin with another task's weights, since the "
+             "new head would not be trained; train without adapters",
+             (long long)config->model.lora.rank, ZR_SHOWN(config->model.init), was);
     return ZR_OK;
 }
 

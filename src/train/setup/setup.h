@@ -7,8 +7,6 @@
 
 #include "base/text/text.h"
 #include "train/family/family.h"
-#include "zr/config.h"
-#include "zr/plan.h"
 
 /** Return the layout of a resolved configuration. limit_bytes is the part of memory.limit that is left for the arena.
  * The field is set only for activation_checkpointing.policy auto and for the copy of an asynchronous save, and is

@@ -5,13 +5,9 @@
 #include "base/file/commit.h"
 #include "base/file/folder.h"
 #include "base/paths/output.h"
-#include "base/text/text.h"
-#include "data/tokenizer/tokenizer.h"
 #include "train/dir/run_files.h"
 #include "train/host/host.h"
-#include "zr/data.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -59,15 +55,6 @@ static void tell_texts(const zr__texts *texts, zr__tokenized *did)
     did->documents = info.documents;
     did->skipped_lines = info.skipped_lines;
     snprintf(did->note, sizeof(did->note), "%s", info.note);
-}
-
-static zr_status tokenize_texts(tokenizing *t)
-{
-    int threads = t->args->threads;
-    if (threads == 0) threads = zr__host_cores() < ZR_TOKENIZE_THREADS ? zr__host_cores() : ZR_TOKENIZE_THREADS;
-    ZR_TRY(zr__texts_encode(t->texts, t->tokenizer, t->did->token_bytes, t->between, threads, write_tokens, t));
-    tell_texts(t->texts, t->did);
-    return ZR_OK;
 }
 
 /* ---- the file of tokens ------------------------------------------------------------------------------- */
@@ -120,8 +107,7 @@ static zr_status check_output(tokenizing *t)
     t->inputs[0] = t->args->tokenizer;
     for (int i = 0; i < t->args->texts.n; i++) t->inputs[i + 1] = t->args->texts.path[i];
     ZR_TRY(zr__output_check(t->args->out, &kind, t->inputs));
-    ZR_TRY(check_headerless(t));
-    return ZR_OK;
+    return check_headerless(t);
 }
 
 /* Create the temporary file next to the output. Never overwrite an existing file, since it may be an input, or another
@@ -143,7 +129,10 @@ static zr_status make_tmp(tokenizing *t)
 static zr_status write_all_tokens(tokenizing *t)
 {
     unsigned char header[ZR_LLMC_HEADER_BYTES];
-    ZR_TRY(tokenize_texts(t));
+    int threads = t->args->threads;
+    if (threads == 0) threads = zr__host_cores() < ZR_TOKENIZE_THREADS ? zr__host_cores() : ZR_TOKENIZE_THREADS;
+    ZR_TRY(zr__texts_encode(t->texts, t->tokenizer, t->did->token_bytes, t->between, threads, write_tokens, t));
+    tell_texts(t->texts, t->did);
     if (t->args->format != ZR_TOKENS_LLMC) return ZR_OK;
     ZR_TRY(zr__llmc_header(t->did->token_bytes, t->did->tokens, header));
     return zr__file_write(&t->out.file, 0, header, sizeof(header));
@@ -190,20 +179,15 @@ zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did)
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-static zr_status count_pieces(const zr__tokenize_train_args *args, zr__tokenizer_trainer *trainer, zr__tokenized *did)
-{
-    ZR_AUTO(zr__texts_close) zr__texts *texts = NULL;
-    ZR_TRY(zr__texts_open(&args->texts, &texts));
-    const zr_status st = zr__texts_learn(texts, trainer);
-    tell_texts(texts, did);
-    return st;
-}
-
 static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **json, zr__tokenized *did)
 {
     ZR_AUTO(zr__tokenizer_trainer_close) zr__tokenizer_trainer *trainer = NULL;
+    ZR_AUTO(zr__texts_close) zr__texts *texts = NULL;
     ZR_TRY(zr__tokenizer_trainer_open(&trainer));
-    ZR_TRY(count_pieces(args, trainer, did));
+    ZR_TRY(zr__texts_open(&args->texts, &texts));
+    const zr_status st = zr__texts_learn(texts, trainer);
+    tell_texts(texts, did);
+    ZR_TRY(st);
     return zr__tokenizer_trainer_learn(trainer, args->vocab, json, &did->vocab);
 }
 
@@ -234,13 +218,12 @@ static zr_status make_tokenizer_dir(const char *out, const char *json, zr__token
 
 static zr_status check_dir_empty(const char *out)
 {
-    DIR *dir = opendir(out);
+    ZR_AUTO(zr__close_dir) DIR *dir = opendir(out);
     int entries = 0;
     ZR_CHECK(dir || errno == ENOENT, ZR_ERR_CREATE, "%s exists and is not a readable directory: %s; name another", out,
              strerror(errno));
     if (!dir) return ZR_OK;
     while (readdir(dir)) entries++;
-    closedir(dir);
     ZR_CHECK(entries <= 2, ZR_ERR_CREATE, "the directory %s is not empty; name another, or remove what is in it", out);
     return ZR_OK;
 }

@@ -3,9 +3,6 @@
 
 #include "base/file/commit.h"
 #include "base/file/folder.h"
-#include "base/json/json.h"
-#include "data/tokenizer/tokenizer.h"
-#include "zr/data.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -107,14 +104,10 @@ zr_status zr__tokenizer_files_copy(const char *name, const char *dir)
 
 static bool same_files(const char *a, const char *b)
 {
-    char *text[2] = {NULL, NULL};
-    size_t bytes[2] = {0, 0};
-    bool same = read_tokenizer_file(a, &text[0], &bytes[0]) == ZR_OK &&
-                read_tokenizer_file(b, &text[1], &bytes[1]) == ZR_OK && bytes[0] == bytes[1] &&
-                memcmp(text[0], text[1], bytes[0]) == 0;
-    zr_free(text[0]);
-    zr_free(text[1]);
-    return same;
+    ZR_AUTO_FREE char *left = NULL, *right = NULL;
+    size_t n = 0, m = 0;
+    return read_tokenizer_file(a, &left, &n) == ZR_OK && read_tokenizer_file(b, &right, &m) == ZR_OK && n == m &&
+           memcmp(left, right, n) == 0;
 }
 
 void zr__tokenizer_files_remove(const char *dir, const char *like)

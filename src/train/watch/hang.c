@@ -18,13 +18,19 @@ enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define ANOTHER_SEC 10 /* grace period in seconds for another process to end the job, before this process ends it */
 #define PLACE_BYTES 512
 
-/* Names and time limits of the phases. The start has a higher limit than a step, because it reads whole files and
- * touches all memory for the first time. Saving, steps that wait for saving, and the end have higher limits, because
- * they may write gigabytes to a disk. */
+/* Names, descriptions and time limits of the phases. The start has a higher limit than a step, because it reads whole
+ * files and touches all memory for the first time. Saving, steps that wait for saving, and the end have higher limits,
+ * because they may write gigabytes to a disk. */
 static const struct {
     const char *name;
-    int times; /* limit of the phase as a multiple of train.hang_timeout, the limit of a training step */
-} phases[ZR__PHASES] = {{"start", 5}, {"train", 1}, {"train", 5}, {"evaluate", 2}, {"save", 5}, {"end", 5}};
+    const char *place; /* description in messages, which the number of completed steps follows */
+    int next;          /* 1 if the description is of the next step, 0 if it is of the completed steps */
+    int times;         /* limit of the phase as a multiple of train.hang_timeout, the limit of a training step */
+} phases[ZR__PHASES] = {
+    {"start", "the start", 0, 5},        {"train", "training step", 1, 1},
+    {"train", "training step", 1, 5},    {"evaluate", "evaluation after step", 0, 2},
+    {"save", "saving after step", 0, 5}, {"end", "the end of the run, after step", 0, 5},
+};
 
 const char *zr__phase_name(zr__phase phase)
 {
@@ -145,27 +151,10 @@ static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *t
 
 static const char *write_place(const zr__hang *h, const zr_comm_board *b, char text[PLACE_BYTES])
 {
-    long long steps = (long long)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
-    int n = 0;
-    switch (phase_on(b)) {
-    case ZR__PHASE_TRAIN:
-    case ZR__PHASE_TRAIN_AND_SAVE:
-        n = snprintf(text, PLACE_BYTES, "training step %lld", steps + 1);
-        break;
-    case ZR__PHASE_EVALUATE:
-        n = snprintf(text, PLACE_BYTES, "evaluation after step %lld", steps);
-        break;
-    case ZR__PHASE_SAVE:
-        n = snprintf(text, PLACE_BYTES, "saving after step %lld", steps);
-        break;
-    case ZR__PHASE_END:
-        n = snprintf(text, PLACE_BYTES, "the end of the run, after step %lld", steps);
-        break;
-    case ZR__PHASE_START:
-    case ZR__PHASES:
-        n = snprintf(text, PLACE_BYTES, "the start");
-        break;
-    }
+    const zr__phase phase = phase_on(b);
+    const long long steps = (long long)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
+    int n = snprintf(text, PLACE_BYTES, "%s", phases[phase].place);
+    if (phase != ZR__PHASE_START) n += snprintf(text + n, PLACE_BYTES - (size_t)n, " %lld", steps + phases[phase].next);
     add_schedule_step(h, b, text + n, PLACE_BYTES - (size_t)n);
     return text;
 }
@@ -356,12 +345,11 @@ zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_obser
     pthread_mutex_init(&h->lock, NULL);
     h->rows = zr_alloc((size_t)h->n * sizeof(*h->rows));
     const int error = h->rows ? zr__thread_start(&h->thread, STACK_BYTES, watch_ranks, h) : ENOMEM;
-    if (error == 0) {
-        *hang = h;
-        return ZR_OK;
-    }
-    free_hang(h);
-    return ZR_FAIL(ZR_ERR_MEMORY, "cannot watch for hangs, which takes a thread and some memory: %s", strerror(error));
+    if (error != 0) free_hang(h);
+    ZR_CHECK(error == 0, ZR_ERR_MEMORY, "cannot watch for hangs, which takes a thread and some memory: %s",
+             strerror(error));
+    *hang = h;
+    return ZR_OK;
 }
 
 void zr__hang_destroy(zr__hang **hang)

@@ -4,9 +4,6 @@
 #define ZR_TRAIN_HANG_H
 
 #include "engine/engine.h"
-#include "zr/comm.h"
-#include "zr/config.h"
-#include "zr/plan.h"
 #include "zr/run.h"
 
 /** Phases of a run. Each phase has its own time limit. */

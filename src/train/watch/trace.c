@@ -48,27 +48,21 @@ struct zr__trace {
 
 /* ---- events of one rank ----------------------------------------------------------------------- */
 
-static zr_status make_room_for_steps(zr__trace *t)
+zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace)
 {
     int64_t steps[ZR_STREAMS] = {0};
-    const zr_schedule *train = &t->plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_schedule *train = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr__trace *t = *trace = zr_alloc(sizeof *t);
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a trace");
+    *t = (zr__trace){.plan = plan, .wanted = *wanted, .file.fd = -1};
     for (int32_t i = 0; i < train->n_steps; i++) steps[train->step[i].stream]++;
     for (int s = 0; s < ZR_STREAMS; s++) {
-        bool many = steps[s] > ROOM_MOST / t->plan->rounds;
-        t->room[s] = many ? ROOM_MOST : steps[s] * t->plan->rounds;
+        bool many = steps[s] > ROOM_MOST / plan->rounds;
+        t->room[s] = many ? ROOM_MOST : steps[s] * plan->rounds;
         if (t->room[s] == 0) continue;
         t->record[s] = zr_alloc((size_t)t->room[s] * sizeof(record));
         ZR_CHECK(t->record[s], ZR_ERR_MEMORY, "no memory for a trace of %lld steps", (long long)t->room[s]);
     }
-    return ZR_OK;
-}
-
-zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace)
-{
-    zr__trace *t = *trace = zr_alloc(sizeof *t);
-    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a trace");
-    *t = (zr__trace){.plan = plan, .wanted = *wanted, .file.fd = -1};
-    ZR_TRY(make_room_for_steps(t));
     t->start_sec = zr_alloc((size_t)plan->ranks * sizeof(double));
     ZR_CHECK(t->start_sec, ZR_ERR_MEMORY, "no memory for a trace of %d ranks", plan->ranks);
     return ZR_OK;
@@ -211,7 +205,7 @@ zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *
 {
     static const zr__output_kind trace = {"trace", HEAD, false};
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    ZR_CHECK(!zr__run_dir_writes(dir, t->wanted.path), ZR_ERR_CREATE,
+    ZR_CHECK(!zr__run_dir_writes(dir->path, t->wanted.path), ZR_ERR_CREATE,
              "the trace %s is where the run writes a file of its own; name another file", ZR_SHOWN(t->wanted.path));
     zr__config_inputs(config, inputs);
     ZR_TRY(zr__output_open(t->wanted.path, &trace, inputs, &t->file));

@@ -5,11 +5,6 @@
 #define ZR_TRAIN_TRACE_H
 
 #include "train/dir/run_dir.h"
-#include "zr/comm.h"
-#include "zr/config.h"
-#include "zr/engine.h"
-#include "zr/plan.h"
-#include "zr/run.h"
 
 typedef struct zr__trace zr__trace;
 

@@ -9,10 +9,6 @@
 
 #include "train/measure/timings.h"
 #include "train/watch/trace.h"
-#include "zr/comm.h"
-#include "zr/engine.h"
-#include "zr/plan.h"
-#include "zr/run.h"
 
 /** Observers of a rank's steps. A zero-initialised struct observes nothing and reads no clock. */
 typedef struct zr__watch {

@@ -7,7 +7,6 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_files.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenize.h"
 #include "train/weights/load.h"
@@ -30,8 +29,7 @@ static zr_status open_checkpoint(zr__convert *c)
     ZR_TRY(zr__manifest_read(dir, &c->manifest));
     ZR_TRY(zr__checkpoint_check_file(dir, c->manifest, "config.json"));
     ZR_TRY(zr__family_read(dir, &c->model));
-    ZR_TRY(zr__chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader));
-    return ZR_OK;
+    return zr__chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader);
 }
 
 static zr_status check_shapes(const zr__convert *c)
@@ -74,16 +72,9 @@ static zr_status open_dir(zr__convert *c)
     return ZR_OK;
 }
 
-/** Read the record of the base of adapters. */
-static zr_status read_base(zr__convert *c)
-{
-    ZR_AUTO(zr_weights_close) zr_weights *weights = NULL;
-    ZR_TRY(zr_weights_open(c->base, &c->model.family->names, &weights));
-    return zr__hf_source_read(c->base, weights, &c->source);
-}
-
 static zr_status open_source(zr__convert *c)
 {
+    ZR_AUTO(zr_weights_close) zr_weights *base = NULL;
     if (zr__adapter_is_in(c->did->from.path))
         ZR_TRY(open_adapters(c));
     else if (c->did->from.kind == ZR_STORED_CHECKPOINT)
@@ -94,15 +85,15 @@ static zr_status open_source(zr__convert *c)
     ZR_TRY(zr__param_specs(c->graph, ZR_PARAMS_ALL, &c->specs, &c->did->tensors));
     for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
     if (c->reader) ZR_TRY(check_shapes(c));
-    return c->base[0] ? read_base(c) : zr__hf_source_read(c->did->from.path, c->weights, &c->source);
+    if (!c->base[0]) return zr__hf_source_read(c->did->from.path, c->weights, &c->source);
+    ZR_TRY(zr_weights_open(c->base, &c->model.family->names, &base));
+    return zr__hf_source_read(c->base, base, &c->source);
 }
 
 static zr_status read_piece(const zr__convert *c, const char *name, int64_t first, int64_t n)
 {
-    if (c->reader)
-        ZR_TRY(zr__chunk_reader_f32(c->reader, name, first, n, c->piece));
-    else
-        ZR_TRY(zr_weights_read(c->weights, name, first, n, c->piece));
+    ZR_TRY(c->reader ? zr__chunk_reader_f32(c->reader, name, first, n, c->piece)
+                     : zr_weights_read(c->weights, name, first, n, c->piece));
     if (c->merge) zr__merge_piece(c, first, n);
     return zr__weights_finite(c->did->from.path, name, first, c->piece, n);
 }
@@ -158,15 +149,6 @@ static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], cons
     return ZR_OK;
 }
 
-/** Copy the generation_config.json of a run, which is in model/. */
-static zr_status copy_generation(const zr__convert *c, const char *dir)
-{
-    char model[PATH_MAX];
-    if (!c->did->from.run[0]) return ZR_OK;
-    ZR_TRY(zr__path_join(model, c->did->from.run, "model"));
-    return zr__tokenizer_files_add(model, dir, false);
-}
-
 zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 {
     char found[PATH_MAX];
@@ -189,7 +171,9 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         c->did->tokenizer = true;
         ZR_TRY(zr__tokenizer_files_copy(name, dir));
     }
-    return copy_generation(c, dir);
+    if (!from->run[0]) return ZR_OK;
+    ZR_TRY(zr__path_join(found, from->run, "model")); /* the generation_config.json of a run is in model/ */
+    return zr__tokenizer_files_add(found, dir, false);
 }
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */

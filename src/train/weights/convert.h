@@ -6,8 +6,6 @@
 #include "train/dir/run_files.h"
 #include "train/family/family.h"
 #include "train/weights/weights.h"
-#include "zr/checkpoint.h"
-#include "zr/graph.h"
 
 #include <limits.h>
 

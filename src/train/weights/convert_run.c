@@ -2,7 +2,6 @@
  * step 0. */
 #include "base/file/folder.h"
 #include "base/json/json.h"
-#include "config/config.h"
 #include "train/dir/checkpoint_run.h"
 #include "train/weights/convert.h"
 

@@ -1,12 +1,9 @@
 #include "train/weights/export.h"
 
 #include "base/core/core.h"
-#include "base/file/commit.h"
 #include "base/file/folder.h"
 #include "base/number/finite.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenize.h"
@@ -101,20 +98,21 @@ static zr_status make_weights(paths *p, const zr__exported *what)
     return zr__hf_write_like(p->tmp, family, &what->model->config, what->source, zr__weights_out_dtype(out), false);
 }
 
-/** Copy the tokenizer, and the other files of the directory that the weights come from. */
-static zr_status copy_files(const paths *p, const zr__exported *what)
+/** Create the weights files and trained.json, and copy the tokenizer and the other files of the directory that the
+ * weights come from. */
+static zr_status make_files(paths *p, const zr__exported *what)
 {
+    ZR_TRY(make_weights(p, what));
     ZR_TRY(zr__tokenizer_files_copy(what->tokenizer, p->tmp));
-    return what->init ? zr__tokenizer_files_add(what->init, p->tmp, !what->tokenizer) : ZR_OK;
+    if (what->init) ZR_TRY(zr__tokenizer_files_add(what->init, p->tmp, !what->tokenizer));
+    return zr__trained_reserve(p->tmp);
 }
 
 static zr_status reserve_files(paths *p, const zr__exported *what)
 {
     ZR_TRY(zr__make_folder(p->tmp));
     zr__weights_remove(p->tmp, UNFINISHED); /* a killed run may have left these files */
-    zr_status st = make_weights(p, what);
-    if (st == ZR_OK) st = copy_files(p, what);
-    if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
+    zr_status st = make_files(p, what);
     if (st == ZR_OK) return ZR_OK;
     zr__failure failed = {0}; /* holds the error message of `st` */
     zr__failure_note(&failed, st);
@@ -234,13 +232,13 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
 }
 
 /** Write the path of the directory with the complete weights, or "", to `place`. Call this on rank 0. */
-static void find_complete(paths *p, const char *dir, char *place, size_t size)
+static void find_complete(paths *p, const char *dir, char place[PATH_MAX])
 {
     if (zr__weights_in(p->tmp, UNFINISHED) && finish_weights(p) != ZR_OK) return;
     if (zr__weights_in(p->tmp, ""))
-        snprintf(place, size, "%s", p->tmp);
+        snprintf(place, PATH_MAX, "%s", p->tmp);
     else if (zr__weights_in(dir, ""))
-        snprintf(place, size, "%s", dir);
+        snprintf(place, PATH_MAX, "%s", dir);
 }
 
 /** Write the weights, and write them again after a disk failure. After a failed sync, the system treats the pages as
@@ -260,7 +258,7 @@ static zr_status write_twice(paths *p, const zr__exported *what, zr_engine *engi
 }
 
 zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool replace,
-                     char rest[PATH_MAX], char *place, size_t size)
+                     char rest[PATH_MAX], char place[PATH_MAX])
 {
     paths p;
     bool written = false, first = comm->rank == 0;
@@ -269,7 +267,7 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
     zr_status st = write_twice(&p, what, engine, comm, &written);
     if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit_export(&p, dir, replace, rest) : ZR_OK);
     if (!first) return st;
-    if (written) find_complete(&p, dir, place, size);
+    if (written) find_complete(&p, dir, place);
     if (!written) release_export(&p);
     return st;
 }

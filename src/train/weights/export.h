@@ -12,9 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "train/dir/run_files.h"
 #include "train/family/family.h"
-#include "zr/comm.h"
 #include "zr/engine.h"
-#include "zr/plan.h"
 
 #include <limits.h>
 
@@ -60,6 +58,6 @@ ZR_NODISCARD zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine,
  * weights. Errors: ZR_ERR_IO, ZR_ERR_CREATE. Collective.
  */
 ZR_NODISCARD zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engine, zr_comm *comm,
-                                  bool replace, char rest[PATH_MAX], char *place, size_t size);
+                                  bool replace, char rest[PATH_MAX], char place[PATH_MAX]);
 
 #endif

@@ -3,7 +3,6 @@
 #include "base/file/folder.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
@@ -44,28 +43,21 @@ zr_status zr__load_weights(zr__loaded *loaded)
         return zr__weights_of_dir(stored->path, &loaded->model, &loaded->weights, NULL, 0);
     const bool named = c && c->model.init;
     if (!named || zr__run_path_find(c, stored->run, "model.init", c->model.init, loaded->base) != ZR_OK)
-        ZR_TRY(zr__adapter_base(stored->path, loaded->base));
+        loaded->base[0] = '\0';
     return zr__adapter_open(stored->path, loaded->base, &loaded->model, &loaded->weights, NULL, 0);
 }
 
-static zr_status open_weights(const char *dir, zr__loaded *loaded)
+zr_status zr__load_open(const char *dir, zr__loaded *loaded)
 {
     struct stat st;
     const zr__stored *stored = &loaded->stored;
+    *loaded = (zr__loaded){0};
     ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
              "%s is not a directory; give a run's output_dir, a checkpoint or a Hugging Face directory", dir);
     ZR_TRY(zr__stored_find(dir, true, &loaded->stored));
     if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(zr__load_check(stored->path));
     ZR_TRY(zr__load_config(loaded));
     return zr__load_weights(loaded);
-}
-
-zr_status zr__load_open(const char *dir, zr__loaded *loaded)
-{
-    *loaded = (zr__loaded){0};
-    zr_status st = open_weights(dir, loaded);
-    if (st != ZR_OK) zr__load_close(loaded);
-    return st;
 }
 
 zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name)
@@ -79,7 +71,7 @@ zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], con
     if (zr__tokenizer_is_in(found)) return ZR_OK;
     if (loaded->stored.run[0]) ZR_TRY(zr__path_join(found, loaded->stored.run, "model"));
     if (loaded->stored.run[0] && zr__tokenizer_is_in(found)) return ZR_OK;
-    if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, found, name);
+    if (said) return zr__run_path_find(loaded->config, loaded->stored.run, "data.tokenizer", said, found);
     snprintf(found, PATH_MAX, "%s", loaded->base);
     if (found[0] && zr__tokenizer_is_in(found)) return ZR_OK;
     *name = loaded->model.sizes.vocabulary == ZR__BYTES_VOCAB ? "bytes" : NULL;
@@ -101,8 +93,7 @@ zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
     ZR_TRY(zr__host_room(zr__plan_process_bytes(loaded->plan, 1), loaded->device->profile.facts.threads - 1));
     ZR_TRY(zr_comm_create_self(&loaded->comm));
     ZR_TRY(zr_engine_create(loaded->plan, loaded->device, loaded->comm, 0, &loaded->engine));
-    ZR_TRY(zr_engine_fill(loaded->engine, ZR_STATE_PARAM, zr__weights_fill, loaded->weights));
-    return ZR_OK;
+    return zr_engine_fill(loaded->engine, ZR_STATE_PARAM, zr__weights_fill, loaded->weights);
 }
 
 void zr__load_close(zr__loaded *loaded)

@@ -5,12 +5,7 @@
 
 #include "train/family/family.h"
 #include "train/weights/weights.h"
-#include "zr/checkpoint.h"
-#include "zr/comm.h"
-#include "zr/config.h"
-#include "zr/device.h"
 #include "zr/engine.h"
-#include "zr/plan.h"
 
 #include <limits.h>
 
@@ -26,7 +21,8 @@ typedef struct zr__loaded {
     zr_engine *engine;
 } zr__loaded;
 
-/** Open and check a directory, without allocating memory of the model's size. */
+/** Open and check a directory, without allocating memory of the model's size. Call zr__load_close even after a failure.
+ */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 
 /** Check the whole configuration and all weights of a checkpoint against their checksums, before any of its files is

@@ -3,6 +3,7 @@
 #include "train/weights/convert.h"
 
 #include "base/text/text.h"
+#include "train/family/inputs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +14,6 @@ struct zr__merge {
     double factor;   /* alpha / rank */
     float *a, *b;    /* A transposed, (inputs, rank); B (outputs, rank) */
 };
-
-static const zr_param_info *param_named(const zr_graph *graph, const char *name)
-{
-    for (int32_t p = 0; graph && p < zr_graph_params(graph); p++)
-        if (strcmp(zr_graph_param(graph, p)->name, name) == 0) return zr_graph_param(graph, p);
-    return NULL;
-}
 
 void zr__merge_end(zr__convert *c)
 {
@@ -52,7 +46,7 @@ zr_status zr__merge_begin(zr__convert *c, const char *tensor)
     const size_t n = strlen(tensor) - strlen(".weight");
     if (n > LAYER_MAX) return ZR_OK;
     for (int f = 0; f < 2; f++) snprintf(name[f], ZR_NAME_MAX, "%.*s.lora_%c.weight", (int)n, tensor, "AB"[f]);
-    const zr_param_info *a = param_named(c->adapters, name[0]), *b = param_named(c->adapters, name[1]);
+    const zr_param_info *a = zr__param_named(c->adapters, name[0]), *b = zr__param_named(c->adapters, name[1]);
     if (!a || !b) return ZR_OK;
     c->merge = zr_alloc(sizeof(*c->merge));
     ZR_CHECK(c->merge, ZR_ERR_MEMORY, "no memory to merge %s", tensor);

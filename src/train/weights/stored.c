@@ -36,14 +36,11 @@ static bool is_run(const char *dir)
  * checkpoint in a run's directory is a checkpoint too, but damaged if it has no manifest. */
 static bool is_checkpoint(const char *path)
 {
-    char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];
+    char above[PATH_MAX];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    long long step = -1;
-    if (zr__path_is_in(path, "manifest.json")) return true;
-    if (sscanf(name, "step-%18lld", &step) != 1 || step < 0) return false;
-    zr_checkpoint_name(step, own);
     zr__path_parent(path, above);
-    return strcmp(name, own) == 0 && zr__path_is_in(above, "metrics.jsonl");
+    return zr__path_is_in(path, "manifest.json") ||
+           (zr__checkpoint_step(name) >= 0 && zr__path_is_in(above, "metrics.jsonl"));
 }
 
 /** Set stored->run to the parent directory of the weights, if the parent is the directory of a run. */

@@ -21,13 +21,13 @@ static void check(trainer run, const char *name)
 
 static void check_trace(const char *name, const char *base)
 {
-    char dir[GOLDEN_DIR_BYTES], base_dir[GOLDEN_DIR_BYTES], adapter[5000], note[256];
+    char dir[GOLDEN_DIR_BYTES], base_dir[GOLDEN_DIR_BYTES], adapter[5000], base_of[4096] = "", note[256];
     zr__family_model model;
     zr_weights *weights = NULL;
     golden_open(golden_own_dir(base, base_dir));
     golden_numbers(golden_own_dir(name, dir), golden.loss, golden.norm);
     snprintf(adapter, sizeof adapter, "%s/adapter", dir);
-    if (zr__adapter_open(adapter, NULL, &model, &weights, note, sizeof note) != ZR_OK)
+    if (zr__adapter_open(adapter, base_of, &model, &weights, note, sizeof note) != ZR_OK)
         fail_msg("%s", zr_error_message());
     assert_string_equal(note, "");
     golden.model = zr__family_builder(&model);

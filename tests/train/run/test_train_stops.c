@@ -26,12 +26,12 @@ static bool told(const char *text, unsigned cuts, const char *const *stop, int n
         assert_int_equal(zr__stops_add(&s, text + begin, end - begin, &ready, &found), ZR_OK);
         memcpy(out + have, s.held.data, (size_t)ready);
         have += ready;
-        zr__stops_told(&s, found ? (int64_t)s.held.length : ready);
+        zr__text_drop(&s.held, found ? s.held.length : (size_t)ready);
         assert_true(s.held.length < 8); /* only a possible beginning is held back */
     }
     if (s.held.length) memcpy(out + have, s.held.data, s.held.length);
     out[have + (int64_t)s.held.length] = '\0';
-    zr__stops_free(&s);
+    zr__text_clear(&s.held);
     return found;
 }
 
@@ -88,15 +88,15 @@ static void nothing_is_held_longer_than_it_must(void **state)
     bool found = false;
     assert_int_equal(zr__stops_add(&s, "a <b", 4, &ready, &found), ZR_OK);
     assert_true(ready == 4 && !found);
-    zr__stops_told(&s, ready);
+    zr__text_drop(&s.held, (size_t)ready);
     assert_int_equal(zr__stops_add(&s, " </", 3, &ready, &found), ZR_OK);
     assert_true(ready == 1 && !found);
-    zr__stops_told(&s, ready);
+    zr__text_drop(&s.held, (size_t)ready);
     assert_int_equal(zr__stops_add(&s, "", 0, &ready, &found), ZR_OK);
     assert_true(ready == 0 && !found && s.held.length == 2);
     assert_int_equal(zr__stops_add(&s, "p>", 2, &ready, &found), ZR_OK);
     assert_true(ready == 4 && !found);
-    zr__stops_free(&s);
+    zr__text_clear(&s.held);
 }
 
 int main(void)

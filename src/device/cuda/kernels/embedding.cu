@@ -244,7 +244,7 @@ struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
     uint32_t *first;
-    /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by the unordered indices of these rows */
+    /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by their indices in any order */
     uint32_t *many;
 
     __device__ int64_t row_at(int64_t i) const

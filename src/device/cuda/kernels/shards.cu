@@ -17,7 +17,7 @@ constexpr int few_pieces = 16, tree_levels = 12;
 template <typename Out, typename In> struct sum_each {
     Out *out;
     const void *few[few_pieces];
-    const void *const *all; /* addresses of the pieces, in GPU memory; NULL if all of them are in `few` */
+    const void *const *all; /* addresses of the pieces, in GPU memory; NULL if all addresses are in `few` */
     int pieces;
     bool accumulate;
 
