@@ -3,9 +3,9 @@
  * allocated. Planning is pure arithmetic, for any number of ranks and any size of model.
  *
  * One plan serves every data-parallel rank. Ranks own different shards, but have the same list of steps. The ZeRO
- * stage determines three groups of ranks (zr_plan.optim_group, grad_group, param_group) and the places of a few steps
- * in the list. zr/layout.h has the settings of a plan, zr/schedule.h its steps, and zr/price.h its times. Source: ZeRO
- * (Rajbhandari et al. 2020), sections 5 and 7. docs/memory.md has formulas for bytes and traffic.
+ * stage determines which states are sharded (zr_plan.shards_optim, shards_grad, shards_param) and the places of a few
+ * steps in the list. zr/layout.h has the settings of a plan, zr/schedule.h its steps, and zr/price.h its times. Source:
+ * ZeRO (Rajbhandari et al. 2020), sections 5 and 7. docs/memory.md has formulas for bytes and traffic.
  */
 #ifndef ZR_PLAN_H
 #define ZR_PLAN_H
@@ -31,7 +31,11 @@ typedef struct zr_state {
 
 /** States of a unit on one rank. */
 typedef struct zr_plan_unit {
-    int64_t elems;        /* number of parameter elements */
+    int64_t elems; /* number of parameter elements */
+    /* group over which the unit's gradient is summed, of N ranks: they have the same parameters, but other rows */
+    int32_t sum_group;
+    /* group over which those states of the unit are sharded that the stage shards: sum_group, or a part of it (MiCS) */
+    int32_t shard_group;
     int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;  /* padded_elems / N */
     zr_range own;         /* range of the unit whose gradient sums this rank computes */
@@ -105,18 +109,17 @@ typedef enum zr_plan_window { ZR_WINDOW_STATE, ZR_WINDOW_PARAM, ZR_WINDOW_SAVE, 
 typedef struct zr_plan {
     zr_layout layout;
     zr_profile profile;
-    zr_axis axis[ZR_AXES_MAX];
-    int32_t n_axes;
-    zr_group group[ZR_GROUPS_MAX];
-    int32_t n_groups;
-    /* groups that define the ZeRO stage. The optimizer states, the gradients and the parameters are each sharded over
-     * the ranks of one group. SELF means that a state is not sharded */
-    int32_t optim_group, grad_group, param_group;
+    int32_t axis_ranks[ZR_AXES]; /* number of ranks along each axis of the grid */
+    int32_t axis_step[ZR_AXES];  /* difference between the numbers of neighbouring ranks on each axis */
+    zr_group group[ZR_GROUPS];
+    /* the ZeRO stage: whether optimizer states, gradients and parameters are sharded (zr_plan_unit.shard_group). On a
+     * single rank, a state that is sharded is not divided, but may be freed earlier */
+    bool shards_optim, shards_grad, shards_param;
     int64_t recompute_every;      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     bool partition_checkpoints;   /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     zr_space checkpoint_home;     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     zr_save save;                 /* from the layout, or chosen by ZR_SAVE_AUTO */
-    int ranks;                    /* N * M */
+    int ranks;                    /* number of ranks of the grid */
     bool side_by_side;            /* whether streams can run at the same time */
     bool norm_first;              /* whether the whole gradient's norm is known before the first update */
     int terms;                    /* number of loss terms of the graphs for training and evaluation */
@@ -139,8 +142,8 @@ typedef struct zr_plan {
     zr_buffer *persistent; /* buffers of states, caches and results; the first buffers of every schedule */
     int32_t n_persistent;
     int64_t persistent_room;
-    bool moves;                     /* whether units are communicated between ranks */
-    int32_t staging[ZR_GROUPS_MAX]; /* staging buffer of each group, or ZR_NONE if a group has none */
+    bool moves;                 /* whether units are communicated between ranks */
+    int32_t staging[ZR_GROUPS]; /* staging buffer of each group that is its own zr_group.same, or ZR_NONE */
     /* buffers of results, or ZR_NONE if absent. `loss`: this rank's loss of each term (zr_exact). `verdict`: a
      * zr_verdict. `numbers`: the values that ranks exchange. `counted`: with several loss terms, for each term how many
      * of its losses count, summed over all ranks (double). `output`: the output of decoding */
@@ -174,6 +177,12 @@ typedef struct zr_plan {
 static inline bool zr_plan_shares_layers(const zr_plan *plan)
 {
     return plan->layout.tensor > 1;
+}
+
+/** Return the staging buffer of a group's ranks, or ZR_NONE. */
+static inline int32_t zr_plan_staging(const zr_plan *plan, int32_t group)
+{
+    return plan->staging[plan->group[group].same];
 }
 
 /** Compute a plan. Not collective, since the result is the same on every rank. `model` is used only during the call.

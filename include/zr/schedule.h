@@ -13,35 +13,44 @@ extern "C" {
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
-/** Axis of the grid in which ranks are arranged. A rank's coordinate on the axis is (rank / step) % size. */
-typedef struct zr_axis {
-    const char *name; /* name of the axis, such as "data" */
-    int32_t size;
-    int32_t step; /* difference between the numbers of neighbouring ranks on this axis */
+/** Axes of the grid in which ranks are arranged, at most 6, fastest first: neighbours on the first axis have
+ * consecutive numbers. `rows` is 1 if ranks along the axis have different rows of the global batch, and 0 if they have
+ * the same rows. */
+#define ZR_AXIS_LIST(X)                                                                                                \
+    X(TENSOR, "tensor", 0) /* tensor-parallel ranks, which share each layer */                                         \
+    X(LOCAL, "local", 1)   /* neighbouring data-parallel ranks, for example of one host. If data-parallel ranks are    \
+                              not divided in this way, all of them are on this axis */                                 \
+    X(ACROSS, "across", 1) /* data-parallel ranks with the same place in their LOCAL groups */
+
+typedef enum zr_axis {
+#define ZR_AXIS_ENUM(name, text, rows) ZR_AXIS_##name,
+    ZR_AXIS_LIST(ZR_AXIS_ENUM)
+#undef ZR_AXIS_ENUM
+        ZR_AXES
 } zr_axis;
 
-#define ZR_AXES_MAX 4
-/** Group of ranks that differ only in their coordinates on some axes. These coordinates form the rank's place in its
- * group, with the first axis as the most significant. */
-typedef struct zr_group {
-    const char *name;
-    int32_t axis[ZR_AXES_MAX]; /* axes of the group, as indices in zr_plan.axis */
-    int32_t n_axes;            /* number of axes; 0 for groups of one rank */
-    int32_t size;              /* number of ranks in the group */
-} zr_group;
-
-/** Groups of ranks. Every plan has SELF and DATA. With tensor parallelism it also has TENSOR and ALL. If the data axis
- * is split, it also has LOCAL and ACROSS. LOCAL consists of consecutive data-parallel ranks, for example of one host.
- * ACROSS consists of ranks with the same place in their LOCAL groups. */
+/** Groups of ranks. A group is a set of axes, with the bit 1 << axis for each: its ranks differ only in their
+ * coordinates on these axes. The coordinates form a rank's place in its group, with the slowest axis as the most
+ * significant. Each axis alone is a group, such as ZR_GROUP_TENSOR. */
 enum {
-    ZR_GROUP_SELF,
-    ZR_GROUP_DATA,
-    ZR_GROUP_LOCAL,
-    ZR_GROUP_ACROSS,
-    ZR_GROUP_TENSOR, /* tensor-parallel ranks, which share each layer and get the same data */
-    ZR_GROUP_ALL,
-    ZR_GROUPS_MAX = 8
+#define ZR_GROUP_ENUM(name, text, rows) ZR_GROUP_##name = 1 << ZR_AXIS_##name,
+    ZR_AXIS_LIST(ZR_GROUP_ENUM)
+#undef ZR_GROUP_ENUM
+#define ZR_GROUP_ROWS(name, text, rows) +((rows) << ZR_AXIS_##name)
+        ZR_GROUP_DATA = 0 ZR_AXIS_LIST(ZR_GROUP_ROWS), /* ranks with different rows of the global batch */
+#undef ZR_GROUP_ROWS
+    ZR_GROUP_SELF = 0, /* a rank alone */
+    ZR_GROUPS = 1 << ZR_AXES,
+    ZR_GROUP_ALL = ZR_GROUPS - 1
 };
+
+/** Facts about a group in the grid of a plan. */
+typedef struct zr_group {
+    int32_t size; /* number of ranks in the group */
+    int32_t same; /* the group without its axes of a single rank, which has the same ranks */
+    /* whether the group's ranks exchange anything, according to the layout; false unless `same` is the group itself */
+    bool exchanges;
+} zr_group;
 
 /* ---- buffers and streams --------------------------------------------------------------------- */
 

@@ -32,7 +32,7 @@ static zr_status take_memory(zr_engine *e)
          * bytes, and nothing for memory of a device. */
         if (bytes == 0 || e->taken_bytes[space] <= 0) e->taken_bytes[space] = bytes;
     }
-    for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
+    for (int32_t g = 0; g < ZR_GROUPS; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
     return ZR_OK;
 }
 
@@ -75,23 +75,19 @@ static zr_status take_queues(zr_engine *e)
     return ZR_OK;
 }
 
-/* Create a communicator for each group that moves bytes. All ranks create their communicators in the same order. */
+/* Create a communicator for each group whose ranks exchange anything. All ranks create them in the same order, and
+ * agree on each. */
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
-    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
-        if (plan->group[g].size == plan->ranks) {
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
+        if (!plan->group[g].exchanges) continue;
+        /* ranks with the same color form a group: the number of the group's first member */
+        const int color = e->comm->rank - zr__plan_member(plan, g, e->place[g]);
+        if (plan->group[g].size == plan->ranks)
             e->group_comm[g] = e->comm;
-            continue;
-        }
-        /* A group without staging memory exchanges no pieces. */
-        if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue;
-        int color = e->comm->rank; /* ranks with the same color form a group: the number of the group's first member */
-        for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
-            const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
-            color -= e->comm->rank / axis->step % axis->size * axis->step;
-        }
-        ZR_TRY(zr_comm_split(e->comm, color, e->place[g], &e->group_comm[g]));
+        else
+            ZR_TRY(zr_comm_split(e->comm, color, e->place[g], &e->group_comm[g]));
     }
     return ZR_OK;
 }
@@ -116,10 +112,11 @@ static zr_status take_copies(zr_engine *e)
     if (!device->profile.facts.own_memory) return ZR_OK;
     /* Make the device's GPU current in this thread. NCCL creates its communicator on the current GPU. */
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
-    for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
         zr_comm *comm = e->group_comm[g];
-        if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* the group moves no pieces */
-        ZR_TRY(zr_comm_agree(e->comm, zr__comm_copy_with(comm, &copier)));
+        if (!comm) continue;
+        const bool moves = comm->size == 1 || e->plan->staging[g] != ZR_NONE;
+        ZR_TRY(zr_comm_agree(e->comm, moves ? zr__comm_copy_with(comm, &copier) : ZR_OK));
     }
     return ZR_OK;
 }
@@ -128,17 +125,14 @@ static zr_status take_copies(zr_engine *e)
 static zr_status check_room(const zr_engine *e)
 {
     const zr_plan *plan = e->plan;
-    zr_comm *comm[ZR_GROUPS_MAX];
-    int64_t bytes[ZR_GROUPS_MAX];
+    zr_comm *comm[ZR_GROUPS];
+    int64_t bytes[ZR_GROUPS];
     int n = 0;
-    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
         const int64_t wanted = plan->staging[g] == ZR_NONE ? 0 : plan->persistent[plan->staging[g]].bytes;
         if (wanted == 0 || e->group_comm[g]->staging_bytes >= wanted) continue;
-        int at = 0;
-        while (at < n && comm[at] != e->group_comm[g]) at++;
-        if (at == n || bytes[at] < wanted) bytes[at] = wanted;
-        comm[at] = e->group_comm[g];
-        if (at == n) n++;
+        comm[n] = e->group_comm[g];
+        bytes[n++] = wanted;
     }
     return zr__comm_room(e->comm, comm, bytes, n);
 }
@@ -150,16 +144,14 @@ static zr_status take_staging(zr_engine *e)
     const zr_plan *plan = e->plan;
     _Static_assert(ZR_STAGING_LEAST >= ZR_COMM_STAGING_LEAST, "the plan gives comm what it wants at least");
     ZR_TRY(check_room(e));
-    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
-        if (plan->staging[g] == ZR_NONE) continue;
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
         zr_comm *comm = e->group_comm[g];
-        int64_t bytes = plan->persistent[plan->staging[g]].bytes, taken = bytes;
+        if (!comm) continue;
+        const int64_t bytes = plan->staging[g] == ZR_NONE ? 0 : plan->persistent[plan->staging[g]].bytes;
+        const bool enough = comm->staging_bytes >= bytes;
         void *staging = NULL;
-        if (comm->staging_bytes < bytes) {
-            ZR_TRY(zr_comm_agree(e->comm, zr_comm_staging(comm, bytes, &staging)));
-            taken = comm->staging_taken_bytes;
-        }
-        e->taken_bytes[ZR_SPACE_STAGING] += taken;
+        ZR_TRY(zr_comm_agree(e->comm, enough ? ZR_OK : zr_comm_staging(comm, bytes, &staging)));
+        e->taken_bytes[ZR_SPACE_STAGING] += enough ? bytes : comm->staging_taken_bytes;
     }
     return ZR_OK;
 }
@@ -234,6 +226,7 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
         e->comm = comm;
         e->runtime.seed = seed;
         e->runtime.place = zr__plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
+        e->repeats = zr__plan_place(plan, ZR_GROUP_ALL & ~(ZR_GROUP_DATA | ZR_GROUP_TENSOR), comm->rank) > 0;
         st = ask_sync(e);
         if (st == ZR_OK) st = take_memory(e);
         if (st == ZR_OK) st = zr__disk_create(e, folder, n_folders);
@@ -275,20 +268,12 @@ void zr_engine_destroy(zr_engine **engine)
      * or MPI ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr__engine_serial(e));
     if (e->device->profile.facts.own_memory) (void)!zr__comm_copy_with(e->comm, NULL);
-    for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
+    for (int32_t g = 0; g < ZR_GROUPS; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
     if (e->block[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->block[ZR_SPACE_DEVICE]);
     if (e->block[ZR_SPACE_HOST] && !in_use) ops->free_host(e->device, e->block[ZR_SPACE_HOST]);
     zr_free(e);
     *engine = NULL;
-}
-
-/* Return whether the group has a communicator, and no earlier group has the same communicator. */
-static bool has_own_comm(const zr_engine *e, int32_t group)
-{
-    for (int32_t g = ZR_GROUP_DATA; g < group; g++)
-        if (e->group_comm[g] == e->group_comm[group]) return false;
-    return e->group_comm[group] != NULL;
 }
 
 /* Add the current traffic counts of all communicators, and the counts of copies, to e->moved if `sign` is 1. Subtract
@@ -297,12 +282,11 @@ static void count_traffic(zr_engine *e, int sign)
 {
     for (int from = 0; from < ZR_SPACES; from++)
         for (int to = 0; to < ZR_SPACES; to++) e->moved.copied[from][to] += sign * e->copied[from][to];
-    for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
-        for (int k = 0; k < ZR_TRAFFIC_KINDS && has_own_comm(e, g); k++) {
+    for (int32_t g = 0; g < ZR_GROUPS; g++)
+        for (int k = 0; k < ZR_TRAFFIC_KINDS && e->group_comm[g]; k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* Count scalars for the group ALL. A group with the same ranks, such as TENSOR, may come first with this
-             * communicator. */
-            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
+            /* Scalars are exchanged in the group ALL, which may be the same as TENSOR. */
+            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
                 e->moved.across[b].bytes[k] +=

@@ -9,7 +9,7 @@
 
 static zr_comm *comm_of(const zr__running *r)
 {
-    return r->engine->group_comm[r->step->group];
+    return r->engine->group_comm[r->engine->plan->group[r->step->group].same];
 }
 
 /* Wait for the device's pending work. With one rank in the group no wait is needed, since the device works in order. */

@@ -33,10 +33,14 @@ int64_t zr__whole_of(const zr_engine *e, const zr_param_info *param, int64_t ele
     return zr_param_place(g, index, e->runtime.place, element - param->unit_offset, *n, n);
 }
 
+bool zr__counts(const zr_engine *e, const zr_param_info *param)
+{
+    return !e->repeats && (e->runtime.place == 0 || param->cut.parts > 0);
+}
+
 zr__span zr__passed(const zr_engine *e, const zr_param_info *param, const zr_range *range)
 {
-    const bool passes = e->runtime.place == 0 || param->cut.parts > 0;
-    return passes ? zr__meet(e, param, range) : (zr__span){0};
+    return zr__counts(e, param) ? zr__meet(e, param, range) : (zr__span){0};
 }
 
 void zr__engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)

@@ -33,11 +33,10 @@ static void pack(const zr_trust *trust, bool exact, double *out)
  * every rank. */
 static double sum_all(const zr_plan *plan, const double *all, int each, int at, bool exact)
 {
-    const int M = plan->group[ZR_GROUP_TENSOR].size;
     zr_exact total = {0};
     double sum = 0;
     for (int i = 0; i < plan->ranks; i++) {
-        const double *its = all + (ptrdiff_t)each * zr__plan_rank_of(plan, i / M, i % M) + at;
+        const double *its = all + (ptrdiff_t)each * zr__plan_in_order(plan, i) + at;
         if (exact)
             zr__exact_unpack(&total, its);
         else

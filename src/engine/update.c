@@ -29,8 +29,7 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* Add the squares on a tensor-parallel rank other than the first. Count only parameters that are cut into pieces. The
- * first rank counts the parameters that all ranks hold. */
+/* Add the squares of those parameters that count on this rank. */
 static zr_status square_cut(const zr__running *r, int64_t begin)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -38,7 +37,7 @@ static zr_status square_cut(const zr__running *r, int64_t begin)
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);
         const zr__span mine = zr__meet(r->engine, param, &r->step->range);
-        if (param->cut.parts > 0 && mine.begin < mine.end) ZR_TRY(square_range(r, begin, mine.begin, mine.end));
+        if (zr__counts(r->engine, param) && mine.begin < mine.end) ZR_TRY(square_range(r, begin, mine.begin, mine.end));
     }
     return ZR_OK;
 }
@@ -48,8 +47,9 @@ zr_status zr__square(const zr__running *r)
     const int64_t begin = zr__first(r->engine, &r->step->range);
     /* Start from zero. NORM or AGREE has already read the squares of the previous training step. */
     if (!r->step->adds || r->micro == 0) *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
-    return r->engine->runtime.place > 0 ? square_cut(r, begin)
-                                        : square_range(r, begin, begin, begin + r->step->range.count);
+    return r->engine->runtime.place > 0 || r->engine->repeats
+               ? square_cut(r, begin)
+               : square_range(r, begin, begin, begin + r->step->range.count);
 }
 
 /* ---- agreement of all ranks -------------------------------------------------------------------- */
@@ -86,9 +86,8 @@ zr_status zr__count(const zr__running *r)
     ZR_TRY(zr_comm_scalars(e->comm, mine, terms, numbers));
     for (int t = 0; t < terms; t++) {
         counted[t] = 0;
-        /* tensor-parallel ranks have the same losses */
-        for (int i = 0; i < e->plan->ranks; i += e->plan->group[ZR_GROUP_TENSOR].size)
-            counted[t] += numbers[terms * i + t];
+        for (int i = 0; i < e->plan->ranks; i++)
+            if (zr__plan_first_of_rows(e->plan, i)) counted[t] += numbers[terms * i + t];
         e->runtime.loss_seed[t] = counted[t] > 0 ? (float)(e->scale / counted[t]) : 0;
     }
     return ZR_OK;
@@ -137,7 +136,7 @@ zr_status zr__agree(const zr__running *r)
     for (int i = 0; i < e->plan->ranks; i++) {
         bad = fmin(bad, all[ZR_AGREE_SCALARS * i]);
         loss += all[ZR_AGREE_SCALARS * i + 1];
-        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) counted += all[ZR_AGREE_SCALARS * i + 2];
+        if (zr__plan_first_of_rows(e->plan, i)) counted += all[ZR_AGREE_SCALARS * i + 2];
     }
     zr_verdict *verdict = (zr_verdict *)zr__at(r, VERDICT);
     *verdict = (zr_verdict){.bad_param = -1};
@@ -168,16 +167,16 @@ typedef struct agreed {
 static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
-    const int terms = e->plan->terms, M = e->plan->group[ZR_GROUP_TENSOR].size;
+    const int terms = e->plan->terms;
     const int n = zr_norm_scalars(false, r->step->rounds > 0, terms), further = n - terms;
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
-        sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
-        /* only the first tensor-parallel rank counts, because the others have the same loss */
-        for (int t = 0; t < terms && i % M == 0; t++) sum.loss[t] += its[t > 0 ? further + t : 1];
+        const bool first = zr__plan_first_of_rows(e->plan, i);
+        sum.squares += all[(ptrdiff_t)n * zr__plan_in_order(e->plan, i)];
+        for (int t = 0; t < terms && first; t++) sum.loss[t] += its[t > 0 ? further + t : 1];
         sum.bad = fmin(sum.bad, its[2]);
-        if (i % M == 0) sum.counted += its[3];
+        if (first) sum.counted += its[3];
         if (r->step->rounds > 0) sum.micro += its[4];
     }
     return sum;
@@ -195,7 +194,7 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * i;
         zr__exact_unpack(&squares, its);
-        const bool first = i % e->plan->group[ZR_GROUP_TENSOR].size == 0;
+        const bool first = zr__plan_first_of_rows(e->plan, i);
         if (first) zr__exact_unpack(&loss[0], its + ZR_EXACT_LIMBS);
         for (int t = 1; t < e->plan->terms && first; t++)
             zr__exact_unpack(&loss[t], further + (ptrdiff_t)ZR_EXACT_LIMBS * ((t - 1) * ranks + i));
@@ -382,8 +381,7 @@ zr_status zr__update(const zr__running *r)
     return all && kept > 0 ? round_params(r) : ZR_OK;
 }
 
-/* Add the squares of a range parameter by parameter. A tensor-parallel rank other than the first counts only parameters
- * that are cut into pieces, as zr__square does. */
+/* Add the squares of a range parameter by parameter, of parameters that count on this rank, as zr__square does. */
 zr_status zr__square_update(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -398,8 +396,7 @@ zr_status zr__square_update(const zr__running *r)
     for (int32_t i = 0; i < info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, info->first_param + i);
         const zr__span mine = zr__meet(e, param, &r->step->range);
-        const bool counts = e->runtime.place == 0 || param->cut.parts > 0;
-        if (param->grad == ZR_NONE || mine.begin >= mine.end || !counts) continue;
+        if (param->grad == ZR_NONE || mine.begin >= mine.end || !zr__counts(e, param)) continue;
         const zr_update_args args = args_of(r, param, mine, begin);
         ZR_TRY(r->device->ops->square_update(r->device, optimizer, &args, r->step->rank_free_sums, mine.begin - shard,
                                              &trust[i]));

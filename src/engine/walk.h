@@ -52,14 +52,16 @@ struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
     zr_comm *comm;
-    /* communicators of the groups that move bytes; equal to `comm` for groups of all ranks */
-    zr_comm *group_comm[ZR_GROUPS_MAX];
+    /* communicators of the groups whose ranks exchange anything, for zr_group.same; `comm` for the group of all ranks
+     */
+    zr_comm *group_comm[ZR_GROUPS];
     char *memory[ZR_SPACES];        /* memory of each space; NULL for STAGING, which only comm uses, and for DISK */
     void *block[ZR_SPACES];         /* allocations that contain `memory` */
     zr__store *store;               /* files that hold the space DISK; NULL if nothing is on disk */
     int64_t taken_bytes[ZR_SPACES]; /* bytes allocated in each space */
-    int place[ZR_GROUPS_MAX];       /* number of this rank within each group */
-    zr_queues queues;               /* queue of each stream; several streams may share a queue */
+    int place[ZR_GROUPS];           /* number of this rank within each group */
+    bool repeats;     /* whether this rank repeats the computations of another, which has its rows and its pieces */
+    zr_queues queues; /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
@@ -168,6 +170,9 @@ zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_
  * entry *n is the number of elements wanted. On return *n is the number of elements that are contiguous in the whole
  * parameter. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
+/* Return whether this rank's elements of a parameter count in sums over all ranks and in files. Of the ranks that hold
+ * and compute the same elements, only the first counts. */
+bool zr__counts(const zr_engine *engine, const zr_param_info *param);
 /* Return the elements of a parameter that this rank passes to callers and sinks, within a range of its unit. For a cut
  * parameter, each tensor-parallel rank gets its own piece. For any other parameter, only the first tensor-parallel rank
  * gets elements. The result is empty if begin >= end. */

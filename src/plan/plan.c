@@ -297,36 +297,40 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
     return zr__plan_results(plan);
 }
 
-/* Set up the axes of the grid of ranks, slowest axis first, and the groups of ranks along them. */
-static void make_groups(zr_plan *plan)
+/* Arrange the ranks in the grid, and find the size of each group of ranks and whether its ranks exchange anything. This
+ * depends only on the layout, so that ranks with different plans of a layout create the same communicators. */
+static void make_grid(zr_plan *plan)
 {
-    const int ranks = plan->layout.ranks, split = split_of(&plan->layout), M = plan->layout.tensor;
-    int32_t n = 0;
-    for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->group[g] = (zr_group){.name = "self", .size = 1};
-    plan->n_groups = ZR_GROUP_DATA + 1;
-    if (split == 0) {
-        plan->axis[n++] = (zr_axis){"data", ranks, M};
-    } else {
-        plan->axis[n++] = (zr_axis){"node", ranks / split, split * M};
-        plan->axis[n++] = (zr_axis){"local", split, M};
-        plan->group[ZR_GROUP_LOCAL] = (zr_group){.name = "local", .axis = {1}, .n_axes = 1, .size = split};
-        plan->group[ZR_GROUP_ACROSS] = (zr_group){.name = "across", .axis = {0}, .n_axes = 1, .size = ranks / split};
-        plan->n_groups = ZR_GROUP_ACROSS + 1;
+    const zr_layout *l = &plan->layout;
+    const int split = split_of(l);
+    const int32_t ranks[ZR_AXES] = {
+        [ZR_AXIS_TENSOR] = l->tensor,
+        [ZR_AXIS_LOCAL] = split > 0 ? split : l->ranks,
+        [ZR_AXIS_ACROSS] = split > 0 ? l->ranks / split : 1,
+    };
+    plan->group[ZR_GROUP_SELF].size = 1;
+    for (int32_t a = 0, step = 1; a < ZR_AXES; step *= ranks[a++]) {
+        plan->axis_ranks[a] = ranks[a];
+        plan->axis_step[a] = step;
+        /* the groups with this axis and none behind it */
+        for (int32_t g = 0, more = 1 << a; g < more; g++)
+            plan->group[more + g] = (zr_group){.size = plan->group[g].size * ranks[a],
+                                               .same = plan->group[g].same + (ranks[a] > 1 ? more : 0)};
     }
-    plan->group[ZR_GROUP_DATA] = (zr_group){.name = "data", .axis = {0, 1}, .n_axes = n, .size = ranks};
-    if (M > 1) {
-        plan->group[ZR_GROUP_TENSOR] = (zr_group){.name = "tensor", .axis = {n}, .n_axes = 1, .size = M};
-        plan->axis[n++] = (zr_axis){"tensor", M, 1};
-        plan->group[ZR_GROUP_ALL] = (zr_group){.name = "all", .axis = {0, 1, 2}, .n_axes = n, .size = ranks * M};
-        plan->n_groups = ZR_GROUP_ALL + 1;
-    }
-    plan->n_axes = n;
+    plan->ranks = plan->group[ZR_GROUP_ALL].size;
+    plan->two_levels = split > 0 && (l->shard_ranks > 0 || l->hierarchical);
+    const bool exchanges[ZR_GROUPS] = {[ZR_GROUP_DATA] = true,
+                                       [ZR_GROUP_LOCAL] = plan->two_levels || (split > 0 && l->hpz_ranks > 0),
+                                       [ZR_GROUP_ACROSS] = plan->two_levels,
+                                       [ZR_GROUP_TENSOR] = l->tensor > 1,
+                                       [ZR_GROUP_ALL] = true};
+    for (int32_t g = 0; g < ZR_GROUPS; g++) plan->group[plan->group[g].same].exchanges |= exchanges[g];
 }
 
-/* Translate the ZeRO stage into the groups over which each state is sharded. On a single rank nothing is sharded, but
- * stages 2 and 3 can still save memory. Stage 2 with fp32 sums frees a gradient as soon as it is added to the sums.
- * Stage 3 with lean states stores no 16-bit parameters, but casts them from the master when they are needed. Both
- * stages also free states on the device that have been copied to their home. */
+/* Translate the ZeRO stage into what is sharded. On a single rank nothing is divided, but stages 2 and 3 can still save
+ * memory. Stage 2 with fp32 sums frees a gradient as soon as it is added to the sums. Stage 3 with lean states stores
+ * no 16-bit parameters, but casts them from the master when they are needed. Both stages also free states on the device
+ * that have been copied to their home. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -336,7 +340,6 @@ static void partition(zr_plan *plan)
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
-    plan->ranks = l->ranks * l->tensor;
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;
@@ -345,20 +348,16 @@ static void partition(zr_plan *plan)
      * at every stage, as they are at stage 2. */
     const bool frees = l->stage >= 2 || layer_major;
     const bool grads_away = l->home.grad != ZR_SPACE_DEVICE, params_away = l->home.param != ZR_SPACE_DEVICE;
-    bool optim = l->stage >= 1, grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away),
-         param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32) || params_away);
-    make_groups(plan);
-    const int32_t sharded = split_of(l) > 0 && l->shard_ranks > 0 ? ZR_GROUP_LOCAL : ZR_GROUP_DATA;
-    plan->two_levels = split_of(l) > 0 && (l->shard_ranks > 0 || l->hierarchical);
-    plan->optim_group = optim ? sharded : ZR_GROUP_SELF;
-    plan->grad_group = grad ? sharded : ZR_GROUP_SELF;
-    plan->param_group = param ? sharded : ZR_GROUP_SELF;
+    plan->shards_optim = l->stage >= 1;
+    plan->shards_grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away);
+    plan->shards_param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32) || params_away);
 }
 
 static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *mix)
 {
     const zr_layout *l = &plan->layout;
     const zr_graph *first = NULL;
+    make_grid(plan);
     partition(plan);
     plan->recompute_every = mix->every;
     plan->partition_checkpoints = mix->partition;

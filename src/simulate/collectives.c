@@ -21,17 +21,10 @@ typedef struct placing {
     const zr_group *group;
 } placing;
 
-/* Return the rank of member number `place` of a group, relative to the rank of the group's first member. The group's
- * first axis varies slowest. */
+/* Return the rank of member number `place` of a group, relative to the rank of the group's first member. */
 static int64_t rank_at(const placing *p, int32_t place)
 {
-    int64_t rank = 0;
-    for (int32_t i = p->group->n_axes - 1; i >= 0; i--) {
-        const zr_axis *axis = &p->plan->axis[p->group->axis[i]];
-        rank += (int64_t)(place % axis->size) * axis->step;
-        place /= axis->size;
-    }
-    return rank;
+    return zr__plan_member(p->plan, p->index, place);
 }
 
 static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)

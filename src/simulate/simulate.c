@@ -24,7 +24,7 @@ typedef struct pricer {
     int32_t ranks_per_host;
     /* slowest rank's kernel time, divided by the kernel time at the cluster's rates (zr_simulation.slowest) */
     double slowest;
-    zr__spot spot[ZR_GROUPS_MAX];
+    zr__spot spot[ZR_GROUPS];
     double crowded; /* threads per core in the plan, divided by the threads per core in the measured launch */
     double fewer;   /* threads per rank in the measured launch, divided by the plan's threads per rank */
     /* for each step of the training schedule: seconds that it takes alone, from measured steps; NULL without measured
@@ -118,7 +118,7 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
      * but in training successive exchanges keep them busy. Therefore use at least the time that the links need for the
      * bytes. */
     if (step.across) {
-        const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
+        const zr__spot *spot = &me->spot[plan->group[plan->schedule[kind].step[index].group].same];
         *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
         return true;
     }
@@ -153,7 +153,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
 {
     const zr_step *step = &plan->schedule[kind].step[index];
     const zr_step_cost cost = zr__plan_step_cost(plan, kind, index);
-    const zr__spot *spot = &me->spot[step->group];
+    const zr__spot *spot = &me->spot[plan->group[step->group].same];
     const double saved = step->when == ZR_WHEN_SAVE ? (double)zr__plan_saved_bytes(plan, step) : 0;
     double sec;
     *p = (parts){{0}};
@@ -258,7 +258,7 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
 static void find_rates(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_layout *l = &plan->layout;
-    const double sec = made->price.step_sec, data_ranks = (double)plan->ranks / (l->tensor > 1 ? l->tensor : 1);
+    const double sec = made->price.step_sec, data_ranks = plan->group[ZR_GROUP_DATA].size;
     made->samples_sec = data_ranks * (double)l->batch * (double)l->accum / sec;
     made->tokens_sec = made->samples_sec * (double)l->seq;
     made->flops_sec = plan->flops_hardware / plan->ranks / sec;
@@ -395,7 +395,8 @@ zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_s
                  .ranks_per_host = ranks_per_host,
                  .slowest = made->slowest,
                  .exposed_sec = made->exposed_sec};
-    for (int32_t g = 0; g < plan->n_groups; g++) me.spot[g] = zr__spot_of(plan, g, cluster, ranks_per_host);
+    for (int32_t g = 0; g < ZR_GROUPS; g++)
+        if (plan->group[g].exchanges) me.spot[g] = zr__spot_of(plan, g, cluster, ranks_per_host);
     zr_status st = cluster->measured ? price_measured(&me, plan) : ZR_OK;
     if (st == ZR_OK) st = simulate_step(&me, plan, made, time);
     zr_free(me.alone_sec);

@@ -1,7 +1,7 @@
 //TEST timeout=60
 //MADE_UP
-/* A made-up kind of step and a made-up stream, known only to the tables (tests/made_up/rows.sh), are planned, proved,
- * priced, simulated, drawn and walked as all others are. */
+/* A made-up kind of step, a made-up stream and a made-up axis of the grid of ranks, known only to the tables
+ * (tests/made_up/rows.sh), are planned, proved, priced, simulated, drawn and walked as all others are. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -223,11 +223,127 @@ static void test_walked(void **state)
     assert_int_equal(compared, 4);
 }
 
+/* ---- an axis ----------------------------------------------------------------------------------- */
+
+/* Layouts of four data-parallel ranks or of two with two tensor-parallel ranks, in one or two levels. */
+static zr_layout grid_layout(int stage, int way)
+{
+    zr_layout l = layout_of(stage, way == 1 ? 2 : 4);
+    l.tensor = way == 1 ? 2 : 1;
+    if (way >= 2) l.host_ranks = 2;
+    l.hierarchical = way == 2;
+    l.shard_ranks = way == 3 ? 2 : 0;
+    l.micro_squares = true;
+    const zr_lamb_args lamb = zr_lamb_defaults(ZR_LAMB_PAPER);
+    if (way == 0) l.optimizer = zr_lamb(ZR_LAMB_PAPER, &lamb);
+    return l;
+}
+
+enum { WAYS = 4 };
+
+/* Check that each rank of the further axis has the states and moves the pieces of a rank without it, and that the proof
+ * covers the axis. */
+static void test_axis_planned(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * WAYS; i++) {
+        const zr_layout l = grid_layout(i / WAYS, i % WAYS);
+        zr_plan *one = plan_of(&l, false);
+        made_up_teams = 3;
+        zr_plan *three = plan_of(&l, false);
+        made_up_teams = 1;
+        assert_int_equal(three->ranks, 3 * one->ranks);
+        assert_int_equal(three->group[ZR_GROUP_ALL & ~ZR_GROUP_TEAM].size, one->ranks);
+        assert_int_equal(three->memory.states_bytes, one->memory.states_bytes);
+        for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) {
+            const bool numbers = k == ZR_TRAFFIC_ALL_REDUCE;
+            const int64_t others = numbers ? one->ranks - 1 : 1, more = numbers ? three->ranks - 1 : 1;
+            assert_int_equal(three->traffic.bytes[k] * others, one->traffic.bytes[k] * more);
+        }
+        assert_int_equal(zr_plan_check(three), ZR_OK);
+        zr_schedule *s = &three->schedule[ZR_SCHEDULE_TRAIN];
+        for (int32_t k = 0; k < s->n_steps; k++) {
+            const int32_t group = s->step[k].group;
+            if (s->step[k].kind == ZR_STEP_NORM) s->step[k].group = ZR_GROUP_ALL & ~ZR_GROUP_TEAM;
+            if (s->step[k].kind == ZR_STEP_REDUCE_SCATTER && s->step[k].op < 0 && group != ZR_GROUP_SELF)
+                s->step[k].group = group | ZR_GROUP_TEAM;
+            if (s->step[k].group == group) continue;
+            assert_int_equal(zr_plan_check(three), ZR_ERR_INTERNAL);
+            s->step[k].group = group;
+        }
+        const int32_t step = three->axis_step[ZR_AXIS_TEAM];
+        three->axis_step[ZR_AXIS_TEAM] = 1;
+        assert_int_equal(zr_plan_check(three), ZR_ERR_INTERNAL);
+        three->axis_step[ZR_AXIS_TEAM] = step;
+        zr_cluster cluster;
+        zr_simulation made;
+        assert_int_equal(zr_cluster_read("dgx-h100x8", &cluster), ZR_OK);
+        assert_int_equal(zr_simulate(three, &cluster, NULL, &made, NULL), ZR_OK);
+        zr_plan_destroy(&one);
+        zr_plan_destroy(&three);
+    }
+}
+
+static void train_on(trainer *run, int32_t teams, int32_t near)
+{
+    made_up_echoes = false;
+    made_up_teams = teams;
+    made_up_near = near;
+    const zr_status st = zr_comm_threads_run(run->layout.ranks * run->layout.tensor * teams, trainer_rank, run);
+    made_up_teams = 1;
+    made_up_near = -1;
+    if (st != ZR_OK) fail_msg("%d teams, unit %d near: %s", teams, near, zr_error_message());
+}
+
+static void same_run(const trainer *a, const trainer *b)
+{
+    for (int i = 0; i < a->steps; i++)
+        assert_true(a->loss[i] == b->loss[i] && a->norm[i] == b->norm[i] && a->micro[i] == b->micro[i]);
+    assert_true(a->weights == b->weights);
+}
+
+/* Check that ranks along the further axis, which do the same, change no bit, and are counted once. */
+static void test_axis_walked(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * WAYS; i++) {
+        trainer run[2];
+        for (int more = 0; more < 2; more++) {
+            run[more] = (trainer){
+                .config = small, .layout = grid_layout(i / WAYS, i % WAYS), .steps = 3, .lr = 1e-2, .clip = 0.5};
+            train_on(&run[more], more ? 2 : 1, -1);
+        }
+        same_run(&run[0], &run[1]);
+    }
+}
+
+/* Check that units of one plan may be sharded over different groups. */
+static void test_unit_near(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage++) {
+        trainer run[2];
+        for (int near = 0; near < 2; near++) {
+            run[near] =
+                (trainer){.config = small, .layout = grid_layout(stage, 2), .steps = 3, .lr = 1e-2, .clip = 0.5};
+            train_on(&run[near], 1, near ? 1 : -1);
+        }
+        same_run(&run[0], &run[1]);
+        assert_true(run[1].planned.states_bytes > run[0].planned.states_bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planned), cmocka_unit_test(test_proved), cmocka_unit_test(test_priced_and_simulated),
-        cmocka_unit_test(test_drawn),   cmocka_unit_test(test_walked),
+        cmocka_unit_test(test_planned),
+        cmocka_unit_test(test_proved),
+        cmocka_unit_test(test_priced_and_simulated),
+        cmocka_unit_test(test_drawn),
+        cmocka_unit_test(test_walked),
+        cmocka_unit_test(test_axis_planned),
+        cmocka_unit_test(test_axis_walked),
+        cmocka_unit_test(test_unit_near),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

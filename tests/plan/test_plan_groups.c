@@ -52,30 +52,53 @@ static void test_shard_groups(void **state)
             }
 }
 
-/* Count one by one the ranks of a rank's group that are on another host or in another shard group. */
+/* Return whether two ranks are in the same group of 12 data-parallel ranks, in shard groups of m, with M
+ * tensor-parallel ranks each. */
+static bool in_group(int32_t group, int a, int b, int m, int M)
+{
+    return ((group & ZR_GROUP_TENSOR) || a % M == b % M) && ((group & ZR_GROUP_LOCAL) || a / M % m == b / M % m) &&
+           ((group & ZR_GROUP_ACROSS) || a / M / m == b / M / m);
+}
+
+/* Check every set of axes: members are in the order of their ranks, and those of a rank's group that are on another
+ * host or in another shard group are counted as if one by one. No rank has more than the rank that a plan reports. */
+static void same_members(const zr_plan *plan, int32_t g, int m, int M)
+{
+    const int all = 12 * M, host = plan->layout.host_ranks;
+    const int most[] = {zr__plan_most_across(plan, g, ZR_BORDER_GROUP), zr__plan_most_across(plan, g, ZR_BORDER_HOST)};
+    for (int r = 0; r < all; r++) {
+        int hosts = 0, groups = 0, others = -1, before = 0, first = -1;
+        for (int other = 0; other < all; other++) {
+            if (!in_group(g, r, other, m, M)) continue;
+            if (first < 0) first = other;
+            others++;
+            before += other < r;
+            hosts += other / host != r / host;
+            groups += other / M / m != r / M / m;
+        }
+        assert_int_equal(plan->group[g].size, 1 + others);
+        assert_int_equal(zr__plan_place(plan, g, r), before);
+        assert_int_equal(first + zr__plan_member(plan, g, before), r);
+        assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_HOST, r, 100 * others), 100 * hosts);
+        assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_GROUP, r, 100 * others), 100 * groups);
+        assert_true(zr__plan_across(plan, g, ZR_BORDER_GROUP, most[0], 100 * others) >= 100 * groups);
+        assert_true(zr__plan_across(plan, g, ZR_BORDER_HOST, most[1], 100 * others) >= 100 * hosts);
+    }
+}
+
 static void test_borders(void **state)
 {
     (void)state;
-    for (int m = 2; m <= 4; m *= 2)
-        for (int host = 1; host <= 12; host++) {
-            zr_layout l = plan_layout(2, 12, ZR_F32, 1);
-            l.shard_ranks = m;
-            l.host_ranks = host;
-            if (12 % host != 0) continue;
-            zr_plan *plan = plan_of(&l);
-            for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++)
-                for (int r = 0; r < 12; r++) {
-                    int hosts = 0, groups = 0, all = 0;
-                    for (int other = 0; other < 12; other++) {
-                        bool ours =
-                            g == ZR_GROUP_DATA || (g == ZR_GROUP_LOCAL ? other / m == r / m : other % m == r % m);
-                        all += ours && other != r;
-                        hosts += ours && other / host != r / host;
-                        groups += ours && other / m != r / m;
-                    }
-                    assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_HOST, r, 100 * all), 100 * hosts);
-                    assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_GROUP, r, 100 * all), 100 * groups);
-                }
+    for (int i = 0; i < 2 * 2 * 12; i++) {
+        const int M = i % 2 ? 3 : 1, m = i / 2 % 2 ? 4 : 2, host = 1 + i / 4;
+        zr_layout l = plan_layout(2, 12, ZR_F32, 1);
+        l.tensor = M;
+        l.shard_ranks = m;
+        l.host_ranks = host;
+        if (12 % host != 0) continue;
+        zr_plan *plan = plan_of(&l);
+        for (int32_t g = 0; g < ZR_GROUPS; g++) same_members(plan, g, m, M);
+        if (M == 1) {
             /* Sums of a micro-batch are made within m ranks, then across groups; the plan reports the traffic of the
              * rank that receives most across a host's border. */
             const zr_traffic *hosts = &plan->across[ZR_BORDER_HOST];
@@ -84,8 +107,9 @@ static void test_borders(void **state)
             else
                 assert_true(hosts->bytes[ZR_TRAFFIC_REDUCE_SCATTER] >
                             plan->across[ZR_BORDER_GROUP].bytes[ZR_TRAFFIC_REDUCE_SCATTER]);
-            zr_plan_destroy(&plan);
         }
+        zr_plan_destroy(&plan);
+    }
 }
 
 /* Check that one group of all ranks, with no other group, plans the same as the flat layout. */
@@ -104,6 +128,23 @@ static void test_one_group(void **state)
         zr_plan_destroy(&flat);
         zr_plan_destroy(&one);
     }
+}
+
+/* Check that groups with the same ranks have one staging memory: with one rank on each host, ACROSS has all ranks. */
+static void test_same_group(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(2, 4, ZR_F32, 2);
+    l.shard_ranks = 1;
+    zr_plan *plan = plan_of(&l);
+    assert_int_equal(zr_plan_staging(plan, ZR_GROUP_ACROSS), zr_plan_staging(plan, ZR_GROUP_ALL));
+    assert_int_equal(zr_plan_staging(plan, ZR_GROUP_DATA), zr_plan_staging(plan, ZR_GROUP_ALL));
+    assert_int_equal(zr_plan_staging(plan, ZR_GROUP_LOCAL), zr_plan_staging(plan, ZR_GROUP_SELF));
+    assert_int_not_equal(zr_plan_staging(plan, ZR_GROUP_ALL), ZR_NONE);
+    int32_t stagings = 0;
+    for (int32_t b = 0; b < plan->n_persistent; b++) stagings += plan->persistent[b].space == ZR_SPACE_STAGING;
+    assert_int_equal(stagings, 2);
+    zr_plan_destroy(&plan);
 }
 
 /* Check hosts of m ranks with collectives first within and then across hosts: 1/m of the flat layout's bytes cross
@@ -165,7 +206,7 @@ static void same_owners(const zr_layout *l)
     zr_plan *plan = plan_make(&model, l, &plan_profile);
     for (int r = 0; r < plan->ranks; r++) {
         const int shard = zr__plan_shard(plan, r), place = zr__plan_place(plan, ZR_GROUP_TENSOR, r);
-        assert_int_equal(zr__plan_rank_of(plan, shard, place), r);
+        assert_int_equal(zr__plan_in_order(plan, shard * l->tensor + place), r);
     }
     zr_plan_destroy(&plan);
 }
@@ -245,9 +286,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shard_groups), cmocka_unit_test(test_borders),          cmocka_unit_test(test_one_group),
-        cmocka_unit_test(test_two_levels),   cmocka_unit_test(test_second_partition), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_owners),
+        cmocka_unit_test(test_shard_groups), cmocka_unit_test(test_borders),    cmocka_unit_test(test_one_group),
+        cmocka_unit_test(test_same_group),   cmocka_unit_test(test_two_levels), cmocka_unit_test(test_second_partition),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_owners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

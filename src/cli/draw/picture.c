@@ -128,7 +128,7 @@ static const char *states_sentence(const cli_picture *p)
         return states_away(p, ZR_SPACE_HOST) + states_away(p, ZR_SPACE_DISK) > 0
                    ? "One rank. Model states that are not on the device are read where a step computes with them, "
                      "bucket by bucket, and written back."
-               : p->plan->param_group != ZR_GROUP_SELF
+               : p->plan->shards_param
                    ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from the fp32 ones just "
                      "before they are used (blue boxes) and dropped behind."
                    : "One rank: it keeps all model states; there is nobody to share them with.";

@@ -209,6 +209,18 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
+/** Print a step's group, unless it is the rank alone or all data-parallel ranks. */
+static void print_group(FILE *out, const zr_plan *plan, int32_t group)
+{
+#define AXIS_NAME(name, text, rows) text,
+    static const char *const axis[] = {ZR_AXIS_LIST(AXIS_NAME)};
+#undef AXIS_NAME
+    if (group == ZR_GROUP_SELF || plan->group[group].same == plan->group[ZR_GROUP_DATA].same) return;
+    fprintf(out, group == ZR_GROUP_ALL ? "  group all" : "  group");
+    for (int a = 0; a < ZR_AXES && group != ZR_GROUP_ALL; a++)
+        if (group >> a & 1) fprintf(out, " %s", axis[a]);
+}
+
 /** Print the group, number of rounds and condition of a step. Skip properties that the step does not have. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
@@ -216,7 +228,7 @@ static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step
                                        [ZR_WHEN_FIRST] = "  first round",
                                        [ZR_WHEN_LATER] = "  later rounds",
                                        [ZR_WHEN_SAVE] = "  where saved"};
-    if (step->group > ZR_GROUP_DATA) fprintf(out, "  group %s", plan->group[step->group].name);
+    print_group(out, plan, step->group);
     if (step->kind == ZR_STEP_REPEAT) fprintf(out, " %" PRId64 " rounds", step->rounds);
     const bool reduces = zr_step_traits_of(step->kind).move == ZR_MOVE_REDUCE;
     const bool of_micro = step->kind == ZR_STEP_BATCH || step->op >= 0 || step->micro > 0 || reduces;

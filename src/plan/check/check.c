@@ -106,15 +106,16 @@ static zr_status check_sums(const zr__proof *p)
     if (p->kind != ZR_SCHEDULE_TRAIN || !p->plan->moves) return ZR_OK;
     for (int32_t u = 0; u < p->plan->n_units; u++) {
         int64_t summed = 1;
-        uint32_t groups = 0; /* bit set of the groups that reduce the unit */
+        uint64_t groups = 0; /* bit set of the groups that reduce the unit */
+        _Static_assert(ZR_GROUPS <= 64, "a group is a bit of the set");
         for (int32_t i = 0; i < p->s->n_steps; i++) {
             const zr_step *step = &p->s->step[i];
             if (!zr__reduces(step) || step->op >= 0 || step->unit != u) continue;
             const int ranks = p->plan->group[step->group].size;
             ZR_CHECK(ranks == 1 || !p->plan->reduce_once || i >= p->end, ZR_ERR_INTERNAL,
                      "step %d reduces unit %d before the last micro-batch has ended", i, u);
-            if (!(groups & 1u << step->group)) summed *= ranks;
-            groups |= 1u << step->group;
+            if (!(groups >> step->group & 1)) summed *= ranks;
+            groups |= UINT64_C(1) << step->group;
         }
         ZR_CHECK(!p->plan->unit[u].trains || summed == p->plan->layout.ranks, ZR_ERR_INTERNAL,
                  "the gradient of unit %d is summed over %lld of %d ranks", u, (long long)summed,
@@ -215,14 +216,15 @@ static zr_status check_comm(const zr__proof *p)
         bool staged = !moves;
         ZR_CHECK(!asks || p->plan->group[step->group].size == p->plan->ranks, ZR_ERR_INTERNAL,
                  "step %d asks %d of %d ranks", i, p->plan->group[step->group].size, p->plan->ranks);
-        ZR_CHECK(!(moves || asks) || (step->stream == ZR_STREAM_COMM && step->group != ZR_GROUP_SELF), ZR_ERR_INTERNAL,
-                 "step %d is a call between ranks, but not on the comm stream or of no group", i);
-        const int32_t staging = p->plan->staging[step->group];
+        const bool meets = p->plan->group[p->plan->group[step->group].same].exchanges && step->group != ZR_GROUP_SELF;
+        ZR_CHECK(!(moves || asks) || (step->stream == ZR_STREAM_COMM && meets), ZR_ERR_INTERNAL,
+                 "step %d is a call between ranks, but not on the comm stream or of no group that exchanges", i);
+        const int32_t staging = zr_plan_staging(p->plan, step->group);
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
             staged |= staging != ZR_NONE && p->s->use[u].buffer == staging;
         ZR_CHECK(staged, ZR_ERR_INTERNAL, "step %d moves bytes between ranks, but not through the staging memory", i);
     }
-    for (int32_t g = 0; g < p->plan->n_groups; g++) {
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
         if (p->plan->staging[g] == ZR_NONE) continue;
         int64_t bytes = p->s->buffer[p->plan->staging[g]].bytes;
         ZR_CHECK(bytes >= p->plan->group[g].size * ZR_STAGING_LEAST, ZR_ERR_INTERNAL,
@@ -252,7 +254,7 @@ static zr_status check_once(const zr__proof *p)
             known *= p->plan->group[step->group].size;
             gathered = 0;
         }
-        bool wanted = p->plan->optim_group != ZR_GROUP_SELF && p->plan->moves && !unit->gathered;
+        bool wanted = p->plan->shards_optim && p->plan->moves && !unit->gathered;
         ZR_CHECK(gathered == 0 && known == (wanted ? unit->padded_elems : unit->update.count), ZR_ERR_INTERNAL,
                  "%lld of %lld elements of unit %d are known to all after an update", (long long)known,
                  (long long)unit->padded_elems, u);
@@ -298,20 +300,29 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     return kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH ? check_once(&p) : ZR_OK;
 }
 
-/* Check that each rank has its own place in the grid of ranks, and that no place is empty. */
+/* Check that each rank has its own place in the grid of ranks, and that no place is empty. Check the size of each
+ * group, and that the facts that it shares with another group are about the same ranks. */
 static zr_status check_grid(const zr_plan *plan)
 {
-    const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;
+    const int n = plan->layout.ranks, all = plan->ranks, copies = all / n;
     ZR_AUTO_FREE bool *taken = zr_alloc((size_t)all);
     ZR_CHECK(taken, ZR_ERR_MEMORY, "no memory to check %d ranks", all);
     for (int r = 0; r < all; r++) {
-        int place = zr__plan_place(plan, ZR_GROUP_DATA, r), shard = zr__plan_shard(plan, r);
-        int layer = zr__plan_place(plan, ZR_GROUP_TENSOR, r);
-        bool one = plan->group[ZR_GROUP_DATA].size == n && place == r / M && layer == r % M && shard >= 0 &&
-                   shard < n && !taken[shard * M + layer];
-        ZR_CHECK(one, ZR_ERR_INTERNAL, "rank %d of %d has place %d and shard %d", r, all, place, shard);
-        taken[shard * M + layer] = true;
+        const int shard = zr__plan_shard(plan, r), copy = zr__plan_place(plan, ZR_GROUP_ALL & ~ZR_GROUP_DATA, r);
+        bool one = shard >= 0 && shard < n && !taken[shard * copies + copy];
+        for (int a = 0, rest = r; a < ZR_AXES; rest /= plan->axis_ranks[a++])
+            one = one && zr__plan_place(plan, 1 << a, r) == rest % plan->axis_ranks[a];
+        ZR_CHECK(one, ZR_ERR_INTERNAL, "rank %d of %d has shard %d", r, all, shard);
+        taken[shard * copies + copy] = true;
     }
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
+        const zr_group *its = &plan->group[g], *same = &plan->group[its->same];
+        ZR_CHECK(zr__plan_place(plan, g, all - 1) == its->size - 1 && its->size == same->size && (its->same & ~g) == 0,
+                 ZR_ERR_INTERNAL, "group %d has %d ranks, group %d has %d", g, its->size, its->same, same->size);
+    }
+    const int32_t data = plan->group[ZR_GROUP_DATA].size, tensor = plan->group[ZR_GROUP_TENSOR].size;
+    ZR_CHECK(data == n && tensor == plan->layout.tensor, ZR_ERR_INTERNAL,
+             "the grid has %d data-parallel and %d tensor-parallel ranks", data, tensor);
     return ZR_OK;
 }
 

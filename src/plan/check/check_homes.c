@@ -33,7 +33,7 @@ typedef struct homes {
 } homes;
 
 /* Add a range's strides. In a group of one rank a stride moves nothing, so it does not count. */
-static void add_strides(const zr_plan *plan, int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
+static void add_strides(const zr_plan *plan, int64_t by[ZR_GROUPS], const zr_range *range, int sign)
 {
     const zr_stride stride[] = {range->by, range->outer};
     for (int i = 0; i < 2; i++)
@@ -43,11 +43,11 @@ static void add_strides(const zr_plan *plan, int64_t by[ZR_GROUPS_MAX], const zr
 bool zr__names(const zr_plan *plan, const zr_use *use, const zr_range *kept, const zr_range *wanted)
 {
     /* for each group: stride of `wanted` minus the strides of `kept` and of the use, in elements */
-    int64_t by[ZR_GROUPS_MAX] = {0};
+    int64_t by[ZR_GROUPS] = {0};
     add_strides(plan, by, wanted, 1);
     add_strides(plan, by, kept, -1);
     add_strides(plan, by, &use->range, -1);
-    for (int g = 0; g < ZR_GROUPS_MAX; g++)
+    for (int g = 0; g < ZR_GROUPS; g++)
         if (by[g] != 0) return false;
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }

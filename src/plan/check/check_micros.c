@@ -36,7 +36,7 @@ static zr_status check_turns(const zr__proof *p, zr_step_kind kind, int32_t unit
 static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micros)
 {
     const zr_plan_unit *u = &p->plan->unit[unit];
-    int32_t next[ZR_GROUPS_MAX] = {0}, added = 0;
+    int32_t next[ZR_GROUPS] = {0}, added = 0;
     for (int32_t i = 0; i < p->end; i++) {
         const zr_step *step = &p->s->step[i];
         ZR_CHECK(step->kind != ZR_STEP_SQUARE || step->unit != unit || added >= micros, ZR_ERR_INTERNAL,
@@ -54,7 +54,7 @@ static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micr
                  "step %d sums %lld micro-batches, but a training step has %lld", i, (long long)step->rounds,
                  (long long)p->plan->layout.accum);
     }
-    for (int g = 0; g < ZR_GROUPS_MAX; g++)
+    for (int g = 0; g < ZR_GROUPS; g++)
         ZR_CHECK(next[g] == 0 || next[g] == micros, ZR_ERR_INTERNAL,
                  "the gradients of %d of %d micro-batches of a round are summed for unit %d", next[g], micros, unit);
     ZR_CHECK(added >= micros, ZR_ERR_INTERNAL,

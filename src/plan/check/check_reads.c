@@ -180,7 +180,7 @@ static zr_status note_whole(state *k, int32_t buffer)
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
-    bool others = plan->optim_group != ZR_GROUP_SELF && plan->moves && !u->gathered;
+    bool others = plan->shards_optim && plan->moves && !u->gathered;
     if (!stale || !others || u->param.buffer == ZR_NONE) return note_whole(k, u->param.buffer);
     const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
@@ -193,7 +193,7 @@ static zr_status note_gaps(state *k, int32_t unit)
     const zr_graph *g = k->p->graph;
     const zr_unit_info *info = zr_graph_unit_info(g, unit);
     const zr_plan_unit *u = &k->p->plan->unit[unit];
-    if (u->grad.buffer == ZR_NONE || k->p->plan->grad_group != ZR_GROUP_SELF) return ZR_OK;
+    if (u->grad.buffer == ZR_NONE || k->p->plan->shards_grad) return ZR_OK;
     const zr_dtype dtype = u->grad.dtype;
     int64_t end = 0;
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {

@@ -128,9 +128,10 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
     /* rank[group][border]: rank whose received bytes across the border are counted: the rank that receives most */
-    int rank[ZR_GROUPS_MAX][ZR_BORDERS];
-    for (int32_t g = 0; g < plan->n_groups; g++)
-        for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
+    int rank[ZR_GROUPS][ZR_BORDERS] = {{0}};
+    for (int32_t g = 0; g < ZR_GROUPS; g++)
+        for (int b = 0; b < ZR_BORDERS && plan->group[g].exchanges; b++)
+            rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
@@ -142,7 +143,8 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (bytes == 0) continue;
         ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));
         for (int b = 0; b < ZR_BORDERS; b++) {
-            const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
+            const int receiver = rank[plan->group[step->group].same][b];
+            const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, receiver, bytes);
             ZR_TRY(charge(plan, &plan->across[b], traits.traffic, across, runs));
         }
     }

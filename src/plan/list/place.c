@@ -2,72 +2,105 @@
  * border, such as the border of a host. */
 #include "plan/list/place.h"
 
+static bool has_axis(int32_t group, int axis)
+{
+    return (group >> axis & 1) != 0;
+}
+
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
 {
     int place = 0;
-    const zr_group *g = &plan->group[group];
-    for (int32_t i = 0; i < g->n_axes; i++) {
-        const zr_axis *axis = &plan->axis[g->axis[i]];
-        place = place * axis->size + rank / axis->step % axis->size;
-    }
+    for (int a = ZR_AXES - 1; a >= 0; a--)
+        if (has_axis(group, a)) place = place * plan->axis_ranks[a] + rank / plan->axis_step[a] % plan->axis_ranks[a];
     return place;
+}
+
+int zr__plan_member(const zr_plan *plan, int32_t group, int place)
+{
+    int rank = 0;
+    for (int a = 0; a < ZR_AXES; a++) {
+        if (!has_axis(group, a)) continue;
+        rank += place % plan->axis_ranks[a] * plan->axis_step[a];
+        place /= plan->axis_ranks[a];
+    }
+    return rank;
+}
+
+bool zr__plan_first_of_rows(const zr_plan *plan, int rank)
+{
+    return zr__plan_place(plan, ZR_GROUP_ALL & ~ZR_GROUP_DATA, rank) == 0;
+}
+
+/* Groups by which shards are numbered: with sums in two levels, shards are consecutive across the ranks of `near`. */
+static int32_t near_of(const zr_plan *plan)
+{
+    return plan->two_levels ? ZR_GROUP_LOCAL : ZR_GROUP_SELF;
 }
 
 int zr__plan_shard(const zr_plan *plan, int rank)
 {
-    if (!plan->two_levels) return zr__plan_place(plan, ZR_GROUP_DATA, rank);
-    return zr__plan_place(plan, ZR_GROUP_LOCAL, rank) * plan->group[ZR_GROUP_ACROSS].size +
-           zr__plan_place(plan, ZR_GROUP_ACROSS, rank);
+    const int32_t near = near_of(plan), far = ZR_GROUP_DATA & ~near;
+    return zr__plan_place(plan, near, rank) * plan->group[far].size + zr__plan_place(plan, far, rank);
 }
 
-int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
+int zr__plan_in_order(const zr_plan *plan, int number)
 {
-    const int across = plan->group[ZR_GROUP_ACROSS].size, local = plan->group[ZR_GROUP_LOCAL].size;
-    const int data = plan->two_levels ? shard % across * local + shard / across : shard;
-    return data * plan->group[ZR_GROUP_TENSOR].size + place;
+    const int32_t near = near_of(plan), far = ZR_GROUP_DATA & ~near, same = ZR_GROUP_ALL & ~ZR_GROUP_DATA;
+    const int copies = plan->group[same].size, shard = number / copies, shards = plan->group[far].size;
+    return zr__plan_member(plan, near, shard / shards) + zr__plan_member(plan, far, shard % shards) +
+           zr__plan_member(plan, same, number % copies);
 }
 
 /* Return the number of consecutive ranks within a border, or 0 if the layout does not have the border. */
-static int border_ranks(const zr_layout *l, zr_border border)
+static int border_ranks(const zr_plan *plan, zr_border border)
 {
+    const zr_layout *l = &plan->layout;
     if (border == ZR_BORDER_HOST) return l->host_ranks;
-    return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
+    const bool parts = l->shard_ranks > 0 || l->hpz_ranks > 0;
+    return parts ? plan->axis_ranks[ZR_AXIS_LOCAL] * plan->axis_step[ZR_AXIS_LOCAL] : 0;
 }
 
-/* Count how many of the n ranks first, first + step, first + 2 step, ... are in [begin, end). */
-static int count_between(int first, int step, int n, int begin, int end)
+/* Count the members of a group with ranks below `end`. `first` is the rank of the group's first member. Members with
+ * higher places have higher ranks. */
+static int count_below(const zr_plan *plan, int32_t group, int first, int end)
 {
-    const int below_begin = begin <= first ? 0 : (begin - first + step - 1) / step;
-    const int below_end = end <= first ? 0 : (end - first + step - 1) / step;
-    return (below_end < n ? below_end : n) - (below_begin < n ? below_begin : n);
+    int place = 0, rest = end - 1 - first; /* place of the last of these members */
+    for (int a = ZR_AXES - 1; a >= 0 && rest >= 0; a--) {
+        if (!has_axis(group, a)) continue;
+        const int last = plan->axis_ranks[a] - 1,
+                  at = rest / plan->axis_step[a] < last ? rest / plan->axis_step[a] : last;
+        place = place * plan->axis_ranks[a] + at;
+        rest -= at * plan->axis_step[a];
+    }
+    return rest < 0 ? 0 : place + 1;
 }
 
 /* Count the members of a rank's group outside the block of `width` consecutive ranks that contains the rank. */
 static int count_beyond(const zr_plan *plan, int32_t group, int width, int rank)
 {
-    const zr_group *g = &plan->group[group];
-    const zr_axis *last = g->n_axes ? &plan->axis[g->axis[g->n_axes - 1]] : NULL;
-    const int step = last ? last->step : 1, place = zr__plan_place(plan, group, rank);
-    return g->size -
-           count_between(rank - place * step, step, g->size, rank / width * width, (rank / width + 1) * width);
+    const int first = rank - zr__plan_member(plan, group, zr__plan_place(plan, group, rank)),
+              begin = rank / width * width;
+    return plan->group[group].size - count_below(plan, group, first, begin + width) +
+           count_below(plan, group, first, begin);
 }
 
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
 {
     if (border == ZR_BORDER_TENSOR) return group == ZR_GROUP_TENSOR ? bytes : 0;
-    const int width = border_ranks(&plan->layout, border), size = plan->group[group].size;
+    const int width = border_ranks(plan, border), size = plan->group[group].size;
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
 /* Return a rank with the largest number of group members beyond a border. The numbers repeat from rank to rank with a
- * period that divides `all`, so it is enough to search the ranks below `all`. */
+ * period that divides `width` times the step of the slowest axis of several ranks. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;
-    const int width = border_ranks(&plan->layout, border);
-    const int64_t all = zr_plan_shares_layers(plan) ? plan->ranks : (int64_t)width * plan->group[ZR_GROUP_LOCAL].size;
-    int rank = 0;
-    for (int r = 1; width > 0 && r < plan->ranks && r < all; r++)
+    const int width = border_ranks(plan, border);
+    int rank = 0, slowest = ZR_AXES - 1;
+    while (slowest > 0 && plan->axis_ranks[slowest] == 1) slowest--;
+    const int64_t period = (int64_t)width * plan->axis_step[slowest];
+    for (int r = 1; width > 0 && r < plan->ranks && r < period; r++)
         if (count_beyond(plan, group, width, r) > count_beyond(plan, group, width, rank)) rank = r;
     return rank;
 }

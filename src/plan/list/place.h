@@ -11,9 +11,15 @@ int zr__plan_place(const zr_plan *plan, int32_t group, int rank);
 /** Return the index of a rank's own shard among the N shards of a unit. */
 int zr__plan_shard(const zr_plan *plan, int rank);
 
-/** Return the rank that owns a shard. With tensor parallelism, a shard has M owners, each for its part of the layers.
- * `place` selects one owner by its number in ZR_GROUP_TENSOR. */
-int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
+/** Return how far the rank of member `place` of a group is behind the rank of the group's first member. */
+int zr__plan_member(const zr_plan *plan, int32_t group, int place);
+
+/** Return whether a rank is the first of the ranks with the same rows of the global batch. Their losses are the same,
+ * so only the first counts. */
+bool zr__plan_first_of_rows(const zr_plan *plan, int rank);
+
+/** Return the rank that has a number in the order of the shards. Ranks with the same shard are consecutive in it. */
+int zr__plan_in_order(const zr_plan *plan, int number);
 
 /** Return the number of bytes that a rank receives from members of its group beyond a border. The rank receives `bytes`
  * in total, in equal parts from the other members. Return 0 if the layout does not have the border. */

@@ -39,15 +39,17 @@ zr_status zr__plan_persistent_disk(zr_plan *plan, zr_category category, const ch
  * two levels, the shards of the ranks of one host are adjacent, so that each level moves contiguous ranges. */
 static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
-    const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
-    if (group == ZR_GROUP_SELF) return (zr_range){.count = u->padded_elems};
-    if (group == ZR_GROUP_LOCAL) return (zr_range){.count = local.elems, .by = local};
-    zr_range part = {.count = u->shard_elems, .by = {u->shard_elems, group}};
-    if (plan->two_levels) {
-        part.by.group = ZR_GROUP_ACROSS;
-        part.outer = local;
-    }
-    return part;
+    const int32_t near = group & ZR_GROUP_LOCAL, far = group & ~ZR_GROUP_LOCAL;
+    const int64_t elems = u->padded_elems / plan->group[group].size;
+    if (group == ZR_GROUP_SELF) return (zr_range){.count = elems};
+    if (!plan->two_levels || near == group) return (zr_range){.count = elems, .by = {elems, group}};
+    return (zr_range){.count = elems, .by = {elems, far}, .outer = {u->padded_elems / plan->group[near].size, near}};
+}
+
+/* Return the group over which a state of a unit is sharded, if the stage shards it. */
+static int32_t group_of(const zr_plan_unit *u, bool sharded)
+{
+    return sharded ? u->shard_group : ZR_GROUP_SELF;
 }
 
 static zr_status keep_state(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
@@ -89,13 +91,13 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     zr_plan_unit *u = &plan->unit[index];
     const zr_layout *l = &plan->layout;
     if (plan->consume_grad || !u->trains) return ZR_OK;
-    bool shard = plan->grad_group != ZR_GROUP_SELF;
+    const bool shard = plan->shards_grad;
     /* Ops write whole gradients, so whole gradients are on the device. Shards and accumulators may be in another space.
      */
     const zr_space home = l->home.grad;
     if (!plan->reduce_once && (!shard || !plan->sum_f32))
         ZR_TRY(keep_state(plan, shard ? home : ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index,
-                          shard ? "gradient shards" : "gradients", l->wire_dtype, plan->grad_group, &u->grad));
+                          shard ? "gradient shards" : "gradients", l->wire_dtype, group_of(u, shard), &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
     /* The binary tree over micro-batches keeps one partial sum for each 1 in the binary form of the number of
@@ -106,7 +108,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
     ZR_TRY(keep_state(plan, home, ZR_CATEGORY_GRAD, index, what, ZR_F32,
-                      plan->reduce_once ? ZR_GROUP_SELF : plan->optim_group, &u->sums));
+                      group_of(u, plan->shards_optim && !plan->reduce_once), &u->sums));
     u->open_sums = plan->n_persistent;
     for (int32_t i = 0, at; i < u->n_open_sums; i++)
         ZR_TRY(zr__plan_persistent(plan, home, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
@@ -120,10 +122,10 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     /* fp32 parameters need no separate master */
     if (plan->layout.dtype != ZR_F32)
         ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32,
-                          plan->optim_group, &u->master));
+                          group_of(u, plan->shards_optim), &u->master));
     for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
         ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32,
-                          plan->optim_group, &u->slot[i]));
+                          group_of(u, plan->shards_optim), &u->slot[i]));
     return ZR_OK;
 }
 
@@ -148,20 +150,25 @@ static bool is_cast(const zr_plan *plan, const zr_plan_unit *u)
     return u->trains && u->gathered && plan->layout.states == ZR_STATES_LEAN && plan->layout.dtype != ZR_F32;
 }
 
+/* Return whether several ranks share one copy of a unit's parameters. */
+static bool is_shared(const zr_plan *plan, const zr_plan_unit *u)
+{
+    return plan->group[group_of(u, plan->shards_param)].size > 1;
+}
+
 /* Decide which units are gathered, and which units' parameters and optimizer states are off the device: the last units
  * of the model, until they have the share of the elements that the layout requests. */
 static void find_homes(zr_plan *plan, const zr_graph *graph)
 {
     const zr_homes *home = &plan->layout.home;
-    const bool shared = plan->group[plan->param_group].size > 1;
     int64_t persisting = 0, params = 0, trained = 0, params_away = 0, trained_away = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         /* On a single rank, used parameters need a separate buffer only if they are stored in another dtype or in
          * another memory space. */
         u->gathered = true;
-        const bool own_buffer = shared || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
-        u->gathered = plan->param_group != ZR_GROUP_SELF && own_buffer && !stays_whole(plan, graph, i, &persisting);
+        const bool own_buffer = is_shared(plan, u) || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
+        u->gathered = plan->shards_param && own_buffer && !stays_whole(plan, graph, i, &persisting);
         if (u->gathered && !is_cast(plan, u)) params += u->elems;
         if (u->trains) trained += u->elems;
     }
@@ -176,14 +183,13 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
             u->optim_home = home->optim;
             trained_away += u->elems;
         }
-        if (!shared && !is_cast(plan, u) && u->param_home == ZR_SPACE_DEVICE) u->gathered = false;
+        if (!is_shared(plan, u) && !is_cast(plan, u) && u->param_home == ZR_SPACE_DEVICE) u->gathered = false;
     }
 }
 
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
 {
     const zr_layout *l = &plan->layout;
-    int64_t grain = (int64_t)l->ranks * ZR_SHARD_ALIGN;
     ZR_CHECK(zr_graph_param_elems(graph) <= INT64_MAX / 64, ZR_ERR_CONFIG,
              "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
              (long long)zr_graph_param_elems(graph));
@@ -196,9 +202,12 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         zr_plan_unit *u = &plan->unit[i];
         u->elems = zr_graph_unit_info(graph, i)->elems;
         u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
+        u->sum_group = ZR_GROUP_DATA;
+        u->shard_group = l->shard_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 ? ZR_GROUP_LOCAL : u->sum_group;
+        const int64_t ranks = plan->group[u->sum_group].size, grain = ranks * ZR_SHARD_ALIGN;
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
-        u->shard_elems = u->padded_elems / l->ranks;
-        u->own = unit_part(plan, u, ZR_GROUP_DATA);
+        u->shard_elems = u->padded_elems / ranks;
+        u->own = unit_part(plan, u, u->sum_group);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = u->trust = u->norms = ZR_NONE;
         for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) u->slot[s].buffer = ZR_NONE;
@@ -209,12 +218,11 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         zr_plan_unit *u = &plan->unit[i];
         if (!is_cast(plan, u))
             ZR_TRY(keep_state(plan, u->param_home, ZR_CATEGORY_PARAM, i,
-                              u->gathered ? "parameter shards" : "parameters", l->dtype,
-                              u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
-        u->update = u->trains ? unit_part(plan, u, plan->optim_group) : u->param.range;
+                              u->gathered ? "parameter shards" : "parameters", l->dtype, group_of(u, u->gathered),
+                              &u->param));
+        u->update = u->trains ? unit_part(plan, u, group_of(u, plan->shards_optim)) : u->param.range;
     }
-    for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_LOCAL].n_axes > 0 && i < plan->n_units;
-         i++)
+    for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 && i < plan->n_units; i++)
         if (plan->unit[i].gathered)
             ZR_TRY(keep_state(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype,
                               ZR_GROUP_LOCAL, &plan->unit[i].hpz_shard));
@@ -234,8 +242,8 @@ static int64_t smaller(int64_t a, int64_t b)
 static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    const bool sharded = plan->optim_group != ZR_GROUP_SELF, params = sharded || !l->train;
-    const bool sums = l->train && (!sharded || l->reduce == ZR_REDUCE_ALL_REDUCE);
+    const bool params = plan->shards_optim || !l->train;
+    const bool sums = l->train && (!plan->shards_optim || l->reduce == ZR_REDUCE_ALL_REDUCE);
     const zr_dtype param = l->dtype, sum = plan->sum_f32 ? ZR_F32 : l->wire_dtype;
     const bool larger = zr_dtype_span(sum, ZR_SHARD_ALIGN) > zr_dtype_span(param, ZR_SHARD_ALIGN);
     return sums && (!params || larger) ? sum : param;
@@ -246,11 +254,12 @@ static int64_t largest_bucket(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     const zr_dtype wire = plan->reduce_once ? ZR_F32 : l->wire_dtype, gathered = gathered_dtype(plan);
-    int64_t reduce = zr__plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
-    int64_t gather = zr__plan_bucket_elems(l->gather_bucket_elems, l->ranks);
     int64_t largest = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
+        const int32_t ranks = plan->group[u->sum_group].size;
+        const int64_t reduce = zr__plan_bucket_elems(l->reduce_bucket_elems, ranks),
+                      gather = zr__plan_bucket_elems(l->gather_bucket_elems, ranks);
         const int64_t elems = u->padded_elems, reduced = zr_dtype_span(wire, smaller(reduce, elems)),
                       whole = zr_dtype_span(gathered, smaller(gather, elems));
         if (u->trains && reduced > largest) largest = reduced;
@@ -292,25 +301,22 @@ static int64_t largest_joined(const zr_plan *plan)
 /* Plan the staging memory of each group. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
-    const zr_layout *l = &plan->layout;
-    int64_t largest = largest_bucket(plan);
-    for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
-    const int64_t joined = largest_joined(plan);
+    const int64_t largest = largest_bucket(plan), joined = largest_joined(plan);
+    const int32_t tensor = plan->group[ZR_GROUP_TENSOR].same, all = plan->group[ZR_GROUP_ALL].same;
     /* parameters or gradients are exchanged only if there are several data-parallel ranks and some unit has a bucket */
-    plan->moves = l->ranks > 1 && largest > 0;
-    const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
-    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves also use this staging memory */
-                                      [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
-                                      [ZR_GROUP_ACROSS] = plan->two_levels,
-                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saves also use this staging memory */
-    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
-        if (g == ZR_GROUP_TENSOR ? joined == 0 : !used[g] || !plan->moves) continue;
-        if (g == ZR_GROUP_TENSOR) largest = joined;
+    plan->moves = plan->group[ZR_GROUP_DATA].size > 1 && largest > 0;
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
+        plan->staging[g] = ZR_NONE;
+        const bool layers = g == tensor && g != ZR_GROUP_SELF, units = plan->moves && (g & ~ZR_GROUP_DATA) == 0;
+        int64_t moved = units ? largest : 0;
+        if (layers) moved = joined;
+        /* saves use the staging memory of all ranks */
+        if (!plan->group[g].exchanges || (moved == 0 && (g != all || !plan->moves))) continue;
         const int64_t ranks = plan->group[g].size,
                       most = plan->profile.facts.own_memory ? STAGING_OWN_MEMORY_BYTES : STAGING_BYTES;
         int64_t wanted = ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
-        wanted = smaller(wanted, 2 * largest);
-        if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
+        wanted = smaller(wanted, 2 * moved);
+        if (wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,
                                    &plan->staging[g]));
     }

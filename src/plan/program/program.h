@@ -43,6 +43,11 @@ const zr_op *zr__program_op(const zr__program *program, const zr_graph *graph, i
 /* Rewrite the program so that activation checkpoints are stored from the forward to the backward pass. They are stored
  * in pieces or whole, on the device or on the host (checkpoints.c). */
 zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const zr_graph *graph);
+/* Return the number of ranks over which values of a layer are cut. */
+static inline int64_t zr__cut_ranks(const zr_plan *plan)
+{
+    return plan->group[ZR_GROUP_TENSOR].size;
+}
 /* Return the number of elements in one tensor-parallel rank's piece of a value. The last rank's piece may have padding
  * at its end. */
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);

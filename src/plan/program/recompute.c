@@ -56,7 +56,7 @@ static void find_groups(const zr_plan *plan, int32_t *group)
  * independent of the number of ranks. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
 {
-    return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
+    return zr__value_bytes(v) * (v->cut || v->tokens ? zr__cut_ranks(plan) : 1);
 }
 
 /* Return whether a value is the output of an all-gather of tokens (sequence parallelism). */

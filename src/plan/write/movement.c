@@ -74,7 +74,7 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t unit, const le
     zr__id step = move_step(l, kind, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
     zr__list_use(l, step, zr__use_state(source, level_range(v), true, in_place));
     zr__list_use(l, step, parts_use(v, target, in_place, true));
-    zr__list_use(l, step, zr__use_all(l->plan->staging[v->by.group], true, true));
+    zr__list_use(l, step, zr__use_all(zr_plan_staging(l->plan, v->by.group), true, true));
     return step;
 }
 
@@ -187,7 +187,7 @@ static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
 
 bool zr__grad_transient(const zr_plan *plan)
 {
-    return plan->grad_group != ZR_GROUP_SELF || plan->consume_grad || plan->reduce_once;
+    return plan->shards_grad || plan->consume_grad || plan->reduce_once;
 }
 
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
@@ -225,7 +225,7 @@ static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_sta
     made->nccl = nccl;
     made->rounds = plan->layout.accum;
     zr__list_use(l, step, parts_use(v, from, true, in_place || nccl));
-    zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
+    zr__list_use(l, step, zr__use_all(zr_plan_staging(plan, v->by.group), true, true));
     zr__list_use(l, step, zr__use_state(sums, level_range(v), adds || in_place, true));
     for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
         const zr_state open = {u->open_sums + i, ZR_F32, u->own};
@@ -305,7 +305,7 @@ void zr__write_reduce_once(zr__list *l, int32_t unit)
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
 {
     const zr_plan *plan = l->plan;
-    if (plan->optim_group == ZR_GROUP_SELF || !plan->moves || plan->unit[unit].gathered) return;
+    if (!plan->shards_optim || !plan->moves || plan->unit[unit].gathered) return;
     l->when = when;
     write_gather(l, unit, plan->unit[unit].param.buffer, true, true, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;

@@ -7,8 +7,7 @@
 static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
 {
     const bool pieces = plan->partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
-    return pieces ? zr_dtype_span(v->type.dtype, zr__piece_elems(plan, v) * plan->group[ZR_GROUP_TENSOR].size)
-                  : zr__value_bytes(v);
+    return pieces ? zr_dtype_span(v->type.dtype, zr__piece_elems(plan, v) * zr__cut_ranks(plan)) : zr__value_bytes(v);
 }
 
 zr_use zr__use_value(const zr_graph *g, zr_value value, int32_t buffer, bool reads, bool writes)

@@ -131,7 +131,7 @@ static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, cons
     zr__id step = join_step(w, op, unit, ZR_STEP_GATHER, piece);
     zr__list_use(l, step, mine ? *mine : piece_of(out, piece, false, true, true));
     zr__list_use(l, step, piece_of(out, piece, true, !mine, true));
-    zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
+    zr__list_use(l, step, zr__use_all(zr_plan_staging(l->plan, ZR_GROUP_TENSOR), true, true));
     return step;
 }
 
@@ -147,7 +147,7 @@ static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t p
     const zr_use out = zr__place_output(w, step, run, 0);
     const bool in_place = in.buffer == out.buffer;
     zr__list_use(l, step, piece_of(in, piece, true, true, in_place));
-    zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
+    zr__list_use(l, step, zr__use_all(zr_plan_staging(l->plan, ZR_GROUP_TENSOR), true, true));
     zr__list_use(l, step, op->def->join == ZR_JOIN_SUM ? piece_of(out, piece, false, in_place, true) : out);
     return out;
 }
@@ -160,7 +160,7 @@ static void write_join(zr__writing *w, int32_t run)
     const zr__run_of *of = &w->decided.program.run[run];
     const bool gathers = op->def->join == ZR_JOIN_GATHER;
     const zr_use in = zr__place_input(w, op->in[0]);
-    const int64_t piece = gathers ? in.range.count : in.range.count / w->list.plan->group[ZR_GROUP_TENSOR].size;
+    const int64_t piece = gathers ? in.range.count : in.range.count / zr__cut_ranks(w->list.plan);
     const zr_use out = gathers ? zr__place_output(w, ZR_NONE, run, 0) : write_sum_pieces(w, run, in, piece);
     if (op->def->join != ZR_JOIN_SCATTER) {
         (void)write_gather_pieces(w, of->op, op->unit, gathers ? &in : NULL, out, piece);
@@ -173,7 +173,7 @@ static void write_join(zr__writing *w, int32_t run)
 
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
 {
-    const int64_t ranks = plan->group[ZR_GROUP_TENSOR].size;
+    const int64_t ranks = zr__cut_ranks(plan);
     return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
 }
 
@@ -213,7 +213,7 @@ static void write_keep(zr__writing *w, int32_t run)
      * values in memory at the same time. */
     if (home == ZR_SPACE_DISK) zr__list_pace(l, l->newest, w->stored[1]);
     if (of->pieces) {
-        const int64_t piece = zr__piece_elems(l->plan, value), ranks = l->plan->group[ZR_GROUP_TENSOR].size;
+        const int64_t piece = zr__piece_elems(l->plan, value), ranks = zr__cut_ranks(l->plan);
         zr_use padding = zr__use_as(from, false, true);
         padding.range.first += from.range.count;
         padding.range.count = piece * ranks - from.range.count;
@@ -251,7 +251,7 @@ static void write_restore(zr__writing *w, int32_t run)
     zr_use from = zr__use_value(l->graph, of->value, w->now->kept[of->value], true, false),
            to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
     const int64_t elems = to.range.count, piece = of->pieces ? zr__piece_elems(l->plan, value) : elems,
-                  ranks = of->pieces ? l->plan->group[ZR_GROUP_TENSOR].size : 1;
+                  ranks = of->pieces ? zr__cut_ranks(l->plan) : 1;
     from.range.count = piece;
     if (passes(l->plan, of)) {
         const zr_use passed = passing_use(l, of->unit, from);

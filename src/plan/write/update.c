@@ -66,7 +66,7 @@ static void write_square_update(zr__list *l, int32_t unit, const zr_state *sums)
 static zr__id all_ranks(zr__list *l, zr_step_kind kind, int32_t unit)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
-    zr__list_newest(l)->group = zr_plan_shares_layers(l->plan) ? ZR_GROUP_ALL : ZR_GROUP_DATA;
+    zr__list_newest(l)->group = ZR_GROUP_ALL;
     return step;
 }
 

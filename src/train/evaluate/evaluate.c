@@ -2,6 +2,7 @@
 #include "train/evaluate/evaluate.h"
 
 #include "base/number/exact.h"
+#include "plan/list/place.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,19 +39,20 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
     return ZR_OK;
 }
 
-zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, const zr__eval_text *text,
+zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_plan *plan, const zr__eval_text *text,
                        const zr__eval_watch *watch, zr__eval_part *part)
 {
+    const zr_layout *layout = &plan->layout;
     reader r = {.text = text, .layout = layout, .part = part};
     int64_t rows = layout->batch * layout->ranks, windows = text->windows;
     *part = (zr__eval_part){0};
     for (int64_t first = 0; first < windows; first += rows) {
-        zr_batch batch = {.first_row = first + comm->rank / layout->tensor * layout->batch};
+        zr_batch batch = {.first_row = first + zr__plan_place(plan, ZR_GROUP_DATA, comm->rank) * layout->batch};
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, part->sum));
         if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
     }
-    /* Tensor-parallel ranks compute the same losses, so only the first rank of each group adds its losses. */
-    if (comm->rank % layout->tensor != 0) *part = (zr__eval_part){.data = part->data};
+    /* Ranks with the same rows compute the same losses, so only the first of them adds its losses. */
+    if (!zr__plan_first_of_rows(plan, comm->rank)) *part = (zr__eval_part){.data = part->data};
     return ZR_OK;
 }
 
@@ -96,7 +98,7 @@ zr_status zr__evaluate_text(zr__loaded *loaded, zr_layout *layout, const zr__eva
     zr__eval_mean mean;
     ZR_TRY(zr__load_start(loaded, layout, threads));
     const zr_plan *plan = loaded->plan;
-    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &plan->layout, text, watch, &part));
+    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, plan, text, watch, &part));
     ZR_TRY(part.data);
     ZR_TRY(zr__evaluate_mean(loaded->comm, &part, plan->terms, &mean));
     ZR_CHECK(isfinite(mean.loss), ZR_ERR_DIVERGED,

@@ -35,7 +35,7 @@ typedef struct zr__eval_watch {
 /** Evaluate this rank's part of the windows. `watch` may be NULL. Every rank evaluates the same number of batches. Rows
  * beyond the last window are padded with targets that do not count. Afterwards, the caller must agree with all ranks on
  * part->data. Collective. */
-ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout,
+ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_plan *plan,
                                     const zr__eval_text *text, const zr__eval_watch *watch, zr__eval_part *part);
 
 /** Result of an evaluation. */

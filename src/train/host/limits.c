@@ -129,7 +129,7 @@ int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks)
     const bool on_gpu = plan->profile.facts.own_memory && ranks < plan->ranks;
     int64_t all = 0;
     if (!on_gpu) return plan->space_bytes[ZR_SPACE_STAGING];
-    for (int32_t g = 0; g < plan->n_groups; g++) {
+    for (int32_t g = 0; g < ZR_GROUPS; g++) {
         if (plan->staging[g] == ZR_NONE) continue;
         const int64_t bytes = plan->persistent[plan->staging[g]].bytes,
                       most = ZR_COMM_STAGING_HOST(plan->group[g].size);

@@ -184,7 +184,8 @@ static bool copies_drift(const zr_plan *plan, const char *one, const char *other
     if (l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF) return true;
     /* In all other cases all copies have the same gradient, because its sum is sent to the ranks. The update is
      * element-wise, and only v2 rounds it differently, because v2 has no fused multiply-add. */
-    const bool copies = plan->group[plan->optim_group].size < plan->ranks;
+    bool copies = plan->ranks > 1 && !plan->shards_optim;
+    for (int32_t u = 0; u < plan->n_units; u++) copies |= plan->group[plan->unit[u].shard_group].size < plan->ranks;
     return copies && (strcmp(one, "v2") == 0) != (strcmp(other, "v2") == 0);
 }
 

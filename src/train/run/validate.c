@@ -24,7 +24,7 @@ zr_status zr__run_validate(zr__run *r)
     const zr__eval_text val = {
         .kind = r->data.inputs.val.kind, .source = &r->data.inputs.val, .read = zr__samples_window, .windows = windows};
     zr__run_enter(&r->ranks, ZR__PHASE_EVALUATE);
-    ZR_TRY(zr__run_agreed(&r->ranks, zr__evaluate(r->engine, r->ranks.comm, &r->plan->layout, &val, &watch, &part)));
+    ZR_TRY(zr__run_agreed(&r->ranks, zr__evaluate(r->engine, r->ranks.comm, r->plan, &val, &watch, &part)));
     ZR_TRY(zr__run_agree(&r->ranks, part.data));
     ZR_TRY(zr__run_agreed(&r->ranks, zr__evaluate_mean(r->ranks.comm, &part, r->plan->terms, &mean)));
     line.val_loss = mean.loss;

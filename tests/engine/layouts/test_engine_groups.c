@@ -126,6 +126,80 @@ static void test_shared_layers(void **state)
     }
 }
 
+/* ---- creation that fails on one rank ------------------------------------------------------------ */
+
+/* A transport whose rank 1 has no room for the staging memory of one of its groups. */
+static _Thread_local zr_comm_ops failing;
+static _Thread_local const zr_comm_ops *working;
+static _Thread_local int asked; /* number of groups for which this rank has asked for staging memory */
+
+typedef struct creation {
+    trainer run;
+    int fails_at;
+    zr_status status[4];
+    char text[4][256];
+} creation;
+
+static _Thread_local const creation *made_for;
+
+static zr_status staging_once(zr_comm *comm, int64_t bytes)
+{
+    const bool fails = comm->world_ranks[comm->rank] == 1 && asked++ == made_for->fails_at;
+    return fails ? ZR_FAIL(ZR_ERR_MEMORY, "no room for group %d", made_for->fails_at) : working->staging(comm, bytes);
+}
+
+static zr_status split_failing(zr_comm *comm, const struct zr__group *group, zr_comm **sub)
+{
+    ZR_TRY(working->split(comm, group, sub));
+    (*sub)->ops = &failing;
+    return ZR_OK;
+}
+
+static zr_status create_only(zr_comm *comm, void *arg)
+{
+    creation *c = arg;
+    const zr_device_config wanted = {1, NULL, 0};
+    const zr_model model = trainer_model(&c->run);
+    zr_device *device = NULL;
+    zr_plan *plan = NULL;
+    zr_engine *engine = NULL;
+    made_for = c;
+    asked = 0;
+    working = comm->ops;
+    failing = *working;
+    failing.split = split_failing;
+    failing.staging = staging_once;
+    ZR_TRY(zr_device_create_cpu(&wanted, &device));
+    ZR_TRY(zr_plan_create(&model, &c->run.layout, &device->profile, &plan));
+    comm->ops = &failing;
+    c->status[comm->rank] = trainer_engine(&c->run, plan, device, comm, &engine);
+    snprintf(c->text[comm->rank], sizeof c->text[0], "%s", zr_error_message());
+    comm->ops = working;
+    zr_engine_destroy(&engine);
+    zr_plan_destroy(&plan);
+    zr_device_destroy(&device);
+    return ZR_OK;
+}
+
+/* Check that all ranks return the failure of one rank, also ranks of other groups, none of which waits for others: two
+ * tensor-parallel ranks in each of two data-parallel groups, then all ranks. */
+static void test_failed_creation(void **state)
+{
+    (void)state;
+    for (int at = 0; at < 4; at++) {
+        creation c = {.run = trainer_odd(), .fails_at = at};
+        c.run.config.n_head = 4;
+        c.run.config.n_embd = 32;
+        c.run.config.vocab_size = 132;
+        c.run.layout.ranks = c.run.layout.tensor = 2;
+        assert_int_equal(zr_comm_threads_run(4, create_only, &c), ZR_OK);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(c.status[r], at < 3 ? ZR_ERR_MEMORY : ZR_OK);
+            if (at < 3) assert_non_null(strstr(c.text[r], "no room for group"));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_lean),
         cmocka_unit_test(test_world),
         cmocka_unit_test(test_shared_layers),
+        cmocka_unit_test(test_failed_creation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

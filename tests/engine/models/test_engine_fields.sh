@@ -3,7 +3,7 @@
 # places of states and results, and what the caller of a step must know. None of them says how a layout is chosen.
 set -u
 cd "$ZR_SOURCE" || exit 1
-allowed='counted decode_len disk_block_bytes disk_depth graph group loss losses n_groups n_persistent n_units axis staging norm_first numbers optimizer output passing passing_disk
+allowed='counted decode_len disk_block_bytes disk_depth graph group loss losses n_persistent n_units staging norm_first numbers optimizer output passing passing_disk
 persistent profile ranks schedule side_by_side space_bytes terms unit verdict window_bytes windows'
 named=$(grep -ohE '\bplan->[a-z_]+' src/engine/*.c src/engine/*.h | sed 's/plan->//' | sort -u)
 [ -n "$named" ] || { echo 'not ok 1 - nothing is read of a plan'; exit 1; }

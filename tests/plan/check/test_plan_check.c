@@ -276,7 +276,7 @@ static void test_broken_places(void **state)
         }
     plan->space_bytes[ZR_SPACE_STAGING] = 192;
     for (int k = 0; k < ZR_SCHEDULES; k++)
-        if (plan->schedule[k].buffer) plan->schedule[k].buffer[plan->staging[ZR_GROUP_DATA]].bytes = 192;
+        if (plan->schedule[k].buffer) plan->schedule[k].buffer[zr_plan_staging(plan, ZR_GROUP_DATA)].bytes = 192;
     expect_broken(plan, "192 bytes of staging memory for 2 ranks, but needs at least 256");
     zr_plan_destroy(&plan);
 }
@@ -293,6 +293,15 @@ static void test_broken_counts(void **state)
     norm->group = ZR_GROUP_LOCAL;
     expect_broken(plan, "asks 2 of 8 ranks");
     norm->group = all;
+    plan->group[plan->group[all].same].exchanges = false;
+    expect_broken(plan, "of no group that exchanges");
+    plan->group[plan->group[all].same].exchanges = true;
+    /* the ranks of a group LOCAL are neighbours no more */
+    plan->axis_step[ZR_AXIS_LOCAL] = 4;
+    plan->axis_step[ZR_AXIS_ACROSS] = 1;
+    expect_broken(plan, "rank 1 of 8 has shard");
+    plan->axis_step[ZR_AXIS_LOCAL] = 1;
+    plan->axis_step[ZR_AXIS_ACROSS] = 2;
     /* Unit 1 is updated twice, and unit 2 of the same size is not updated. */
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     assert_true(plan->unit[1].update.count == plan->unit[2].update.count);

@@ -159,8 +159,8 @@ static void what_a_process_holds_beside_gpus(void **state)
 {
     (void)state;
     zr_buffer staging[] = {{.bytes = 4 << 20}, {.bytes = 512}};
-    zr_plan plan = {.ranks = 4, .n_groups = 2, .persistent = staging, .n_persistent = 2};
-    for (int g = 0; g < ZR_GROUPS_MAX; g++) plan.staging[g] = ZR_NONE;
+    zr_plan plan = {.ranks = 4, .persistent = staging, .n_persistent = 2};
+    for (int g = 0; g < ZR_GROUPS; g++) plan.staging[g] = ZR_NONE;
     plan.staging[0] = 0;
     plan.staging[1] = 1;
     plan.group[0].size = plan.group[1].size = 4;
