@@ -20,13 +20,6 @@ int zr__plan_shard(const zr_plan *plan, int rank)
            zr__plan_place(plan, ZR_GROUP_ACROSS, rank);
 }
 
-int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
-{
-    const int across = plan->group[ZR_GROUP_ACROSS].size, local = plan->group[ZR_GROUP_LOCAL].size;
-    const int data = plan->two_levels ? shard % across * local + shard / across : shard;
-    return data * plan->group[ZR_GROUP_TENSOR].size + place;
-}
-
 /* Return the number of consecutive ranks within a border, or 0 if the layout does not have the border. */
 static int border_ranks(const zr_layout *l, zr_border border)
 {

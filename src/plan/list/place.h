@@ -11,10 +11,6 @@ int zr__plan_place(const zr_plan *plan, int32_t group, int rank);
 /** Return the index of a rank's own shard among the N shards of a unit. */
 int zr__plan_shard(const zr_plan *plan, int rank);
 
-/** Return the rank that owns a shard. With tensor parallelism, a shard has M owners, each for its part of the layers.
- * `place` selects one owner by its number in ZR_GROUP_TENSOR. */
-int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
-
 /** Return the number of bytes that a rank receives from members of its group beyond a border. The rank receives `bytes`
  * in total, in equal parts from the other members. Return 0 if the layout does not have the border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);

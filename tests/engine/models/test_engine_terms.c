@@ -136,8 +136,7 @@ static void test_traffic(void **state)
             run.layout.micro_squares = true;
             run.steps = 1;
             trainer_run(&run);
-            const int exact = rank_free ? ZR_EXACT_LIMBS : 1;
-            const int norm = 2 * exact + 2 + exact + (terms - 1) * exact, count = terms > 1 ? terms : 0;
+            const int norm = (3 + terms - 1) * ZR_EXACT_LIMBS + 2, count = terms > 1 ? terms : 0;
             assert_int_equal(run.traffic.bytes[ZR_TRAFFIC_ALL_REDUCE], 3 * 8 * (norm + count));
         }
 }
