@@ -38,7 +38,7 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
     return ZR_OK;
 }
 
-zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, const zr__eval_text *text,
+zr_status zr__evaluate(zr_engine *engine, zr_comm *comm, const zr_layout *layout, const zr__eval_text *text,
                        const zr__eval_watch *watch, zr__eval_part *part)
 {
     reader r = {.text = text, .layout = layout, .part = part};
@@ -47,7 +47,8 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
     for (int64_t first = 0; first < windows; first += rows) {
         zr_batch batch = {.first_row = first + comm->rank / layout->tensor * layout->batch};
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, part->sum));
-        if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
+        if (watch)
+            ZR_TRY(zr_comm_agree(comm, watch->done(watch->arg, first + rows < windows ? first + rows : windows)));
     }
     /* Tensor-parallel ranks compute the same losses, so only the first rank of each group adds its losses. */
     if (comm->rank % layout->tensor != 0) *part = (zr__eval_part){.data = part->data};
