@@ -64,8 +64,8 @@ struct zr__hang {
     _Atomic(const zr_plan *) plan;
 
     /* fields used only by the watching thread */
-    row *rows; /* array of n rows, one for each rank */
-    int n;
+    row *rows;     /* array of n rows, one for each rank */
+    int n, unseen; /* number of ranks; number of ranks on other hosts */
     bool warned;
     double gone_sec;    /* seconds since a process of this host was seen to have ended */
     double another_sec; /* grace period in seconds for another process to end the job; 0 until the limit is exceeded */
@@ -174,10 +174,12 @@ static const char *write_place(const zr__hang *h, const zr_comm_board *b, char t
 
 static void look_at_boards(zr__hang *h, double sec)
 {
+    h->unseen = 0;
     for (int r = 0; r < h->n; r++) {
         row *at = &h->rows[r];
         zr_comm_board b = {0};
         at->seen = zr__comm_look(h->comm, r, &b);
+        h->unseen += !at->seen;
         bool moved = b.waits != at->board.waits || memcmp(b.shown, at->board.shown, sizeof(b.shown)) != 0;
         at->age_sec = moved ? 0 : at->age_sec + sec;
         at->board = b;
@@ -231,9 +233,7 @@ static int find_stuck(const zr__hang *h)
 static bool is_elsewhere(const zr__hang *h, int stuck)
 {
     const int next = awaited_by(h, stuck);
-    bool unseen = false;
-    for (int r = 0; r < h->n; r++) unseen |= !h->rows[r].seen;
-    return waits(h, stuck) && (next < 0 ? unseen : !h->rows[next].seen);
+    return waits(h, stuck) && (next < 0 ? h->unseen > 0 : !h->rows[next].seen);
 }
 
 /* Return whether this process must print the warning. All processes of a host see the same boards, but only one prints
@@ -267,9 +267,8 @@ static void tell_hang(const zr__hang *h, zr_hang_event event, int stuck, bool el
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
     const row *at = &h->rows[stuck];
     write_place(h, &at->board, where);
-    int n, unseen = 0; /* length of the text; number of ranks on other hosts */
-    for (int r = 0; r < h->n; r++) unseen += !h->rows[r].seen;
     const int awaited = awaited_by(h, stuck);
+    int n; /* length of the text */
     if (!elsewhere && awaited < 0)
         n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", stuck, at->age_sec, where);
     else if (!elsewhere)
@@ -277,7 +276,7 @@ static void tell_hang(const zr__hang *h, zr_hang_event event, int stuck, bool el
                      awaited, at->age_sec, where);
     else if (awaited >= 0)
         n = snprintf(line, sizeof(line), "rank %d%s has not come for %.1f s, for which rank %d waits in %s", awaited,
-                     unseen > 1 ? ", or one that it waits for itself," : "", at->age_sec, stuck, where);
+                     h->unseen > 1 ? ", or one that it waits for itself," : "", at->age_sec, stuck, where);
     else
         n = snprintf(line, sizeof(line), "ranks of other hosts have not come for %.1f s, for which rank %d waits in %s",
                      at->age_sec, stuck, where);
