@@ -376,8 +376,7 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
 static zr_status agree_to_go_on(zr_engine *e)
 {
     if (e->kind != ZR_SCHEDULE_TRAIN || !e->step->stop || !zr__engine_serial(e)) return ZR_OK;
-    const bool stop = e->step->stop(e->batch_arg);
-    return zr_comm_agree(e->comm, stop ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+    return zr_comm_agree(e->comm, e->step->stop(e->batch_arg));
 }
 
 static zr_status walk_list(zr_engine *e, const zr__bound *b)

@@ -169,10 +169,9 @@ ZR_NODISCARD zr_status zr__run_set_best(zr__run *r);
 
 /** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);
-/** Return whether this rank was asked to stop or has no time left. `run` is a zr__run. */
-bool zr__run_is_asked(void *run);
-/** Return ZR_ERR_STOPPED if zr__run_is_asked is true on any rank. Collective. */
-ZR_NODISCARD zr_status zr__run_stop_asked(zr__run *r);
+/** Return ZR_ERR_STOPPED if this rank was asked to stop or has no time left. The caller agrees on it with all ranks.
+ * `run` is a zr__run. */
+ZR_NODISCARD zr_status zr__run_stop_asked(void *run);
 /** Handle the requests of all ranks after a step. Write a checkpoint if a rank requests it. Return ZR_ERR_STOPPED if a
  * rank was asked to stop, or if too little time is left for another step and its checkpoint. Collective. */
 ZR_NODISCARD zr_status zr__run_asked(zr__run *r);

@@ -204,7 +204,7 @@ zr_status zr__run_step(zr__run *r)
 {
     zr_step_result did = {0};
     zr_step_args args = zr__run_step_args(r, r->ranks.result->steps);
-    args.stop = zr__run_is_asked;
+    args.stop = zr__run_stop_asked;
     r->data.wait_sec = 0;
     zr__run_enter(&r->ranks,
                   r->saving.now && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);

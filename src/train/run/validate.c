@@ -9,7 +9,7 @@
 static zr_status after_batch(void *arg, int64_t windows)
 {
     (void)windows;
-    return zr__run_is_asked(arg) ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK;
+    return zr__run_stop_asked(arg);
 }
 
 zr_status zr__run_validate(zr__run *r)

@@ -75,7 +75,7 @@ static void assert_same(const kept *want, const kept *got)
     for (int i = 0; i < 3; i++) assert_memory_equal(want->state[i], got->state[i], sizeof(float) * ELEMS);
 }
 
-static zr_status step(trainer *run, zr_engine *engine, int64_t number, bool (*stop)(void *arg))
+static zr_status step(trainer *run, zr_engine *engine, int64_t number, zr_status (*stop)(void *arg))
 {
     zr_step_args args = {
         .step = number, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run, .stop = stop};
@@ -204,10 +204,10 @@ static zr_status updates_wait(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-static bool asked(void *arg)
+static zr_status asked(void *arg)
 {
     (void)arg;
-    return true;
+    return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
 }
 
 /* Check that an interrupted step has updated nothing, so that the states saved after it are the earlier ones. */
