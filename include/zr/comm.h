@@ -69,9 +69,9 @@ typedef struct zr_comm_ops {
 /** Board: state of a rank that other ranks of the same host can read at any time. */
 #define ZR_COMM_SHOWN 4
 typedef struct zr_comm_board {
-    /* counter, incremented when a wait for other ranks begins and again when it ends, so it is odd during a wait. Among
-     * ranks with the same groups, the rank with the lowest value has made the least progress */
+    /* counter, incremented when a wait for other ranks begins and again when it ends, so it is odd during a wait */
     uint64_t waits;
+    uint64_t group;  /* during a wait: zr_comm.id of the communicator in which this rank waits */
     int64_t process; /* process ID on this host */
     /* on the board of the host's first rank: nonzero after a rank of the host has claimed the right to report why the
      * job ends; unused on other boards */
@@ -85,6 +85,8 @@ typedef struct zr_comm_board {
 struct zr_comm {
     const zr_comm_ops *ops;
     const char *transport; /* "self", "threads" or "mpi" */
+    uint64_t id; /* equal on the communicator's ranks, and different from other communicators' of a rank; world: 0 */
+    int splits;  /* number of calls of zr_comm_split so far */
     int rank, size;
     int local_rank, local_size; /* number of this rank within its host, and number of ranks of the host */
     const int *world_ranks;     /* array of `size` world numbers of the ranks, shared by all ranks of a process */

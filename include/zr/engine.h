@@ -50,14 +50,12 @@ typedef struct zr_batch {
  *
  * If the callback fails, the schedule still runs to its end with zeros as input, because the other ranks need this
  * rank's part in collectives. A training step then updates nothing on any rank, as if a loss were not finite. The
- * engine's function returns the failure on this rank. Afterwards the caller must make the ranks agree on it. With
- * ZR_ERR_STOPPED, however, the step ends at once, as if it had not begun. Every rank must return ZR_ERR_STOPPED for the
- * same micro-batch. */
+ * engine's function returns the failure on this rank. Afterwards the caller must make the ranks agree on it. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
 /** Callback that counts the losses of a micro-batch without filling its inputs: it subtracts the losses that do not
  * count from batch->counted, as the batch callback will for the same micro-batch. If it fails, the micro-batches of the
- * step fail with its failure. ZR_ERR_STOPPED has the same effect as from a batch callback. */
+ * step fail with its failure. */
 typedef zr_status (*zr_count_fn)(void *arg, const zr_batch *batch);
 
 typedef struct zr_step_args {
@@ -69,11 +67,15 @@ typedef struct zr_step_args {
      * skipped */
     double loss_scale;
     zr_batch_fn batch;
-    void *arg; /* argument of `batch` and `count` */
+    void *arg; /* argument of `batch`, `count` and `stop` */
     /* callback that counts losses, for models with several loss terms (zr_graph_loss_term). It is called for each of
      * this rank's micro-batches before the step reads the first. If `batch` later counts a different number, the step
      * fails with ZR_ERR_ARG and updates nothing. NULL if all losses count. Not called for models with one term */
     zr_count_fn count;
+    /* callback that returns ZR_ERR_STOPPED if this rank is asked to stop, otherwise ZR_OK; NULL if it never is asked.
+     * It is called between two rounds of the schedule, if no other thread of the rank may exchange then. If any rank is
+     * asked, the step ends on all ranks with ZR_ERR_STOPPED, as if it had not begun */
+    zr_status (*stop)(void *arg);
 } zr_step_args;
 
 /** Result of one loss term. */
@@ -189,7 +191,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t update
  * gradient or the loss is not finite with this layout, the call fails with ZR_ERR_DIVERGED on all ranks. If
  * result->skipped is also set, the bad value was found before the first update, and nothing was updated. If it is not
  * set, only some units were updated, and the parameters are useless. A loss that is not finite is always found before
- * the first update. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated. */
+ * the first update. After ZR_ERR_STOPPED (zr_step_args.stop) nothing is updated. */
 ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
 /** Gather the parameters that the last training step updated, so that this rank has all current parameters. Stages 1

@@ -404,11 +404,13 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/** Sum of squares of a unit's gradient, and index of the gradient's first element that is not finite. */
+/** Sum of squares of this rank's part of a unit's gradient, and index of the first element that is not finite. The sum
+ * is a double, or exact if it must not depend on the number of ranks; the other field is then 0. Ranks and units are
+ * always added exactly. */
 typedef struct zr_square {
     double sum;
-    zr_exact exact; /* exact sum, used instead of `sum` if sums must not depend on the number of ranks */
-    int64_t bad;    /* index in the unit of the first element that is not finite, or -1 */
+    zr_exact exact;
+    int64_t bad; /* index in the unit of the first element that is not finite, or -1 */
 } zr_square;
 
 /** Sums of squares of parts of one parameter, for an optimizer with trust ratios (zr_optimizer.trust): of the weights,

@@ -241,8 +241,8 @@ typedef struct zr_step {
     bool replay;
     /* for REDUCE_SCATTER and SQUARE_MICRO: whether later rounds add to the sums of the first round */
     bool adds;
-    /* for reductions, SQUARE, SQUARE_MICRO, NORM, SQUARE_UPDATE and TRUST: whether the bits of sums are independent of
-     * the number of ranks */
+    /* for reductions, SQUARE, SQUARE_MICRO, SQUARE_UPDATE and TRUST: whether the bits of sums are independent of the
+     * number of ranks */
     bool rank_free_sums;
     bool nccl; /* for REDUCE_SCATTER: whether NCCL adds */
     /* for GATHER: whether it restores an activation checkpoint that tensor-parallel ranks store in pieces */
@@ -309,27 +309,25 @@ typedef enum zr_schedule_kind {
 
 /* ---- values that ranks exchange --------------------------------------------------------------- */
 
-/** Counts of the values that each rank passes to the steps NORM and AGREE. NORM gets four: the gradient's sum of
- * squares, the loss, the first parameter with a bad gradient, and the number of losses that count. With rank_free_sums,
- * the first two are exact sums. AGREE gets three: the first parameter with a bad gradient, whether the loss is bad, and
- * the number of losses that count. (COUNT gets one number for each loss term.) */
-#define ZR_NORM_SCALARS 4
-#define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 2)
+/** Counts of the values that each rank passes to the steps NORM and AGREE. NORM gets two exact sums, of the gradient's
+ * squares and of the losses, then the first parameter with a bad gradient, and the number of losses that count. AGREE
+ * gets three: the first parameter with a bad gradient, whether the loss is bad, and the number of losses that count.
+ * (COUNT gets one number for each loss term.) */
+#define ZR_NORM_SCALARS (2 * ZR_EXACT_LIMBS + 2)
 #define ZR_AGREE_SCALARS 3
 /** Return the number of values that each rank passes to the step NORM in a plan with this many loss terms. With
- * `micro`, the squares of micro-gradients follow, in the same form as the squares of the gradient. Last come the losses
- * of further terms, in the same form as the loss. */
-static inline int zr_norm_scalars(bool rank_free_sums, bool micro, int terms)
+ * `micro`, an exact sum of the squares of micro-gradients follows. Last come the exact sums of the losses of further
+ * terms. */
+static inline int zr_norm_scalars(bool micro, int terms)
 {
-    const int more = rank_free_sums ? ZR_EXACT_LIMBS : 1;
-    return (rank_free_sums ? ZR_NORM_SCALARS_RANK_FREE : ZR_NORM_SCALARS) + (micro + terms - 1) * more;
+    return ZR_NORM_SCALARS + (micro + terms - 1) * ZR_EXACT_LIMBS;
 }
 
 /** Maximum number of values that each rank passes to one call of the step TRUST. With more values the step makes
  * several calls. */
 #define ZR_TRUST_CALL 48
-/** Return the number of values that each rank passes to TRUST for each parameter: two sums of squares, which are exact
- * with rank_free_sums. */
+/** Return the number of values that each rank passes to TRUST for each parameter: two sums of squares, which are
+ * doubles, or exact sums with rank_free_sums. TRUST adds the doubles of all ranks exactly. */
 static inline int zr_trust_scalars(bool rank_free_sums)
 {
     return rank_free_sums ? 2 * ZR_EXACT_LIMBS : 2;

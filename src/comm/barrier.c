@@ -1,9 +1,12 @@
 #include "comm/barrier.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Number of polls before a wait sleeps. Polling takes about 50 us in total. This is longer than the ranks of a balanced
@@ -23,11 +26,12 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Sleep while *word equals `value`. FUTEX_PRIVATE_FLAG is not set, because the word may lie in memory that processes
- * share. */
-static void sleep_while(_Atomic uint32_t *word, uint32_t value)
+/* Sleep while *word equals `value`, for at most a quarter of a second. Return whether it still did at the end.
+ * FUTEX_PRIVATE_FLAG is not set, because the word may lie in memory that processes share. */
+static bool sleep_while(_Atomic uint32_t *word, uint32_t value)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT, value, NULL, NULL, 0);
+    const struct timespec most = {.tv_nsec = 250000000};
+    return syscall(SYS_futex, word, FUTEX_WAIT, value, &most, NULL, 0) != 0 && errno == ETIMEDOUT;
 }
 
 static void wake_all(_Atomic uint32_t *word)
@@ -44,7 +48,7 @@ void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks)
     barrier->spins = host_ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
 }
 
-int zr__barrier_wait(zr__barrier *barrier)
+int zr__barrier_wait(zr__barrier *barrier, void (*late)(void *arg), void *arg)
 {
     uint32_t entry = atomic_load_explicit(&barrier->word, memory_order_acquire);
     if (entry & LEFT) return (int)atomic_load_explicit(&barrier->leaver, memory_order_relaxed);
@@ -63,8 +67,8 @@ int zr__barrier_wait(zr__barrier *barrier)
         if (now & LEFT) return (int)atomic_load_explicit(&barrier->leaver, memory_order_relaxed);
         if (looks < barrier->spins)
             pause_cpu();
-        else
-            sleep_while(&barrier->word, now);
+        else if (sleep_while(&barrier->word, now))
+            late(arg);
     }
 }
 

@@ -21,8 +21,9 @@ typedef struct zr__barrier {
 /** Initialise a barrier for `size` ranks. `host_ranks` is the number of all ranks that share the host's cores. */
 void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks);
 
-/** Wait for all ranks. Return 0 if all have arrived, or 1 + the number of a rank that has left for good. */
-int zr__barrier_wait(zr__barrier *barrier);
+/** Wait for all ranks. Return 0 if all have arrived, or 1 + the number of a rank that has left for good. In a long wait
+ * call late(arg) about four times a second. */
+int zr__barrier_wait(zr__barrier *barrier, void (*late)(void *arg), void *arg);
 
 /** Leave for good. All present and later waits of other ranks then end and return 1 + `rank`. */
 void zr__barrier_leave(zr__barrier *barrier, int rank);

@@ -1,6 +1,7 @@
 #include "comm/transport.h"
 
 #include "base/core/core.h"
+#include "base/file/file.h"
 #include "comm/comm.h"
 
 #include <errno.h>
@@ -414,6 +415,8 @@ zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub)
     ZR_TRY(scalars(comm, mine, 2));
     const zr__group group = find_group(comm, color);
     ZR_TRY(comm->ops->split(comm, &group, sub));
+    comm->splits++;
+    if (*sub) (*sub)->id = zr__hash_join(zr__hash_join(comm->id, (uint64_t)comm->splits), (uint64_t)color);
     return ZR_OK;
 }
 
@@ -438,11 +441,24 @@ void zr__comm_show(zr_comm *comm, int i, uint64_t number)
     __atomic_store_n(&comm->board->shown[i], number, __ATOMIC_RELAXED);
 }
 
+void zr__comm_late(void *arg)
+{
+    zr_comm *comm = arg;
+    uint64_t awaited = 0;
+    for (int r = 0; r < comm->size && awaited == 0; r++) {
+        zr_comm_board b;
+        const int name = comm->world_ranks[r];
+        if (zr__comm_look(comm, name, &b) && !((b.waits & 1) && b.group == comm->id)) awaited = 1 + (uint64_t)name;
+    }
+    __atomic_store_n(&comm->board->awaited, awaited, __ATOMIC_RELAXED);
+}
+
 bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
 {
     const zr_comm_board *b = rank >= 0 && rank < comm->n_boards ? comm->boards[rank] : NULL;
     if (!b) return false;
     board->waits = __atomic_load_n(&b->waits, __ATOMIC_RELAXED);
+    board->group = __atomic_load_n(&b->group, __ATOMIC_RELAXED);
     board->process = __atomic_load_n(&b->process, __ATOMIC_RELAXED);
     board->awaited = __atomic_load_n(&b->awaited, __ATOMIC_RELAXED);
     board->told = __atomic_load_n(&b->told, __ATOMIC_RELAXED);

@@ -61,7 +61,11 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
     int done = 1, i = 0;
-    for (; peer && i < n; i++)
+    if (!peer) {
+        zr__comm_late(me);
+        return;
+    }
+    for (; i < n; i++)
         if (MPI_Request_get_status(request[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) break;
     uint64_t awaited = done ? 0 : 1 + (uint64_t)me->comm.world_ranks[peer[i]];
     __atomic_store_n(&me->comm.board->awaited, awaited, __ATOMIC_RELAXED);
@@ -92,7 +96,6 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const in
 {
     zr__comm_wait(&me->comm);
     zr_status st = poll_all(me, n, request, peer);
-    __atomic_store_n(&me->comm.board->awaited, 0, __ATOMIC_RELAXED);
     zr__comm_wait(&me->comm);
     return st;
 }
@@ -124,7 +127,7 @@ static zr_status meet_node(zr__comm_mpi *me)
     if (me->barrier) {
         zr__comm_wait(&me->comm);
         /* A result of 0 or more is a cancelled rank, because only cancelled ranks leave this barrier. */
-        int cancelled = zr__barrier_wait(me->barrier) - 1;
+        int cancelled = zr__barrier_wait(me->barrier, zr__comm_late, me) - 1;
         zr__comm_wait(&me->comm);
         if (cancelled >= 0) atomic_store(&me->cancelled, true);
         ZR_CHECK(cancelled < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[cancelled]);

@@ -71,7 +71,8 @@ struct team {
 static zr_status meet_group(comm_threads *me)
 {
     zr__comm_wait(&me->comm);
-    int gone = zr__barrier_wait(&me->group->barrier) - 1; /* rank that has failed or returned, or -1 */
+    int gone =
+        zr__barrier_wait(&me->group->barrier, zr__comm_late, me) - 1; /* rank that has failed or returned, or -1 */
     zr__comm_wait(&me->comm);
     if (gone < 0) return ZR_OK;
     me->failed = true;

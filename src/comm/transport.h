@@ -99,9 +99,15 @@ static inline void zr__comm_copied(zr_comm *comm)
 /** Mark the beginning or the end of a wait for other ranks on the board. Waits do not nest. */
 static inline void zr__comm_wait(zr_comm *comm)
 {
-    uint64_t *waits = &comm->board->waits; /* written only by this rank */
-    __atomic_store_n(waits, __atomic_load_n(waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+    zr_comm_board *b = comm->board; /* written only by this rank */
+    __atomic_store_n(&b->awaited, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&b->group, comm->id, __ATOMIC_RELAXED);
+    __atomic_store_n(&b->waits, __atomic_load_n(&b->waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
+
+/** In a long wait, show on the board the first of the communicator's ranks that does not wait in it too. A rank whose
+ * board cannot be read is not shown. `comm` is a zr_comm. */
+void zr__comm_late(void *comm);
 
 /** Pause between two polls of a wait. Yield the core after some polls, and sleep in a long wait. */
 static inline void zr__comm_relax(int polls)

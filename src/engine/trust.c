@@ -1,9 +1,8 @@
 /* Adds the squares of all ranks for trust ratios. Each rank has squared the parts of parameters that are in its shards
- * (zr__square_update). The order of the additions follows the shards, or the sums are exact. Therefore the norms have
- * the same bits at every stage, and do not depend on which rank has which shard. */
+ * (zr__square_update). A part's sum is a double, or exact. The sums are added exactly. Therefore the norms have the
+ * same bits at every stage, and do not depend on which rank has which shard. */
 #include "base/number/exact.h"
 #include "engine/walk.h"
-#include "plan/list/place.h"
 #include "zr/comm.h"
 
 #include <math.h>
@@ -17,32 +16,26 @@ typedef struct some_params {
     int n;
 } some_params;
 
-/* Write the values that this rank contributes for a parameter. */
-static void pack(const zr_trust *trust, bool exact, double *out)
+/* Write the values that this rank contributes for a sum of squares. */
+static void pack(const zr_square *square, bool exact, double *out)
 {
-    if (exact) {
-        zr__exact_pack(&trust->weight.exact, out);
-        zr__exact_pack(&trust->direction.exact, out + ZR_EXACT_LIMBS);
-    } else {
-        out[0] = trust->weight.sum;
-        out[1] = trust->direction.sum;
-    }
+    if (exact)
+        zr__exact_pack(&square->exact, out);
+    else
+        *out = square->sum;
 }
 
-/* Return the sum over all ranks of value `at`, or of the exact sum that begins at `at`. `all` has `each` values from
- * every rank. */
-static double sum_all(const zr_plan *plan, const double *all, int each, int at, bool exact)
+/* Return the root of the sum of all ranks' squares. `all` begins with those of rank 0; each further rank's are `each`
+ * values later. */
+static double norm_of(const zr_plan *plan, const double *all, int each, bool exact)
 {
-    zr_exact total = {0};
-    double sum = 0;
-    for (int i = 0; i < plan->ranks; i++) {
-        const double *its = all + (ptrdiff_t)each * zr__plan_in_order(plan, i) + at;
+    zr_exact sum = {0};
+    for (int i = 0; i < plan->ranks; i++, all += each)
         if (exact)
-            zr__exact_unpack(&total, its);
+            zr__exact_unpack(&sum, all);
         else
-            sum += *its;
-    }
-    return exact ? zr__exact_value(&total) : sum;
+            zr__exact_add_double(&sum, *all);
+    return sqrt(zr__exact_value(&sum));
 }
 
 static zr_status exchange(const zr__running *r, some_params *some)
@@ -52,13 +45,13 @@ static zr_status exchange(const zr__running *r, some_params *some)
     const int numbers = zr_trust_scalars(exact), each = numbers * some->n;
     double mine[ZR_TRUST_CALL], *all = (double *)zr__at(r, 0);
     if (some->n == 0) return ZR_OK;
-    for (int i = 0; i < some->n; i++) pack(some->trust[i], exact, mine + (ptrdiff_t)i * numbers);
+    for (int i = 0; i < some->n; i++) {
+        pack(&some->trust[i]->weight, exact, mine + (ptrdiff_t)i * numbers);
+        pack(&some->trust[i]->direction, exact, mine + (ptrdiff_t)i * numbers + numbers / 2);
+    }
     ZR_TRY(zr_comm_scalars(r->engine->comm, mine, each, all));
-    for (int i = 0; i < some->n; i++)
-        *some->norms[i] = (zr_norms){
-            .weight = sqrt(sum_all(plan, all, each, i * numbers, exact)),
-            .direction = sqrt(sum_all(plan, all, each, i * numbers + numbers / 2, exact)),
-        };
+    for (int i = 0; i < some->n; i++, all += numbers)
+        *some->norms[i] = (zr_norms){norm_of(plan, all, each, exact), norm_of(plan, all + numbers / 2, each, exact)};
     some->n = 0;
     return ZR_OK;
 }

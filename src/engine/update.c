@@ -1,7 +1,6 @@
 /* Runs the end of a training step: the global gradient norm, and the updates of this rank's shards. */
 #include "engine/walk.h"
 #include "base/number/exact.h"
-#include "plan/list/place.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -162,37 +161,60 @@ typedef struct agreed {
     double micro;   /* sum of the squares of all micro-gradients; 0 if not requested */
 } agreed;
 
-/* Sum the ranks' numbers in a fixed order. Squares are summed in double within each shard, and then over the shards in
- * shard order. Therefore the sum is the same for every stage and every assignment of shards to ranks. */
-static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
+/* Exchange an exact sum of each rank in one call, after *used numbers of earlier calls. */
+static zr_status exchange_exact(const zr__running *r, const zr_exact *sum, double *numbers, ptrdiff_t *used)
 {
-    const zr_engine *e = r->engine;
-    const int terms = e->plan->terms;
-    const int n = zr_norm_scalars(false, r->step->rounds > 0, terms), further = n - terms;
-    agreed sum = {.bad = INFINITY};
-    for (int i = 0; i < ranks; i++) {
-        const double *its = all + (ptrdiff_t)n * i;
-        const bool first = zr__plan_first_of_rows(e->plan, i);
-        sum.squares += all[(ptrdiff_t)n * zr__plan_in_order(e->plan, i)];
-        for (int t = 0; t < terms && first; t++) sum.loss[t] += its[t > 0 ? further + t : 1];
-        sum.bad = fmin(sum.bad, its[2]);
-        if (first) sum.counted += its[3];
-        if (r->step->rounds > 0) sum.micro += its[4];
-    }
-    return sum;
+    double mine[ZR_EXACT_LIMBS];
+    zr__exact_pack(sum, mine);
+    ZR_TRY(zr_comm_scalars(r->engine->comm, mine, ZR_EXACT_LIMBS, numbers + *used));
+    *used += (ptrdiff_t)ZR_EXACT_LIMBS * r->engine->plan->ranks;
+    return ZR_OK;
 }
 
-/* Sum the ranks' numbers exactly, so that the sums do not depend on where shards end or on the number of ranks. */
-static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
+/* Exchange the ranks' numbers for NORM in one call. Sums of micro-gradients, and of the losses of further terms, take a
+ * call each. A unit's squares on one rank are a double, or an exact sum if sums are independent of the number of ranks.
+ * All are added exactly, so that the norm does not depend on which rank has which unit or shard. */
+static zr_status exchange_numbers(const zr__running *r, double *numbers)
+{
+    zr_engine *e = r->engine;
+    const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
+    const int terms = e->plan->terms;
+    const bool micros = r->step->rounds > 0;
+    const int32_t end = r->step->n_uses - (terms > 1), units = (end - SQUARES) / (micros ? 2 : 1);
+    double bad = is_loss_bad(r) ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
+    zr_exact sum[2] = {0}; /* of the squares of the gradient, and of the micro-gradients */
+    for (int32_t u = SQUARES; u < end; u++) {
+        const zr_square *square = (const zr_square *)zr__at(r, u);
+        const bool micro = u >= SQUARES + units;
+        zr__exact_merge(&sum[micro], &square->exact);
+        zr__exact_add_double(&sum[micro], square->sum);
+        /* Check only the gradient: if a micro-gradient is not finite, the gradient is not finite either. */
+        if (!micro) bad = fmin(bad, bad_param(r, u));
+    }
+    double mine[ZR_NORM_SCALARS];
+    zr__exact_pack(&sum[0], mine);
+    zr__exact_pack(loss, mine + ZR_EXACT_LIMBS);
+    mine[2 * ZR_EXACT_LIMBS] = bad;
+    mine[2 * ZR_EXACT_LIMBS + 1] = (double)e->counted[0];
+    ptrdiff_t used = (ptrdiff_t)ZR_NORM_SCALARS * e->plan->ranks;
+    ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS, numbers));
+    if (micros) ZR_TRY(exchange_exact(r, &sum[1], numbers, &used));
+    for (int t = 1; t < terms; t++) ZR_TRY(exchange_exact(r, &loss[t], numbers, &used));
+    return ZR_OK;
+}
+
+/* Sum the numbers of all ranks. */
+static agreed sum_numbers(const zr__running *r, const double *all)
 {
     const zr_engine *e = r->engine;
-    const double *micros = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * ranks;
+    const int ranks = e->plan->ranks;
+    const double *micros = all + (ptrdiff_t)ZR_NORM_SCALARS * ranks;
     const double *further = micros + (r->step->rounds > 0 ? (ptrdiff_t)ZR_EXACT_LIMBS * ranks : 0);
     agreed sum = {.bad = INFINITY};
     zr_exact squares = {0}, micro = {0}, loss[ZR_LOSS_TERMS];
     memset(loss, 0, sizeof loss);
     for (int i = 0; i < ranks; i++) {
-        const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * i;
+        const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS * i;
         zr__exact_unpack(&squares, its);
         const bool first = zr__plan_first_of_rows(e->plan, i);
         if (first) zr__exact_unpack(&loss[0], its + ZR_EXACT_LIMBS);
@@ -206,56 +228,6 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     sum.squares = zr__exact_value(&squares);
     for (int t = 0; t < e->plan->terms; t++) sum.loss[t] = zr__exact_value(&loss[t]);
     return sum;
-}
-
-/* Exchange an exact sum of each rank in one call, after *used numbers of earlier calls. */
-static zr_status exchange_exact(const zr__running *r, const zr_exact *sum, double *numbers, ptrdiff_t *used)
-{
-    double mine[ZR_EXACT_LIMBS];
-    zr__exact_pack(sum, mine);
-    ZR_TRY(zr_comm_scalars(r->engine->comm, mine, ZR_EXACT_LIMBS, numbers + *used));
-    *used += (ptrdiff_t)ZR_EXACT_LIMBS * r->engine->plan->ranks;
-    return ZR_OK;
-}
-
-/* Exchange the ranks' numbers for NORM in one call. Exact sums of micro-gradients, and of the losses of further terms,
- * take a call each. */
-static zr_status exchange_numbers(const zr__running *r, double *numbers)
-{
-    zr_engine *e = r->engine;
-    const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
-    const int terms = e->plan->terms;
-    const bool micros = r->step->rounds > 0;
-    const int32_t end = r->step->n_uses - (terms > 1), units = (end - SQUARES) / (micros ? 2 : 1);
-    double bad = is_loss_bad(r) ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    /* sum[0]: sum of squares of the gradient; sum[1]: sum of squares of the micro-gradients. With rank_free_sums,
-     * `exact` holds the exact sums instead. */
-    double sum[2] = {0};
-    zr_exact exact[2] = {0};
-    for (int32_t u = SQUARES; u < end; u++) {
-        const zr_square *square = (const zr_square *)zr__at(r, u);
-        const bool micro = u >= SQUARES + units;
-        sum[micro] += square->sum;
-        zr__exact_merge(&exact[micro], &square->exact);
-        /* Check only the gradient: if a micro-gradient is not finite, the gradient is not finite either. */
-        if (!micro) bad = fmin(bad, bad_param(r, u));
-    }
-    if (!r->step->rank_free_sums) {
-        double mine[ZR_NORM_SCALARS + ZR_LOSS_TERMS] = {sum[0], zr__exact_value(loss), bad, (double)e->counted[0],
-                                                        sum[1]};
-        for (int t = 1; t < terms; t++) mine[ZR_NORM_SCALARS + micros + t - 1] = zr__exact_value(&loss[t]);
-        return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, micros, terms), numbers);
-    }
-    double mine[ZR_NORM_SCALARS_RANK_FREE];
-    zr__exact_pack(&exact[0], mine);
-    zr__exact_pack(loss, mine + ZR_EXACT_LIMBS);
-    mine[2 * ZR_EXACT_LIMBS] = bad;
-    mine[2 * ZR_EXACT_LIMBS + 1] = (double)e->counted[0];
-    ptrdiff_t used = (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * e->plan->ranks;
-    ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_RANK_FREE, numbers));
-    if (micros) ZR_TRY(exchange_exact(r, &exact[1], numbers, &used));
-    for (int t = 1; t < terms; t++) ZR_TRY(exchange_exact(r, &loss[t], numbers, &used));
-    return ZR_OK;
 }
 
 /* Compute the mean loss of each term, and return their sum. */
@@ -273,11 +245,10 @@ static double mean_losses(const zr_engine *e, const agreed *all, zr_verdict *ver
 zr_status zr__norm(const zr__running *r)
 {
     zr_engine *e = r->engine;
-    const int ranks = e->plan->ranks;
     double *numbers = (double *)zr__at(r, NUMBERS);
     ZR_TRY(r->device->ops->finish(r->device));
     ZR_TRY(exchange_numbers(r, numbers));
-    agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
+    const agreed all = sum_numbers(r, numbers);
     zr_verdict *verdict = (zr_verdict *)zr__at(r, VERDICT);
     const bool any = set_counted(r, all.counted, verdict);
     double norm = sqrt(all.squares) / e->scale * e->per_counted, clip = e->step->clip, ratio = 1.0;

@@ -118,7 +118,6 @@ zr_status zr__count_ahead(zr_engine *e)
         count_all(e);
         zr_status st = e->step->count ? e->step->count(e->batch_arg, &e->batch) : ZR_OK;
         if (st == ZR_OK) st = add_counted(e, e->announced);
-        if (st == ZR_ERR_STOPPED) return st;
         zr__failure_note(&e->count_failed, st);
         if (st != ZR_OK)
             /* stop reading, but continue the step: this rank's micro-batches fail instead, because other ranks wait for
@@ -140,7 +139,6 @@ static zr_status run_batch(const zr__running *r)
     e->first_row = e->batch.first_row - r->micro * e->rows_apart;
     for (int32_t i = 0; i < inputs; i++) r->bound->input[i] = zr__at(r, 2 * i + 1);
     zr_status st = fill_batch(e, r->bound->input);
-    if (st == ZR_ERR_STOPPED) return st;
     zr__failure_note(&e->batch_failed, st);
     /* If the batch function failed, continue with zeros and a loss that is not finite. If this rank stopped instead,
      * the other ranks would wait for it. NORM or AGREE informs all ranks before any update. */
@@ -375,6 +373,13 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
 
 /* ---- the list ---------------------------------------------------------------------------------- */
 
+/* Between two rounds, agree with all ranks whether the step goes on. If steps of another thread may use comm, go on. */
+static zr_status agree_to_go_on(zr_engine *e)
+{
+    if (e->kind != ZR_SCHEDULE_TRAIN || !e->step->stop || !zr__engine_serial(e)) return ZR_OK;
+    return zr_comm_agree(e->comm, e->step->stop(e->batch_arg));
+}
+
 static zr_status walk_list(zr_engine *e, const zr__bound *b)
 {
     const zr_schedule *s = b->schedule;
@@ -387,6 +392,7 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
             rounds = step->rounds;
         } else if (step->kind == ZR_STEP_END) {
             if (micro + 1 == rounds) continue;
+            ZR_TRY(agree_to_go_on(e));
             micro++;
             i = body;
         } else {

@@ -120,6 +120,34 @@ static void test_every_single_value(void **state)
     }
 }
 
+/* Check that doubles add as exactly as the F32 values, or products of two, of which they consist. */
+static void test_doubles(void **state)
+{
+    (void)state;
+    float x[N];
+    fill_wild(x, N, 3);
+    zr_exact whole = sum_of(x, N), doubles = {0}, product = {0};
+    for (int i = 0; i < N; i++) zr__exact_add_double(&doubles, x[i]);
+    assert_same_sum(&doubles, &whole);
+    static const double ends[] = {0x1p-298, -0x1.8p-297, 0x1.fffffffffffffp-246, 0x1.fffffffffffffp+329, -1e70, -0.0};
+    for (int e = 0; e < 6; e++) {
+        zr__exact_add_double(&product, ends[e]);
+        assert_true(zr__exact_value(&product) == ends[e]);
+        zr__exact_add_double(&product, -ends[e]);
+        for (int l = 0; l < ZR_EXACT_LIMBS; l++) assert_int_equal(product.limb[l], 0);
+    }
+    zr__exact_add_double(&product, 0x1p300);
+    zr__exact_add_double(&product, 0x1p-298);
+    zr__exact_add_double(&product, -0x1p300);
+    assert_true(zr__exact_value(&product) == 0x1p-298);
+    const double bad[] = {INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        zr_exact sum = {0};
+        zr__exact_add_double(&sum, bad[i]);
+        assert_true(sum.not_finite);
+    }
+}
+
 /* Check that a sum doubled 70 times leaves the range of F32 and stays exact. */
 static void test_range(void **state)
 {
@@ -190,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_ties_at_every_place),
         cmocka_unit_test(test_any_order_any_cut),
         cmocka_unit_test(test_every_single_value),
+        cmocka_unit_test(test_doubles),
         cmocka_unit_test(test_range),
         cmocka_unit_test(test_pack),
         cmocka_unit_test(test_not_finite),

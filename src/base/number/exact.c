@@ -8,21 +8,24 @@
 /* Number of terms after which carries are propagated. A limb could hold 2^30 terms. */
 #define TERMS_A_CARRY 4096
 
-/* Add a finite F32 as an integer of 24 bits times a power of two. For a subnormal, the power is the same as for the
- * smallest normal number. */
-static void add_one(zr_exact *sum, float x)
+/* Add a double as an integer of 53 bits times a power of two. Bits below the unit of the sum are zeros. A subnormal
+ * double is below the unit, so it can only be zero. */
+static void add_one(zr_exact *sum, double x)
 {
-    uint32_t u;
+    uint64_t u;
     memcpy(&u, &x, sizeof u);
-    int exponent = (int)(u >> 23 & 0xff);
-    uint32_t fraction = u & 0x7fffff;
-    if (exponent == 0xff) {
+    const int exponent = (int)(u >> 52 & 0x7ff), shift = exponent - 1075 - ZR__EXACT_UNIT;
+    const uint64_t bits = (u & 0xfffffffffffff) | (uint64_t)1 << 52;
+    if (exponent == 0x7ff)
         sum->not_finite = true;
-        return;
-    }
-    uint32_t bits = exponent ? fraction | 0x800000 : fraction;
-    int power = (exponent ? exponent : 1) - 150;
-    zr__exact_term(sum, u >> 31 ? -1 : 1, bits, power - ZR__EXACT_UNIT);
+    else if (exponent > 0)
+        zr__exact_term(sum, u >> 63 ? -1 : 1, shift < 0 ? bits >> -shift : bits, shift < 0 ? 0 : shift);
+}
+
+void zr__exact_add_double(zr_exact *sum, double x)
+{
+    add_one(sum, x);
+    zr__exact_carry(sum);
 }
 
 void zr__exact_add(zr_exact *sum, const float *x, int64_t n)

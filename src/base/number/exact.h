@@ -10,6 +10,10 @@
 /** Add n F32 values. */
 void zr__exact_add(zr_exact *sum, const float *x, int64_t n);
 
+/** Add a double that is a multiple of 2^-298, with a magnitude below 2^330. Sums of squares of F32 values are such
+ * doubles, however they were rounded. */
+void zr__exact_add_double(zr_exact *sum, double x);
+
 /** Add `other` to `sum`. */
 void zr__exact_merge(zr_exact *sum, const zr_exact *other);
 

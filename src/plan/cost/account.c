@@ -98,7 +98,7 @@ static int64_t scalars_of(const zr_plan *plan, const zr_step *step)
 {
     if (step->kind == ZR_STEP_COUNT) return plan->terms;
     if (step->kind == ZR_STEP_AGREE) return ZR_AGREE_SCALARS;
-    if (step->kind == ZR_STEP_NORM) return zr_norm_scalars(step->rank_free_sums, step->rounds > 0, plan->terms);
+    if (step->kind == ZR_STEP_NORM) return zr_norm_scalars(step->rounds > 0, plan->terms);
     return params_of(plan, step) * zr_trust_scalars(step->rank_free_sums);
 }
 

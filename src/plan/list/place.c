@@ -31,24 +31,11 @@ bool zr__plan_first_of_rows(const zr_plan *plan, int rank)
     return zr__plan_place(plan, ZR_GROUP_ALL & ~ZR_GROUP_DATA, rank) == 0;
 }
 
-/* Groups by which shards are numbered: with sums in two levels, shards are consecutive across the ranks of `near`. */
-static int32_t near_of(const zr_plan *plan)
-{
-    return plan->two_levels ? ZR_GROUP_LOCAL : ZR_GROUP_SELF;
-}
-
 int zr__plan_shard(const zr_plan *plan, int rank)
 {
-    const int32_t near = near_of(plan), far = ZR_GROUP_DATA & ~near;
+    /* with sums in two levels, consecutive shards are on ranks of different parts */
+    const int32_t near = plan->two_levels ? ZR_GROUP_LOCAL : ZR_GROUP_SELF, far = ZR_GROUP_DATA & ~near;
     return zr__plan_place(plan, near, rank) * plan->group[far].size + zr__plan_place(plan, far, rank);
-}
-
-int zr__plan_in_order(const zr_plan *plan, int number)
-{
-    const int32_t near = near_of(plan), far = ZR_GROUP_DATA & ~near, same = ZR_GROUP_ALL & ~ZR_GROUP_DATA;
-    const int copies = plan->group[same].size, shard = number / copies, shards = plan->group[far].size;
-    return zr__plan_member(plan, near, shard / shards) + zr__plan_member(plan, far, shard % shards) +
-           zr__plan_member(plan, same, number % copies);
 }
 
 /* Return the number of consecutive ranks within a border, or 0 if the layout does not have the border. */

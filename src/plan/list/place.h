@@ -18,9 +18,6 @@ int zr__plan_member(const zr_plan *plan, int32_t group, int place);
  * so only the first counts. */
 bool zr__plan_first_of_rows(const zr_plan *plan, int rank);
 
-/** Return the rank that has a number in the order of the shards. Ranks with the same shard are consecutive in it. */
-int zr__plan_in_order(const zr_plan *plan, int number);
-
 /** Return the number of bytes that a rank receives from members of its group beyond a border. The rank receives `bytes`
  * in total, in equal parts from the other members. Return 0 if the layout does not have the border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);

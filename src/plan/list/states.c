@@ -343,7 +343,7 @@ zr_status zr__plan_results(zr_plan *plan)
     if (!l->train && !l->eval) return ZR_OK;
     ZR_TRY(plan_result(plan, -1, "loss", sizeof(zr_exact) * (size_t)plan->terms, &plan->loss));
     if (!l->train) return ZR_OK;
-    int scalars = zr_norm_scalars(l->rank_free_sums, l->micro_squares, plan->terms);
+    int scalars = zr_norm_scalars(l->micro_squares, plan->terms);
     if (l->optimizer.trust && scalars < ZR_TRUST_CALL) scalars = ZR_TRUST_CALL;
     ZR_TRY(plan_result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
     ZR_TRY(plan_result(plan, -1, "numbers of all ranks", sizeof(double) * (size_t)scalars * (size_t)plan->ranks,

@@ -112,7 +112,6 @@ static void use_counted(zr__list *l, zr__id step)
 void zr__write_norm(zr__list *l)
 {
     zr__id step = verdict(l, ZR_STEP_NORM, -1);
-    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
     zr__list_use(l, step, zr__use_all(l->plan->verdict, false, true));
     for (int32_t u = 0; u < l->plan->n_units; u++)
         if (l->plan->unit[u].trains) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));

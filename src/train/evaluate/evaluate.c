@@ -39,7 +39,7 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
     return ZR_OK;
 }
 
-zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_plan *plan, const zr__eval_text *text,
+zr_status zr__evaluate(zr_engine *engine, zr_comm *comm, const zr_plan *plan, const zr__eval_text *text,
                        const zr__eval_watch *watch, zr__eval_part *part)
 {
     const zr_layout *layout = &plan->layout;
@@ -49,7 +49,8 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_plan *pl
     for (int64_t first = 0; first < windows; first += rows) {
         zr_batch batch = {.first_row = first + zr__plan_place(plan, ZR_GROUP_DATA, comm->rank) * layout->batch};
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, part->sum));
-        if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
+        if (watch)
+            ZR_TRY(zr_comm_agree(comm, watch->done(watch->arg, first + rows < windows ? first + rows : windows)));
     }
     /* Ranks with the same rows compute the same losses, so only the first of them adds its losses. */
     if (!zr__plan_first_of_rows(plan, comm->rank)) *part = (zr__eval_part){.data = part->data};

@@ -25,8 +25,8 @@ typedef struct zr__eval_part {
     zr_status data; /* status of the first failed read; the rank continues, since other ranks wait for it */
 } zr__eval_part;
 
-/** Callback after each batch. `windows` is the number of windows that all ranks have completed. If the callback fails,
- * the evaluation ends. The callback must then fail with the same status on all ranks. */
+/** Callback after each batch. `windows` is the number of windows that all ranks have completed. If the callback fails
+ * on any rank, the evaluation ends on all ranks. */
 typedef struct zr__eval_watch {
     zr_status (*done)(void *arg, int64_t windows);
     void *arg;
@@ -35,8 +35,8 @@ typedef struct zr__eval_watch {
 /** Evaluate this rank's part of the windows. `watch` may be NULL. Every rank evaluates the same number of batches. Rows
  * beyond the last window are padded with targets that do not count. Afterwards, the caller must agree with all ranks on
  * part->data. Collective. */
-ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_plan *plan,
-                                    const zr__eval_text *text, const zr__eval_watch *watch, zr__eval_part *part);
+ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, zr_comm *comm, const zr_plan *plan, const zr__eval_text *text,
+                                    const zr__eval_watch *watch, zr__eval_part *part);
 
 /** Result of an evaluation. */
 typedef struct zr__eval_mean {

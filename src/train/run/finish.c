@@ -148,7 +148,7 @@ static zr_status probe_other_batch(zr__run *r)
     zr_step_result found = {0};
     int64_t step = r->ranks.result->steps > r->resume.from_step + 1 ? r->ranks.result->steps - 2 : r->resume.from_step;
     if (!r->training.suspect) return ZR_OK;
-    zr_step_args args = zr__run_step_args(r, step, zr__run_read);
+    zr_step_args args = zr__run_step_args(r, step);
     r->data.failed = ZR_OK;
     zr_status st = zr__run_agreed(&r->ranks, zr__engine_probe(r->engine, &args, &found));
     if (!r->ranks.result->agreed) return st;

@@ -15,12 +15,12 @@ static bool asks_to_stop(const zr_observer *observer)
     return observer->stop && observer->stop(observer->arg);
 }
 
-zr_status zr__run_stop_asked(zr__run *r)
+zr_status zr__run_stop_asked(void *run)
 {
+    zr__run *r = run;
     bool asked = asks_to_stop(r->ranks.observer);
     r->training.out_of_time = !asked && too_late(r, 0.0);
-    return zr__run_agree(&r->ranks,
-                         asked || r->training.out_of_time ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+    return asked || r->training.out_of_time ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK;
 }
 
 zr_status zr__run_asked(zr__run *r)

@@ -153,9 +153,9 @@ ZR_NODISCARD zr_status zr__run_set_best(zr__run *r);
 
 /** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);
-/** Return ZR_ERR_STOPPED if any rank was asked to stop or has no time left. Call this within a step or an evaluation.
- * Collective. */
-ZR_NODISCARD zr_status zr__run_stop_asked(zr__run *r);
+/** Return ZR_ERR_STOPPED if this rank was asked to stop or has no time left. The caller agrees on it with all ranks.
+ * `run` is a zr__run. */
+ZR_NODISCARD zr_status zr__run_stop_asked(void *run);
 /** Handle the requests of all ranks after a step. Write a checkpoint if a rank requests it. Return ZR_ERR_STOPPED if a
  * rank was asked to stop, or if too little time is left for another step and its checkpoint. Collective. */
 ZR_NODISCARD zr_status zr__run_asked(zr__run *r);
@@ -171,8 +171,8 @@ ZR_NODISCARD zr_status zr__run_validate(zr__run *r);
  * Collective. */
 ZR_NODISCARD zr_status zr__run_collect_trace(const zr__ranks *ranks, zr__trace *trace, int64_t step);
 
-/** Return the arguments of a training step. `batch` is the function that fills the inputs of a micro-batch. */
-zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
+/** Return the arguments of a training step that reads the run's data and is not asked to stop. */
+zr_step_args zr__run_step_args(zr__run *r, int64_t step);
 /** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
  * `data.failed`. */
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);

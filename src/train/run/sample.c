@@ -20,7 +20,7 @@ typedef struct next_token {
 /** Send rank 0's message to all ranks. Fail with ZR_ERR_STOPPED if the run was asked to stop. */
 static zr_status share_token(zr__run *r, next_token *next)
 {
-    ZR_TRY(zr__run_stop_asked(r));
+    ZR_TRY(zr__run_agree(&r->ranks, zr__run_stop_asked(r)));
     return zr__run_share(&r->ranks, next, sizeof(*next));
 }
 

@@ -57,15 +57,6 @@ static zr_status count_batch(void *arg, const zr_batch *batch)
     return st;
 }
 
-/** Read a micro-batch. If it is not the first of its step and the engine allows communication now, first check whether
- * the run must stop. */
-static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
-{
-    zr__run *r = arg;
-    if (batch->micro > 0 && zr__engine_serial(r->engine)) ZR_TRY(zr__run_stop_asked(r));
-    return zr__run_read(arg, batch, input);
-}
-
 /* ---- the outcome of a step ------------------------------------------------------------------------ */
 
 /** Return whether a step updated nothing because all its targets are excluded from the loss. */
@@ -168,13 +159,13 @@ zr_status zr__run_collect_trace(const zr__ranks *ranks, zr__trace *trace, int64_
     return ZR_OK;
 }
 
-zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
+zr_step_args zr__run_step_args(zr__run *r, int64_t step)
 {
     return (zr_step_args){.step = step,
                           .lr = zr__lr(r->config, r->ranks.result->steps - r->ranks.result->skipped),
                           .clip = r->config->gradient_clipping,
                           .loss_scale = r->training.scaler.scale,
-                          .batch = batch,
+                          .batch = zr__run_read,
                           .count = count_batch,
                           .arg = r};
 }
@@ -202,7 +193,8 @@ static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *d
 zr_status zr__run_step(zr__run *r)
 {
     zr_step_result did = {0};
-    zr_step_args args = zr__run_step_args(r, r->ranks.result->steps, train_batch);
+    zr_step_args args = zr__run_step_args(r, r->ranks.result->steps);
+    args.stop = zr__run_stop_asked;
     r->data.wait_sec = 0;
     zr__run_enter(&r->ranks,
                   r->saving.now && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);

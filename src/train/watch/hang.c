@@ -70,8 +70,8 @@ struct zr__hang {
     _Atomic(const zr_plan *) plan;
 
     /* fields used only by the watching thread */
-    row *rows; /* array of n rows, one for each rank */
-    int n;
+    row *rows;     /* array of n rows, one for each rank */
+    int n, unseen; /* number of ranks; number of ranks on other hosts */
     bool warned;
     double gone_sec;    /* seconds since a process of this host was seen to have ended */
     double another_sec; /* grace period in seconds for another process to end the job; 0 until the limit is exceeded */
@@ -159,54 +159,79 @@ static const char *write_place(const zr__hang *h, const zr_comm_board *b, char t
     return text;
 }
 
-/* ---- the slowest rank -------------------------------------------------------------------------- */
+/* ---- the stuck rank ---------------------------------------------------------------------------- */
 
 static void look_at_boards(zr__hang *h, double sec)
 {
+    h->unseen = 0;
     for (int r = 0; r < h->n; r++) {
         row *at = &h->rows[r];
         zr_comm_board b = {0};
         at->seen = zr__comm_look(h->comm, r, &b);
+        h->unseen += !at->seen;
         bool moved = b.waits != at->board.waits || memcmp(b.shown, at->board.shown, sizeof(b.shown)) != 0;
         at->age_sec = moved ? 0 : at->age_sec + sec;
         at->board = b;
     }
 }
 
-/* Return the slowest rank: the rank that has begun the fewest waits for other ranks. Among equally slow ranks, return
- * the rank whose last progress is oldest. Return -1 if no board can be read. */
-static int find_behind(const zr__hang *h)
+static bool waits(const zr__hang *h, int rank)
 {
-    int behind = -1;
-    for (int r = 0; r < h->n; r++) {
-        const row *at = &h->rows[r], *least = &h->rows[behind < 0 ? r : behind];
-        if (!at->seen) continue;
-        bool longer = at->board.waits == least->board.waits && at->age_sec > least->age_sec;
-        if (behind < 0 || at->board.waits < least->board.waits || longer) behind = r;
-    }
-    return behind;
+    return h->rows[rank].board.waits & 1;
 }
 
-/* Return whether the slowest rank must be on another host, because all ranks of this host wait in the same call.
- * Without other hosts, return false. */
-static bool is_elsewhere(const zr__hang *h, int behind)
+/* Return the rank for which a rank waits, or -1 if the rank does not wait, or if nobody knows for which it waits. */
+static int awaited_by(const zr__hang *h, int rank)
 {
-    bool unseen = false;
-    uint64_t waits = h->rows[behind].board.waits;
+    return waits(h, rank) ? (int)h->rows[rank].board.awaited - 1 : -1;
+}
+
+/* Follow from a rank to the rank for which it waits, and so on. Return the last rank whose board can be read. If ranks
+ * wait for each other, return one of them. */
+static int follow(const zr__hang *h, int rank)
+{
+    for (int i = 0, next; i < h->n && (next = awaited_by(h, rank)) >= 0 && h->rows[next].seen; i++) rank = next;
+    return rank;
+}
+
+/* Return how well `end` explains why `rank` makes no progress. The best is a rank that works while another one waits
+ * for it. Then come a rank that waits for a known rank, and one that works and for which nobody waits. */
+static int explains(const zr__hang *h, int rank, int end)
+{
+    if (!waits(h, rank)) return 1;
+    return !waits(h, end) ? 3 : awaited_by(h, end) >= 0 ? 2 : 0;
+}
+
+/* Return the rank for which the others wait in the end. Of ranks that explain this equally well, return the one whose
+ * last progress is oldest. Return -1 if no board can be read. */
+static int find_stuck(const zr__hang *h)
+{
+    int found = -1, best = -1;
     for (int r = 0; r < h->n; r++) {
-        if (h->rows[r].seen && h->rows[r].board.waits != waits) return false;
-        unseen |= !h->rows[r].seen;
+        if (!h->rows[r].seen) continue;
+        const int end = follow(h, r), well = explains(h, r, end);
+        if (well < best || (well == best && h->rows[end].age_sec <= h->rows[found].age_sec)) continue;
+        found = end;
+        best = well;
     }
-    return unseen && (waits & 1);
+    return found;
+}
+
+/* Return whether the stuck rank must be on another host, because `stuck` waits for a rank whose board cannot be read.
+ * Without other hosts, return false. */
+static bool is_elsewhere(const zr__hang *h, int stuck)
+{
+    const int next = awaited_by(h, stuck);
+    return waits(h, stuck) && (next < 0 ? h->unseen > 0 : !h->rows[next].seen);
 }
 
 /* Return whether this process must print the warning. All processes of a host see the same boards, but only one prints
- * the warning: the process of the host's first rank that is not the slowest rank. */
-static bool is_mine_to_warn(const zr__hang *h, int behind)
+ * the warning: the process of the host's first rank that is not the stuck rank. */
+static bool is_mine_to_warn(const zr__hang *h, int stuck)
 {
     int first = -1;
     for (int r = h->n - 1; r >= 0; r--)
-        if (h->rows[r].seen && r != behind) first = r;
+        if (h->rows[r].seen && r != stuck) first = r;
     return first < 0 || first == h->comm->rank || h->rows[first].board.process == h->comm->board->process;
 }
 
@@ -218,28 +243,32 @@ static void tell_of_ranks(const zr__hang *h)
     for (int r = 0; r < h->n; r++) {
         const row *at = &h->rows[r];
         if (!at->seen) continue;
-        snprintf(line, sizeof(line), "rank %d %s in %s, for %.1f s", r, at->board.waits & 1 ? "waits" : "works",
+        char whom[32] = "";
+        if (awaited_by(h, r) >= 0) snprintf(whom, sizeof(whom), " for rank %d", awaited_by(h, r));
+        snprintf(line, sizeof(line), "rank %d %s%s in %s, for %.1f s", r, waits(h, r) ? "waits" : "works", whom,
                  write_place(h, &at->board, where), at->age_sec);
         h->observer->hang(h->observer->arg, ZR_HANG_RANK, line);
     }
 }
 
-static void tell_hang(const zr__hang *h, zr_hang_event event, int behind, bool elsewhere, double limit)
+static void tell_hang(const zr__hang *h, zr_hang_event event, int stuck, bool elsewhere, double limit)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
-    const row *at = &h->rows[behind];
+    const row *at = &h->rows[stuck];
     write_place(h, &at->board, where);
-    int n, unseen = 0; /* length of the text; number of ranks on other hosts */
-    for (int r = 0; r < h->n; r++) unseen += !h->rows[r].seen;
-    if (!elsewhere)
-        n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", behind, at->age_sec, where);
-    else if (at->board.awaited > 0)
-        n = snprintf(line, sizeof(line), "rank %lld%s has not come for %.1f s, for which rank %d waits in %s",
-                     (long long)at->board.awaited - 1, unseen > 1 ? ", or one that it waits for itself," : "",
-                     at->age_sec, behind, where);
+    const int awaited = awaited_by(h, stuck);
+    int n; /* length of the text */
+    if (!elsewhere && awaited < 0)
+        n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", stuck, at->age_sec, where);
+    else if (!elsewhere)
+        n = snprintf(line, sizeof(line), "ranks wait for each other: rank %d for rank %d, for %.1f s in %s", stuck,
+                     awaited, at->age_sec, where);
+    else if (awaited >= 0)
+        n = snprintf(line, sizeof(line), "rank %d%s has not come for %.1f s, for which rank %d waits in %s", awaited,
+                     h->unseen > 1 ? ", or one that it waits for itself," : "", at->age_sec, stuck, where);
     else
         n = snprintf(line, sizeof(line), "ranks of other hosts have not come for %.1f s, for which rank %d waits in %s",
-                     at->age_sec, behind, where);
+                     at->age_sec, stuck, where);
     if (event == ZR_HANG_WARNING)
         snprintf(line + n, sizeof(line) - (size_t)n, "; after %g s the run ends", limit);
     else
@@ -267,21 +296,21 @@ static void check_ranks(zr__hang *h, double sec)
 {
     look_at_boards(h, sec);
     check_gone(h, sec);
-    int behind = find_behind(h);
-    if (behind < 0) return;
-    const row *at = &h->rows[behind];
-    bool elsewhere = is_elsewhere(h, behind);
+    int stuck = find_stuck(h);
+    if (stuck < 0) return;
+    const row *at = &h->rows[stuck];
+    bool elsewhere = is_elsewhere(h, stuck);
     double limit = limit_of(h, phase_on(&at->board));
     if (at->age_sec < limit / 2) h->warned = false;
     if (at->age_sec >= limit / 2 && !h->warned) {
         h->warned = true;
-        if (is_mine_to_warn(h, behind)) tell_hang(h, ZR_HANG_WARNING, behind, elsewhere, limit);
+        if (is_mine_to_warn(h, stuck)) tell_hang(h, ZR_HANG_WARNING, stuck, elsewhere, limit);
     }
-    /* If the slowest rank is on another host, wait until a process of that host has reported, since it has more
+    /* If the stuck rank is on another host, wait until a process of that host has reported, since it has more
      * information. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
-    if (h->another_sec > 0 || zr__comm_claim_telling(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);
+    if (h->another_sec > 0 || zr__comm_claim_telling(h->comm)) tell_hang(h, ZR_HANG_OVER, stuck, elsewhere, limit);
     h->another_sec = ANOTHER_SEC;
 }
 

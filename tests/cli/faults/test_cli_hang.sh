@@ -43,7 +43,7 @@ for phase in forward exchange save; do
 done
 check "... for as long as a save may take" grep -q 'the limit here is 25 s' 2-hang:1@save/out
 ended "hangs, evaluate, of 3" 3-hang:2@evaluate "rank 2 has been stuck .*$(where_is evaluate).*The run ends" 82
-check "... every rank says where it is" test "$(grep -c '^zr: rank [012] \(waits\|works\) in evaluation' 3-hang:2@evaluate/out)" = 3
+check "... every rank says where it is" test "$(grep -c '^zr: rank [012] \(waits for rank 2\|works\) in evaluation' 3-hang:2@evaluate/out)" = 3
 check "... a warning comes before" grep -q '^zr: rank 2 has been stuck .*; after 10 s the run ends' 3-hang:2@evaluate/out
 ended "hangs alone" 1-hang:0@backward:2 "rank 0 has been stuck .*training step 2.*The run ends" 82
 killed "killed" 2-kill:0@update

@@ -75,9 +75,10 @@ static void assert_same(const kept *want, const kept *got)
     for (int i = 0; i < 3; i++) assert_memory_equal(want->state[i], got->state[i], sizeof(float) * ELEMS);
 }
 
-static zr_status step(trainer *run, zr_engine *engine, int64_t number, zr_batch_fn batch)
+static zr_status step(trainer *run, zr_engine *engine, int64_t number, zr_status (*stop)(void *arg))
 {
-    zr_step_args args = {.step = number, .lr = run->lr, .clip = run->clip, .batch = batch, .arg = run};
+    zr_step_args args = {
+        .step = number, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run, .stop = stop};
     zr_step_result result;
     return zr_engine_step(engine, &args, &result);
 }
@@ -114,7 +115,7 @@ static zr_status without_step(trainer *run, zr_engine *engine, zr_comm *comm)
         assert_int_equal(zr_engine_save_end(engine), ZR_OK);
         assert_true(zr_engine_saved(engine) && got->ended == again + 1);
         assert_same(want, got);
-        ZR_TRY(step(run, engine, 1, trainer_batch));
+        ZR_TRY(step(run, engine, 1, NULL));
     }
     kept_free(want);
     kept_free(got);
@@ -131,7 +132,7 @@ static zr_status sink_fails(trainer *run, zr_engine *engine, zr_comm *comm)
     for (int64_t at = 1; at < 40; at += 7) {
         *k = (kept){.state = {k->state[0], k->state[1], k->state[2]}, .fails_at = at};
         ZR_TRY(zr_engine_save(engine, &sink));
-        ZR_TRY(step(run, engine, 1, trainer_batch));
+        ZR_TRY(step(run, engine, 1, NULL));
         assert_int_equal(zr_engine_save_end(engine), ZR_ERR_IO);
         assert_non_null(strstr(zr_error_message(), "the disk is full"));
         assert_int_equal(k->calls, at);
@@ -152,7 +153,7 @@ static zr_status disk_stands(trainer *run, zr_engine *engine, zr_comm *comm)
     read_all(engine, want);
     got->held = true;
     ZR_TRY(zr_engine_save(engine, &sink));
-    for (int i = 1; i < 4; i++) ZR_TRY(step(run, engine, i, trainer_batch));
+    for (int i = 1; i < 4; i++) ZR_TRY(step(run, engine, i, NULL));
     assert_false(zr_engine_saved(engine));
     got->held = false;
     ZR_TRY(zr_engine_save_end(engine));
@@ -186,7 +187,7 @@ static zr_status updates_wait(trainer *run, zr_engine *engine, zr_comm *comm)
     read_all(engine, want);
     zr__engine_watch(engine, on_event, &u);
     ZR_TRY(zr_engine_save(engine, &sink));
-    ZR_TRY(step(run, engine, 1, trainer_batch));
+    ZR_TRY(step(run, engine, 1, NULL));
     zr__engine_watch(engine, NULL, NULL);
     assert_true(zr_engine_saved(engine));
     ZR_TRY(zr_engine_save_end(engine));
@@ -203,9 +204,10 @@ static zr_status updates_wait(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-static zr_status stop_second(void *arg, const zr_batch *batch, void *const *input)
+static zr_status asked(void *arg)
 {
-    return batch->micro == 1 ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : trainer_batch(arg, batch, input);
+    (void)arg;
+    return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
 }
 
 /* Check that an interrupted step has updated nothing, so that the states saved after it are the earlier ones. */
@@ -217,13 +219,13 @@ static zr_status step_stops(trainer *run, zr_engine *engine, zr_comm *comm)
     got->pause_ns = 100000;
     read_all(engine, want);
     ZR_TRY(zr_engine_save(engine, &sink));
-    assert_int_equal(step(run, engine, 1, stop_second), ZR_ERR_STOPPED);
+    assert_int_equal(step(run, engine, 1, asked), ZR_ERR_STOPPED);
     ZR_TRY(zr_engine_save_end(engine));
     assert_same(want, got);
     /* The following step waits for states that are still being written. */
     ZR_TRY(zr_engine_save(engine, &sink));
-    assert_int_equal(step(run, engine, 1, stop_second), ZR_ERR_STOPPED);
-    ZR_TRY(step(run, engine, 1, trainer_batch));
+    assert_int_equal(step(run, engine, 1, asked), ZR_ERR_STOPPED);
+    ZR_TRY(step(run, engine, 1, NULL));
     assert_true(zr_engine_saved(engine));
     ZR_TRY(zr_engine_save_end(engine));
     assert_same(want, got);
@@ -240,7 +242,7 @@ static zr_status engine_goes(trainer *run, zr_engine *engine, zr_comm *comm)
     const zr_sink sink = sink_of(k);
     k->pause_ns = 5000000;
     ZR_TRY(zr_engine_save(engine, &sink));
-    ZR_TRY(step(run, engine, 1, trainer_batch));
+    ZR_TRY(step(run, engine, 1, NULL));
     ZR_TRY(zr_engine_flush(engine));
     while (k->calls == 0) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     assert_false(zr_engine_saved(engine));
