@@ -65,9 +65,8 @@ static const char *part_name(char name[ZR_NAME_MAX], const encoder *e, zr_encode
                                 own ? own : standard_name[e->spec.pre_layer_norm][part]);
     if (length >= ZR_NAME_MAX)
         zr_graph_error(e->graph, ZR_ERR_CONFIG,
-                       "encoder layer: a name begins with %.40s and has %d characters; wanted "
-                       "at most %d",
-                       name, length, ZR_NAME_MAX - 1);
+                       "encoder layer: a name begins with %.40s and has %d characters; wanted at most %d", name, length,
+                       ZR_NAME_MAX - 1);
     return name;
 }
 

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { LABELS_MAX = 1 << 20 };
 
@@ -257,22 +256,18 @@ typedef struct bert_settings {
     X("bert-base-preln", 12, 768, 12, NULL)                                                                            \
     X("bert-large-preln", 24, 1024, 16, NULL)
 
-#define SETTINGS(layers, width, heads)                                                                                 \
-    &(const bert_settings)                                                                                             \
-    {                                                                                                                  \
-        .model = {                                                                                                     \
-            .num_hidden_layers = layers,                                                                               \
-            .hidden_size = width,                                                                                      \
-            .num_attention_heads = heads,                                                                              \
-            .intermediate_size = 4 * (width),                                                                          \
-            .max_position_embeddings = 512,                                                                            \
-            .vocab_size = 30522,                                                                                       \
-            .type_vocab_size = 2,                                                                                      \
-            .layer_norm_eps = 1e-12,                                                                                   \
-            .initializer_range = 0.02                                                                                  \
-        }                                                                                                              \
-    }
-#define PRESET(name, layers, width, heads, lr) {name, SETTINGS(layers, width, heads), lr},
+#define PRESET(name, layers, width, heads, lr)                                                                         \
+    {name,                                                                                                             \
+     &(const bert_settings){.model = {.num_hidden_layers = layers,                                                     \
+                                      .hidden_size = width,                                                            \
+                                      .num_attention_heads = heads,                                                    \
+                                      .intermediate_size = 4 * (width),                                                \
+                                      .max_position_embeddings = 512,                                                  \
+                                      .vocab_size = 30522,                                                             \
+                                      .type_vocab_size = 2,                                                            \
+                                      .layer_norm_eps = 1e-12,                                                         \
+                                      .initializer_range = 0.02}},                                                     \
+     lr},
 static const zr_preset bert_presets[] = {SHAPE_LIST(PRESET){0}}, bert_preln_presets[] = {PRELN_LIST(PRESET){0}};
 
 /* ---- families -------------------------------------------------------------------------------- */

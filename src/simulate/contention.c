@@ -37,7 +37,7 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__p
     double computed = 0, exchanges = 0, since = 0;
     int64_t rounds = 1;
     for (int32_t i = 0; i < s->n_steps; i++) {
-        const double runs = zr__step_runs(&s->step[i], &rounds);
+        const double runs = (double)zr__step_runs(&s->step[i], true, &rounds);
         const bool meet = is_meeting(plan, i);
         const double sec = meet || runs == 0 ? 0 : pricer->step_sec(pricer, plan, ZR_SCHEDULE_TRAIN, i);
         computed += runs * sec;

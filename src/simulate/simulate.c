@@ -237,7 +237,7 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
     if (me->cluster->measured) sec[BY_LAUNCHES] = me->cluster->measured->around_sec;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        const double runs = zr__step_runs(step, &rounds);
+        const double runs = (double)zr__step_runs(step, true, &rounds);
         if (step->stream != ZR_STREAM_COMPUTE) continue;
         parts p;
         const double alone = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p),
@@ -337,14 +337,6 @@ static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster)
     return queues;
 }
 
-static zr_status check_options(const zr_simulate_options *o)
-{
-    ZR_CHECK(o->straggler == 0 || (o->straggler >= 1 && isfinite(o->straggler)), ZR_ERR_ARG,
-             "straggler is %g; it must be 0, or 1 or more", o->straggler);
-    ZR_CHECK(o->jitter >= 0 && isfinite(o->jitter), ZR_ERR_ARG, "jitter is %g; it must be 0 or more", o->jitter);
-    return ZR_OK;
-}
-
 /* Price a training step as the mean over several random draws of the exchanges' times. Mean exchange times alone would
  * be too optimistic: a slow exchange adds more waiting than a fast exchange saves. */
 static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
@@ -386,7 +378,10 @@ zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_s
 {
     const zr_simulate_options options = wanted ? *wanted : (zr_simulate_options){0};
     const int32_t ranks_per_host = options.ranks_per_host > 0 ? options.ranks_per_host : cluster->host_devices;
-    ZR_TRY(check_options(&options));
+    const double straggler = options.straggler, jitter = options.jitter;
+    ZR_CHECK(straggler == 0 || (straggler >= 1 && isfinite(straggler)), ZR_ERR_ARG,
+             "straggler is %g; it must be 0, or 1 or more", straggler);
+    ZR_CHECK(jitter >= 0 && isfinite(jitter), ZR_ERR_ARG, "jitter is %g; it must be 0 or more", jitter);
     ZR_TRY(zr__simulate_check(plan, cluster, ranks_per_host));
     *made = (zr_simulation){.bound_by = "", .slowest = slowest_of(&options, plan->ranks)};
     pricer me = {{.step_sec = step_sec, .queues = queues_of(plan, cluster)},

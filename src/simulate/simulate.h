@@ -39,15 +39,6 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *clust
  * other ranks of the group. */
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 
-/** Return how many times a step of a schedule runs in a training step without a save. Call this function for all steps
- * in order. *rounds must be 1 before the first call. The calls update *rounds at REPEAT and END. */
-static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
-{
-    if (step->kind == ZR_STEP_REPEAT) *rounds = step->rounds;
-    if (step->kind == ZR_STEP_END) *rounds = 1;
-    return (double)zr_when_rounds(step->when, *rounds, true, false);
-}
-
 /** Estimate the seconds of a step in a launch from similar steps that were measured in this launch. step->sec is
  * ignored. Return false if no similar step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <liburing.h>
-#include <string.h>
 #include <time.h>
 
 enum {

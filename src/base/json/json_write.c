@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /** Write everything that comes before a member's value: a comma, whitespace and the key. */

@@ -15,7 +15,6 @@
 #include "device/cpu/peak.h"
 
 #include "base/core/scope.h"
-#include "device/cpu/cpu.h"
 #include "device/cpu/shared/product_blocks.h"
 
 /* SIDE: number of rows and of columns of the matrices. It is not a power of two, because the rows would then compete

@@ -278,11 +278,14 @@ __global__ void zr__find_ends(zr__attention a, int32_t *ends)
 
 /* ---- launching --------------------------------------------------------------------------------- */
 
-/* Let a kernel use `bytes` of dynamic shared memory. Without this call, a kernel can use at most 48 KiB. */
-template <typename... Params> zr_status zr__allow_shared(void (*kernel)(Params...), int bytes)
+/* Launch a kernel with `bytes` of dynamic shared memory. A kernel must be allowed more than 48 KiB first. */
+template <typename Operands>
+zr_status zr__attention_launch(const zr_kernel_args *args, void (*kernel)(zr__attention, Operands), dim3 blocks,
+                               unsigned threads, int bytes, const zr__attention &a, const Operands &o)
 {
     if (bytes > 48 << 10) ZR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    return ZR_OK;
+    ZR_LAUNCH(zr__stream_of(args), kernel, blocks, threads, (size_t)bytes, a, o);
+    return zr__launched();
 }
 
 /* Find the ends of documents in the scratch at `ends`, if the op needs them, and set a->ends. */

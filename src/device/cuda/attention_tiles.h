@@ -257,22 +257,29 @@ __device__ __forceinline__ void zr__put_factor(float (&factor)[4], int i, float 
     for (int j = 0; j < 4; j++) factor[j] = i == j ? x : factor[j];
 }
 
+/* Compute the dropout factors of a lane's four scores in a tile of 16 rows x 8 columns one by one. The rows are queries
+ * and the columns keys, or the reverse. */
+template <bool QUERIES_ARE_ROWS>
+__device__ __forceinline__ void zr__factors_singly(float (&factor)[4], const zr__attention &a, uint64_t first)
+{
+    const zr__lane at = zr__lane_here();
+#pragma unroll 1 /* lengths that are no multiple of 4 are rare, so unrolled code would not pay */
+    for (int i = 0; i < 4; i++) {
+        float one[1];
+        const int row = at.g + i / 2 * 8, column = 2 * at.t + i % 2;
+        const int query = QUERIES_ARE_ROWS ? row : column, key = QUERIES_ARE_ROWS ? column : row;
+        zr__dropout_factors<1>(a.dropout, first + (uint64_t)query * (uint64_t)a.T + key, one);
+        zr__put_factor(factor, i, one[0]);
+    }
+}
+
 /* Compute the dropout factors of a lane's four scores in a tile of 16 queries x 8 keys. `first` is the index of the
  * random number of the tile's first score. A block of random numbers covers four keys of a query, which two lanes
  * share. Each of the two lanes computes the block of a different query, and the lanes exchange numbers. */
 __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();
-    if (!a.fours) {
-#pragma unroll 1 /* lengths that are no multiple of 4 are rare, so unrolled code would not pay */
-        for (int i = 0; i < 4; i++) {
-            float one[1];
-            const int query = at.g + i / 2 * 8, key = 2 * at.t + i % 2;
-            zr__dropout_factors<1>(a.dropout, first + (uint64_t)query * (uint64_t)a.T + key, one);
-            zr__put_factor(factor, i, one[0]);
-        }
-        return;
-    }
+    if (!a.fours) return zr__factors_singly<true>(factor, a, first);
     const bool odd = at.t % 2;
     uint32_t own[4];
     zr__rng_block(&a.dropout.rng, (first + (uint64_t)(at.g + (odd ? 8 : 0)) * (uint64_t)a.T + at.t / 2 * 4) / 4, own);
@@ -290,16 +297,7 @@ __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const z
 __device__ __forceinline__ void zr__factors_by_key(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();
-    if (!a.fours) {
-#pragma unroll 1
-        for (int i = 0; i < 4; i++) {
-            float one[1];
-            const int key = at.g + i / 2 * 8, query = 2 * at.t + i % 2;
-            zr__dropout_factors<1>(a.dropout, first + (uint64_t)query * (uint64_t)a.T + key, one);
-            zr__put_factor(factor, i, one[0]);
-        }
-        return;
-    }
+    if (!a.fours) return zr__factors_singly<false>(factor, a, first);
     const int own = at.g % 4, key = at.g / 4 * 4 + own / 2 * 8, query = 2 * at.t + own % 2;
     uint32_t word[4];
     zr__rng_block(&a.dropout.rng, (first + (uint64_t)query * (uint64_t)a.T + key) / 4, word);

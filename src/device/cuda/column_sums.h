@@ -76,11 +76,8 @@ static inline zr_status zr__column_sums(cudaStream_t stream, const zr__summed &x
     const int64_t tile = ZR__SUM_ACROSS * (packed ? ZR__PACK : 1);
     const dim3 blocks((unsigned)zr__ceil_div(x.cols, tile), (unsigned)runs), threads(ZR__SUM_ACROSS, ZR__SUM_DOWN);
     ZR_TRY(zr__typed(x.dtype, [&]<typename T>(T *) -> zr_status {
-        const T *data = (const T *)x.data;
-        if (packed)
-            ZR_LAUNCH(stream, (zr__sum_runs<ZR__PACK, T>), blocks, threads, 0, part, data, x.rows, x.cols, x.ld, run);
-        else
-            ZR_LAUNCH(stream, (zr__sum_runs<1, T>), blocks, threads, 0, part, data, x.rows, x.cols, x.ld, run);
+        const auto kernel = packed ? zr__sum_runs<ZR__PACK, T> : zr__sum_runs<1, T>;
+        ZR_LAUNCH(stream, kernel, blocks, threads, 0, part, (const T *)x.data, x.rows, x.cols, x.ld, run);
         return zr__launched();
     }));
     ZR_LAUNCH(stream, zr__sum_join, dim3((unsigned)zr__ceil_div(x.cols, ZR__SUM_ACROSS)), threads, 0, out, earlier,

@@ -9,7 +9,6 @@
 
 #include "base/core/library.h"
 #include "base/core/scope.h"
-#include "device/cuda/scratch.h"
 #include "device/device.h"
 
 /* Maximum alignment in bytes that affects cuBLASLt's choice of kernels; no kernel loads more bytes at a time. */

@@ -2,8 +2,6 @@
  * stream, and a task's times are the times when the stream passed the events before and after the task's work. */
 #include "device/queue.h"
 
-#include <pthread.h>
-
 #include "device/cuda/cuda.h"
 
 /* Number of marks that have their own event. An older mark shares the event of a later mark: when the stream has passed

@@ -13,11 +13,6 @@ int32_t zr__step_at(const zr__proof *p, int32_t time)
     return time < p->s->n_steps ? time : p->repeat + 1 + time - p->s->n_steps;
 }
 
-static int32_t second_time(const zr__proof *p, int32_t step)
-{
-    return p->s->n_steps + step - p->repeat - 1;
-}
-
 static bool follows_end(const zr__proof *p, int32_t time)
 {
     return time < p->s->n_steps && time >= p->end;
@@ -108,7 +103,8 @@ static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_ST
                      on_step != p->repeat && on_step != p->end;
         ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d waits for step %d, which is not before it", at, on_step);
         if ((wait->before && !again) || is_idle(p, time)) continue;
-        const int32_t on = again && !wait->before && on_step > p->repeat ? second_time(p, on_step) : on_step;
+        const bool second = again && !wait->before && on_step > p->repeat;
+        const int32_t on = second ? p->s->n_steps + on_step - p->repeat - 1 : on_step;
         if (!is_idle(p, on)) order_after(p, time, on);
     }
     if (is_idle(p, time)) return ZR_OK;

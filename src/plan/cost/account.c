@@ -134,10 +134,8 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
             rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
-        if (step->kind == ZR_STEP_END) times = 1;
         /* Count ZR_WHEN_STALE steps as not run, since the flush schedule already counts their gathers. */
-        const int64_t runs = zr_when_rounds(step->when, times, false, false);
+        const int64_t runs = zr__step_runs(step, false, &times);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
         if (bytes == 0) continue;
@@ -157,12 +155,10 @@ static zr_status account_copies(zr_plan *plan, const zr_schedule *s)
     int64_t times = 1;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
-        if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
-        if (step->kind == ZR_STEP_END) times = 1;
+        const int64_t copies = zr__step_runs(step, false, &times);
         if (step->kind != ZR_STEP_COPY) continue;
         const zr_use *from = &s->use[step->uses], *to = from + 1;
         int64_t *sum = &plan->copied[s->buffer[from->buffer].space][s->buffer[to->buffer].space], bytes;
-        const int64_t copies = zr_when_rounds(step->when, times, false, false);
         const bool wraps = __builtin_mul_overflow(zr_dtype_span(from->dtype, from->range.count), copies, &bytes);
         ZR_TRY(zr__add_bytes(sum, wraps ? -1 : bytes));
     }
@@ -190,13 +186,11 @@ static zr_status account_flops(zr_plan *plan)
 
 zr_status zr__account(zr_plan *plan)
 {
-    const zr_layout *l = &plan->layout;
     plan->has_stream[ZR_STREAM_COMPUTE] = plan->has_stream[ZR_STREAM_COMM] = true;
-    for (int k = 0; k < ZR_SCHEDULES; k++)
-        for (int32_t i = 0; i < plan->schedule[k].n_steps; i++)
-            plan->has_stream[plan->schedule[k].step[i].stream] = true;
-    for (int k = 0; k < ZR_SCHEDULES; k++)
-        if (plan->schedule[k].buffer) ZR_TRY(account_memory(plan, &plan->schedule[k], &plan->memory));
+    for (const zr_schedule *s = plan->schedule; s < plan->schedule + ZR_SCHEDULES; s++) {
+        for (int32_t i = 0; i < s->n_steps; i++) plan->has_stream[s->step[i].stream] = true;
+        if (s->buffer) ZR_TRY(account_memory(plan, s, &plan->memory));
+    }
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         zr_category c = plan->persistent[b].category;
         bool state = c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM;
@@ -209,7 +203,7 @@ zr_status zr__account(zr_plan *plan)
         ZR_TRY(zr__add_bytes(&all, plan->space_bytes[s]));
     }
     zr__memory_sum(&plan->memory);
-    if (!l->train) return ZR_OK;
+    if (!plan->layout.train) return ZR_OK;
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));
     ZR_TRY(account_copies(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));

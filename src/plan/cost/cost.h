@@ -80,6 +80,16 @@ static inline bool zr__is_disk_copy(const zr_step *step)
  * turns. Copies in a direction with an unknown rate take no time. */
 double zr__plan_disk_sec(const zr_plan *plan, int32_t step, zr__disk_rates rates);
 
+/** Return how many times a step of a schedule runs in a training step without a save. Call this function for all steps
+ * in order. *rounds must be 1 before the first call. The calls update *rounds at REPEAT and END. `stale`: whether no
+ * flush came before the training step. */
+static inline int64_t zr__step_runs(const zr_step *step, bool stale, int64_t *rounds)
+{
+    if (step->kind == ZR_STEP_REPEAT) *rounds = step->rounds;
+    if (step->kind == ZR_STEP_END) *rounds = 1;
+    return zr_when_rounds(step->when, *rounds, stale, false);
+}
+
 /** Return the bytes that a SAVE step writes to the checkpoint. */
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 

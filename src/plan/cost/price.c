@@ -4,6 +4,8 @@
 #include "plan/cost/cost.h"
 #include "base/core/core.h"
 
+#include <math.h>
+
 /* The state of a walk through the training schedule. */
 typedef struct pricing {
     const zr_plan *plan;
@@ -24,11 +26,6 @@ typedef struct pricing {
 static double seconds(double amount, double rate)
 {
     return rate > 0 ? amount / rate : 0;
-}
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
 }
 
 /* Return the bytes of memory that a step without an op reads and writes. On a device with its own memory, count only
@@ -104,11 +101,11 @@ double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rate
         written += (double)plan->copied[space][ZR_SPACE_DISK];
     }
     const double read_sec = seconds(read, rates.read), write_sec = seconds(written, rates.write);
-    const double alone = larger(read_sec, write_sec);
+    const double alone = fmax(read_sec, write_sec);
     const double both = rates.both > 0 ? (read + written) / rates.both : read_sec + write_sec;
     const bool fetches = s->step[index].stream == ZR_STREAM_FETCH;
     const double sec = seconds((double)zr_dtype_span(use->dtype, use->range.count), fetches ? rates.read : rates.write);
-    return read_sec > 0 && write_sec > 0 ? sec * larger(both / alone, 1) : sec;
+    return read_sec > 0 && write_sec > 0 ? sec * fmax(both / alone, 1) : sec;
 }
 
 /* Return whether a step copies between the device's own memory and host memory. */
@@ -137,9 +134,9 @@ static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_sch
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
         compute = seconds(cost.flops, zr__plan_op_flops_sec(plan, op->def, me->machine, cost.product));
     }
-    double move = larger(seconds(cost.memory_bytes, me->machine->memory_bytes_sec),
-                         seconds(cost.wire_bytes, zr__machine_link(me->machine).bytes_sec));
-    return larger(compute, move);
+    double move = fmax(seconds(cost.memory_bytes, me->machine->memory_bytes_sec),
+                       seconds(cost.wire_bytes, zr__machine_link(me->machine).bytes_sec));
+    return fmax(compute, move);
 }
 
 static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec)
@@ -156,7 +153,7 @@ static double all_streams_free(const pricing *p)
 {
     double free_at = 0;
     for (int i = 0; i < ZR_STREAMS; i++)
-        if (i != ZR_STREAM_SAVE) free_at = larger(free_at, p->clock[i]);
+        if (i != ZR_STREAM_SAVE) free_at = fmax(free_at, p->clock[i]);
     return free_at;
 }
 
@@ -188,7 +185,7 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
     for (int32_t i = p->last[stream]; i >= 0 && until > from; i = p->ran[i].before) {
         const ran *its = &p->ran[i];
         if (its->end > until) continue;
-        const double ended = larger(its->end, from), began = larger(its->begin, from);
+        const double ended = fmax(its->end, from), began = fmax(its->begin, from);
         if (awaited < 0) awaited = its->step;
         report_wait(p, waiting, awaited, until - ended);
         if (ended > began) awaited = its->step;
@@ -220,7 +217,7 @@ static void advance_queues(pricing *p, int32_t index)
     book_wait(p, index, ZR_NONE, (zr_stream)last, p->clock[ZR_STREAM_COMPUTE], p->clock[last]);
     for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = p->clock[latest[of[i]]];
     for (int i = 0; i < ZR_STREAMS; i++)
-        if (p->in_turn && is_beside(i)) p->clock[i] = larger(p->clock[i], p->clock[ZR_STREAM_COMPUTE]);
+        if (p->in_turn && is_beside(i)) p->clock[i] = fmax(p->clock[i], p->clock[ZR_STREAM_COMPUTE]);
 }
 
 /* Return the time at which a step may begin. Its stream must be free, and the steps for which it waits must have
@@ -351,8 +348,8 @@ zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_pr
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY] + p.busy[ZR_STREAM_RETURN];
     price->host_sec = p.busy[ZR_STREAM_HOST];
-    price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
-    price->disk_sec = larger(p.busy[ZR_STREAM_FETCH], p.busy[ZR_STREAM_STORE]);
+    price->exposed_sec = fmax(price->step_sec - price->compute_sec, 0);
+    price->disk_sec = fmax(p.busy[ZR_STREAM_FETCH], p.busy[ZR_STREAM_STORE]);
     return ZR_OK;
 }
 
@@ -419,7 +416,7 @@ zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, 
     ZR_TRY(walk_step(&without));
     ZR_TRY(walk_step(&with));
     *price = (zr_save_price){.write_sec = with.busy[ZR_STREAM_SAVE],
-                             .stall_sec = larger(all_streams_free(&with) - all_streams_free(&without), 0)};
+                             .stall_sec = fmax(all_streams_free(&with) - all_streams_free(&without), 0)};
     for (int32_t i = 0; i < with.s->n_steps; i++)
         if (with.s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr__plan_saved_bytes(plan, &with.s->step[i]);
     return ZR_OK;

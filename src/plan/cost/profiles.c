@@ -3,7 +3,6 @@
  * least scratch. */
 #include "base/text/text.h"
 #include "plan/cost/cost.h"
-#include "zr/plan.h"
 
 #include <string.h>
 

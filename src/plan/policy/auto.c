@@ -111,21 +111,17 @@ static zr_status find_best(search *s)
     return ZR_OK;
 }
 
-/* Return whether the search may choose how checkpoints are stored. With sequence parallelism there is no choice,
- * because the checkpoints of a rank then contain only its own tokens. */
-static bool leaves_keeping_open(const zr_layout *l)
-{
-    return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&
-           l->checkpoint_home == ZR_SPACE_DEVICE;
-}
-
 static zr_status create_least_work(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                                    zr_plan **plan)
 {
+    /* With sequence parallelism the search does not choose how checkpoints are stored, because the checkpoints of a
+     * rank then contain only its own tokens. */
+    const bool free = layout->train && layout->tensor > 1 && layout->sequence == ZR_SEQUENCE_OFF &&
+                      !layout->partition_checkpoints && layout->checkpoint_home == ZR_SPACE_DEVICE;
     search s = {.model = model,
                 .layout = layout,
                 .profile = profile,
-                .free = leaves_keeping_open(layout),
+                .free = free,
                 .partition = layout->partition_checkpoints,
                 .home = layout->checkpoint_home};
     zr_status st = find_best(&s);

@@ -1,6 +1,7 @@
 /* The policy of asynchronous saves during a training step. The stream SAVE writes a rank's shards of the states to the
  * checkpoint, from their own buffers or from copies. An update writes to the same buffers, so it waits until its
  * states are saved or copied. */
+#include "base/core/scope.h"
 #include "plan/cost/cost.h"
 #include "plan/policy/policy.h"
 
@@ -103,8 +104,8 @@ static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
-    zr_plan *in_place = NULL, *copy = NULL;
-    zr_status st = ZR_OK;
+    ZR_AUTO(zr_plan_destroy) zr_plan *in_place = NULL;
+    ZR_AUTO(zr_plan_destroy) zr_plan *copy = NULL;
     /* A copy in memory of states on disk would use the memory that offloading to disk saves. */
     if (layout->home.optim == ZR_SPACE_DISK || layout->home.param == ZR_SPACE_DISK) {
         l.save = ZR_SAVE_IN_PLACE;
@@ -117,13 +118,11 @@ static zr_status choose_save(const zr_model *model, const zr_layout *layout, con
     bool fits = zr__memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;
-        st = zr_plan_create(model, &l, profile, &in_place);
-        fits =
-            fits && st == ZR_OK && copy->flops_hardware <= in_place->flops_hardware && kept_as_simply(copy, in_place);
+        ZR_TRY(zr_plan_create(model, &l, profile, &in_place));
+        fits = fits && copy->flops_hardware <= in_place->flops_hardware && kept_as_simply(copy, in_place);
     }
-    *plan = fits ? copy : in_place;
-    zr_plan_destroy(fits ? &in_place : &copy);
-    return st;
+    *plan = fits ? ZR_TAKE(copy) : ZR_TAKE(in_place);
+    return ZR_OK;
 }
 
 static bool leaves_save_open(const zr_layout *l)

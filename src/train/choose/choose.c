@@ -3,7 +3,6 @@
 #include "train/choose/choose.h"
 
 #include "config/config.h"
-#include "train/host/limits.h"
 
 #include <inttypes.h>
 #include <stdio.h>

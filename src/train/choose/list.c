@@ -2,7 +2,6 @@
 #include "train/choose/search.h"
 
 #include "base/core/grow.h"
-#include "config/config.h"
 
 #define SPACINGS 64 /* maximum spacing of checkpoints in a list, in units */
 

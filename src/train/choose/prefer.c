@@ -1,8 +1,6 @@
 /** The order of preference among candidates (zr__prefer), and its words. */
 #include "train/choose/choose.h"
 
-#include "config/config.h"
-
 #include <math.h>
 
 #define ALIKE 1e-3 /* times or bytes whose relative difference is smaller count as equal */

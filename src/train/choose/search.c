@@ -14,7 +14,6 @@
 #include "train/choose/search.h"
 
 #include "base/core/grow.h"
-#include "config/config.h"
 
 #include <math.h>
 

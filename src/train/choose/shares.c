@@ -2,11 +2,9 @@
  * bit of the results, so the choice may depend on rates, which differ between machines. */
 #include "train/choose/choose.h"
 
-#include "base/core/core.h"
 #include "config/config.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* Two steps count as equally long if their times differ by at most this factor. */
 #define ALIKE 1.01

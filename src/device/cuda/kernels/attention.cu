@@ -172,10 +172,8 @@ template <typename T, int W, bool DROPS>
 zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     using tile = tiles<W, DROPS>;
-    ZR_TRY(zr__allow_shared(forward<T, W, DROPS>, tile::shared));
-    ZR_LAUNCH(zr__stream_of(args), (forward<T, W, DROPS>), (unsigned)zr__attention_blocks(&a, a.heads, tile::queries),
-              ZR__ATTENTION_THREADS, tile::shared, a, o);
-    return zr__launched();
+    const dim3 blocks((unsigned)zr__attention_blocks(&a, a.heads, tile::queries));
+    return zr__attention_launch(args, forward<T, W, DROPS>, blocks, ZR__ATTENTION_THREADS, tile::shared, a, o);
 }
 
 /* ---- in plain fp32 ----------------------------------------------------------------------------- */
@@ -284,9 +282,7 @@ template <typename T, int PART>
 zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     const dim3 blocks((unsigned)zr__attention_blocks(&a, a.heads, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, PART));
-    ZR_TRY(zr__allow_shared(forward_plain<T, PART>, zr__plain_shared(PART)));
-    ZR_LAUNCH(zr__stream_of(args), (forward_plain<T, PART>), blocks, ZR__PLAIN_THREADS, zr__plain_shared(PART), a, o);
-    return zr__launched();
+    return zr__attention_launch(args, forward_plain<T, PART>, blocks, ZR__PLAIN_THREADS, zr__plain_shared(PART), a, o);
 }
 
 /* ---- the op ------------------------------------------------------------------------------------ */

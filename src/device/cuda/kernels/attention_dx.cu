@@ -333,12 +333,9 @@ zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a, const
     using of_k = dk_tiles<W, DROPS>;
     const dim3 q_blocks((unsigned)zr__attention_blocks(&a, a.heads, of_q::queries));
     const dim3 k_blocks((unsigned)zr__attention_blocks(&a, a.kv_heads, of_k::keys), W / of_k::part);
-    ZR_TRY(zr__allow_shared(make_dq<T, W, DROPS>, of_q::shared));
-    ZR_TRY(zr__allow_shared(make_dk_dv<T, W, DROPS>, of_k::shared));
-    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv<T, W, DROPS>), k_blocks, ZR__ATTENTION_THREADS, of_k::shared, a, o);
-    ZR_TRY(zr__launched());
-    ZR_LAUNCH(zr__stream_of(args), (make_dq<T, W, DROPS>), q_blocks, ZR__ATTENTION_THREADS, of_q::shared, a, o);
-    return zr__launched();
+    constexpr unsigned threads = ZR__ATTENTION_THREADS;
+    ZR_TRY(zr__attention_launch(args, make_dk_dv<T, W, DROPS>, k_blocks, threads, of_k::shared, a, o));
+    return zr__attention_launch(args, make_dq<T, W, DROPS>, q_blocks, threads, of_q::shared, a, o);
 }
 
 /* ---- in plain fp32 ------------------------------------------------------------------------------- */
@@ -452,12 +449,8 @@ template <typename T> zr_status launch_plain(const zr_kernel_args *args, const z
     const unsigned parts = (unsigned)zr__ceil_div(a.D, part);
     const dim3 q_blocks((unsigned)zr__attention_blocks(&a, a.heads, ZR__PLAIN_TILE), parts);
     const dim3 k_blocks((unsigned)zr__attention_blocks(&a, a.kv_heads, ZR__PLAIN_TILE), parts);
-    ZR_TRY(zr__allow_shared(make_dk_dv_plain<T, part>, shared));
-    ZR_TRY(zr__allow_shared(make_dq_plain<T, part>, shared));
-    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv_plain<T, part>), k_blocks, ZR__PLAIN_THREADS, shared, a, o);
-    ZR_TRY(zr__launched());
-    ZR_LAUNCH(zr__stream_of(args), (make_dq_plain<T, part>), q_blocks, ZR__PLAIN_THREADS, shared, a, o);
-    return zr__launched();
+    ZR_TRY(zr__attention_launch(args, make_dk_dv_plain<T, part>, k_blocks, ZR__PLAIN_THREADS, shared, a, o));
+    return zr__attention_launch(args, make_dq_plain<T, part>, q_blocks, ZR__PLAIN_THREADS, shared, a, o);
 }
 
 /* ---- the op -------------------------------------------------------------------------------------- */

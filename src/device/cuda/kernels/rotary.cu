@@ -1,6 +1,5 @@
 /* rotary_table, the cosines and sines of a rotary embedding, and rotary, the rotation of heads. */
 #include "device/cuda/launch.h"
-#include "device/operands.h"
 #include "device/rotary.h"
 
 namespace
