@@ -97,7 +97,7 @@ ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
 ZR_NODISCARD zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor,
                                         void *out);
 
-/** Read and parse the header of a safetensors file from checked bytes. */
+/** Read and parse the header of a safetensors file from checked bytes. Free tensors->header even after a failure. */
 ZR_NODISCARD zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors);
 
 #endif

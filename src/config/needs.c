@@ -1,5 +1,5 @@
-/* Finds given keys without effect, because another key is missing or has another value. A key is
- * refused if the run would then not do what the key asks for; otherwise a note names it. */
+/* Finds given keys without effect, because another key is missing or has another value. A key is refused if the user
+ * surely meant it to have an effect; otherwise a note names it. */
 #include "config/internal.h"
 #include "config/config.h"
 

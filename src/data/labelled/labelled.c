@@ -232,8 +232,8 @@ zr_status zr__labelled_check(const zr_labelled *l, uint64_t *hash, zr_progress_f
 {
     uint64_t all = 0;
     int64_t read = 0;
-    for (int64_t i = 0; hash && i < l->files.n;
-         i++) { /* without `hash` nothing is left to do: opening has checked all files */
+    /* Without `hash` nothing is left to do: opening has checked all files. */
+    for (int64_t i = 0; hash && i < l->files.n; i++) {
         ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
         uint64_t its = 0;
         ZR_TRY(zr__file_open(l->files.path[i], false, &file));

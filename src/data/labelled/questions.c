@@ -255,7 +255,7 @@ static zr_status read_article(void *arg, zr__json_stream *stream, const char *ke
         r->found = false;
         ZR_TRY(zr__json_stream_each(stream, c, read_article_member, r));
         ZR_TRY(want_list(r, &place, "paragraphs"));
-        r->found = true; /* from here on for the member "data", whose element this is */
+        r->found = true; /* the list of this element is the member "data" */
         return ZR_OK;
     }
     ZR_TRY(zr__json_stream_value(stream, &value));

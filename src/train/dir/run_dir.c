@@ -19,6 +19,7 @@
 static const char *const own_names[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS, ZR_RUN_REPORT, ZR_RUN_MODEL, ZR_RUN_MODEL_NEW,
                                         ZR_RUN_MODEL_OLD, ZR_RUN_LATEST,  ZR_RUN_BEST,   ZR_RUN_LOCK,  ZR_RUN_PICTURE};
 enum { TRACES = 8, OWN_NAMES = sizeof(own_names) / sizeof(own_names[0]) };
+_Static_assert(OWN_NAMES == TRACES + 2, "the lock and the picture, which are no traces, come last");
 
 /** Write the nearest existing path to `parent`: `path` itself if it exists, or else its nearest existing parent
  * directory. */

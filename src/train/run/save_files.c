@@ -181,10 +181,10 @@ zr_status zr__save_put_all(zr__save *s)
     return zr__save_put_end(s);
 }
 
-/* ---- checksums of all ranks -------------------------------------------------------------------- */
+/* ---- checksums, to rank 0 --------------------------------------------------------------------- */
 
-/** Gather a list of items of `size` bytes from all ranks, in the order of the ranks. Each rank's part of list->all has
- * room for the items of the longest list, until all parts are moved together. */
+/** Gather a list of items of `size` bytes on rank 0, in the order of the ranks. Each rank's part of list->all has room
+ * for the items of the longest list, until all parts are moved together. */
 static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t size, const char *name)
 {
     const int ranks = r->comm->size;
@@ -203,6 +203,11 @@ static zr_status gather_list(const zr__ranks *r, zr__save_list *list, size_t siz
     unsigned char *mine = all + r->comm->rank * part;
     if (list->n_mine > 0) memcpy(mine, list->mine, size * (size_t)list->n_mine);
     ZR_TRY(zr__run_agreed(r, zr_comm_all_gather(r->comm, mine, all, part, part)));
+    if (r->comm->rank != 0) {
+        list->all = NULL;
+        zr_free(all);
+        return ZR_OK;
+    }
     for (int q = 0; q < ranks; q++) {
         memmove(all + (size_t)list->n_all * size, all + q * part, size * (size_t)count[q]);
         list->n_all += count[q];

@@ -11,10 +11,10 @@
 /** Maximum number of files in a checkpoint: one for each state, config.json, and adapter_config.json. */
 #define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 2)
 
-/** A list whose items are gathered from all ranks. */
+/** A list whose items are gathered on rank 0. */
 typedef struct zr__save_list {
     void *mine; /* array of n_mine items of this rank */
-    void *all;  /* array of n_all items of all ranks */
+    void *all;  /* rank 0: array of n_all items of all ranks */
     int64_t n_mine, n_all;
 } zr__save_list;
 
