@@ -72,7 +72,8 @@ typedef struct zr_step_args {
      * this rank's micro-batches before the step reads the first. If `batch` later counts a different number, the step
      * fails with ZR_ERR_ARG and updates nothing. NULL if all losses count. Not called for models with one term */
     zr_count_fn count;
-    /* callback that returns ZR_ERR_STOPPED if this rank is asked to stop, otherwise ZR_OK; NULL if it never is asked.
+    /* callback that returns ZR_ERR_STOPPED if this rank is asked to stop, otherwise ZR_OK; NULL, on all ranks, if none
+     * is ever asked.
      * It is called between two rounds of the schedule, if no other thread of the rank may exchange then. If any rank is
      * asked, the step ends on all ranks with ZR_ERR_STOPPED, as if it had not begun */
     zr_status (*stop)(void *arg);

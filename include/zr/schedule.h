@@ -14,8 +14,8 @@ extern "C" {
 /* ---- the grid -------------------------------------------------------------------------------- */
 
 /** Axes of the grid in which ranks are arranged, at most 6, fastest first: neighbours on the first axis have
- * consecutive numbers. `rows` is 1 if ranks along the axis have different rows of the global batch, and 0 if they have
- * the same rows. */
+ * consecutive numbers. `rows` is 1 if ranks along the axis have different rows of the global batch (today LOCAL and
+ * ACROSS, whose product is zr_layout.ranks), and 0 if they have the same rows. */
 #define ZR_AXIS_LIST(X)                                                                                                \
     X(TENSOR, "tensor", 0) /* tensor-parallel ranks, which share each layer */                                         \
     X(LOCAL, "local", 1)   /* neighbouring data-parallel ranks, for example of one host. If data-parallel ranks are    \

@@ -204,6 +204,17 @@ static zr_status ask_sync(zr_engine *e)
     return ZR_OK;
 }
 
+/* Check that the plan is for this rank's device and for the ranks of `comm`. */
+static zr_status check_plan(const zr_plan *plan, const zr_device *device, const zr_comm *comm)
+{
+    ZR_CHECK(plan->ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->ranks,
+             comm->size);
+    ZR_CHECK(zr__device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
+             "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
+             plan->profile.facts.name, device->profile.facts.name);
+    return ZR_OK;
+}
+
 zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed, zr_engine **engine)
 {
     return zr_engine_create_on(plan, device, comm, seed, NULL, 0, engine);
@@ -213,11 +224,6 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
                               const char *const *folder, int n_folders, zr_engine **engine)
 {
     ZR_CHECK(plan && device && comm && engine, ZR_ERR_ARG, "zr_engine_create: a NULL argument");
-    ZR_CHECK(plan->ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->ranks,
-             comm->size);
-    ZR_CHECK(zr__device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
-             "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
-             plan->profile.facts.name, device->profile.facts.name);
     zr_engine *e = zr_alloc(sizeof *e);
     zr_status st = e ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for an engine");
     if (e) {
@@ -227,7 +233,8 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
         e->runtime.seed = seed;
         e->runtime.place = zr__plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
         e->repeats = zr__plan_place(plan, ZR_GROUP_ALL & ~(ZR_GROUP_DATA | ZR_GROUP_TENSOR), comm->rank) > 0;
-        st = ask_sync(e);
+        st = check_plan(plan, device, comm);
+        if (st == ZR_OK) st = ask_sync(e);
         if (st == ZR_OK) st = take_memory(e);
         if (st == ZR_OK) st = zr__disk_create(e, folder, n_folders);
         if (st == ZR_OK) st = take_queues(e);

@@ -60,7 +60,7 @@ struct zr_engine {
     zr__store *store;               /* files that hold the space DISK; NULL if nothing is on disk */
     int64_t taken_bytes[ZR_SPACES]; /* bytes allocated in each space */
     int place[ZR_GROUPS];           /* number of this rank within each group */
-    bool repeats;     /* whether this rank repeats the computations of another, which has its rows and its pieces */
+    bool repeats;     /* whether this rank is not the first of the ranks with the same rows and the same pieces */
     zr_queues queues; /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];

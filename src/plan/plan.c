@@ -61,6 +61,8 @@ zr_layout zr_layout_default(void)
 static zr_status check_choices(const zr_layout *l)
 {
     bool lean = l->states == ZR_STATES_LEAN;
+    ZR_CHECK(l->accum_order >= ZR_ACCUM_MICRO && l->accum_order <= ZR_ACCUM_AHEAD, ZR_ERR_ARG,
+             "zr_layout.accum_order %d is none of zr_accum_order", (int)l->accum_order);
     ZR_CHECK(l->accum_order != ZR_ACCUM_AHEAD || l->accum_ahead >= 1, ZR_ERR_CONFIG,
              "zr_layout.accum_ahead is %lld, wanted at least 1 with ZR_ACCUM_AHEAD", (long long)l->accum_ahead);
     ZR_CHECK(

@@ -117,9 +117,9 @@ static zr_status check_sums(const zr__proof *p)
             if (!(groups >> step->group & 1)) summed *= ranks;
             groups |= UINT64_C(1) << step->group;
         }
-        ZR_CHECK(!p->plan->unit[u].trains || summed == p->plan->layout.ranks, ZR_ERR_INTERNAL,
+        ZR_CHECK(!p->plan->unit[u].trains || summed == p->plan->group[p->plan->unit[u].sum_group].size, ZR_ERR_INTERNAL,
                  "the gradient of unit %d is summed over %lld of %d ranks", u, (long long)summed,
-                 p->plan->layout.ranks);
+                 p->plan->group[p->plan->unit[u].sum_group].size);
     }
     return ZR_OK;
 }
