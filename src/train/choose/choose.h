@@ -219,6 +219,13 @@ void zr__prefer(zr__choices *found);
 /** Add the ties of the best candidate and what each costs, after the word `before`: "ties within 2 %: stage 1 with
  * recompute keep and 2 x 1 samples (0.7 % faster, 6.00 GB more a rank)". Add nothing without ties. */
 void zr__add_ties(const zr__choices *found, const char *before, zr__text *text);
+/** Return whether candidate `index` is one of the ties that zr__add_ties counts. */
+bool zr__is_told_tie(const zr__choices *found, int64_t index);
+/** Return the tokens of a step of a way, over all ranks. */
+int64_t zr__way_tokens(const zr__way *way, const zr_config *config, int ranks);
+/** Set `keys` to the keys that a question leaves free to a way, and return their number. */
+#define ZR__FREE_KEYS 20
+int zr__question_keys(const zr__question *question, const zr__way *way, const char *keys[ZR__FREE_KEYS]);
 /** Add the question: memory, tokens a step and the free keys. */
 void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text);
 /** Add bytes of host memory or disk that an offload takes: "24.13 GB a rank, 96.53 GB a host". */
@@ -226,9 +233,13 @@ void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__tex
 
 /** Key of zr__free.pieces. */
 #define ZR__PIECES_KEY "activation_checkpointing.partition_activations"
+/** Key of zr__free.places. */
+#define ZR__PLACE_KEY "activation_checkpointing.cpu_checkpointing"
 
 /* ---- open keys of a run ------------------------------------------------------------------------- */
 
+/** Return whether the place of activation checkpoints is free: no key gives it. */
+bool zr__place_is_free(const zr_config *config);
 /** Return the question of a configuration's open keys (zr__config_get_open). */
 zr__question zr__question_of(const zr_config *config, const zr__train_target *target);
 /** Choose values for the keys that a resolved configuration leaves open, and set them. Then choose the order of

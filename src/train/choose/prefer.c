@@ -113,35 +113,49 @@ void zr__add_ties(const zr__choices *found, const char *before, zr__text *text)
     if (more) zr__text_add(text, " and %d more", more);
 }
 
-void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text)
+bool zr__is_told_tie(const zr__choices *found, int64_t index)
 {
-    const zr_config *c = question->config;
+    return found->best && is_tie(found->best, found->tried[index]) && is_named(found, index);
+}
+
+int zr__question_keys(const zr__question *question, const zr__way *way, const char *keys[ZR__FREE_KEYS])
+{
     const zr__free *free = &question->free;
-    const int64_t limit = zr__limit_of(question->target, c),
-                  tokens = way->rows * way->accum * (question->target->ranks / way->tensor) * c->data.seq_length;
     const struct {
         bool free;
         const char *key;
-    } keys[] = {
-        {free->stage, "zero_optimization.stage"},
-        {free->policy, "activation_checkpointing.policy"},
-        {free->pieces && (way->tensor > 1 || free->tensor), "activation_checkpointing.partition_activations"},
-        {free->split || free->batch, "train_micro_batch_size_per_gpu"},
-        {free->split || free->accum, "gradient_accumulation_steps"},
-        {free->host || free->disk, "zero_optimization.offload_*"},
-        {free->tensor, "parallel.tensor"},
-        {free->groups, "groups of ranks"},
-        {free->every, "activation_checkpointing.every"},
-        {free->places, "activation_checkpointing.cpu_checkpointing"},
-        {free->buckets || free->prefetch || free->overlap || free->levels || free->once, "buckets and overlap"}};
-    const char *before = "; free: ";
+    } all[] = {{free->stage, "zero_optimization.stage"},
+               {free->policy, "activation_checkpointing.policy"},
+               {free->pieces && (way->tensor > 1 || free->tensor), ZR__PIECES_KEY},
+               {free->split || free->batch, "train_micro_batch_size_per_gpu"},
+               {free->split || free->accum, "gradient_accumulation_steps"},
+               {free->host || free->disk, "zero_optimization.offload_*"},
+               {free->places, ZR__PLACE_KEY},
+               {free->tensor, "parallel.tensor"},
+               {free->groups, "zero_optimization.mics_shard_size"},
+               {free->groups, "zero_optimization.zero_hpz_partition_size"},
+               {free->every, "activation_checkpointing.every"},
+               {free->buckets, "zero_optimization.reduce_bucket_size"},
+               {free->buckets, "zero_optimization.allgather_bucket_size"},
+               {free->prefetch, "zero_optimization.stage3_prefetch_bucket_size"},
+               {free->overlap, "zero_optimization.overlap_comm"},
+               {free->levels, "collectives.hierarchical"},
+               {free->once, "gradient_reduction"}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (all[i].free) keys[n++] = all[i].key;
+    return n;
+}
+
+void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text)
+{
+    const zr_config *c = question->config;
+    const int64_t limit = zr__limit_of(question->target, c);
+    const char *keys[ZR__FREE_KEYS];
+    const int n = zr__question_keys(question, way, keys);
     zr__text_add(text, "%s a rank, %lld tokens a step", limit ? ZR_SIZE((double)limit) : "any memory",
-                 (long long)tokens);
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
-        if (!keys[i].free) continue;
-        zr__text_add(text, "%s%s", before, keys[i].key);
-        before = ", ";
-    }
+                 (long long)zr__way_tokens(way, c, question->target->ranks));
+    for (int i = 0; i < n; i++) zr__text_add(text, "%s%s", i ? ", " : "; free: ", keys[i]);
 }
 
 void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__text *text)
