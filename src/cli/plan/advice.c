@@ -56,8 +56,8 @@ static void add_question(zr__text *p, const cli_choices *choices)
     zr__add_question(&choices->question, &choices->told->way, p);
     zr__text_add(p, ".");
     if (choices->target.simulated)
-        zr__text_add(p, " `zr simulate --search` also frees the tensor-parallel degree, groups of ranks, spacings of "
-                        "checkpoints, buckets and overlap.");
+        zr__text_add(p, " `zr simulate --search` frees more: parallel.tensor, groups of ranks, "
+                        "activation_checkpointing.every, buckets and overlap.");
     const size_t length = p->length;
     zr__add_ties(&choices->found, " Ties", p);
     if (p->length > length) zr__text_add(p, ".");
