@@ -158,10 +158,9 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
     json_auto_t *root = json_object();
     json_t *exposed = json_object();
     cli_simulated_json(root, made, c->o->tokens);
-    cli_json_set_all(root,
-                     json_pack("{s:f, s:f, s:f, s:f, s:f}", "pflops_all", s->flops_sec * c->target.ranks / 1e15,
-                               "product_sec", s->product_sec, "memory_sec", s->memory_sec, "launch_sec", s->launch_sec,
-                               "slowest", s->slowest));
+    cli_json_set_all(root, json_pack("{s:f, s:f, s:f, s:f, s:f}", "pflops_all", s->flops_sec * c->target.ranks / 1e15,
+                                     "product_sec", s->product_sec, "memory_sec", s->memory_sec, "launch_sec",
+                                     s->launch_sec, "slowest", s->slowest));
     for (int i = 0; i < ZR_CAUSES; i++)
         cli_json_set(exposed, zr__cause_name((zr_cause)i), json_real(s->exposed_sec[i]));
     cli_json_set(root, "exposed", exposed);

@@ -151,5 +151,6 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     if (most >= ZR__LIGHT_OVERLAP) fputs("  b  with that and overlap_comm false\n", out);
     if (most >= ZR__LIGHT_BUCKETS)
         fprintf(out, "  c  as b, with buckets of %lld elements\n", (long long)zr__light_elems(choices->config));
-    if (differs) fprintf(out, "  d  with the keys of the %s\n", choices->advised ? "advice" : "choice that needs the least");
+    if (differs)
+        fprintf(out, "  d  with the keys of the %s\n", choices->advised ? "advice" : "choice that needs the least");
 }

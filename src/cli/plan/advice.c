@@ -59,7 +59,7 @@ static void add_question(zr__text *p, const cli_choices *choices)
         zr__text_add(p, " `zr simulate --search` frees more: parallel.tensor, groups of ranks, "
                         "activation_checkpointing.every, buckets and overlap.");
     const size_t length = p->length;
-    zr__add_ties(&choices->found, " Ties", p);
+    zr__add_ties(choices->answer, " Ties", p);
     if (p->length > length) zr__text_add(p, ".");
     if (made->report.home.optim == ZR_SPACE_DEVICE && made->home == ZR_SPACE_DEVICE) return;
     zr__text_add(p, " The offload takes ");
@@ -123,8 +123,7 @@ static zr_status add_batch_help(zr__text *p, const cli_choices *choices)
     less.data.seq_length = 1;
     ZR_TRY(cli_choices_least(choices, &less, choices->target.ranks, &needs));
     if (needs <= limit)
-        zr__text_add(p, " With these ranks a smaller data.seq_length helps (now %lld).",
-                     (long long)seq);
+        zr__text_add(p, " With these ranks a smaller data.seq_length helps (now %lld).", (long long)seq);
     else
         zr__text_add(p, " On these ranks not even a batch of 1 fits.");
     return ZR_OK;
@@ -225,9 +224,9 @@ zr_status cli_advice_print(const cli_choices *choices)
         cli_print_wrapped("They do not contain the time of the disk, whose rates are not known.");
     if (choices->target.here && choices->compute_known)
         cli_print_wrapped(choices->target.profile.facts.own_memory
-                               ? "They are for this machine; --cluster NAME, such as dgx-h100x8, takes another one."
-                               : "They are for this machine's processor; --cluster NAME, such as dgx-h100x8, takes "
-                                 "GPUs.");
+                              ? "They are for this machine; --cluster NAME, such as dgx-h100x8, takes another one."
+                              : "They are for this machine's processor; --cluster NAME, such as dgx-h100x8, takes "
+                                "GPUs.");
     if (choices->many_layers)
         printf("Of a model with more than %d layers only the configured choice is planned.\n", CLI_MANY_LAYERS);
     return ZR_OK;
@@ -273,8 +272,8 @@ static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_c
         zr__json_add_json(out, "fits", NULL);
 }
 
-/** Add the member "keys", an object of the keys of a choice besides its stage and policy. With tensor parallelism, first
- * add the places of checkpoints as planned: the members "partition_activations" and "cpu_checkpointing" and, with
+/** Add the member "keys", an object of the keys of a choice besides its stage and policy. With tensor parallelism,
+ * first add the places of checkpoints as planned: the members "partition_activations" and "cpu_checkpointing" and, with
  * checkpoints on disk, "offload". */
 static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
@@ -332,7 +331,7 @@ static void add_list(zr__json_out *out, const cli_choices *choices, const char *
 {
     zr__json_open(out, key, '[');
     for (int64_t i = 0; i < n; i++) {
-        if (ties && !zr__is_told_tie(&choices->found, i)) continue;
+        if (ties && !zr__is_told_tie(choices->answer, i)) continue;
         zr__json_open(out, NULL, '{');
         add_choice(out, choices, list[i]);
         zr__json_close(out, '}');
@@ -349,7 +348,7 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
     add_needs(out, choices, choices->own);
     add_list(out, choices, "choices", choices->choice, choices->n, false);
     add_question_json(out, choices);
-    add_list(out, choices, "ties", choices->found.tried, choices->found.n, true);
+    add_list(out, choices, "ties", choices->answer->tried, choices->answer->n, true);
     zr__json_open(out, choices->advised ? "advice" : "least", '{');
     add_choice_policy(out, choices->told);
     zr__json_add(out, "flops_per_byte", choices->target.ranks > 1 ? intensity(choices->told) : NAN);

@@ -39,10 +39,10 @@ int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c)
 /** Return whether a choice fits, and if not the memory alone, what is too small. */
 static const char *fits_word(const cli_choices *choices, const cli_choice *c)
 {
-    return c->made.fits                                         ? "yes"
-           : c->made.needs_bytes > choices->target.limit_bytes  ? "no"
+    return c->made.fits                                                                      ? "yes"
+           : c->made.needs_bytes > choices->target.limit_bytes                               ? "no"
            : c->made.disk_bytes > choices->where.disk_bytes && choices->where.disk_bytes > 0 ? "no: disk"
-                                                                                              : "no: host";
+                                                                                             : "no: host";
 }
 
 void cli_choices_table(const cli_choices *choices, cli_table *table)
@@ -144,10 +144,8 @@ zr_status cli_choices_ask(cli_choices *p)
     ZR_TRY(cli_settle(p->config, &p->target, &p->asked, &p->found));
     p->target.disk_bytes = disk_bytes;
     p->answered = p->found.n > 0 && !max;
-    if (!p->answered) p->asked = *p->config;
     p->where = cli_train_target(&p->target);
     p->question = zr__question_of(&p->asked, &p->where);
-    if (!p->answered) p->question.free = free_keys(p);
     return ZR_OK;
 }
 
@@ -155,7 +153,7 @@ zr_status cli_choices_ask(cli_choices *p)
 static zr_status find_told(cli_choices *p)
 {
     const zr__way own = zr__way_of(p->config);
-    const zr__choices *f = p->many_layers && !p->answered ? &p->list : &p->found;
+    const zr__choices *f = p->answer;
     const int64_t configured = zr__list_find(&p->list, &own);
     if (configured < 0) return zr__failure_tell(&p->list.refused);
     zr__tried *told = f->best ? f->best : (zr__tried *)f->least; /* it is one of f->tried */
@@ -174,7 +172,7 @@ zr_status cli_choices_plan(cli_choices *p)
     const cli_target *t = &p->target;
     const zr_config *config = p->config;
     const zr_machine *machine = &t->profile.machine;
-    zr__question list = p->question;
+    zr__question list;
     const bool narrow = (config->bf16 || config->fp16) && machine->flops_bf16 > 0;
     p->compute_known = t->simulated || narrow || machine->flops_f32 > 0;
     p->link_known = t->simulated || t->ranks == 1 || zr__machine_link(machine).bytes_sec > 0;
@@ -185,8 +183,14 @@ zr_status cli_choices_plan(cli_choices *p)
     p->origin = given ? "configured" : p->answered ? "chosen" : "default";
     p->shares_layers = config->parallel.tensor > 1;
     p->many_layers = zr_config_sizes(config).layers > CLI_MANY_LAYERS;
+    /* A search for what --max has found, or for many layers, takes too long. */
+    const bool listed = !p->answered && (p->o->max || p->many_layers);
+    p->answer = listed ? &p->list : &p->found;
+    if (!p->answered) p->asked = *config;
+    if (!p->answered) p->question.free = listed ? (zr__free){.stage = true, .policy = true} : free_keys(p);
+    list = p->question;
     list.config = config;
-    if (!p->answered && !p->many_layers) ZR_TRY(zr__search(&p->question, &p->found));
+    if (!p->answered && !listed) ZR_TRY(zr__search(&p->question, &p->found));
     ZR_TRY(zr__choices_list(&list, p->many_layers, p->o->every, &p->list));
     zr__prefer(&p->list);
     ZR_TRY(find_told(p));

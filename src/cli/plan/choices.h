@@ -1,7 +1,7 @@
 /** A call of `zr plan`: its question, the answer, and the list of ZeRO stages with recompute policies. A choice is a
- * stage with a policy, planned and priced by train/choose, which also finds the advised choice. choices.c makes the list.
- * speed.c prints the speed of choices and the orders of micro-batches, advice.c prints advice, and within_layers.c the
- * traffic of tensor parallelism. */
+ * stage with a policy, planned and priced by train/choose, which also finds the advised choice. choices.c makes the
+ * list. speed.c prints the speed of choices and the orders of micro-batches, advice.c prints advice, and
+ * within_layers.c the traffic of tensor parallelism. */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
@@ -51,6 +51,7 @@ typedef struct cli_choices {
     /* The list, of n choices. `own`: the configured choice. `told`: the choice that the advice names: the preferred one
      * or, if nothing fits, the one with the least memory. `advised`: whether it fits. */
     zr__choices list;
+    const zr__choices *answer; /* `found`, or `list` if no more than the list was asked */
     cli_choice **choice;
     int n;
     const cli_choice *own, *told;
@@ -65,8 +66,8 @@ typedef struct cli_choices {
     cli_more_ranks more;
 } cli_choices;
 
-/** Ask the question of the advice: settle the target and the configuration, and choose missing keys. The target's device
- * and rates are set. */
+/** Ask the question of the advice: settle the target and the configuration, and choose missing keys. The target's
+ * device and rates are set. */
 ZR_NODISCARD zr_status cli_choices_ask(cli_choices *choices);
 /** Plan the list of choices (zr__choices_list), and find the choice to name. Plan a model with more than
  * CLI_MANY_LAYERS layers only as configured. Return an error if the configured plan is refused, or if any plan fails

@@ -20,8 +20,7 @@ static bool has_checkpoints(const zr_report *report)
 cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
                              int64_t step_tokens)
 {
-    cli_offload c = {.read_bytes = cli_read_from_disk(report),
-                     .written_bytes = cli_written_to_disk(report)};
+    cli_offload c = {.read_bytes = cli_read_from_disk(report), .written_bytes = cli_written_to_disk(report)};
     const int host = cli_host_ranks(target) < target->ranks ? cli_host_ranks(target) : target->ranks;
     c.disk_sec = price->disk_sec > 0 ? price->disk_sec : NAN;
     const bool timed = isfinite(c.disk_sec) && price->compute_sec > 0;
@@ -52,8 +51,8 @@ static void print_bound(const cli_offload *c, int64_t step_tokens)
     if (!isnan(c->tokens)) {
         const char *tokens = ZR_AMOUNT(round(c->tokens)), *now = ZR_AMOUNT((double)step_tokens);
         printf("; %s would be with %s than %s%stokens a step (now %.*s)", name[!c->outlasts],
-                c->outlasts ? "more" : "fewer", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ",
-                (int)strlen(now) - (now[strlen(now) - 1] == ' '), now);
+               c->outlasts ? "more" : "fewer", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ",
+               (int)strlen(now) - (now[strlen(now) - 1] == ' '), now);
     }
     putchar('\n');
 }
@@ -68,8 +67,8 @@ static void print_late_updates(const zr_config *config, const zr_report *report,
         fputs("  updates begin after the last micro-batch: computing hides little of their copies\n", stdout);
     else if (l.norm_first && !l.two_pass)
         printf("  updates wait for the norm of all gradients (%s): computing hides little\n  of their copies%s\n",
-                config->gradient_clipping > 0 ? "gradient_clipping" : "fp16",
-                l.states == ZR_STATES_LEAN ? "; memory.norm two_pass hides them, for a second backward pass" : "");
+               config->gradient_clipping > 0 ? "gradient_clipping" : "fp16",
+               l.states == ZR_STATES_LEAN ? "; memory.norm two_pass hides them, for a second backward pass" : "");
 }
 
 void cli_offload_print(const cli_target *target, const zr_config *config, const cli_trial *made, int64_t step_tokens)
@@ -85,15 +84,14 @@ void cli_offload_print(const cli_target *target, const zr_config *config, const 
     if (c.read_bytes + c.written_bytes == 0) {
         if (price->compute_sec > 0 && price->comm_sec > 0)
             printf("  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
-                    CLI_SECONDS(price->step_sec));
+                   CLI_SECONDS(price->step_sec));
         print_late_updates(config, report, price);
         return;
     }
     printf("  a rank reads %s and writes %s of disk a step", ZR_SIZE((double)c.read_bytes),
-            ZR_SIZE((double)c.written_bytes));
+           ZR_SIZE((double)c.written_bytes));
     if (!has_checkpoints(report))
-        printf(" (%.1f and %.1f bytes a parameter)", (double)c.read_bytes / shard,
-                (double)c.written_bytes / shard);
+        printf(" (%.1f and %.1f bytes a parameter)", (double)c.read_bytes / shard, (double)c.written_bytes / shard);
     if (isnan(c.disk_sec)) {
         printf("\n  how long it takes is not known: %s\n", source_of_rates(target));
         return;
@@ -101,11 +99,11 @@ void cli_offload_print(const cli_target *target, const zr_config *config, const 
     printf(": %s\n", CLI_SECONDS(c.disk_sec));
     if (price->compute_sec <= 0) return;
     printf("  computing takes %s, and waits %s of a step of %s\n", CLI_SECONDS(price->compute_sec),
-            CLI_SECONDS(price->exposed_sec), CLI_SECONDS(price->step_sec));
+           CLI_SECONDS(price->exposed_sec), CLI_SECONDS(price->step_sec));
     print_bound(&c, step_tokens);
     print_late_updates(config, report, price);
     printf("  at this pace a host writes %s a day to its disks, %.3g full drives of 1 TB\n", ZR_SIZE(c.day_bytes),
-            c.day_bytes / 1e12);
+           c.day_bytes / 1e12);
 }
 
 void cli_offload_json(zr__json_out *out, const cli_offload *cost)

@@ -84,7 +84,7 @@ void cli_speed_print(const cli_choices *choices)
     }
     if (choices->peak_flops > 0 && isfinite(mfu_of(choices, configured)))
         printf("  MFU: FLOPs of the model over %sFLOP/s a rank%s\n", ZR_AMOUNT(choices->peak_flops),
-                is_peak(choices) ? ";\n  at most, because the rates of products by their sizes were not measured" : "");
+               is_peak(choices) ? ";\n  at most, because the rates of products by their sizes were not measured" : "");
     else if (choices->peak_flops > 0)
         fputs("  MFU: not known, because only the peak rate of products was measured\n", stdout);
     if (cli_offload_untimed(&configured->made.report, &configured->made.simulation.price))
@@ -113,10 +113,9 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
 static void print_order(const cli_choices *choices, const char *name, bool configured, const cli_trial *made)
 {
     printf("%c %-8s%12s gathered of %12s a step, total %12s", configured ? '*' : ' ', name,
-            ZR_SIZE((double)made->report.traffic.bytes[ZR_TRAFFIC_ALL_GATHER]),
-            ZR_SIZE(cli_traffic_bytes(made->report.traffic)), ZR_SIZE((double)made->report.memory.total_bytes));
-    if (choices->compute_known && choices->link_known)
-        printf(", %s", CLI_SECONDS(made->simulation.price.step_sec));
+           ZR_SIZE((double)made->report.traffic.bytes[ZR_TRAFFIC_ALL_GATHER]),
+           ZR_SIZE(cli_traffic_bytes(made->report.traffic)), ZR_SIZE((double)made->report.memory.total_bytes));
+    if (choices->compute_known && choices->link_known) printf(", %s", CLI_SECONDS(made->simulation.price.step_sec));
     putchar('\n');
 }
 

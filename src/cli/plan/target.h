@@ -55,8 +55,8 @@ void cli_target_efficiency(cli_target *target, double part);
 /** Set a configuration's ranks per host and memory limit from the target. Add notes to the configuration. */
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
 /** Call cli_settle_place. Then choose the missing keys to fit the memory (zr__train_choose), and add a note on the
- * chosen keys. Unless `asked` is NULL, it receives a copy of the configuration before the choice, and `found` the answer
- * of zr__train_choose. */
+ * chosen keys. Unless `asked` is NULL, it receives a copy of the configuration before the choice, and `found` the
+ * answer of zr__train_choose. */
 ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr_config *asked, zr__choices *found);
 
 /** Return the target for train/choose, which borrows this one. */

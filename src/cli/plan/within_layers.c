@@ -178,10 +178,10 @@ static void print_replicated(const zr_graph *g)
 {
     size_t column = 0;
     char pattern[ZR_NAME_MAX];
-    column = (size_t)printf(
-        "    on every tensor-parallel rank %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
+    column = (size_t)printf("    on every tensor-parallel rank %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
     for (int32_t p = 0; p < zr_graph_params(g); p++)
-        if (zr_graph_param(g, p)->cut.parts == 0 && is_first_of_pattern(g, p, pattern)) print_item(&column, "", "", pattern);
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first_of_pattern(g, p, pattern))
+            print_item(&column, "", "", pattern);
     putchar('\n');
 }
 

@@ -116,8 +116,7 @@ static void add_why(const cli_searched *s, const zr__tried *t, zr__text *text)
                      bytes < 0 ? "less" : "more");
     else
         zr__text_add(text, "%s", why_slower(best, t, room));
-    if (t->further > 0)
-        zr__way_options(&further, s->config, s->config, s->target.ranks, false, " ", text);
+    if (t->further > 0) zr__way_options(&further, s->config, s->config, s->target.ranks, false, " ", text);
 }
 
 /* ---- names -------------------------------------------------------------------------------------- */
@@ -247,8 +246,9 @@ void cli_searched_print(const cli_searched *s)
     const zr__tried *best = s->best[0];
     const zr_simulation *b = &best->made.simulation;
     ZR_AUTO(zr__text_clear) zr__text text = {0};
-    zr__text_add(&text, "preferred of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g "
-                        "tokens/s, %.1f TFLOP/s\nasked: ",
+    zr__text_add(&text,
+                 "preferred of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g "
+                 "tokens/s, %.1f TFLOP/s\nasked: ",
                  (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
                  CLI_SECONDS(b->price.step_sec), b->samples_sec, b->tokens_sec, b->flops_sec / 1e12);
     zr__add_question(&s->question, &best->way, &text);

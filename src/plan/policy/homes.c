@@ -165,8 +165,8 @@ static zr_status add_windows(zr_plan *plan)
         zr_dtype_span(ZR_F32, elems < ZR_HOMES_BUCKET_ELEMS ? elems : (int64_t)ZR_HOMES_BUCKET_ELEMS);
     plan->window_bytes = bytes < bucket ? bytes : bucket;
     const int n = plan->layout.save == ZR_SAVE_NONE ? ZR_WINDOW_SAVE : ZR_WINDOWS;
-    return zr__plan_persistent_disk(plan, "states on disk that are filled and read",
-                                    n * plan->window_bytes, &plan->windows);
+    return zr__plan_persistent_disk(plan, "states on disk that are filled and read", n * plan->window_bytes,
+                                    &plan->windows);
 }
 
 /* Return whether training steps write activation checkpoints to disk. Without recomputation there are no checkpoints.

@@ -75,7 +75,8 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
     if (free->stage) zr__text_add(text, " zero_optimization.stage %" PRId64 ",", w->stage);
     if (free->policy) zr__text_add(text, " activation_checkpointing.policy %s,", zr__recompute_name(w->policy));
     if (w->pieces && !q->config->recompute.partition) zr__text_add(text, " " ZR__PIECES_KEY " true,");
-    if (w->device == ZR_HOME_NONE && w->kept == ZR_OFFLOAD_HOST && !q->config->recompute.cpu && zr_recomputes(w->policy)) {
+    if (w->device == ZR_HOME_NONE && w->kept == ZR_OFFLOAD_HOST && !q->config->recompute.cpu &&
+        zr_recomputes(w->policy)) {
         zr__text_add(text, " " ZR__PLACE_KEY " true (");
         zr__add_away(q->target, &best->made, text);
         zr__text_add(text, "),");
