@@ -298,7 +298,8 @@ static zr_status make_plan(cli_args *args, cli_choices *p)
     p->batch = brief.batch > 0 || cli_overrides(args, "train_micro_batch_size_per_gpu=");
     const bool alone = args->n_operands == 0;
     ZR_TRY(cli_brief_overrides(&brief, args, room));
-    if (p->o->cluster && !brief.memory) args->disk = NULL; /* the advice uses the disk; the device's memory is known */
+    /* the advice uses the disk, as the memory of a device of the cluster is known */
+    if (alone && p->o->cluster && !brief.memory && !cli_overrides(args, "memory.limit=")) args->disk = NULL;
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     p->batch |= !alone && zr__config_given(p->config, "train_micro_batch_size_per_gpu");
     p->batch |= p->o->max != NULL;

@@ -192,7 +192,7 @@ zr_status cli_choices_plan(cli_choices *p)
     list.config = config;
     if (!p->answered && !listed) ZR_TRY(zr__search(&p->question, &p->found));
     ZR_TRY(zr__choices_list(&list, p->many_layers, p->o->every, &p->list));
-    zr__prefer(&p->list);
+    if (listed) zr__prefer(&p->list);
     ZR_TRY(find_told(p));
     p->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
     const bool help = !p->advised && !p->many_layers && t->ranks <= CLI_MOST_RANKS;

@@ -116,7 +116,9 @@ static void add_why(const cli_searched *s, const zr__tried *t, zr__text *text)
                      bytes < 0 ? "less" : "more");
     else
         zr__text_add(text, "%s", why_slower(best, t, room));
-    if (t->further > 0) zr__way_options(&further, s->config, s->config, s->target.ranks, false, " ", text);
+    if (t->further == 0) return;
+    zr__text_add(text, ", with");
+    zr__way_options(&further, s->config, s->config, s->target.ranks, false, " ", text);
 }
 
 /* ---- names -------------------------------------------------------------------------------------- */
