@@ -543,7 +543,9 @@ const zr_key zr__common_keys[] = {
         "all_reduce (stages 0 and 1): every rank receives every sum; nccl: reduce-scatter of NCCL, a whole unit at a "
         "time, between processes on GPUs with device cuda. NCCL adds in the type in which gradients are sent and in an "
         "order of its choice, so results may differ in their last bits",
-        .choices = "reduce_scatter|all_reduce|nccl"),
+        .choices = "reduce_scatter|all_reduce|nccl|owner", ONLY("reduce_scatter|all_reduce|nccl"),
+        .instead = "owner reduced to one rank after the other, which takes longer, and nobody trains so; a "
+                   "reduce-scatter gives the same sums"),
     BARE(CHOICE, "collectives.gather", "\"all_gather\"", "parameters are always gathered from all ranks at once",
          .choices = "all_gather|broadcast", ONLY("all_gather"),
          .instead = "an all-gather gives the same parameters, in less time"),

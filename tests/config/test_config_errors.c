@@ -308,8 +308,13 @@ static void keys_that_rule_each_other_out(void **state)
     expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"all_reduce\"}, \"zero_optimization\": {\"stage\": 2}}",
            "c.json:1:18: collectives.reduce: all_reduce cannot be used with zero_optimization.stage 2, where a rank "
            "keeps only its own sums; use stage 0 or 1, or reduce_scatter");
-    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"owner\"}}",
-           "c.json:1:18: collectives.reduce: found \"owner\", wanted one of reduce_scatter, all_reduce, nccl");
+    expect(
+        ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"reduce\": \"owner\"}}",
+        "c.json:1:18: collectives.reduce: \"owner\" is not available in zr; write \"reduce_scatter\", \"all_reduce\" "
+        "or \"nccl\", or leave it out; owner reduced to one rank after the other, which takes longer, and nobody "
+        "trains so; a reduce-scatter gives the same sums");
+    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"none\"}}",
+           "c.json:1:18: collectives.reduce: found \"none\", wanted one of reduce_scatter, all_reduce, nccl");
     expect(
         ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"gather\": \"broadcast\"}}",
         "c.json:1:18: collectives.gather: \"broadcast\" is not available in zr; write \"all_gather\", or leave it out; "

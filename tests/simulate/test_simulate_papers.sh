@@ -277,7 +277,8 @@ check "refused: a picture of table 1" code 2 "$SOURCE/bench/papers/papers" table
 check "a cluster that is not there" fails 1 'there is no cluster "dgx2x2"; did you mean dgx2x25' \
     "$SOURCE/bench/papers/papers" runs --zr "$ZR" --cluster dgx2x2
 check "the command says where it went" fails 2 'zr: --paper .* run: bench/papers/papers runs' "$ZR" simulate --paper
-for table in table1 table2 configs; do
-    check "... also $table" fails 2 "zr: --$table .* run: bench/papers/papers $table" "$ZR" plan --$table
+check "... with a value" fails 2 'zr: --paper .* run: bench/papers/papers runs' "$ZR" simulate --paper=1
+for table in table1 table2 configs table1= table2= configs=1; do
+    check "... also $table" fails 2 "zr: --${table%=*} .* run: bench/papers/papers ${table%=*}\$" "$ZR" plan --$table
 done
 echo "1..$n"

@@ -6,9 +6,7 @@
 #include "cli/shell/process.h"
 #include "base/json/json_write.h"
 #include "base/text/text.h"
-#include "cli/plan/brief.h"
 #include "cli/plan/choices.h"
-#include "cli/plan/max.h"
 #include "cli/plan/offload.h"
 #include "comm/comm.h"
 #include "config/config.h"
@@ -24,33 +22,9 @@
 
 #define MOST_LAYERS 4096 /* maximum number of layers of a model; planning for this number takes seconds */
 
-typedef struct plan_options {
-    cli_brief brief;
-    const char *max, *svg, *profile, *cluster;
-    int64_t ranks;
-    double tokens, efficiency; /* values of --tokens and --efficiency; 0 if not given */
-    bool schedule, shapes, every, advice;
-} plan_options;
-
-/** State of one call of `zr plan`. */
-typedef struct planning {
-    const cli_args *args;
-    const plan_options *o;
-    zr_config *config;
-    cli_target target;
-    /* `asked`: the configuration before missing keys were chosen to fit the memory. `question`: the question to
-     * train/choose. `found`: its answer, if keys were chosen (`chosen`). */
-    zr_config asked;
-    zr__question question;
-    zr__choices found;
-    bool chosen;
-    bool batch; /* whether a micro-batch is given */
-    cli_max max;
-} planning;
-
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void print_plan_head(const planning *p, const zr_report *report)
+static void print_plan_head(const cli_choices *p, const zr_report *report)
 {
     char params[80];
     const zr_config *c = p->config;
@@ -85,7 +59,7 @@ static void print_plan_head(const planning *p, const zr_report *report)
 }
 
 /** Compute the cost of an asynchronous save. Its times are NAN if the cluster's disk rate or copy rate is unknown. */
-static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save_price *price)
+static zr_status price_plan_save(const cli_choices *p, const zr_plan *plan, zr_save_price *price)
 {
     zr_simulation simulation;
     const cli_target *t = &p->target;
@@ -97,7 +71,7 @@ static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save
 }
 
 /** Print the size of an asynchronous checkpoint, and the time that saving it takes. */
-static zr_status print_saving(const planning *p, const zr_plan *plan)
+static zr_status print_saving(const cli_choices *p, const zr_plan *plan)
 {
     const bool copy = plan->save == ZR_SAVE_COPY;
     zr_save_price price;
@@ -115,7 +89,7 @@ static zr_status print_saving(const planning *p, const zr_plan *plan)
 }
 
 /** Print what a layer keeps for the backward pass, and how often element-wise steps pass over memory. */
-static zr_status print_layer(const planning *p, const zr_plan *plan)
+static zr_status print_layer(const cli_choices *p, const zr_plan *plan)
 {
     zr__layer layer;
     ZR_TRY(zr__plan_layer(plan, &layer));
@@ -144,60 +118,39 @@ static zr_status add_layer_members(const zr_plan *plan, zr__json_out *out)
     return ZR_OK;
 }
 
-/** Plan the list of choices. Move p->found, the answer when keys were chosen, into `choices`. */
-static zr_status compare_choices(planning *p, cli_choices *choices)
-{
-    *choices = (cli_choices){.target = &p->target,
-                             .question = p->question,
-                             .found = p->found,
-                             .answered = p->chosen,
-                             .tokens = p->o->tokens};
-    p->found = (zr__choices){0};
-    return cli_choices_plan(choices, p->config, p->o->every);
-}
-
-static zr_status print_choices(planning *p, const zr_plan *plan, const cli_choices *choices)
+/** Print the plan as text. */
+static zr_status print_plan_text(cli_choices *p, const zr_plan *plan)
 {
     const bool color = cli_colored(p->args->color, STDOUT_FILENO);
-    cli_table table = {.memory_bytes = p->target.limit_bytes, .facts = &p->target.profile.facts};
-    cli_choices_table(choices, &table);
+    cli_table table = {.memory_bytes = p->target.limit_bytes};
+    ZR_TRY(cli_choices_plan(p));
+    cli_choices_table(p, &table);
     if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max);
     print_plan_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
-    if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
+    ZR_TRY(cli_within_print(p, plan));
     ZR_TRY(print_layer(p, plan));
-    const cli_choice *own = choices->choice[choices->configured];
-    cli_offload_print(stdout, &p->target, p->config, &own->made.report, &own->made.simulation.price,
-                      cli_choice_tokens(choices, own));
-    fputc('\n', stdout);
-    cli_bars_print(stdout, choices, color);
-    ZR_TRY(cli_order_print(stdout, p->config, choices));
-    fputc('\n', stdout);
-    cli_speed_print(stdout, choices);
+    cli_offload_print(&p->target, p->config, &p->own->made, cli_choice_tokens(p, p->own));
+    putchar('\n');
+    cli_bars_print(stdout, p, color);
+    ZR_TRY(cli_order_print(p));
+    putchar('\n');
+    cli_speed_print(p);
     if (zr__train_saves_async(p->config)) ZR_TRY(print_saving(p, plan));
-    return cli_advice_print(stdout, choices, p->config);
-}
-
-/** Print the plan as text. */
-static zr_status print_plan_text(planning *p, const zr_plan *plan)
-{
-    ZR_AUTO(cli_choices_clear) cli_choices choices = {0};
-    ZR_TRY(compare_choices(p, &choices));
-    return print_choices(p, plan, &choices);
+    return cli_advice_print(p);
 }
 
 /** Add the plan to the JSON output: first the members of a run's report, then members for the layer, tensor
  * parallelism, --max, asynchronous saves and --advice. */
-static zr_status add_plan_members(planning *p, const zr_plan *plan, zr__json_out *out)
+static zr_status add_plan_members(cli_choices *p, const zr_plan *plan, zr__json_out *out)
 {
     const zr_report report = zr__report_planned(plan);
-    ZR_AUTO(cli_choices_clear) cli_choices choices = {0};
     zr_save_price price;
     ZR_AUTO_FREE char *json = NULL;
     ZR_TRY(zr__report_json(&report, &json));
     zr__text_append(&out->text, json + 1, strlen(json) - 2); /* copy the members without their braces */
     out->more = true;
-    ZR_TRY(cli_within_json(out, p->config, plan, &p->target.profile));
+    ZR_TRY(cli_within_json(out, p, plan));
     ZR_TRY(add_layer_members(plan, out));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(out, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
@@ -207,13 +160,13 @@ static zr_status add_plan_members(planning *p, const zr_plan *plan, zr__json_out
         zr__json_close(out, '}');
     }
     if (!p->o->advice) return ZR_OK;
-    ZR_TRY(compare_choices(p, &choices));
-    cli_advice_json(out, &choices);
+    ZR_TRY(cli_choices_plan(p));
+    cli_advice_json(out, p);
     return ZR_OK;
 }
 
 /** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
-static zr_status print_plan_json(planning *p, const zr_plan *plan)
+static zr_status print_plan_json(cli_choices *p, const zr_plan *plan)
 {
     ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
@@ -223,7 +176,7 @@ static zr_status print_plan_json(planning *p, const zr_plan *plan)
 }
 
 /** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. */
-static zr_status show_plan(planning *p)
+static zr_status show_plan(cli_choices *p)
 {
     const zr_config *c = p->config;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
@@ -246,7 +199,7 @@ static zr_status show_plan(planning *p)
 /** Set the target's profile to a rank's share of this machine, with the rates that `zr info --bench` stored. If no
  * rates are stored and the output shows times, measure the rate of matrix products now. Set the profile `chooser` to
  * only the stored rates, so that zr chooses the same keys as in `zr train`. */
-static zr_status profile_here(planning *p)
+static zr_status profile_here(cli_choices *p)
 {
     ZR_AUTO(zr_device_destroy) zr_device *device = NULL;
     zr_rates rates;
@@ -262,7 +215,7 @@ static zr_status profile_here(planning *p)
     return ZR_OK;
 }
 
-static zr_status find_max(planning *p)
+static zr_status find_max(cli_choices *p)
 {
     ZR_TRY(cli_max_parse(p->o->max, &p->max.what));
     ZR_CHECK(p->target.limit_bytes > 0, ZR_ERR_ARG,
@@ -283,36 +236,23 @@ static zr_status find_max(planning *p)
     ZR_TRY(cli_max_find(&p->max));
     p->asked = p->max.asked;
     p->question.free = p->max.question.free;
-    p->chosen = true; /* the advice repeats the answer */
+    p->answered = true; /* the advice repeats the answer */
     return ZR_OK;
 }
 
-static zr_status settle_plan(planning *p)
+static zr_status settle_plan(cli_choices *p)
 {
-    const plan_options *o = p->o;
-    int64_t disk_bytes = 0;
-    if (o->brief.disk && !zr__text_bytes(o->brief.disk, &disk_bytes)) disk_bytes = 0;
+    const cli_plan_options *o = p->o;
     p->target.here = !o->profile && !o->cluster;
     ZR_TRY(o->cluster   ? cli_target_cluster(o->cluster, NULL, p->config, &p->target)
            : o->profile ? cli_target_profile(o->profile, &p->target)
                         : profile_here(p));
     if (o->efficiency > 0) cli_target_efficiency(&p->target, o->efficiency);
-    if (!o->max) p->target.disk_bytes = disk_bytes;
-    p->asked = *p->config;
-    ZR_TRY(cli_settle(p->config, &p->target, &p->found));
-    p->asked.memory.limit_bytes = p->config->memory.limit_bytes;
-    p->asked.parallel.ranks_per_host = p->config->parallel.ranks_per_host;
-    p->target.disk_bytes = disk_bytes;
-    p->chosen = p->found.n > 0 && !o->max;
-    const zr__train_target where = cli_train_target(&p->target);
-    p->question = zr__question_of(&p->asked, &where);
-    p->question.config = &p->asked;
-    if (!p->chosen) p->question.free = cli_choices_free(&p->asked, &p->target, p->batch);
-    if (!p->chosen) p->asked = *p->config;
+    ZR_TRY(cli_choices_ask(p));
     return o->max ? find_max(p) : ZR_OK;
 }
 
-static void say_plan_notes(const planning *p)
+static void say_plan_notes(const cli_choices *p)
 {
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
@@ -328,7 +268,7 @@ static void say_plan_notes(const planning *p)
 }
 
 /** Refuse a model with too many layers, because planning time grows with the square of their number. */
-static zr_status check_layers(const planning *p)
+static zr_status check_layers(const cli_choices *p)
 {
     const int64_t layers = zr_config_sizes(p->config).layers;
     const bool vary = p->o->max && strcmp(p->o->max, "batch") != 0;
@@ -337,7 +277,7 @@ static zr_status check_layers(const planning *p)
     return ZR_OK;
 }
 
-static zr_status make_plan(cli_args *args, planning *p)
+static zr_status make_plan(cli_args *args, cli_choices *p)
 {
     char room[CLI_BRIEF_KEYS][256];
     cli_brief brief = p->o->brief;
@@ -345,6 +285,8 @@ static zr_status make_plan(cli_args *args, planning *p)
     p->batch = brief.batch > 0 || cli_overrides(args, "train_micro_batch_size_per_gpu=");
     const bool alone = args->n_operands == 0;
     ZR_TRY(cli_brief_overrides(&brief, args, room));
+    /* the advice uses the disk, as the memory of a device of the cluster is known */
+    if (alone && p->o->cluster && !brief.memory && !cli_overrides(args, "memory.limit=")) args->disk = NULL;
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     p->batch |= !alone && zr__config_given(p->config, "train_micro_batch_size_per_gpu");
     p->batch |= p->o->max != NULL;
@@ -357,7 +299,7 @@ static zr_status make_plan(cli_args *args, planning *p)
     return ZR_OK;
 }
 
-static zr_status check_plan_options(const cli_args *args, const plan_options *o, const zr_comm *comm)
+static zr_status check_plan_options(const cli_args *args, const cli_plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm || !o->ranks, ZR_ERR_ARG, "--ranks is %lld, but the launcher started %d ranks; leave out --ranks",
              (long long)o->ranks, comm ? comm->size : 0);
@@ -372,31 +314,24 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
     return ZR_OK;
 }
 
-static void end_planning(planning *p)
-{
-    zr__choices_clear(&p->found);
-    zr_config_destroy(&p->config);
-    cli_target_clear(&p->target);
-}
-
 /** Print the list of --shapes if it was requested. Otherwise print the plan. */
-static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
+static zr_status list_or_plan(cli_args *args, const cli_plan_options *o, const zr_comm *comm)
 {
     if (o->shapes) return cli_shapes_print(stdout, args->json);
     ZR_TRY(check_plan_options(args, o, comm));
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
-    ZR_AUTO(end_planning)
-    planning p = {.args = args,
-                  .o = o,
-                  .target = {.ranks = ranks,
-                             .local_ranks = comm ? comm->local_size : ranks,
-                             .in_process = comm ? zr__comm_process_ranks(comm) : ranks}};
+    ZR_AUTO(cli_choices_clear)
+    cli_choices p = {.args = args,
+                     .o = o,
+                     .target = {.ranks = ranks,
+                                .local_ranks = comm ? comm->local_size : ranks,
+                                .in_process = comm ? zr__comm_process_ranks(comm) : ranks}};
     return make_plan(args, &p);
 }
 
 static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
-    plan_options o = {.brief = CLI_BRIEF_INIT};
+    cli_plan_options o = {.brief = CLI_BRIEF_INIT};
     const cli_option options[] = {
         {"ranks", CLI_INT, &o.ranks, 1, "N", "number of ranks (devices) to plan for; this machine need not have them"},
         CLI_BRIEF_PRESET(o.brief),

@@ -55,6 +55,9 @@ static void print_memory_line(const simulating *c, const cli_trial *made)
         print_taken("host's", made->host_bytes, host);
         if (host_over) printf(": does not fit");
     }
+    if (c->target.disk_bytes > 0 && made->disk_bytes > c->target.disk_bytes)
+        printf("; %s of --disk %s: does not fit", ZR_SIZE((double)made->disk_bytes),
+               ZR_SIZE((double)c->target.disk_bytes));
     putchar('\n');
 }
 
@@ -63,7 +66,7 @@ static void print_offload_line(const cli_trial *made)
 {
     char words[ZR_OFFLOAD_NOTE_BYTES];
     const zr_report *r = &made->report;
-    const int64_t read_bytes = cli_copied_from(r, ZR_SPACE_DISK), written_bytes = cli_copied_to(r, ZR_SPACE_DISK);
+    const int64_t read_bytes = cli_read_from_disk(r), written_bytes = cli_written_to_disk(r);
     const double disk_sec = made->simulation.price.disk_sec;
     zr__train_offload_words(&r->home, &r->memory, words);
     if (!words[0]) return;
@@ -151,31 +154,26 @@ static zr_status add_report(json_t *root, const zr_report *report)
 static zr_status print_simulation_json(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
+    const zr_cluster *on = &c->target.cluster;
     json_auto_t *root = json_object();
     json_t *exposed = json_object();
     cli_simulated_json(root, made, c->o->tokens);
-    cli_json_set(root, "pflops_all", json_real(s->flops_sec * c->target.ranks / 1e15));
-    cli_json_set(root, "product_sec", json_real(s->product_sec));
-    cli_json_set(root, "memory_sec", json_real(s->memory_sec));
-    cli_json_set(root, "launch_sec", json_real(s->launch_sec));
-    cli_json_set(root, "slowest", json_real(s->slowest));
+    cli_json_set_all(root, json_pack("{s:f, s:f, s:f, s:f, s:f}", "pflops_all", s->flops_sec * c->target.ranks / 1e15,
+                                     "product_sec", s->product_sec, "memory_sec", s->memory_sec, "launch_sec",
+                                     s->launch_sec, "slowest", s->slowest));
     for (int i = 0; i < ZR_CAUSES; i++)
         cli_json_set(exposed, zr__cause_name((zr_cause)i), json_real(s->exposed_sec[i]));
     cli_json_set(root, "exposed", exposed);
-    cli_json_set(root, "host_bytes", json_integer(made->host_bytes));
-    cli_json_set(root, "needs", json_integer(made->needs_bytes));
     if (s->save.bytes > 0) {
-        json_t *save = json_object();
-        cli_json_set(save, "bytes", json_integer(s->save.bytes));
         const bool known = !isnan(s->save.write_sec);
-        cli_json_set(save, "write_sec", known ? json_real(s->save.write_sec) : json_null());
-        cli_json_set(save, "stall_sec", known ? json_real(s->save.stall_sec) : json_null());
-        cli_json_set(root, "save", save);
+        cli_json_set(root, "save",
+                     json_pack("{s:I, s:o, s:o}", "bytes", (json_int_t)s->save.bytes, "write_sec",
+                               known ? json_real(s->save.write_sec) : json_null(), "stall_sec",
+                               known ? json_real(s->save.stall_sec) : json_null()));
     }
     ZR_TRY(add_report(root, &made->report));
     cli_simulated_of(root);
     cli_json_set(root, "params", json_integer(made->params));
-    const zr_cluster *on = &c->target.cluster;
     cli_json_set(root, "cluster",
                  json_pack("{s:s, s:i, s:i, s:I, s:I, s:f, s:f}", "name", on->name, "devices", on->devices,
                            "host_devices", on->host_devices, "device_bytes", (json_int_t)on->device.memory_bytes,
@@ -191,6 +189,7 @@ zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *co
 {
     *target = (cli_target){
         .ranks = ranks,
+        .disk_bytes = cli_brief_disk_bytes(&o->brief),
         .options = {.straggler = o->straggler, .jitter = o->jitter, .seed = o->seed > 0 ? (uint64_t)o->seed : 0}};
     return cli_target_cluster(o->cluster, o->transport, config, target);
 }
@@ -202,7 +201,7 @@ static zr_status show_simulation(simulating *c)
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
     ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
-    ZR_TRY(cli_settle(c->config, &c->target, NULL));
+    ZR_TRY(cli_settle(c->config, &c->target, NULL, NULL));
     ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plan : NULL));
     if (plan) ZR_TRY(cli_target_draw(&c->target, c->config, plan, model, svg));
     if (c->args->json)
@@ -275,6 +274,7 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
         {"ranks", CLI_INT, &o.ranks, 1, "N", "number of ranks, each on its own device"},
         CLI_BRIEF_PRESET(o.brief),
         CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_LIMITS),
+        CLI_BRIEF_DISK(o.brief, CLI_DISK_SIMULATE),
         {"tokens", CLI_REAL, &o.tokens, 1, "N",
          "number of training tokens, e.g. 300e9: also print how many days they take"},
         {"transport", CLI_TEXT, &o.transport, 0, "KIND",

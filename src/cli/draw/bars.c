@@ -45,17 +45,17 @@ static double scale_bytes(const cli_choices *choices)
         double total = (double)choices->choice[i]->made.report.memory.total_bytes;
         if (total > most) most = total;
     }
-    double twice = 2 * (double)choices->target->limit_bytes;
-    return choices->target->limit_bytes && most > twice ? twice : most;
+    double twice = 2 * (double)choices->target.limit_bytes;
+    return choices->target.limit_bytes && most > twice ? twice : most;
 }
 
 /** Return the index of the first bar cell that ends above the memory limit. Return -1 if there is no limit, or if all
  * cells of the longest possible bar end below the limit. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
-    for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {
-        if (zr__rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->target->profile.facts) >
-            choices->target->limit_bytes)
+    for (int i = 0; choices->target.limit_bytes && i < bar_cells(choices); i++) {
+        if (zr__rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->target.profile.facts) >
+            choices->target.limit_bytes)
             return i;
     }
     return -1;
@@ -91,13 +91,12 @@ static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_byt
     if (color) fputs(CLI_PLAIN, out);
 }
 
-static void print_bars_line(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
+static void print_bars_line(FILE *out, const cli_choices *choices, const cli_choice *c, double cell_bytes, bool color)
 {
     static const char *const light[ZR__LIGHTS] = {"", " a", " b", " c"};
-    const cli_choice *c = choices->choice[index];
     const zr_price *price = &c->made.simulation.price;
-    const bool bold = color && index == choices->advised;
-    const char *fits = choices->target->limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
+    const bool bold = color && choices->advised && c == choices->told;
+    const char *fits = choices->target.limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
     char kept[CLI_CHOICE_BYTES], name[64], time[32] = "?", exposed[32] = "?";
     if (choices->compute_known) cli_seconds(price->step_sec, time);
     const bool disk_known = !cli_offload_untimed(&c->made.report, price);
@@ -105,8 +104,8 @@ static void print_bars_line(FILE *out, const cli_choices *choices, int index, do
         snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * price->exposed_sec / price->step_sec);
     snprintf(name, sizeof(name), "%s%s", cli_choice_name(c, choices->shares_layers, kept),
              cli_choice_differs(choices, c) ? " d" : light[zr__light_of(&c->way)]);
-    fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
-            index == choices->advised ? '>' : ' ', (int)c->way.stage, NAME_COLUMNS + wider(choices), name,
+    fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", c == choices->own ? '*' : ' ',
+            c == choices->told ? '>' : ' ', (int)c->way.stage, NAME_COLUMNS + wider(choices), name,
             ZR_SIZE((double)c->made.report.memory.total_bytes), fits, time, exposed, bold ? CLI_PLAIN : "");
     print_bar(out, c, bar_cells(choices), cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
@@ -128,13 +127,13 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
 {
     double cell_bytes = scale_bytes(choices) / bar_cells(choices);
     fprintf(out, "   stage, recompute%*s total %-5s     step waiting  the fullest moment\n", wider(choices), "",
-            choices->target->limit_bytes ? "fits" : "");
-    for (int i = 0; i < choices->n; i++) print_bars_line(out, choices, i, cell_bytes, color);
+            choices->target.limit_bytes ? "fits" : "");
+    for (int i = 0; i < choices->n; i++) print_bars_line(out, choices, choices->choice[i], cell_bytes, color);
     print_bars_legend(out, choices, color);
-    fprintf(out, "  * %s  > advised", choices->origin);
+    fprintf(out, "  * %s  > %s", choices->origin, choices->advised ? "advised" : "the nearest");
     if (limit_cell(choices, cell_bytes) >= 0)
-        fprintf(out, "  | where %s end (%s aside)", ZR_SIZE((double)choices->target->limit_bytes),
-                cli_beside(&choices->target->profile.facts));
+        fprintf(out, "  | where %s end (%s aside)", ZR_SIZE((double)choices->target.limit_bytes),
+                cli_beside(&choices->target.profile.facts));
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
@@ -152,5 +151,6 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     if (most >= ZR__LIGHT_OVERLAP) fputs("  b  with that and overlap_comm false\n", out);
     if (most >= ZR__LIGHT_BUCKETS)
         fprintf(out, "  c  as b, with buckets of %lld elements\n", (long long)zr__light_elems(choices->config));
-    if (differs) fputs("  d  with the keys of the advice\n", out);
+    if (differs)
+        fprintf(out, "  d  with the keys of the %s\n", choices->advised ? "advice" : "choice that comes nearest");
 }

@@ -33,6 +33,12 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
     return ZR_OK;
 }
 
+int64_t cli_brief_disk_bytes(const cli_brief *brief)
+{
+    int64_t bytes = 0;
+    return brief->disk && zr__text_bytes(brief->disk, &bytes) ? bytes : 0;
+}
+
 /* Refuse an unknown key, or a value of the wrong type, on the command line alone. */
 static zr_status check_keys(const cli_args *args)
 {

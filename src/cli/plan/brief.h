@@ -21,7 +21,9 @@ typedef struct cli_brief {
 
 #define CLI_DISK_PLAN                                                                                                  \
     "space on disk of each rank, e.g. 200GB: where a model does not fit --memory, put as few of its states on disk "   \
-    "as "                                                                                                              \
+    "as needed"
+#define CLI_DISK_SIMULATE                                                                                              \
+    "space on disk of each rank, e.g. 200GB; with --search: where nothing fits memory, put as few states on disk as "  \
     "needed"
 #define CLI_DISK_TRAIN                                                                                                 \
     CLI_DISK_PLAN ", in the folder zero_optimization.offload_optimizer.nvme_path [with --memory and that key: its "    \
@@ -48,6 +50,8 @@ typedef struct cli_brief {
 bool cli_overrides(const cli_args *args, const char *begin);
 /** Check the options. On ZR_ERR_ARG the message names the wrong or missing option. */
 ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
+/** Return the bytes of --disk, or 0 if it is not given. */
+int64_t cli_brief_disk_bytes(const cli_brief *brief);
 /** Turn the options into overrides, such as "zero_optimization.stage=2", whose texts are stored in `room`. Insert the
  * overrides before the user's own --key=value. The user's own values win, because a later override wins. */
 #define CLI_BRIEF_KEYS 8

@@ -2,7 +2,6 @@
  * with which the model would fit. */
 #include "cli/plan/choices.h"
 
-#include "base/json/json.h"
 #include "config/config.h"
 
 #include <stdio.h>
@@ -28,38 +27,36 @@ const char *cli_choice_name(const cli_choice *c, bool placed, char text[CLI_CHOI
 bool cli_choice_differs(const cli_choices *choices, const cli_choice *c)
 {
     const zr__way own = zr__way_of(choices->config);
-    return c->way.rows != own.rows || c->way.accum != own.accum || c->way.device != own.device;
-}
-
-json_t *cli_choice_keys(const cli_choices *choices, const cli_choice *c)
-{
-    const zr__way own = zr__way_of(choices->config);
-    zr__way w = c->way;
-    w.stage = own.stage;
-    w.policy = own.policy;
-    w.every = own.every;
-    w.pieces = own.pieces;
-    w.kept = own.kept;
-    return zr__way_keys(&w, choices->config, choices->config, choices->target->ranks, false);
+    return c->way.rows != own.rows || c->way.accum != own.accum || c->way.device != own.device ||
+           (!choices->shares_layers && c->way.kept != own.kept);
 }
 
 int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c)
 {
-    return c->way.rows * c->way.accum * (choices->target->ranks / c->way.tensor) * choices->config->data.seq_length;
+    return zr__way_tokens(&c->way, choices->config, choices->target.ranks);
+}
+
+/** Return whether a choice fits, and if not the memory alone, what is too small. */
+static const char *fits_word(const cli_choices *choices, const cli_choice *c)
+{
+    return c->made.fits                                                                      ? "yes"
+           : c->made.needs_bytes > choices->target.limit_bytes                               ? "no"
+           : c->made.disk_bytes > choices->where.disk_bytes && choices->where.disk_bytes > 0 ? "no: disk"
+                                                                                             : "no: host";
 }
 
 void cli_choices_table(const cli_choices *choices, cli_table *table)
 {
-    const cli_choice *configured = choices->choice[choices->configured];
-    const zr__way *own = &configured->way;
+    const zr__way *own = &choices->own->way;
     table->chosen = (int)own->stage;
     for (int i = 0; i < choices->n; i++) {
         const cli_choice *c = choices->choice[i];
-        const zr__way *w = &c->way;
-        if (zr__light_of(w) || w->policy != own->policy || w->every != own->every) continue;
-        if (w->pieces != own->pieces || w->kept != own->kept || cli_choice_differs(choices, c)) continue;
-        table->report[w->stage] = c->made.report;
-        table->planned[w->stage] = true;
+        zr__way same = c->way;
+        same.stage = own->stage;
+        if (!zr__way_alike(&same, own, ZR__ALIKE_ALL)) continue;
+        table->report[c->way.stage] = c->made.report;
+        table->planned[c->way.stage] = true;
+        table->fits[c->way.stage] = fits_word(choices, c);
     }
 }
 
@@ -82,14 +79,15 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     return ZR_OK;
 }
 
-static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
+static zr_status find_ranks(const cli_choices *choices, cli_more_ranks *more)
 {
-    int low = choices->target->ranks;
+    const zr_config *config = &choices->asked;
+    int low = choices->target.ranks;
     /* `step` is the smallest change of the number of ranks, and divides `low`: a whole host or, if tensor-parallel
      * groups cross hosts, one tensor-parallel group. */
     const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
               step = host > 0 && host % tensor == 0 ? host : tensor;
-    int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
+    int64_t before = INT64_MAX, needs = 0, limit = choices->target.limit_bytes;
     more->ranks = low;
     ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));
     /* Double the ranks until the plan fits. Stop early if doubling shrinks the plan by less than 2 %, or if padding
@@ -118,74 +116,96 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     return ZR_OK;
 }
 
-/* ---- the list and the advice ----------------------------------------------------------------- */
+/* ---- the question, the list and the advice ---------------------------------------------------- */
 
-zr__free cli_choices_free(const zr_config *config, const cli_target *target, bool batch)
+/** Return the keys that are free in the question of the advice if none were left open: stage, policy, and the keys of
+ * micro-batch and offload that neither the file nor the command line gives. */
+static zr__free free_keys(const cli_choices *p)
 {
-    const bool limited = target->limit_bytes > 0, given = zr__config_given(config, "train_batch_size");
-    const bool homes = zr__train_offload_open(config) && config->zero.optim.device == ZR_HOME_NONE;
+    const zr_config *config = &p->asked;
+    const bool limited = p->target.limit_bytes > 0, own_memory = p->target.profile.facts.own_memory;
+    const bool homes = limited && zr__train_offload_open(config) && config->zero.optim.device == ZR_HOME_NONE;
     return (zr__free){.stage = true,
                       .policy = true,
-                      .batch = limited && !batch && !given,
+                      .batch = limited && !p->batch && !zr__config_given(config, "train_batch_size"),
                       .pieces = !zr__config_given(config, ZR__PIECES_KEY),
-                      .host = limited && homes && target->profile.facts.own_memory,
-                      .disk = limited && homes,
+                      .host = homes && own_memory,
+                      .disk = homes,
                       .kept = zr__train_offload_degrees(config) == ZR__OFFLOADS,
-                      .lighter = limited};
+                      .lighter = limited,
+                      .places = limited && own_memory && zr__place_is_free(config)};
 }
 
-/** Set `configured` and `advised`. If keys were chosen to fit the memory, the configuration already has them, so that
- * the configured choice is also the advised one. */
-static zr_status find_advised(cli_choices *choices)
+zr_status cli_choices_ask(cli_choices *p)
 {
-    zr__choices *f = &choices->found;
-    const zr__way own = zr__way_of(choices->config);
-    choices->configured = (int)zr__list_find(f, &own);
-    if (choices->configured < 0) return zr__failure_tell(&f->refused);
-    if (choices->answered) {
-        choices->advised = f->listed[choices->configured]->fits ? choices->configured : -1;
-    } else {
-        if (f->best) ZR_TRY(zr__list_add(f, f->best));
-        choices->advised = f->best ? (int)zr__list_find(f, &f->best->way) : -1;
-    }
-    choices->choice = f->listed;
-    choices->n = (int)f->n_listed;
+    const bool max = p->o->max != NULL;
+    const int64_t disk_bytes = cli_brief_disk_bytes(&p->o->brief);
+    if (!max) p->target.disk_bytes = disk_bytes;
+    ZR_TRY(cli_settle(p->config, &p->target, &p->asked, max ? NULL : &p->found));
+    p->target.disk_bytes = disk_bytes;
+    p->answered = p->found.n > 0;
+    p->where = cli_train_target(&p->target);
+    p->question = zr__question_of(&p->asked, &p->where);
+    if (p->answered) return ZR_OK;
+    p->asked = *p->config;
+    p->question.free = free_keys(p);
     return ZR_OK;
 }
 
-zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings)
+/** Set `own` and `told`. If keys were chosen to fit the memory, the configuration has them already. */
+static zr_status find_told(cli_choices *p)
 {
-    const cli_target *t = choices->target;
+    const zr__way own = zr__way_of(p->config);
+    const zr__choices *f = p->answer;
+    const int64_t configured = zr__list_find(&p->list, &own);
+    if (configured < 0) return zr__failure_tell(&p->list.refused);
+    zr__tried *told = f->best ? f->best : (zr__tried *)f->least; /* it is one of f->tried */
+    const int64_t listed = p->answered || !told ? configured : zr__list_find(&p->list, &told->way);
+    if (listed < 0) ZR_TRY(zr__list_add(&p->list, told));
+    p->choice = p->list.listed;
+    p->n = (int)p->list.n_listed;
+    p->own = p->choice[configured];
+    p->told = p->choice[listed < 0 ? p->n - 1 : listed];
+    p->advised = f->best != NULL;
+    return ZR_OK;
+}
+
+zr_status cli_choices_plan(cli_choices *p)
+{
+    const cli_target *t = &p->target;
+    const zr_config *config = p->config;
     const zr_machine *machine = &t->profile.machine;
-    zr__question *q = &choices->question, list;
+    zr__question list;
     const bool narrow = (config->bf16 || config->fp16) && machine->flops_bf16 > 0;
-    choices->config = config;
-    choices->where = cli_train_target(t);
-    q->target = &choices->where;
-    choices->compute_known = t->simulated || narrow || machine->flops_f32 > 0;
-    choices->link_known = t->simulated || t->ranks == 1 || zr__machine_link(machine).bytes_sec > 0;
-    choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
-    if (t->efficiency > 0) choices->peak_flops /= t->efficiency;
+    p->compute_known = t->simulated || narrow || machine->flops_f32 > 0;
+    p->link_known = t->simulated || t->ranks == 1 || zr__machine_link(machine).bytes_sec > 0;
+    p->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
+    if (t->efficiency > 0) p->peak_flops /= t->efficiency;
     const bool given = zr__config_given(config, "zero_optimization.stage") ||
                        zr__config_given(config, "activation_checkpointing.policy");
-    choices->origin = given ? "configured" : choices->answered ? "chosen" : "default";
-    choices->shares_layers = config->parallel.tensor > 1;
-    choices->many_layers = zr_config_sizes(config).layers > CLI_MANY_LAYERS;
-    list = *q;
+    p->origin = given ? "configured" : p->answered ? "chosen" : "default";
+    p->shares_layers = config->parallel.tensor > 1;
+    p->many_layers = zr_config_sizes(config).layers > CLI_MANY_LAYERS;
+    const bool listed = !p->answered && p->many_layers; /* a search takes too long */
+    p->answer = listed ? &p->list : &p->found;
+    if (listed) p->question.free = (zr__free){.stage = true, .policy = true};
+    list = p->question;
     list.config = config;
-    if (choices->answered) choices->found.first = choices->found.n; /* `config` has the chosen keys */
-    if (!choices->answered && !choices->many_layers) ZR_TRY(zr__search(q, &choices->found));
-    ZR_TRY(zr__choices_list(&list, choices->many_layers, spacings, &choices->found));
-    if (choices->many_layers) zr__prefer(&choices->found);
-    ZR_TRY(find_advised(choices));
-    choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
-    const bool help = choices->advised < 0 && !choices->many_layers && t->ranks <= CLI_MOST_RANKS;
-    const zr_status st = help ? find_ranks(choices, config, &choices->more) : ZR_OK;
-    if (st != ZR_OK) choices->more = (cli_more_ranks){0};
+    if (!p->answered && !listed) ZR_TRY(zr__search(&p->question, &p->found));
+    ZR_TRY(zr__choices_list(&list, p->many_layers, p->o->every, &p->list));
+    if (listed) zr__prefer(&p->list);
+    ZR_TRY(find_told(p));
+    p->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
+    const bool help = !p->advised && !p->many_layers && t->ranks <= CLI_MOST_RANKS;
+    const zr_status st = help ? find_ranks(p, &p->more) : ZR_OK;
+    if (st != ZR_OK) p->more = (cli_more_ranks){0};
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 
 void cli_choices_clear(cli_choices *choices)
 {
     zr__choices_clear(&choices->found);
+    zr__choices_clear(&choices->list);
+    cli_target_clear(&choices->target);
+    zr_config_destroy(&choices->config);
 }

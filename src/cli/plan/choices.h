@@ -1,10 +1,13 @@
-/** Compare the ZeRO stages and recompute policies for one configuration, and advise. A choice is a stage with a policy,
- * planned and priced by train/choose, which also finds the advised choice. choices.c prints the speed of choices and
- * the orders of micro-batches, advice.c prints advice, and within_layers.c the traffic of tensor parallelism. */
+/** A call of `zr plan`: its question, the answer, and the list of ZeRO stages with recompute policies. A choice is a
+ * stage with a policy, planned and priced by train/choose, which also finds the advised choice. choices.c makes the
+ * list. speed.c prints the speed of choices and the orders of micro-batches, advice.c prints advice, and
+ * within_layers.c the traffic of tensor parallelism. */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
 #include "base/json/json_write.h"
+#include "cli/plan/brief.h"
+#include "cli/plan/max.h"
 #include "cli/plan/table.h"
 #include "cli/plan/target.h"
 
@@ -23,38 +26,53 @@ typedef struct cli_more_ranks {
     bool fits, all;
 } cli_more_ranks;
 
+typedef struct cli_plan_options {
+    cli_brief brief;
+    const char *max, *svg, *profile, *cluster;
+    int64_t ranks;
+    double tokens, efficiency; /* values of --tokens and --efficiency; 0 if not given */
+    bool schedule, shapes, every, advice;
+} cli_plan_options;
+
 typedef struct cli_choices {
-    /* `target`: machine for which choices are planned. `question`: the question of the advice; question.config is the
-     * configuration before any choice. `found`: the answer, if the question has been answered already (`answered`). The
-     * caller sets `target`, `question`, `found`, `answered` and `tokens` before planning. */
-    const cli_target *target;
+    const cli_args *args;
+    const cli_plan_options *o;
+    cli_target target;
+    zr_config *config; /* with the keys that were chosen, if `answered` */
+    bool batch;        /* whether a micro-batch is given */
+    cli_max max;
+    /* `question`: the question of the advice, about `asked`, which is the configuration before any choice. `found`: its
+     * answer. `answered`: whether the question was answered, and keys were chosen, before the list is planned. */
+    zr_config asked;
+    zr__train_target where;
     zr__question question;
     zr__choices found;
     bool answered;
-    double tokens; /* tokens to train on, or 0 if not given */
-
-    zr__train_target where;
-    const zr_config *config;
+    /* The list, of n choices. `own`: the configured choice. `told`: the choice that the advice names: the preferred one
+     * or, if nothing fits, the nearest (zr__choices.least). `advised`: whether it fits. */
+    zr__choices list;
+    const zr__choices *answer; /* `found`, or `list` if no more than the list was asked */
+    cli_choice **choice;
+    int n;
+    const cli_choice *own, *told;
+    bool advised;
     const char *origin; /* origin of the configured choice: "configured", "chosen" or "default" */
     double peak_flops;  /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
     bool shares_layers; /* whether the tensor-parallel degree is above 1 */
     bool many_layers;
     /* Whether FLOP/s and the link's bandwidth are known. The time of a step needs both. */
     bool compute_known, link_known;
-    cli_choice **choice; /* the list, of n choices */
-    int n;
-    int configured, advised; /* indices into `choice`; `advised` is -1 if no choice fits */
-    int most_ranks;          /* maximum number of ranks that the search for `more` tries */
+    int most_ranks; /* maximum number of ranks that the search for `more` tries */
     cli_more_ranks more;
 } cli_choices;
 
-/** Return the keys that are free in the question of the advice: stage, policy, and the keys of micro-batch and offload
- * that neither the file nor the command line gives. `batch` tells whether a micro-batch is given. */
-zr__free cli_choices_free(const zr_config *config, const cli_target *target, bool batch);
-/** Plan the list of choices (zr__choices_list), and find the advised choice. Plan a model with more than
+/** Ask the question of the advice: settle the target and the configuration, and choose missing keys. The target's
+ * device and rates are set. */
+ZR_NODISCARD zr_status cli_choices_ask(cli_choices *choices);
+/** Plan the list of choices (zr__choices_list), and find the choice to name. Plan a model with more than
  * CLI_MANY_LAYERS layers only as configured. Return an error if the configured plan is refused, or if any plan fails
  * for another reason. Clear the choices in any case. */
-ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
+ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices);
 void cli_choices_clear(cli_choices *choices);
 /** Fill a table with the choices that differ from the configured choice only in the stage. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
@@ -62,11 +80,9 @@ void cli_choices_table(const cli_choices *choices, cli_table *table);
  * as in "unit/2 Pa". Return `text`. */
 #define CLI_CHOICE_BYTES 48
 const char *cli_choice_name(const cli_choice *c, bool placed, char text[CLI_CHOICE_BYTES]);
-/** Return whether a choice has other micro-batches or homes of states than configured. */
+/** Return whether a choice has other micro-batches, homes of states or, without tensor parallelism, another place of
+ * checkpoints than configured. */
 bool cli_choice_differs(const cli_choices *choices, const cli_choice *c);
-/** Return an object of the keys of a choice besides its stage, policy and place of checkpoints, or NULL without memory.
- */
-struct json_t *cli_choice_keys(const cli_choices *choices, const cli_choice *c);
 /** Return the tokens of a step of a choice, over all ranks. */
 int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c);
 /** Find the fewest bytes that a rank can need with `ranks` ranks. Plan stage 3 with recompute unit and
@@ -79,7 +95,7 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color);
 
 /** Print tokens per second and MFU of the configured choice and of the advised choice. If the number of tokens is
  * given, also print the days of training. If times are unknown, print no speed. */
-void cli_speed_print(FILE *out, const cli_choices *choices);
+void cli_speed_print(const cli_choices *choices);
 /** Add the members "tokens_per_sec" and "mfu" to the open object. If the number of tokens is given, also add "steps"
  * and "days". An unknown member is null. */
 void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c);
@@ -88,14 +104,16 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
  * choice. Print nothing if the orders do not differ: with one micro-batch per step, below stage 3, or with one
  * data-parallel rank. Also print nothing if the other order cannot be planned, or if planning it would take too long.
  */
-ZR_NODISCARD zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices *choices);
+ZR_NODISCARD zr_status cli_order_print(const cli_choices *choices);
 
 /** Print a paragraph that advises a choice, with its keys and reasons. If nothing fits, print ways to make the
  * configuration fit. */
-ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);
-/** Add the members "profile", "limit", "time", "needs", "fits", "choices" and "advice" to the open object. If nothing
- * fits, "advice" is null, and the member "more_ranks" may follow. */
+ZR_NODISCARD zr_status cli_advice_print(const cli_choices *choices);
+/** Add the members "profile", "limit", "time", "needs", "fits", "choices", "question", "ties" and "advice" to the open
+ * object. If nothing fits, "advice" is null, and the members "least" and "more_ranks" may follow. */
 void cli_advice_json(zr__json_out *out, const cli_choices *choices);
+/** Print a text in lines of at most 78 columns. A line break in the text begins a new line. */
+void cli_print_wrapped(const char *text);
 
 /* ---- traffic between tensor-parallel ranks --------------------------------------------------- */
 
@@ -104,12 +122,10 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices);
  * ratio, b s / (3 h), for b samples of s tokens and width h. The estimate counts only the blocks, with 12 b s h
  * elements per block. Print the parameters that are replicated on all tensor-parallel ranks. If parallel.tensor is 1,
  * print nothing. */
-ZR_NODISCARD zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan,
-                                        const zr_profile *profile);
+ZR_NODISCARD zr_status cli_within_print(const cli_choices *choices, const zr_plan *plan);
 /** Add the members "tensor_to_stage3", "within_layers" and "replicated" to the open object. "tensor_to_stage3" is null
  * if stage 3 cannot be planned. If parallel.tensor is 1, add nothing. */
-ZR_NODISCARD zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan,
-                                       const zr_profile *profile);
+ZR_NODISCARD zr_status cli_within_json(zr__json_out *out, const cli_choices *choices, const zr_plan *plan);
 
 /** Return the memory that a rank needs in addition to its plan, in words such as "1.07 GB" (see zr__rank_bytes). */
 const char *cli_beside(const zr_device_facts *facts);

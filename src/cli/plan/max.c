@@ -33,33 +33,18 @@ typedef struct point {
     int64_t n, needs, bytes, disk_bytes;
 } point;
 
-static double share_of(int64_t needs, int64_t has)
-{
-    return has > 0 ? (double)needs / (double)has : 0;
-}
-
 /** Find what a rank needs with `p->n` layers or samples: of all ways that the question leaves free, the one that comes
  * nearest. The configuration is set to the number. */
 static zr_status needs_of(cli_max *max, point *p)
 {
-    const zr__train_target *where = &max->where;
-    const int64_t limit = max->target->limit_bytes;
     uint64_t failed = max->failed;
     ZR_AUTO(zr__choices_clear) zr__choices found = {0};
-    double least = INFINITY;
     set_number(max, p->n);
     ZR_TRY(zr__search_least(&max->question, &failed, &found));
     if (found.n == 0) return zr__failure_tell(&found.refused);
-    for (int64_t i = 0; i < found.n; i++) {
-        const zr__trial *made = &found.tried[i]->made;
-        const double device = share_of(made->needs_bytes, limit), host = share_of(made->host_bytes, where->host_bytes),
-                     disk = share_of(made->disk_bytes, where->disk_bytes), most = fmax(device, fmax(host, disk));
-        if (most >= least) continue;
-        least = most;
-        p->bytes = made->needs_bytes;
-        p->disk_bytes = made->disk_bytes;
-    }
-    p->needs = (int64_t)ceil(least * (double)limit);
+    p->bytes = found.least->made.needs_bytes;
+    p->disk_bytes = found.least->made.disk_bytes;
+    p->needs = (int64_t)ceil(found.least->made.share * (double)max->target->limit_bytes);
     if (found.best) max->failed = failed;
     return ZR_OK;
 }

@@ -5,6 +5,7 @@
 #include "train/setup/setup.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define DAY_SEC 86400.0
@@ -19,8 +20,7 @@ static bool has_checkpoints(const zr_report *report)
 cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
                              int64_t step_tokens)
 {
-    cli_offload c = {.read_bytes = cli_copied_from(report, ZR_SPACE_DISK),
-                     .written_bytes = cli_copied_to(report, ZR_SPACE_DISK)};
+    cli_offload c = {.read_bytes = cli_read_from_disk(report), .written_bytes = cli_written_to_disk(report)};
     const int host = cli_host_ranks(target) < target->ranks ? cli_host_ranks(target) : target->ranks;
     c.disk_sec = price->disk_sec > 0 ? price->disk_sec : NAN;
     const bool timed = isfinite(c.disk_sec) && price->compute_sec > 0;
@@ -39,71 +39,71 @@ static const char *source_of_rates(const cli_target *target)
 
 bool cli_offload_untimed(const zr_report *report, const zr_price *price)
 {
-    return cli_copied_from(report, ZR_SPACE_DISK) + cli_copied_to(report, ZR_SPACE_DISK) > 0 && price->disk_sec <= 0;
+    return cli_read_from_disk(report) + cli_written_to_disk(report) > 0 && price->disk_sec <= 0;
 }
 
 /** Print whether computation or the disk limits the speed, and the number of tokens with which both would take equally
  * long. */
-static void print_bound(FILE *out, const cli_offload *c, int64_t step_tokens)
+static void print_bound(const cli_offload *c, int64_t step_tokens)
 {
     static const char *const name[] = {"computing", "the disk"};
-    fprintf(out, "  %s is the bound", name[c->outlasts]);
+    printf("  %s is the bound", name[c->outlasts]);
     if (!isnan(c->tokens)) {
         const char *tokens = ZR_AMOUNT(round(c->tokens)), *now = ZR_AMOUNT((double)step_tokens);
-        fprintf(out, "; %s would be with %s than %s%stokens a step (now %.*s)", name[!c->outlasts],
-                c->outlasts ? "more" : "fewer", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ",
-                (int)strlen(now) - (now[strlen(now) - 1] == ' '), now);
+        printf("; %s would be with %s than %s%stokens a step (now %.*s)", name[!c->outlasts],
+               c->outlasts ? "more" : "fewer", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ",
+               (int)strlen(now) - (now[strlen(now) - 1] == ' '), now);
     }
-    fputc('\n', out);
+    putchar('\n');
 }
 
 /** If computation hides little of the transfers of offloaded states, print why their updates begin only after the
  * backward pass. Print nothing if ranks hardly wait for them. */
-static void print_late_updates(FILE *out, const zr_config *config, const zr_report *report, const zr_price *price)
+static void print_late_updates(const zr_config *config, const zr_report *report, const zr_price *price)
 {
     const zr_layout l = zr__train_layout(config, 1);
     if (report->home.optim == ZR_SPACE_DEVICE || !(price->exposed_sec > LATE_PART * price->step_sec)) return;
     if (l.accum > 1)
-        fputs("  updates begin after the last micro-batch: computing hides little of their copies\n", out);
+        fputs("  updates begin after the last micro-batch: computing hides little of their copies\n", stdout);
     else if (l.norm_first && !l.two_pass)
-        fprintf(out, "  updates wait for the norm of all gradients (%s): computing hides little\n  of their copies%s\n",
-                config->gradient_clipping > 0 ? "gradient_clipping" : "fp16",
-                l.states == ZR_STATES_LEAN ? "; memory.norm two_pass hides them, for a second backward pass" : "");
+        printf("  updates wait for the norm of all gradients (%s): computing hides little\n  of their copies%s\n",
+               config->gradient_clipping > 0 ? "gradient_clipping" : "fp16",
+               l.states == ZR_STATES_LEAN ? "; memory.norm two_pass hides them, for a second backward pass" : "");
 }
 
-void cli_offload_print(FILE *out, const cli_target *target, const zr_config *config, const zr_report *report,
-                       const zr_price *price, int64_t step_tokens)
+void cli_offload_print(const cli_target *target, const zr_config *config, const cli_trial *made, int64_t step_tokens)
 {
+    const zr_report *report = &made->report;
+    const zr_price *price = &made->simulation.price;
     char words[ZR_OFFLOAD_NOTE_BYTES];
     zr__train_offload_words(&report->home, &report->memory, words);
     if (!words[0]) return;
     const cli_offload c = cli_offload_cost(target, report, price, step_tokens);
     const double shard = (double)report->trained / report->ranks;
-    fprintf(out, "offload: %s\n", words);
+    printf("offload: %s\n", words);
     if (c.read_bytes + c.written_bytes == 0) {
         if (price->compute_sec > 0 && price->comm_sec > 0)
-            fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
-                    CLI_SECONDS(price->step_sec));
-        print_late_updates(out, config, report, price);
+            printf("  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
+                   CLI_SECONDS(price->step_sec));
+        print_late_updates(config, report, price);
         return;
     }
-    fprintf(out, "  a rank reads %s and writes %s of disk a step", ZR_SIZE((double)c.read_bytes),
-            ZR_SIZE((double)c.written_bytes));
+    printf("  a rank reads %s and writes %s of disk a step", ZR_SIZE((double)c.read_bytes),
+           ZR_SIZE((double)c.written_bytes));
     if (!has_checkpoints(report))
-        fprintf(out, " (%.1f and %.1f bytes a parameter)", (double)c.read_bytes / shard,
-                (double)c.written_bytes / shard);
+        printf(" (%.1f and %.1f bytes a parameter)", (double)c.read_bytes / shard, (double)c.written_bytes / shard);
     if (isnan(c.disk_sec)) {
-        fprintf(out, "\n  how long it takes is not known: %s\n", source_of_rates(target));
+        printf("\n  how long it takes is not known: %s\n", source_of_rates(target));
         return;
     }
-    fprintf(out, ": %s\n", CLI_SECONDS(c.disk_sec));
+    printf(": %s\n", CLI_SECONDS(c.disk_sec));
     if (price->compute_sec <= 0) return;
-    fprintf(out, "  computing takes %s, and waits %s of a step of %s\n", CLI_SECONDS(price->compute_sec),
-            CLI_SECONDS(price->exposed_sec), CLI_SECONDS(price->step_sec));
-    print_bound(out, &c, step_tokens);
-    print_late_updates(out, config, report, price);
-    fprintf(out, "  at this pace a host writes %s a day to its disks, %.3g full drives of 1 TB\n", ZR_SIZE(c.day_bytes),
-            c.day_bytes / 1e12);
+    printf("  computing takes %s, and waits %s of a step of %s\n", CLI_SECONDS(price->compute_sec),
+           CLI_SECONDS(price->exposed_sec), CLI_SECONDS(price->step_sec));
+    print_bound(&c, step_tokens);
+    print_late_updates(config, report, price);
+    printf("  at this pace a host writes %s a day to its disks, %.3g full drives of 1 TB\n", ZR_SIZE(c.day_bytes),
+           c.day_bytes / 1e12);
 }
 
 void cli_offload_json(zr__json_out *out, const cli_offload *cost)

@@ -5,8 +5,6 @@
 #include "base/json/json_write.h"
 #include "cli/plan/target.h"
 
-#include <stdio.h>
-
 /** Bytes and seconds that an offload to disk costs in a training step. Bytes are per rank. An unknown time or rate is
  * NAN. */
 typedef struct cli_offload {
@@ -27,8 +25,7 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
 bool cli_offload_untimed(const zr_report *report, const zr_price *price);
 
 /** Print a paragraph on the offload of a plan, or nothing without offload. */
-void cli_offload_print(FILE *out, const cli_target *target, const zr_config *config, const zr_report *report,
-                       const zr_price *price, int64_t step_tokens);
+void cli_offload_print(const cli_target *target, const zr_config *config, const cli_trial *made, int64_t step_tokens);
 /** Add the members "disk_sec", "disk_tokens" and "disk_written_per_day" to the open object, if states are on disk. An
  * unknown member is null. */
 void cli_offload_json(zr__json_out *out, const cli_offload *cost);

@@ -46,25 +46,16 @@ static zr_status take_rates(const json_t *root, const char *file, const rate_key
 
 static zr_status check_keys(json_t *root, const char *file)
 {
-    static const char *const known[] = {"name",
-                                        "flops_f32",
-                                        "flops_bf16",
-                                        "memory_bytes_sec",
-                                        "link_bytes_sec",
-                                        "memory_bytes",
-                                        "link_copies",
-                                        "narrow_attention",
-                                        "disk_read_bytes_sec",
-                                        "disk_write_bytes_sec",
-                                        "disk_both_bytes_sec"};
+    enum { OTHER = 4, KNOWN = OTHER + OWN };
+    const char *known[KNOWN] = {"name", "memory_bytes", "link_copies", "narrow_attention"};
+    for (int i = 0; i < OWN; i++) known[OTHER + i] = own_keys[i].key;
     const char *key = NULL;
     json_t *value = NULL;
-    const int n = (int)(sizeof(known) / sizeof(known[0]));
     json_object_foreach(root, key, value)
     {
         bool found = false;
-        for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
-        const char *near = zr__text_nearest(key, known, n);
+        for (int i = 0; i < KNOWN; i++) found |= strcmp(key, known[i]) == 0;
+        const char *near = zr__text_nearest(key, known, KNOWN);
         ZR_CHECK(found, ZR_ERR_DATA, "--profile %s: there is no key \"%s\"%s%s%s", file, key,
                  near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
     }

@@ -22,7 +22,7 @@ static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
 /** Return whether products are priced at the peak, so that the MFU is only an upper bound. */
 static bool is_peak(const cli_choices *choices)
 {
-    const cli_target *t = choices->target;
+    const cli_target *t = &choices->target;
     return !t->simulated && t->profile.machine.n_products == 0 && (t->efficiency <= 0 || t->efficiency >= 1);
 }
 
@@ -31,66 +31,65 @@ static bool is_peak(const cli_choices *choices)
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;
-    if (is_peak(choices) && choices->target->profile.machine.memory_bytes_sec <= 0) return NAN;
+    if (is_peak(choices) && choices->target.profile.machine.memory_bytes_sec <= 0) return NAN;
     return c->made.report.flops_model / c->made.report.ranks / c->made.simulation.price.step_sec / choices->peak_flops;
 }
 
 static double steps_for(const cli_choices *choices, const cli_choice *c)
 {
-    return ceil(choices->tokens / (double)cli_choice_tokens(choices, c));
+    return ceil(choices->o->tokens / (double)cli_choice_tokens(choices, c));
 }
 
 static double days_for(const cli_choices *choices, const cli_choice *c)
 {
-    return cli_days(choices->tokens, (double)cli_choice_tokens(choices, c), c->made.simulation.price.step_sec);
+    return cli_days(choices->o->tokens, (double)cli_choice_tokens(choices, c), c->made.simulation.price.step_sec);
 }
 
-static void print_speed(FILE *out, const cli_choices *choices, char mark, const char *name, const cli_choice *c)
+static void print_speed(const cli_choices *choices, char mark, const char *name, const cli_choice *c)
 {
     char mfu[32] = "?";
     if (!c->made.fits) {
-        fprintf(out, "%c %-12s does not fit\n", mark, name);
+        printf("%c %-12s does not fit\n", mark, name);
         return;
     }
     double share = mfu_of(choices, c);
     if (isfinite(share)) snprintf(mfu, sizeof(mfu), "%s%.1f %%", is_peak(choices) ? "<= " : "", 100 * share);
-    fprintf(out, "%c %-12s%12s%10s", mark, name, ZR_AMOUNT(tokens_per_sec(choices, c)), mfu);
-    if (choices->tokens > 0) {
+    printf("%c %-12s%12s%10s", mark, name, ZR_AMOUNT(tokens_per_sec(choices, c)), mfu);
+    if (choices->o->tokens > 0) {
         const double days = days_for(choices, c);
-        fprintf(out, "%14.*f%16.0f", days < 10 ? 2 : days < 1000 ? 1 : 0, days, steps_for(choices, c));
+        printf("%14.*f%16.0f", days < 10 ? 2 : days < 1000 ? 1 : 0, days, steps_for(choices, c));
     }
-    fputc('\n', out);
+    putchar('\n');
 }
 
-void cli_speed_print(FILE *out, const cli_choices *choices)
+void cli_speed_print(const cli_choices *choices)
 {
-    const cli_choice *configured = choices->configured >= 0 ? choices->choice[choices->configured] : NULL;
-    const cli_choice *advised = choices->advised >= 0 ? choices->choice[choices->advised] : NULL;
-    if (!configured || !is_timed(choices, configured)) {
-        if (choices->tokens > 0) fprintf(out, "--tokens: times are not known, so days are not\n\n");
+    const cli_choice *configured = choices->own, *advised = choices->advised ? choices->told : NULL;
+    if (!is_timed(choices, configured)) {
+        if (choices->o->tokens > 0) printf("--tokens: times are not known, so days are not\n\n");
         return;
     }
-    fprintf(out, "%-14s%12s%10s", "", "tokens/s", "MFU");
-    if (choices->tokens > 0) fprintf(out, "%14s%16s", "days", "steps");
-    fputc('\n', out);
-    print_speed(out, choices, '*', choices->origin, configured);
-    if (advised && advised != configured) print_speed(out, choices, '>', "advised", advised);
+    printf("%-14s%12s%10s", "", "tokens/s", "MFU");
+    if (choices->o->tokens > 0) printf("%14s%16s", "days", "steps");
+    putchar('\n');
+    print_speed(choices, '*', choices->origin, configured);
+    if (advised && advised != configured) print_speed(choices, '>', "advised", advised);
     if (!configured->made.fits && !advised) {
-        fputc('\n', out);
+        putchar('\n');
         return;
     }
-    if (choices->tokens > 0) {
-        const char *tokens = ZR_AMOUNT(choices->tokens);
-        fprintf(out, "  for %s%stokens of all ranks\n", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
+    if (choices->o->tokens > 0) {
+        const char *tokens = ZR_AMOUNT(choices->o->tokens);
+        printf("  for %s%stokens of all ranks\n", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
     }
     if (choices->peak_flops > 0 && isfinite(mfu_of(choices, configured)))
-        fprintf(out, "  MFU: FLOPs of the model over %sFLOP/s a rank%s\n", ZR_AMOUNT(choices->peak_flops),
-                is_peak(choices) ? ";\n  at most, because the rates of products by their sizes were not measured" : "");
+        printf("  MFU: FLOPs of the model over %sFLOP/s a rank%s\n", ZR_AMOUNT(choices->peak_flops),
+               is_peak(choices) ? ";\n  at most, because the rates of products by their sizes were not measured" : "");
     else if (choices->peak_flops > 0)
-        fputs("  MFU: not known, because only the peak rate of products was measured\n", out);
+        fputs("  MFU: not known, because only the peak rate of products was measured\n", stdout);
     if (cli_offload_untimed(&configured->made.report, &configured->made.simulation.price))
-        fputs("  without the time of the disk, whose rates are not known\n", out);
-    fputc('\n', out);
+        fputs("  without the time of the disk, whose rates are not known\n", stdout);
+    putchar('\n');
 }
 
 void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
@@ -98,7 +97,7 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
     const bool timed = is_timed(choices, c);
     zr__json_add(out, "tokens_per_sec", timed ? tokens_per_sec(choices, c) : NAN, "mfu",
                  timed ? mfu_of(choices, c) : NAN);
-    if (choices->tokens <= 0) return;
+    if (choices->o->tokens <= 0) return;
     zr__json_add(out, "steps", steps_for(choices, c));
     zr__json_add(out, "days", timed ? days_for(choices, c) : NAN);
 }
@@ -111,33 +110,33 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
 #define MICROS_MOST 16
 
 /** Print the bytes that a rank receives, and the bytes of memory that it needs, in one order. */
-static void print_order(FILE *out, const cli_choices *choices, const char *name, bool configured, const cli_trial *made)
+static void print_order(const cli_choices *choices, const char *name, bool configured, const cli_trial *made)
 {
-    fprintf(out, "%c %-8s%12s gathered of %12s a step, total %12s", configured ? '*' : ' ', name,
-            ZR_SIZE((double)made->report.traffic.bytes[ZR_TRAFFIC_ALL_GATHER]),
-            ZR_SIZE(cli_traffic_bytes(made->report.traffic)), ZR_SIZE((double)made->report.memory.total_bytes));
-    if (choices->compute_known && choices->link_known)
-        fprintf(out, ", %s", CLI_SECONDS(made->simulation.price.step_sec));
-    fputc('\n', out);
+    printf("%c %-8s%12s gathered of %12s a step, total %12s", configured ? '*' : ' ', name,
+           ZR_SIZE((double)made->report.traffic.bytes[ZR_TRAFFIC_ALL_GATHER]),
+           ZR_SIZE(cli_traffic_bytes(made->report.traffic)), ZR_SIZE((double)made->report.memory.total_bytes));
+    if (choices->compute_known && choices->link_known) printf(", %s", CLI_SECONDS(made->simulation.price.step_sec));
+    putchar('\n');
 }
 
-zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices *choices)
+zr_status cli_order_print(const cli_choices *choices)
 {
-    const cli_choice *configured = choices->choice[choices->configured];
+    const zr_config *config = choices->config;
+    const cli_choice *configured = choices->own;
     const bool layer = config->train.layer_major;
     if (config->accumulation_steps == 1 || configured->way.stage < 3 ||
-        choices->target->ranks == config->parallel.tensor)
+        choices->target.ranks == config->parallel.tensor)
         return ZR_OK;
     if (!layer && config->accumulation_steps > MICROS_MOST) return ZR_OK;
     zr_config other = *config;
     cli_trial made;
     other.train.layer_major = !layer;
-    const zr_status st = cli_try(choices->target, &other, &made, NULL);
+    const zr_status st = cli_try(&choices->target, &other, &made, NULL);
     if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED)
         return ZR_OK; /* if the other order cannot be planned, there is nothing to compare */
     ZR_TRY(st);
-    fputs("\norder of micro-batches (train.accumulation_order):\n", out);
-    print_order(out, choices, "micro", !layer, layer ? &made : &configured->made);
-    print_order(out, choices, "layer", layer, layer ? &configured->made : &made);
+    fputs("\norder of micro-batches (train.accumulation_order):\n", stdout);
+    print_order(choices, "micro", !layer, layer ? &made : &configured->made);
+    print_order(choices, "layer", layer, layer ? &configured->made : &made);
     return ZR_OK;
 }

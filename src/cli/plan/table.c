@@ -64,8 +64,7 @@ static void print_fits(FILE *out, const cli_table *table)
     if (!table->memory_bytes) return;
     snprintf(name, sizeof(name), "fits in %s?", ZR_SIZE((double)table->memory_bytes));
     for (int stage = 0; stage < 4; stage++) {
-        const bool fits = zr__rank_needs(&table->report[stage].memory, table->facts) <= table->memory_bytes;
-        snprintf(cell[stage], sizeof(cell[stage]), "%s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
+        snprintf(cell[stage], sizeof(cell[stage]), "%s", table->planned[stage] ? table->fits[stage] : "-");
     }
     print_cells(out, table, false, name, cell);
 }
@@ -142,17 +141,17 @@ static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
         ROW("of it across hosts", cli_traffic_bytes(r->across[ZR_BORDER_HOST]));
 }
 
-int64_t cli_copied_from(const zr_report *report, zr_space space)
+int64_t cli_read_from_disk(const zr_report *report)
 {
     int64_t sum = 0;
-    for (int to = 0; to < ZR_SPACES; to++) sum += report->copied[space][to];
+    for (int to = 0; to < ZR_SPACES; to++) sum += report->copied[ZR_SPACE_DISK][to];
     return sum;
 }
 
-int64_t cli_copied_to(const zr_report *report, zr_space space)
+int64_t cli_written_to_disk(const zr_report *report)
 {
     int64_t sum = 0;
-    for (int from = 0; from < ZR_SPACES; from++) sum += report->copied[from][space];
+    for (int from = 0; from < ZR_SPACES; from++) sum += report->copied[from][ZR_SPACE_DISK];
     return sum;
 }
 
@@ -160,13 +159,13 @@ int64_t cli_copied_to(const zr_report *report, zr_space space)
 static void print_copied_rows(FILE *out, const cli_table *table, bool color)
 {
     const zr_report *chosen = &table->report[table->chosen];
-    const bool disk = cli_copied_from(chosen, ZR_SPACE_DISK) + cli_copied_to(chosen, ZR_SPACE_DISK) > 0;
+    const bool disk = cli_read_from_disk(chosen) + cli_written_to_disk(chosen) > 0;
     const bool host = chosen->copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE] > 0;
     if (!disk && !host) return;
     fprintf(out, "  copied per rank and step\n");
     if (disk) {
-        ROW("read from disk", cli_copied_from(r, ZR_SPACE_DISK));
-        ROW("written to disk", cli_copied_to(r, ZR_SPACE_DISK));
+        ROW("read from disk", cli_read_from_disk(r));
+        ROW("written to disk", cli_written_to_disk(r));
     }
     if (host) {
         ROW("host to device", r->copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE]);

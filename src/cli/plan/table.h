@@ -12,9 +12,9 @@
 typedef struct cli_table {
     zr_report report[4];
     bool planned[4];
+    const char *fits[4];  /* words for the row "fits in" */
     int chosen;           /* stage whose column is marked in the output */
     int64_t memory_bytes; /* available memory of a rank, for the row "fits in"; 0 if not given */
-    const zr_device_facts *facts;
 } cli_table;
 
 /** Return the readable name of a memory category, such as "optimizer states". */
@@ -26,9 +26,9 @@ const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[
 /** Return the bytes of a rank's traffic in a step, summed over all kinds of traffic. */
 double cli_traffic_bytes(zr_traffic traffic);
 
-/** Return the bytes that a rank copies from a memory space, or to it, in a step. */
-int64_t cli_copied_from(const zr_report *report, zr_space space);
-int64_t cli_copied_to(const zr_report *report, zr_space space);
+/** Return the bytes that a rank reads from disk, or writes to it, in a step. */
+int64_t cli_read_from_disk(const zr_report *report);
+int64_t cli_written_to_disk(const zr_report *report);
 
 /** Fill in the reports of stages 0 to 3 for a resolved configuration. `chosen` is the plan of the configured stage.
  * Leave out stages that cannot be planned. */

@@ -90,10 +90,11 @@ zr__train_target cli_train_target(const cli_target *t)
                               .options = &t->options};
 }
 
-zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found)
+zr_status cli_settle(zr_config *config, cli_target *target, zr_config *asked, zr__choices *found)
 {
     char chosen[ZR_TRAIN_NOTE_BYTES];
     ZR_TRY(cli_settle_place(config, target));
+    if (asked) *asked = *config;
     zr__train_target where = cli_train_target(target);
     if (where.memory_bytes == 0 && target->here)
         where.memory_bytes = zr__train_limit(&target->profile, target->local_ranks, target->in_process);

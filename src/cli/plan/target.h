@@ -24,8 +24,7 @@ typedef struct cli_target {
     bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
     /* `assumed`: texts on the assumed values of the cluster (zr__cluster_assumed), or "", the second with the disk's
-     * rate. `host_bytes`: memory of one of
-     * its hosts, given or assumed. An assumed memory limits only a search. */
+     * rate. `host_bytes`: memory of one of its hosts, given or assumed. An assumed memory limits only a search. */
     char assumed[2][256];
     int64_t host_bytes;
     zr_simulate_options options; /* options for the simulation of `cluster` */
@@ -56,8 +55,9 @@ void cli_target_efficiency(cli_target *target, double part);
 /** Set a configuration's ranks per host and memory limit from the target. Add notes to the configuration. */
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
 /** Call cli_settle_place. Then choose the missing keys to fit the memory (zr__train_choose), and add a note on the
- * chosen keys. Unless `found` is NULL, it receives the answer of zr__train_choose. */
-ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr__choices *found);
+ * chosen keys. Unless `asked` is NULL, it receives a copy of the configuration before the choice, and `found` the
+ * answer of zr__train_choose. */
+ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr_config *asked, zr__choices *found);
 
 /** Convert to the target that train/choose needs. It points into `target`, which must outlive it. */
 zr__train_target cli_train_target(const cli_target *target);

@@ -11,14 +11,14 @@
 #include <math.h>
 #include <string.h>
 
-/** Compute the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor parallelism.
- * For stage 3, plan the configured layout with stage 3 over all ranks instead of tensor parallelism. */
-static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
-                                  double *ratio)
+/** Return the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor parallelism.
+ * For stage 3, plan the configured layout with stage 3 over all ranks instead of tensor parallelism. Return NAN if that
+ * cannot be planned. */
+static double tensor_to_stage3(const cli_choices *choices, const zr_report *report)
 {
     const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
-    zr_layout layout = zr__train_layout(config, report->ranks);
+    zr_layout layout = zr__train_layout(choices->config, report->ranks);
     layout.tensor = 1;
     layout.ranks = report->ranks;
     layout.stage = 3;
@@ -27,11 +27,10 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
     /* Policy unit gathers the same bytes as auto. */
     if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT;
-    ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plan));
+    if (zr__train_plan_layout(choices->config, &layout, &choices->target.profile, &plan) != ZR_OK) return NAN;
     const int64_t *stage3 = plan->traffic.bytes;
-    *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
-             (double)(stage3[ZR_TRAFFIC_REDUCE_SCATTER] + stage3[ZR_TRAFFIC_ALL_GATHER]);
-    return ZR_OK;
+    return (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
+           (double)(stage3[ZR_TRAFFIC_REDUCE_SCATTER] + stage3[ZR_TRAFFIC_ALL_GATHER]);
 }
 
 /* ---- by purpose ------------------------------------------------------------------------------- */
@@ -132,23 +131,18 @@ static int64_t replicated_elems(const zr_graph *g)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
-/** A list that is being printed in lines of less than 80 columns. */
-typedef struct list {
-    FILE *out;
-    size_t column; /* current column, or 0 if no item has been printed */
-} list;
-
-/** Print an item of a list. Print `begin` before the first item, and `between` before later items. */
-static void list_item(list *l, const char *begin, const char *between, const char *item)
+/** Print an item of a list, in lines of less than 80 columns: `begin` before the first item, and `between` before later
+ * items. `column` is the current column, or 0 if no item has been printed. */
+static void print_item(size_t *column, const char *begin, const char *between, const char *item)
 {
-    l->column += (size_t)fprintf(l->out, "%s%s", l->column ? "" : "    ", l->column ? between : begin);
-    if (l->column + 1 + strlen(item) > 79) l->column = (size_t)fprintf(l->out, "\n     ") - 1;
-    l->column += (size_t)fprintf(l->out, " %s", item);
+    *column += (size_t)printf("%s%s", *column ? "" : "    ", *column ? between : begin);
+    if (*column + 1 + strlen(item) > 79) *column = (size_t)printf("\n     ") - 1;
+    *column += (size_t)printf(" %s", item);
 }
 
-static void print_units(FILE *out, const zr_plan *plan, const within *w)
+static void print_units(const zr_plan *plan, const within *w)
 {
-    list l = {out, 0};
+    size_t column = 0;
     char item[ZR_NAME_MAX + 128];
     for (int32_t u = 0, end; u < plan->n_units; u = end) {
         end = alike_from(plan, w, u);
@@ -160,66 +154,65 @@ static void print_units(FILE *out, const zr_plan *plan, const within *w)
                      ZR_SIZE((double)w->unit[u] * (end - u)), each);
         else
             snprintf(item, sizeof(item), "%s %s", name, each);
-        list_item(&l, "for", ",", item);
+        print_item(&column, "for", ",", item);
     }
-    fputs(l.column ? "\n" : "    for\n", out);
+    puts(column ? "" : "    for");
 }
 
-static void print_other_purposes(FILE *out, const within *w)
+static void print_other_purposes(const within *w)
 {
     static const char *const words[PURPOSES] = {[FOR_LOSSES] = "the cross-entropy",
                                                 [FOR_GRADIENTS] = "gradients of replicated parameters",
                                                 [FOR_CHECKPOINTS] = "checkpoints in pieces"};
-    list l = {out, 0};
+    size_t column = 0;
     char item[96];
     for (int k = FOR_LOSSES; k < PURPOSES; k++) {
         if (w->bytes[k] == 0) continue;
         snprintf(item, sizeof(item), "%s %s", words[k], ZR_SIZE((double)w->bytes[k]));
-        list_item(&l, "for", ",", item);
+        print_item(&column, "for", ",", item);
     }
-    if (l.column) fputc('\n', out);
+    if (column) putchar('\n');
 }
 
-static void print_replicated(FILE *out, const zr_graph *g)
+static void print_replicated(const zr_graph *g)
 {
-    list l = {out, 0};
+    size_t column = 0;
     char pattern[ZR_NAME_MAX];
-    l.column = (size_t)fprintf(
-        out, "    on every tensor-parallel rank %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
+    column = (size_t)printf("    on every tensor-parallel rank %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
     for (int32_t p = 0; p < zr_graph_params(g); p++)
-        if (zr_graph_param(g, p)->cut.parts == 0 && is_first_of_pattern(g, p, pattern)) list_item(&l, "", "", pattern);
-    fputc('\n', out);
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first_of_pattern(g, p, pattern))
+            print_item(&column, "", "", pattern);
+    putchar('\n');
 }
 
-zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
+zr_status cli_within_print(const cli_choices *choices, const zr_plan *plan)
 {
+    const zr_config *config = choices->config;
     const double b = (double)config->micro_batch_size, s = (double)config->data.seq_length;
     const zr_report report = zr__report_planned(plan);
     ZR_AUTO(clear_within) within w = {0};
-    double ratio;
     if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
-    if (tensor_to_stage3(config, &report, profile, &ratio) == ZR_OK)
-        fprintf(out, "  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio,
-                report.ranks, b * s / (3 * (double)zr_config_sizes(config).width));
+    const double ratio = tensor_to_stage3(choices, &report);
+    if (!isnan(ratio))
+        printf("  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio, report.ranks,
+               b * s / (3 * (double)zr_config_sizes(config).width));
     ZR_TRY(find_within(plan, &w));
-    print_units(out, plan, &w);
-    print_other_purposes(out, &w);
-    print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
+    print_units(plan, &w);
+    print_other_purposes(&w);
+    print_replicated(plan->graph[ZR_SCHEDULE_TRAIN]);
     return ZR_OK;
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */
 
-zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
+zr_status cli_within_json(zr__json_out *out, const cli_choices *choices, const zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_report report = zr__report_planned(plan);
     ZR_AUTO(clear_within) within w = {0};
-    double ratio = NAN;
-    if (config->parallel.tensor <= 1 || !g) return ZR_OK;
+    if (choices->config->parallel.tensor <= 1 || !g) return ZR_OK;
     ZR_TRY(find_within(plan, &w));
-    if (tensor_to_stage3(config, &report, profile, &ratio) != ZR_OK) ratio = NAN;
-    zr__json_add(out, "tensor_to_stage3", ratio);
+    zr__json_add(out, "tensor_to_stage3", tensor_to_stage3(choices, &report));
     zr__json_open(out, "within_layers", '{');
     zr__json_open(out, "units", '[');
     for (int32_t u = 0; u < plan->n_units; u++) {

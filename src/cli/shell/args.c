@@ -78,12 +78,17 @@ static const struct {
              {"plan", "table2", "table2"},
              {"plan", "configs", "configs"}};
 
-static zr_status fail_unknown(const cli_args *args, const char *name, const char *next)
+static zr_status check_moved(const cli_args *args, const char *name)
 {
     for (size_t i = 0; i < sizeof(moved) / sizeof(*moved); i++)
-        if (strcmp(args->command, moved[i].command) == 0 && strcmp(name, moved[i].name) == 0)
-            return ZR_FAIL(ZR_ERR_ARG, "--%s is no option of zr any more; in zr's source run: bench/papers/papers %s",
-                           name, moved[i].instead);
+        ZR_CHECK(strcmp(args->command, moved[i].command) != 0 || strcmp(name, moved[i].name) != 0, ZR_ERR_ARG,
+                 "--%s is no option of zr any more; in zr's source run: bench/papers/papers %s", name,
+                 moved[i].instead);
+    return ZR_OK;
+}
+
+static zr_status fail_unknown(const cli_args *args, const char *name, const char *next)
+{
     const char *names[64] = {"help", "json", "quiet", "color"};
     int n = 4;
     for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;
@@ -140,6 +145,7 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     const cli_option *option = find_option(common, name);
     if (!option) option = find_option(args->options, name);
     if (!option) {
+        ZR_TRY(check_moved(args, name));
         if (!args->keys || !equals) return fail_unknown(args, name, next);
         ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
                  "there are more than %d options --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);

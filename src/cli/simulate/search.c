@@ -103,32 +103,34 @@ static zr_status rank_ways(cli_searched *s)
 const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128])
 {
     const cli_target *t = &s->target;
-    const int64_t has = t->cluster.device.memory_bytes, host = t->cluster.host_memory_bytes;
-    const bool device = has > 0 && made->needs_bytes > has, limit = !device && made->needs_bytes > t->limit_bytes;
-    if (device || limit)
+    const int64_t has = t->cluster.device.memory_bytes, limit = t->limit_bytes, host = s->where.host_bytes;
+    if (made->needs_bytes > limit)
         snprintf(text, 128, "%s (%s aside included) of %s %s", ZR_SIZE((double)made->needs_bytes),
-                 cli_beside(&t->profile.facts), limit ? "memory.limit's" : "a device's",
-                 ZR_SIZE((double)(limit ? t->limit_bytes : has)));
+                 cli_beside(&t->profile.facts), made->needs_bytes > has ? "a device's" : "memory.limit's",
+                 ZR_SIZE((double)(made->needs_bytes > has ? has : limit)));
+    else if (host > 0 && made->host_bytes > host)
+        snprintf(text, 128, "%s of a host's %s", ZR_SIZE((double)made->host_bytes), ZR_SIZE((double)host));
     else
-        snprintf(text, 128, "%s of a host's %s",
-                 ZR_SIZE((double)(host > 0 && made->host_bytes > host ? made->host_bytes : made->needs_bytes)),
-                 ZR_SIZE((double)host));
+        snprintf(text, 128, "%s of --disk %s", ZR_SIZE((double)made->disk_bytes), ZR_SIZE((double)t->disk_bytes));
     return text;
 }
 
 static zr_status check_found(const cli_searched *s)
 {
     const zr__choices *f = &s->found;
+    ZR_AUTO(zr__text_clear) zr__text asked = {0};
     if (f->best) return ZR_OK;
-    ZR_CHECK(f->n > 0, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s; the first: %s",
+    ZR_CHECK(f->least, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s; the first: %s",
              s->target.ranks, s->target.cluster.name,
              f->refused.status ? f->refused.message : "no micro-batch makes a step of train_batch_size samples");
-    const zr__tried *least = s->missed[0];
+    const zr__way *w = &f->least->way;
+    char policy[CLI_CHOICE_BYTES], needs[128];
+    zr__add_question(&s->question, w, &asked);
     return ZR_FAIL(ZR_ERR_MEMORY,
-                   "--search: nothing fits; stage %lld with parallel.tensor %lld comes nearest and needs %s: use more "
-                   "ranks or a smaller model",
-                   (long long)least->way.stage, (long long)least->way.tensor,
-                   cli_needs(s, &least->made, (char[128]){0}));
+                   "--search: nothing fits; stage %lld with recompute %s and parallel.tensor %lld comes nearest, and "
+                   "needs %s: use more ranks or a smaller model. Asked: %s",
+                   (long long)w->stage, cli_choice_name(f->least, w->tensor > 1, policy), (long long)w->tensor,
+                   cli_needs(s, &f->least->made, needs), asked.data ? asked.data : "");
 }
 
 static zr_status search_all(cli_searched *s, zr_config *config, const cli_args *typed)
@@ -154,16 +156,19 @@ static zr_status search_all(cli_searched *s, zr_config *config, const cli_args *
     return ZR_OK;
 }
 
+static void clear_searched(cli_searched *s)
+{
+    zr__choices_clear(&s->found);
+    zr_free(s->best);
+    zr_free(s->missed);
+    cli_target_clear(&s->target);
+}
+
 zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const cli_simulate_options *o)
 {
-    cli_searched s = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}};
     ZR_AUTO(zr_config_destroy) zr_config *config = NULL;
-    zr_status st = cli_config(args, s.target.ranks, (int64_t)time(NULL), &config, NULL);
+    ZR_AUTO(clear_searched) cli_searched s = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}};
+    ZR_TRY(cli_config(args, s.target.ranks, (int64_t)time(NULL), &config, NULL));
     s.config = config;
-    if (st == ZR_OK) st = search_all(&s, config, typed);
-    zr__choices_clear(&s.found);
-    zr_free(s.best);
-    zr_free(s.missed);
-    cli_target_clear(&s.target);
-    return st;
+    return search_all(&s, config, typed);
 }

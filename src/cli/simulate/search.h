@@ -19,8 +19,8 @@ typedef struct cli_searched {
     int64_t ways; /* number of candidates that could be planned, each counted once for all its micro-batches */
 } cli_searched;
 
-/** Write the bytes that a trial needs of a device's memory into `text`, such as "31.2 GB of a device's 32 GB". If only
- * a host's memory is too small, write the bytes of the host instead. Return `text`. */
+/** Write the bytes that a trial needs of the memory or disk that is too small into `text`, such as "31.2 GB of a
+ * device's 32 GB". Return `text`. */
 const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128]);
 ZR_NODISCARD zr_status cli_searched_json(const cli_searched *s);
 void cli_searched_print(const cli_searched *s);

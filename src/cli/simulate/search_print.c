@@ -80,19 +80,39 @@ static const char *why_slower(const zr__tried *best, const zr__tried *way, char 
     return text;
 }
 
-/** Describe why a candidate is not preferred: it is slower, or it is a tie (ZR__TIE) that costs more. */
-static const char *why_not(const cli_searched *s, const zr__tried *t, char text[192])
+/** Return the further keys (zr__free) in which a candidate differs from the configuration, as a way. */
+static zr__way further_of(const cli_searched *s, const zr__tried *t)
+{
+    const zr__way *w = &t->way;
+    zr__way further = zr__way_of(s->config);
+    further.tensor = w->tensor;
+    further.mics = w->mics;
+    further.hpz = w->hpz;
+    further.moves = w->moves;
+    if (w->policy == ZR_RECOMPUTE_UNIT) further.every = w->every;
+    if (zr_recomputes(w->policy) && w->device == ZR_HOME_NONE) further.kept = w->kept;
+    if (s->question.free.accum) further.accum = w->accum;
+    return further;
+}
+
+/** Describe why a candidate is not preferred: it does not fit, it is slower, or it is a tie (ZR__TIE) that costs more.
+ * Then name its further keys. */
+static void add_why(const cli_searched *s, const zr__tried *t, zr__text *text)
 {
     const zr__tried *best = s->best[0];
-    char slower[128];
+    const zr__way further = further_of(s, t);
+    char room[128];
     const double gain = 100 * (best->sec / t->sec - 1), bytes = (double)(t->made.needs_bytes - best->made.needs_bytes);
-    if (t->sec > best->sec && !zr__is_tie(&s->found, t))
-        snprintf(text, 192, "%s", why_slower(best, t, slower));
+    if (!t->fits)
+        zr__text_add(text, "does not fit: needs %s", cli_needs(s, &t->made, room));
+    else if (zr__is_tie(&s->found, t))
+        zr__text_add(text, "a tie: %.1f %% %s, %s %s", fabs(gain), gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)),
+                     bytes < 0 ? "less" : "more");
     else
-        snprintf(text, 192, "%s: %.1f %% %s, %s %s%s", zr__is_tie(&s->found, t) ? "a tie" : "not a tie", fabs(gain),
-                 gain < 0 ? "slower" : "faster", ZR_SIZE(fabs(bytes)), bytes < 0 ? "less" : "more",
-                 t->further > best->further ? ", further keys" : "");
-    return text;
+        zr__text_add(text, "%s", why_slower(best, t, room));
+    if (t->further == 0) return;
+    zr__text_add(text, ", with");
+    zr__way_options(&further, s->config, s->config, s->target.ranks, false, " ", text);
 }
 
 /* ---- names -------------------------------------------------------------------------------------- */
@@ -146,23 +166,37 @@ static json_t *sections_of(json_t *keys)
 
 static json_t *way_json(const cli_searched *s, const zr__tried *w)
 {
-    char words[48], text[192];
+    char words[48];
     double part[PARTS];
+    ZR_AUTO(zr__text_clear) zr__text why = {0};
     const zr__tried *best = s->best[0];
+    const zr__way further = further_of(s, w);
     json_t *object = json_object(), *keys = zr__way_keys(&w->way, s->config, s->config, s->target.ranks, true),
            *loses = w == best ? json_null() : json_object();
     losses_of(best, w, part);
     for (int i = 0; w != best && i < PARTS; i++) cli_json_set(loses, part_words(i, words), json_real(part[i]));
+    if (w != best) add_why(s, w, &why);
     cli_json_set(object, "keys", keys);
     cli_json_set(object, "config", sections_of(keys));
     cli_simulated_json(object, &w->made, s->o->tokens);
-    cli_json_set(object, "host_bytes", json_integer(w->made.host_bytes));
-    cli_json_set(object, "loses", loses);
-    cli_json_set(object, "why",
-                 w == best  ? json_null()
-                 : !w->fits ? json_string("does not fit")
-                            : json_string(why_not(s, w, text)));
+    cli_json_set_all(object, json_pack("{s:I, s:b, s:o, s:o, s:s?}", "step_tokens",
+                                       (json_int_t)zr__way_tokens(&w->way, s->config, s->target.ranks), "tie",
+                                       w != best && zr__is_tie(&s->found, w), "further",
+                                       zr__way_keys(&further, s->config, s->config, s->target.ranks, false), "loses",
+                                       loses, "why", why.data));
     return object;
+}
+
+/** Return the question: the memory of a rank, the tokens of the preferred way's step, and the free keys. */
+static json_t *question_json(const cli_searched *s)
+{
+    const zr__way *best = &s->best[0]->way;
+    const char *keys[ZR__FREE_KEYS];
+    const int n = zr__question_keys(&s->question, best, keys);
+    json_t *free = json_array();
+    for (int i = 0; i < n; i++) (void)json_array_append_new(free, json_string(keys[i]));
+    return json_pack("{s:I, s:I, s:o}", "memory", (json_int_t)s->target.limit_bytes, "step_tokens",
+                     (json_int_t)zr__way_tokens(best, s->config, s->target.ranks), "free", free);
 }
 
 zr_status cli_searched_json(const cli_searched *s)
@@ -171,6 +205,7 @@ zr_status cli_searched_json(const cli_searched *s)
     for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) (void)json_array_append_new(list, way_json(s, s->best[i]));
     for (int64_t i = 0; i < s->n_missed && i < MISSED; i++)
         (void)json_array_append_new(list, way_json(s, s->missed[i]));
+    cli_json_set(json_array_get(list, 0), "question", question_json(s));
     return cli_json_put(stdout, list);
 }
 
@@ -191,18 +226,33 @@ static void print_way_keys(const cli_searched *s, const zr__tried *w)
 static void print_way(const cli_searched *s, const zr__tried *t, int64_t place)
 {
     const zr__way *w = &t->way;
-    char number[24] = "-", speed[24] = "-", batch[48], again[CLI_CHOICE_BYTES + 16], group[48], needs[128],
-         text[192] = "";
+    char number[24] = "-", speed[24] = "-", batch[48], again[CLI_CHOICE_BYTES + 16], group[48];
+    ZR_AUTO(zr__text_clear) zr__text why = {0};
     if (place > 0) snprintf(number, sizeof(number), "%lld", (long long)place);
     snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->rows, (long long)w->accum);
-    if (!t->fits)
-        snprintf(text, sizeof(text), "does not fit: needs %s", cli_needs(s, &t->made, needs));
-    else if (t != s->best[0])
-        why_not(s, t, text);
+    if (t != s->best[0]) add_why(s, t, &why);
     if (t->fits) snprintf(speed, sizeof(speed), "%.4g", t->made.simulation.samples_sec);
     printf("%3s %9s %9s %5lld %6lld %9s  %-17s %-8s %s\n", number, speed,
            ZR_SIZE((double)t->made.report.memory.total_bytes), (long long)w->stage, (long long)w->tensor, batch,
-           recompute_words(t, again), group_name(w, group), text);
+           recompute_words(t, again), group_name(w, group), why.data ? why.data : "");
+}
+
+/** Add the keys of the fastest candidate that `zr plan` does not vary. Because of them it may have other ties, and so
+ * another answer. It varies the place of checkpoints and, if nothing fits otherwise, buckets and overlap. */
+static void add_beyond_plan(const cli_searched *s, zr__text *text)
+{
+    const zr__way own = zr__way_of(s->config);
+    const zr__tried *fastest = s->best[0];
+    for (int64_t i = 1; i < s->n_best; i++)
+        if (s->best[i]->sec < fastest->sec) fastest = s->best[i];
+    zr__way beyond = further_of(s, fastest);
+    ZR_AUTO(zr__text_clear) zr__text options = {0};
+    beyond.kept = own.kept;
+    if (s->found.tier == ZR__TIER_LIGHTER) beyond.moves = own.moves;
+    zr__way_options(&beyond, s->config, s->config, s->target.ranks, false, " ", &options);
+    if (!options.data) return;
+    zr__text_add(text, "\nthe fastest way has keys that `zr plan` does not vary, so that it may name another way:%s",
+                 options.data);
 }
 
 void cli_searched_print(const cli_searched *s)
@@ -210,19 +260,20 @@ void cli_searched_print(const cli_searched *s)
     const zr__tried *best = s->best[0];
     const zr_simulation *b = &best->made.simulation;
     ZR_AUTO(zr__text_clear) zr__text text = {0};
-    printf("preferred of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g tokens/s, "
-           "%.1f TFLOP/s\n",
-           (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
-           CLI_SECONDS(b->price.step_sec), b->samples_sec, b->tokens_sec, b->flops_sec / 1e12);
-    zr__text_add(&text, "asked: ");
+    zr__text_add(&text,
+                 "preferred of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.4g "
+                 "tokens/s, %.1f TFLOP/s\nasked: ",
+                 (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
+                 CLI_SECONDS(b->price.step_sec), b->samples_sec, b->tokens_sec, b->flops_sec / 1e12);
     zr__add_question(&s->question, &best->way, &text);
-    if (best->way.device != ZR_HOME_NONE) {
+    add_beyond_plan(s, &text);
+    if (best->way.device != ZR_HOME_NONE || best->made.home != ZR_SPACE_DEVICE) {
         zr__text_add(&text, "\nthe offload takes ");
         zr__add_away(&s->where, &best->made, &text);
         const char *assumed = s->target.assumed[best->made.disk_bytes > 0];
         if (assumed[0]) zr__text_add(&text, "\nassumed: %s", assumed);
     }
-    puts(text.data ? text.data : "");
+    cli_print_wrapped(text.data ? text.data : "");
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
     if (cli_target_computed(&s->target)) puts(CLI_GPU_REMARK);

@@ -18,7 +18,8 @@ typedef struct cli_simulate_options {
     int64_t step_tokens; /* for --search: maximum number of tokens in a step, over all ranks, or 0 if not given */
 } cli_simulate_options;
 
-/** Create the target of the option --cluster, for `ranks` ranks. `config` may be NULL, as for cli_target_cluster. */
+/** Create the target of the options --cluster and --disk, for `ranks` ranks. `config` may be NULL, as for
+ * cli_target_cluster. */
 ZR_NODISCARD zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *config, int ranks,
                                            cli_target *target);
 /** Return the number of days that training on `tokens` tokens takes. */
@@ -38,9 +39,10 @@ void cli_simulated_json(struct json_t *object, const cli_trial *made, double tok
 /** Add a member "of" to an object. For each number of the object, "of" tells whether the number is for a "rank", for a
  * "host", or for "all" ranks together. */
 void cli_simulated_of(struct json_t *object);
-/** Set a member of an object, which takes ownership of `value`. A lack of memory is reported by cli_alloc_check at the
- * end of the command. */
+/** Set a member of an object, or set all members of another object. Take ownership of `value`. A lack of memory is
+ * reported by cli_alloc_check at the end of the command. */
 void cli_json_set(struct json_t *object, const char *key, struct json_t *value);
+void cli_json_set_all(struct json_t *object, struct json_t *members);
 /** Print a JSON document as indented text, with an empty line after it. */
 ZR_NODISCARD zr_status cli_json_put(FILE *out, const struct json_t *document);
 

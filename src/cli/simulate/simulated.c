@@ -54,8 +54,11 @@ void cli_simulated_json(json_t *object, const cli_trial *made, double tokens)
         json_t *number = i == MEMORY ? json_integer(made->report.memory.total_bytes) : json_real(cli_value_of(i, made));
         cli_json_set(object, values[i].name, number);
     }
-    cli_json_set(object, "fits", json_boolean(made->fits));
-    cli_json_set(object, "bound_by", json_string(made->simulation.bound_by));
+    cli_json_set_all(object,
+                     json_pack("{s:b, s:s, s:I, s:I, s:I, s:I}", "fits", made->fits, "bound_by",
+                               made->simulation.bound_by, "needs", (json_int_t)made->needs_bytes, "host_rank_bytes",
+                               (json_int_t)made->report.memory.space[ZR_SPACE_HOST].total_bytes, "host_bytes",
+                               (json_int_t)made->host_bytes, "disk_bytes", (json_int_t)made->disk_bytes));
     if (tokens > 0) cli_json_set(object, "days", json_real(cli_simulated_days(made, tokens)));
 }
 
@@ -101,6 +104,12 @@ bool cli_simulate_typed(const cli_args *typed, const cli_brief *brief, const cha
 void cli_json_set(json_t *object, const char *key, json_t *value)
 {
     (void)json_object_set_new(object, key, value);
+}
+
+void cli_json_set_all(json_t *object, json_t *members)
+{
+    (void)json_object_update(object, members);
+    json_decref(members);
 }
 
 zr_status cli_json_put(FILE *out, const json_t *document)

@@ -197,7 +197,7 @@ static zr_status simulate_row(const sweep *s, int64_t index, cli_trial *made)
     }
     ZR_TRY(cli_config(&args, target.ranks, s->unix_sec, &config, NULL));
     ZR_TRY(this_target(s, config, &target));
-    ZR_TRY(cli_settle(config, &target, NULL));
+    ZR_TRY(cli_settle(config, &target, NULL, NULL));
     return cli_try(&target, config, made, NULL);
 }
 
@@ -373,18 +373,18 @@ static zr_status run_sweep(sweep *s, const cli_args *typed)
     return s->o->svg ? draw_sweep(s) : ZR_OK;
 }
 
-zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simulate_options *o)
+static void clear_sweep(sweep *s)
 {
-    sweep *s = zr_alloc(sizeof(*s));
-    ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to sweep");
-    *s = (sweep){.args = args, .o = o, .unix_sec = (int64_t)time(NULL)};
-    zr_status st = run_sweep(s, typed);
     for (int i = 0; i < s->n_axes; i++) {
         zr_free(s->axis[i].value);
         zr_free(s->axis[i].override);
     }
     for (int64_t k = 0; s->row && k < s->n_rows; k++) zr_free(s->row[k].error);
     zr_free(s->row);
-    zr_free(s);
-    return st;
+}
+
+zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simulate_options *o)
+{
+    ZR_AUTO(clear_sweep) sweep s = {.args = args, .o = o, .unix_sec = (int64_t)time(NULL)};
+    return run_sweep(&s, typed);
 }

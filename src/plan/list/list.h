@@ -180,8 +180,7 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
                               int64_t bytes, int32_t *index);
 /* Add a persistent buffer in host memory that is read from and written to disk, so it begins at a multiple of
  * ZR_DISK_ALIGN. */
-zr_status zr__plan_persistent_disk(zr_plan *plan, zr_category category, const char *what, int64_t bytes,
-                                   int32_t *index);
+zr_status zr__plan_persistent_disk(zr_plan *plan, const char *what, int64_t bytes, int32_t *index);
 /* Plan the staging memory of each group of ranks. */
 zr_status zr__plan_staging(zr_plan *plan);
 /* Plan the buffers of results, such as the loss, the squares of gradients and the output. */

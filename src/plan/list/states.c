@@ -26,11 +26,11 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
     return ZR_OK;
 }
 
-zr_status zr__plan_persistent_disk(zr_plan *plan, zr_category category, const char *what, int64_t bytes, int32_t *index)
+zr_status zr__plan_persistent_disk(zr_plan *plan, const char *what, int64_t bytes, int32_t *index)
 {
     int64_t *end = &plan->persistent_bytes[ZR_SPACE_HOST];
     ZR_TRY(zr__add_bytes(end, (ZR_DISK_ALIGN - *end % ZR_DISK_ALIGN) % ZR_DISK_ALIGN));
-    return zr__plan_persistent(plan, ZR_SPACE_HOST, category, -1, what, bytes, index);
+    return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, -1, what, bytes, index);
 }
 
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */

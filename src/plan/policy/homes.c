@@ -165,8 +165,8 @@ static zr_status add_windows(zr_plan *plan)
         zr_dtype_span(ZR_F32, elems < ZR_HOMES_BUCKET_ELEMS ? elems : (int64_t)ZR_HOMES_BUCKET_ELEMS);
     plan->window_bytes = bytes < bucket ? bytes : bucket;
     const int n = plan->layout.save == ZR_SAVE_NONE ? ZR_WINDOW_SAVE : ZR_WINDOWS;
-    return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "states on disk that are filled and read",
-                                    n * plan->window_bytes, &plan->windows);
+    return zr__plan_persistent_disk(plan, "states on disk that are filled and read", n * plan->window_bytes,
+                                    &plan->windows);
 }
 
 /* Return whether training steps write activation checkpoints to disk. Without recomputation there are no checkpoints.
@@ -200,7 +200,7 @@ static zr_status add_passing_buffer(zr_plan *plan)
     plan->disk_block_bytes = plan->layout.home.block_bytes;
     plan->disk_depth = plan->layout.home.depth;
     if (!states && !checkpoints) return ZR_OK;
-    return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "bytes from and to disk",
+    return zr__plan_persistent_disk(plan, "bytes from and to disk",
                                     zr__passing_bytes(plan->layout.home.block_bytes, plan->layout.home.depth),
                                     &plan->passing_disk);
 }

@@ -7,6 +7,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+bool zr__place_is_free(const zr_config *config)
+{
+    return !zr__config_given(config, ZR__PIECES_KEY) && !zr__config_given(config, ZR__PLACE_KEY) &&
+           !zr__config_given(config, "activation_checkpointing.offload");
+}
+
 zr__question zr__question_of(const zr_config *config, const zr__train_target *target)
 {
     const zr__config_open open = zr__config_get_open(config);
@@ -21,7 +27,8 @@ zr__question zr__question_of(const zr_config *config, const zr__train_target *ta
                                    .host = open.host && own_memory,
                                    .disk = open.offload || (open.host && target->any_disk),
                                    .kept = zr__train_offload_degrees(config) == ZR__OFFLOADS,
-                                   .lighter = open.host && own_memory},
+                                   .lighter = open.host && own_memory,
+                                   .places = open.policy && own_memory && zr__place_is_free(config)},
                           .shares = open.optim_ratio || open.param_ratio};
 }
 
@@ -32,7 +39,7 @@ static void add_reason(const zr__question *q, const zr__choices *f, const zr__tr
                      : f->usual         ? "usual rates (`zr info --bench` measures this machine's)"
                                         : "the machine's rates";
     if (!best->fits) {
-        zr__text_add(text, "which takes the least, %s a rank: nothing fits", ZR_SIZE((double)best->made.needs_bytes));
+        zr__text_add(text, "which comes nearest, %s a rank: nothing fits", ZR_SIZE((double)best->made.needs_bytes));
         return;
     }
     zr__text_add(text, "%s a rank: within 2 %% of the fastest that fits by %s%s",
@@ -67,6 +74,12 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
     if (free->stage) zr__text_add(text, " zero_optimization.stage %" PRId64 ",", w->stage);
     if (free->policy) zr__text_add(text, " activation_checkpointing.policy %s,", zr__recompute_name(w->policy));
     if (w->pieces && !q->config->recompute.partition) zr__text_add(text, " " ZR__PIECES_KEY " true,");
+    if (w->device == ZR_HOME_NONE && w->kept == ZR_OFFLOAD_HOST && !q->config->recompute.cpu &&
+        zr_recomputes(w->policy)) {
+        zr__text_add(text, " " ZR__PLACE_KEY " true (");
+        zr__add_away(q->target, &best->made, text);
+        zr__text_add(text, "),");
+    }
     if (free->split || free->batch)
         zr__text_add(text, " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
                      w->rows, w->accum);

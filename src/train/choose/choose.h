@@ -40,7 +40,10 @@ typedef struct zr__trial {
     int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs) */
     int64_t host_bytes;  /* bytes of host memory that all ranks of one host need together */
     int64_t disk_bytes;  /* bytes of a rank on disk */
-    bool fits;           /* whether the plan fits the limit of a rank, the memory of a host and the disk */
+    /* What the plan needs of the limit of a rank, the memory of a host or the disk, as a fraction: the largest of them,
+     * or 0 if none is limited. `fits`: whether it is at most 1. */
+    double share;
+    bool fits;
     zr__fullest fullest; /* the step with the most memory in use */
     /* Place of checkpoints as planned; policy auto may choose another place than requested. */
     bool pieces;
@@ -161,14 +164,14 @@ typedef enum zr__tier {
 
 /** What a search has found. Release it with zr__choices_clear. */
 typedef struct zr__choices {
-    zr__tried **tried;           /* all planned candidates, n in number, in the order of planning */
-    int64_t n, room, n_searched; /* n_searched: number of candidates that the search planned */
-    int64_t first;               /* earlier candidates were planned with other keys of the configuration */
-    zr__tried **listed;          /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
+    zr__tried **tried; /* all planned candidates, n in number, in the order of planning */
+    int64_t n, room;
+    zr__tried **listed; /* the candidates of zr__choices_list, n_listed in number, in the order of the list */
     int64_t n_listed, listed_room;
     zr__tried *best;        /* the candidate that is preferred, or NULL if none fits */
     double fastest;         /* the least zr__tried.sec of the candidates that fit */
-    const zr__tried *least; /* the candidate with the least memory, or NULL if none could be planned */
+    const zr__tried *least; /* the candidate that comes nearest to fitting: the least zr__trial.share, then the fewest
+                               bytes of the device; NULL if none could be planned */
     zr__tier tier;          /* tier of `best` */
     /* `timed`: whether tried.sec is in seconds; `usual`: whether assumed rates replace unknown ones; `usual_disk`: the
      * same for the disk; `keeps`: whether the micro-batches are those of zr__question.kept */
@@ -202,9 +205,9 @@ ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__choices *fou
 ZR_NODISCARD zr_status zr__search_least(const zr__question *question, uint64_t *failed, zr__choices *found);
 void zr__choices_clear(zr__choices *found);
 /** Plan the stages 0 to 3, each with every recompute policy and place of checkpoints, with the configured micro-batches
- * and homes, and with less overlap where a policy does not fit otherwise. List them in `found`, which may be the result
- * of a search. With `spacings`, add recompute unit with a checkpoint at every 2nd, 3rd ... unit. With `own`, plan and
- * list only the configuration's own way. */
+ * and homes, and with less overlap where a policy does not fit otherwise. List them in `found`, which is empty before.
+ * With `spacings`, add recompute unit with a checkpoint at every 2nd, 3rd ... unit. With `own`, plan and list only the
+ * configuration's own way. */
 ZR_NODISCARD zr_status zr__choices_list(const zr__question *question, bool own, bool spacings, zr__choices *found);
 /** List a candidate of `found`, unless it is listed. */
 ZR_NODISCARD zr_status zr__list_add(zr__choices *found, zr__tried *tried);
@@ -234,11 +237,18 @@ void zr__prefer(zr__choices *found);
 /** Return whether a candidate that a search has found is a tie of the best: it fits, and is within ZR__TIE of the
  * fastest. */
 bool zr__is_tie(const zr__choices *found, const zr__tried *t);
-/** Add the ties of the best candidate and what each costs, after the word `before`: "ties within 2 %: stage 1 with
- * recompute keep and 2 x 1 samples (0.7 % faster, 6.00 GB more a rank)". The fastest come first, then those with the
- * least memory. Leave out a tie that is no faster and no smaller than the best or a tie before it, or whose time and
- * memory differ from these by less than 0.1 %, and name each stage and policy once. Add nothing without ties. */
+/** Return the tie to name after `last`, or the first if `last` is NULL, or NULL after the last. The fastest come first,
+ * then those with the least memory. Leave out a tie that is no faster and no smaller than the best or a tie before it,
+ * or whose time and memory differ from these by less than 0.1 %, and name each stage and policy once. */
+const zr__tried *zr__next_tie(const zr__choices *found, const zr__tried *last);
+/** Add these ties and what each costs, after the word `before`: "ties within 2 %: stage 1 with recompute keep and 2 x 1
+ * samples (0.7 % faster, 6.00 GB more a rank)". Name three, and count the others. Add nothing without ties. */
 void zr__add_ties(const zr__choices *found, const char *before, zr__text *text);
+/** Return the tokens of a step of a way, over all ranks. */
+int64_t zr__way_tokens(const zr__way *way, const zr_config *config, int ranks);
+/** Set `keys` to the keys that a question leaves free to a way, and return their number. */
+#define ZR__FREE_KEYS 20
+int zr__question_keys(const zr__question *question, const zr__way *way, const char *keys[ZR__FREE_KEYS]);
 /** Add the question: memory, tokens a step and the free keys. */
 void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text);
 /** Add bytes of host memory or disk that an offload takes: "24.13 GB a rank, 96.53 GB a host". */
@@ -246,9 +256,13 @@ void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__tex
 
 /** Key of zr__free.pieces. */
 #define ZR__PIECES_KEY "activation_checkpointing.partition_activations"
+/** Key of zr__free.places. */
+#define ZR__PLACE_KEY "activation_checkpointing.cpu_checkpointing"
 
 /* ---- open keys of a run ------------------------------------------------------------------------- */
 
+/** Return whether the place of activation checkpoints is free: no key gives it. */
+bool zr__place_is_free(const zr_config *config);
 /** Return the question of a configuration's open keys (zr__config_get_open). The disk is one of them where states may
  * leave the device and a folder is given, or a disk is assumed. */
 zr__question zr__question_of(const zr_config *config, const zr__train_target *target);

@@ -55,7 +55,7 @@ void zr__prefer(zr__choices *found)
 
 bool zr__is_tie(const zr__choices *found, const zr__tried *t)
 {
-    return t->fits && t->number < found->n_searched && t->sec <= ZR__TIE * found->fastest;
+    return t->fits && t->sec <= ZR__TIE * found->fastest;
 }
 
 /** Return whether a candidate is named before another: it is faster or, if both are as fast, needs less memory. */
@@ -78,7 +78,7 @@ static bool is_enough(const zr__tried *a, const zr__tried *b)
 static bool is_named(const zr__choices *f, const zr__tried *t)
 {
     if (t == f->best || !zr__is_tie(f, t)) return false;
-    for (int64_t i = 0; i < f->n_searched; i++) {
+    for (int64_t i = 0; i < f->n; i++) {
         const zr__tried *other = f->tried[i];
         if (other != f->best && (!zr__is_tie(f, other) || !is_before(other, t))) continue;
         const bool alike = other->way.stage == t->way.stage && other->way.policy == t->way.policy &&
@@ -86,6 +86,17 @@ static bool is_named(const zr__choices *f, const zr__tried *t)
         if (alike || is_enough(other, t)) return false;
     }
     return true;
+}
+
+const zr__tried *zr__next_tie(const zr__choices *found, const zr__tried *last)
+{
+    const zr__tried *next = NULL;
+    for (int64_t i = 0; found->best && i < found->n; i++) {
+        const zr__tried *t = found->tried[i];
+        if (last && !is_before(last, t)) continue;
+        if ((!next || is_before(t, next)) && is_named(found, t)) next = t;
+    }
+    return next;
 }
 
 static void add_tie(const zr__tried *best, const zr__tried *t, zr__text *text)
@@ -101,61 +112,57 @@ void zr__add_ties(const zr__choices *found, const char *before, zr__text *text)
 {
     enum { NAMED = 3 };
     int n = 0;
-    const zr__tried *last = NULL; /* the tie that was named last */
-    for (const zr__tried *next; found->best; last = next, n++) {
-        next = NULL;
-        for (int64_t i = 0; i < found->n_searched; i++) {
-            const zr__tried *t = found->tried[i];
-            if (last && !is_before(last, t)) continue;
-            if ((!next || is_before(t, next)) && is_named(found, t)) next = t;
-        }
-        if (!next) break;
+    for (const zr__tried *t = NULL; (t = zr__next_tie(found, t)); n++) {
         if (n >= NAMED) continue;
         zr__text_add(text, "%s%s", n ? "" : before, n ? "," : " within 2 %:");
-        add_tie(found->best, next, text);
+        add_tie(found->best, t, text);
     }
     if (n > NAMED) zr__text_add(text, " and %d more", n - NAMED);
 }
 
 /* ---- words -------------------------------------------------------------------------------------- */
 
-void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text)
+int zr__question_keys(const zr__question *question, const zr__way *way, const char *keys[ZR__FREE_KEYS])
 {
-    const zr_config *c = question->config;
     const zr__free *free = &question->free;
-    const int64_t limit = zr__limit_of(question->target, c),
-                  tokens = way->rows * way->accum * (question->target->ranks / way->tensor) * c->data.seq_length;
     const bool away = free->host || free->disk;
     const struct {
         bool free;
         const char *key;
-    } keys[] = {{free->stage, "zero_optimization.stage"},
-                {free->policy, "activation_checkpointing.policy"},
-                {free->pieces && (way->tensor > 1 || free->tensor), ZR__PIECES_KEY},
-                {free->split || free->batch, "train_micro_batch_size_per_gpu"},
-                {free->split || free->accum, "gradient_accumulation_steps"},
-                {away, "zero_optimization.offload_optimizer"},
-                {away, "zero_optimization.offload_param"},
-                {away && free->kept, "activation_checkpointing.offload"},
-                {free->tensor, "parallel.tensor"},
-                {free->groups, "zero_optimization.mics_shard_size"},
-                {free->groups, "zero_optimization.zero_hpz_partition_size"},
-                {free->every, "activation_checkpointing.every"},
-                {free->places, "activation_checkpointing.cpu_checkpointing"},
-                {free->lighter || free->buckets, "zero_optimization.reduce_bucket_size"},
-                {free->lighter || free->buckets, "zero_optimization.allgather_bucket_size"},
-                {free->lighter || free->prefetch, "zero_optimization.stage3_prefetch_bucket_size"},
-                {free->lighter || free->overlap, "zero_optimization.overlap_comm"},
-                {free->levels, "collectives.hierarchical"},
-                {free->once, "gradient_reduction"}};
-    const char *before = "; free: ";
+    } all[] = {{free->stage, "zero_optimization.stage"},
+               {free->policy, "activation_checkpointing.policy"},
+               {free->pieces && (way->tensor > 1 || free->tensor), ZR__PIECES_KEY},
+               {free->split || free->batch, "train_micro_batch_size_per_gpu"},
+               {free->split || free->accum, "gradient_accumulation_steps"},
+               {away, "zero_optimization.offload_optimizer"},
+               {away, "zero_optimization.offload_param"},
+               {away && free->kept, "activation_checkpointing.offload"},
+               {free->places, ZR__PLACE_KEY},
+               {free->tensor, "parallel.tensor"},
+               {free->groups, "zero_optimization.mics_shard_size"},
+               {free->groups, "zero_optimization.zero_hpz_partition_size"},
+               {free->every, "activation_checkpointing.every"},
+               {free->lighter || free->buckets, "zero_optimization.reduce_bucket_size"},
+               {free->lighter || free->buckets, "zero_optimization.allgather_bucket_size"},
+               {free->lighter || free->prefetch, "zero_optimization.stage3_prefetch_bucket_size"},
+               {free->lighter || free->overlap, "zero_optimization.overlap_comm"},
+               {free->levels, "collectives.hierarchical"},
+               {free->once, "gradient_reduction"}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (all[i].free) keys[n++] = all[i].key;
+    return n;
+}
+
+void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text)
+{
+    const zr_config *c = question->config;
+    const int64_t limit = zr__limit_of(question->target, c);
+    const char *keys[ZR__FREE_KEYS];
+    const int n = zr__question_keys(question, way, keys);
     zr__text_add(text, "%s a rank, %lld tokens a step", limit ? ZR_SIZE((double)limit) : "any memory",
-                 (long long)tokens);
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
-        if (!keys[i].free) continue;
-        zr__text_add(text, "%s%s", before, keys[i].key);
-        before = ", ";
-    }
+                 (long long)zr__way_tokens(way, c, question->target->ranks));
+    for (int i = 0; i < n; i++) zr__text_add(text, "%s%s", i ? ", " : "; free: ", keys[i]);
 }
 
 void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__text *text)

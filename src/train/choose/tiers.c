@@ -112,11 +112,17 @@ static zr_status try_disk(zr__searching *s)
     return ZR_OK;
 }
 
-/** Plan what needs the least memory, if nothing fits. Policy auto may need less than the other policies, with several
- * units that share a checkpoint. */
+/** Plan what may come nearest, if nothing fits: all states on disk that can be there, for which host memory may be
+ * short otherwise. Then policy auto, which may need less than the other policies, with several units that share a
+ * checkpoint. */
 static zr_status try_least(zr__searching *s)
 {
     zr__tried *t;
+    bool may;
+    int offload = s->tiers && s->q->free.disk ? ZR__OFFLOADS - 1 : ZR__OFFLOAD_NONE;
+    while (offload > ZR__OFFLOAD_NONE && !set_homes(s, (zr__offload)offload, zr__offload_kinds((zr__offload)offload)))
+        offload--;
+    if (offload > ZR__OFFLOAD_NONE) ZR_TRY(may_fit(s, ZR__LIGHT_NONE, &may));
     if (!s->found->least || !s->any_policy) return ZR_OK;
     zr__way w = s->found->least->way;
     w.policy = ZR_RECOMPUTE_UNIT;
@@ -167,7 +173,6 @@ zr_status zr__search(const zr__question *question, zr__choices *found)
     zr__search_begin(&s, question, found);
     zr_status st = try_tiers(&s);
     if (st == ZR_OK) st = prefer_given(&s);
-    found->n_searched = found->n;
     for (int64_t i = 0; i < found->n; i++) found->tried[i]->fits |= found->tried[i]->bound;
     zr_free(s.mixed);
     return st;

@@ -4,6 +4,8 @@
 #include "train/dir/report.h"
 #include "train/host/limits.h"
 
+#include <math.h>
+
 int64_t zr__limit_of(const zr__train_target *target, const zr_config *config)
 {
     return config->memory.limit_bytes > 0 ? config->memory.limit_bytes : target->memory_bytes;
@@ -12,6 +14,11 @@ int64_t zr__limit_of(const zr__train_target *target, const zr_config *config)
 bool zr__refused(zr_status st)
 {
     return st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_SHAPE || st == ZR_ERR_ARG;
+}
+
+static double share_of(int64_t needs, int64_t has)
+{
+    return has > 0 ? (double)needs / (double)has : 0;
 }
 
 zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made, zr_plan **plan)
@@ -27,9 +34,10 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
                         .needs_bytes = zr__rank_needs(&one->memory, &one->profile.facts),
                         .pieces = one->partition_checkpoints,
                         .home = one->checkpoint_home};
-    made->fits = (limit == 0 || made->needs_bytes <= limit) &&
-                 (target->disk_bytes == 0 || made->disk_bytes <= target->disk_bytes) &&
-                 (target->host_bytes == 0 || made->host_bytes <= target->host_bytes);
+    made->share = share_of(made->needs_bytes, limit);
+    made->share = fmax(made->share, share_of(made->host_bytes, target->host_bytes));
+    made->share = fmax(made->share, share_of(made->disk_bytes, target->disk_bytes));
+    made->fits = made->share <= 1;
     ZR_TRY(zr__plan_fullest(one, &made->fullest));
     ZR_TRY(target->cluster ? zr_simulate(one, target->cluster, target->options, &made->simulation, NULL)
                            : zr_plan_price(one, target->profile, &made->simulation.price));

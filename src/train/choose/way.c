@@ -90,8 +90,16 @@ void zr__way_options(const zr__way *way, const zr_config *config, const zr_confi
         if (shown) zr__text_add(text, "%s--%s=%.*s", before, key, (int)strlen(shown) - 2 * quoted, shown + quoted);
         free(shown);
     }
+    const zr_config_home home = way->device == ZR_HOME_NONE ? config->zero.optim.device : way->device;
+    if (usual && home == ZR_HOME_NVME && !config->zero.optim.folders)
+        zr__text_add(text, "%s--zero_optimization.offload_optimizer.nvme_path=DIR", before);
     if (!keys) text->failed = true;
     json_decref(keys);
+}
+
+int64_t zr__way_tokens(const zr__way *way, const zr_config *config, int ranks)
+{
+    return way->rows * way->accum * (ranks / way->tensor) * config->data.seq_length;
 }
 
 /* ---- less overlap ------------------------------------------------------------------------------- */

@@ -231,7 +231,7 @@ elif what == "nothing":
     assert less["ranks"] > more["ranks"], less
     words = " ".join(run(*base[:5], "--memory", "1.5GB").split())
     least = min(c["needs"] for c in d["choices"])
-    near(re.search(r"nothing fits 1.50 GB. The least is .*?: ([0-9.]+ .?B) a rank", words)[1], least, "least")
+    near(re.search(r"nothing fits 1.50 GB. The nearest is .*?: ([0-9.]+ .?B) a rank", words)[1], least, "least")
     assert f"With {more['ranks']} ranks stage 3 with recompute unit" in words
     # Where the offload is open, it fits with states in the host's memory.
     base.remove(here)

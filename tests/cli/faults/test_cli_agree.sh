@@ -113,9 +113,9 @@ assert not given["fits"] or rate[1] <= 1.02 * rate[0], rate' || return 1
 }
 check "what is chosen is the fastest on its cluster" fastest --cluster dgx2x25 --ranks 64 --preset gpt2-774m --memory 12GB
 large() { # a limit above a device's memory does not make a plan fit
-    "$ZR" simulate --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --zero_optimization.offload_optimizer.device=none --memory 200GB --quiet --json >simulated.json &&
-        "$ZR" plan --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --zero_optimization.offload_optimizer.device=none --memory 200GB --quiet --json --advice >plan.json &&
-        python3 -c '
+    set -- --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --memory 200GB --quiet --json
+    set -- "$@" --zero_optimization.offload_optimizer.device=none
+    "$ZR" simulate "$@" >simulated.json && "$ZR" plan "$@" --advice >plan.json && python3 -c '
 import json
 plan, one = json.load(open("plan.json")), json.load(open("simulated.json"))
 assert 24e9 < one["needs"] == plan["needs"] < 200e9 and one["fits"] is plan["fits"] is False, (one, plan["fits"])'
@@ -142,7 +142,7 @@ assert plan["fits"] and fits["fits"] and not larger["fits"], (plan["max"], fits[
 assert plan["max"]["next_needs"] == larger["needs"], (plan["max"], larger["needs"])'
 }
 check "a host's memory bounds --max" hosts
-check "... and is what is too small" sh -c "'$ZR' plan $host --batch 600 | tr '\n' ' ' | grep -q 'hosts lack memory: .* of 4.00 GB'"
+check "... and is what is too small" sh -c "'$ZR' plan $host --batch 600 | tr '\n' ' ' | grep -q ' a host of 4.00 GB.* The hosts lack memory for it'"
 
 # A cluster with too few devices for the ranks is refused in every output format, and no incomplete document is printed.
 for what in --json '--json --advice' --schedule '--max batch --json' ''; do

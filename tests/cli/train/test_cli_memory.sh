@@ -76,8 +76,8 @@ check "a step's samples stay" train samples --memory 56MB --train_batch_size=24
 check "... as they are" test "$(key samples train_batch_size)" = 24
 check "too little" fails 71 'needs .* per rank .* memory.limit is 50.00 MB' train none --memory 50MB
 check "... leaves nothing" test ! -e none
-check "a plan of it shows what takes the least" prints 'nothing fits' "$ZR" plan c.json --ranks 2 --memory 50MB
-check "... and says so" grep -q 'which takes the least, .* a rank: nothing fits' err
+check "a plan of it shows what comes nearest" prints 'nothing fits' "$ZR" plan c.json --ranks 2 --memory 50MB
+check "... and says so" grep -q 'which comes nearest, .* a rank: nothing fits' err
 check "the largest micro-batch is another question" "$ZR" plan c.json --ranks 2 --memory 56MB --max batch --json
 check "... at what is configured" grep -q '"stage": 0' out
 check "a preset, without a configuration" "$ZR" plan --preset gpt2-124m --memory 8GB --ranks 2 --json
