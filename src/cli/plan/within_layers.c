@@ -3,7 +3,6 @@
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
-#include "train/dir/report.h"
 #include "train/setup/setup.h"
 
 #include <stdio.h>
@@ -13,14 +12,14 @@
 
 /** Compute the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor parallelism.
  * For stage 3, plan the configured layout with stage 3 over all ranks instead of tensor parallelism. */
-static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
+static zr_status tensor_to_stage3(const zr_config *config, const zr_plan *given, const zr_profile *profile,
                                   double *ratio)
 {
-    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
+    const int64_t *tensor = given->across[ZR_BORDER_TENSOR].bytes;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
-    zr_layout layout = zr__train_layout(config, report->ranks);
+    zr_layout layout = zr__train_layout(config, given->ranks);
     layout.tensor = 1;
-    layout.ranks = report->ranks;
+    layout.ranks = given->ranks;
     layout.stage = 3;
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
@@ -194,13 +193,12 @@ static void print_replicated(FILE *out, const zr_graph *g)
 zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
 {
     const double b = (double)config->micro_batch_size, s = (double)config->data.seq_length;
-    const zr_report report = zr__report_planned(plan);
     ZR_AUTO(clear_within) within w = {0};
     double ratio;
     if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
-    if (tensor_to_stage3(config, &report, profile, &ratio) == ZR_OK)
+    if (tensor_to_stage3(config, plan, profile, &ratio) == ZR_OK)
         fprintf(out, "  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio,
-                report.ranks, b * s / (3 * (double)zr_config_sizes(config).width));
+                plan->ranks, b * s / (3 * (double)zr_config_sizes(config).width));
     ZR_TRY(find_within(plan, &w));
     print_units(out, plan, &w);
     print_other_purposes(out, &w);
@@ -213,12 +211,11 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
 zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-    const zr_report report = zr__report_planned(plan);
     ZR_AUTO(clear_within) within w = {0};
     double ratio = NAN;
     if (config->parallel.tensor <= 1 || !g) return ZR_OK;
     ZR_TRY(find_within(plan, &w));
-    if (tensor_to_stage3(config, &report, profile, &ratio) != ZR_OK) ratio = NAN;
+    if (tensor_to_stage3(config, plan, profile, &ratio) != ZR_OK) ratio = NAN;
     zr__json_add(out, "tensor_to_stage3", ratio);
     zr__json_open(out, "within_layers", '{');
     zr__json_open(out, "units", '[');
