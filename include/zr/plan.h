@@ -2,10 +2,10 @@
  * plan: computes the schedule of one training step and a memory map from a model and a zr_layout, before anything is
  * allocated. Planning is pure arithmetic, for any number of ranks and any size of model.
  *
- * One plan serves every data-parallel rank. Ranks own different shards, but have the same list of steps. The ZeRO
- * stage determines which states are sharded (zr_plan.shards_optim, shards_grad, shards_param) and the places of a few
- * steps in the list. zr/layout.h has the settings of a plan, zr/schedule.h its steps, and zr/price.h its times. Source:
- * ZeRO (Rajbhandari et al. 2020), sections 5 and 7. docs/memory.md has formulas for bytes and traffic.
+ * One plan serves every rank of a role (zr_plans). Ranks own different shards, but have the same list of steps. The
+ * ZeRO stage determines which states are sharded (zr_plan.shards_optim, shards_grad, shards_param) and the places of a
+ * few steps in the list. zr/layout.h has the settings of a plan, zr/schedule.h its steps, and zr/price.h its times.
+ * Source: ZeRO (Rajbhandari et al. 2020), sections 5 and 7. docs/memory.md has formulas for bytes and traffic.
  */
 #ifndef ZR_PLAN_H
 #define ZR_PLAN_H
@@ -31,7 +31,7 @@ typedef struct zr_state {
 
 /** States of a unit on one rank. */
 typedef struct zr_plan_unit {
-    int64_t elems; /* number of parameter elements */
+    int64_t elems; /* number of parameter elements; 0 if the unit is not held */
     /* group over which the unit's gradient is summed, of N ranks: they have the same parameters, but other rows */
     int32_t sum_group;
     /* group over which those states of the unit are sharded that the stage shards: sum_group, or a part of it (MiCS) */
@@ -42,6 +42,9 @@ typedef struct zr_plan_unit {
     /* range of the unit that this rank updates: its shard, or the whole unit at stage 0. For a frozen unit, the range
      * that the rank stores */
     zr_range update;
+    /* whether the plan's role (zr_plans) holds the unit. A unit that is not held has no states, and no op of the role
+     * reads its parameters; their names and numbers are the same in the plans of all roles */
+    bool held;
     bool trains;                     /* whether the unit is trained; a frozen unit has only parameters as its state */
     bool gathered;                   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
     zr_space param_home, optim_home; /* spaces of `param` and of the fp32 states */
@@ -169,9 +172,19 @@ typedef struct zr_plan {
     /* copied[from][to]: bytes that the steps COPY of one rank copy from one space to another in a training step,
      * without the copies of a save */
     int64_t copied[ZR_SPACES][ZR_SPACES];
-    double flops_model; /* model FLOPs of a training step on all ranks, without recomputation */
+    double flops_model; /* model FLOPs of a training step on all ranks of the role, without recomputation */
     double flops_hardware;
 } zr_plan;
+
+/** Maximum number of roles. */
+#define ZR_ROLES 64
+
+/** The plans of a run. A role is a set of ranks with the same list of steps, and has a plan over the whole model. */
+typedef struct zr_plans {
+    zr_plan *role[ZR_ROLES]; /* plan of each role */
+    int32_t n;               /* number of roles; zr plans one so far */
+    int32_t own;             /* role of this rank */
+} zr_plans;
 
 /** Return whether tensor-parallel ranks share each layer. */
 static inline bool zr_plan_shares_layers(const zr_plan *plan)

@@ -49,7 +49,8 @@ ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int
 /** Facts about a run that are known when training starts. All pointers are borrowed. */
 typedef struct zr_train_info {
     const zr_config *config;
-    const zr_plan *plan;
+    const zr_plans *plans;
+    const zr_plan *plan; /* plan of this rank's role */
     const zr_comm *comm;
     const char *output_dir;
     int threads;       /* compute threads of each rank */

@@ -1,6 +1,7 @@
 /* Runs the end of a training step: the global gradient norm, and the updates of this rank's shards. */
 #include "engine/walk.h"
 #include "base/number/exact.h"
+#include "plan/list/place.h"
 
 #include <math.h>
 #include <stdio.h>

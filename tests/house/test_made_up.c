@@ -1,7 +1,8 @@
 //TEST timeout=60
 //MADE_UP
 /* A made-up kind of step, a made-up stream and a made-up axis of the grid of ranks, known only to the tables
- * (tests/made_up/rows.sh), are planned, proved, priced, simulated, drawn and walked as all others are. */
+ * (tests/made_up/rows.sh), are planned, proved, priced, simulated, drawn and walked as all others are; and roles may
+ * lack a unit. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -333,6 +334,122 @@ static void test_unit_near(void **state)
     }
 }
 
+/* ---- roles ------------------------------------------------------------------------------------- */
+
+static int32_t reads; /* the table that the role reads */
+
+/* Build a model of two tables of different width, each a unit, of which a role reads one. */
+static void build_tables(zr_graph *g, const void *config)
+{
+    (void)config;
+    const zr_shape tokens = {2, {zr_graph_get_spec(g)->batch, zr_graph_get_spec(g)->seq}};
+    zr_value table[2];
+    for (int i = 0; i < 2; i++) {
+        zr_graph_unit(g, i ? "second" : "first");
+        table[i] =
+            zr_param(g, (zr_init){ZR_INIT_NORMAL, 0.5}, (zr_shape){2, {small.vocab_size, i ? 24 : 16}}, "t%d", i);
+    }
+    zr_value x = zr_input(g, "x", ZR_I32, tokens), y = zr_input(g, "y", ZR_I32, tokens);
+    zr_value h = zr_embedding(g, x, table[reads]);
+    zr_graph_losses(g, zr_cross_entropy(g, zr_linear(g, h, table[reads], ZR_NONE, true), y));
+}
+
+static const zr_model tables = {.name = "tables", .build = build_tables};
+
+/* Without decay, a table that is not read does not change. */
+static zr_layout role_layout(int stage, int way)
+{
+    zr_layout l = grid_layout(stage, way);
+    zr_lamb_args lamb = zr_lamb_defaults(ZR_LAMB_PAPER);
+    lamb.weight_decay = 0;
+    l.optimizer = way == 0 ? zr_lamb(ZR_LAMB_PAPER, &lamb) : zr_adamw(0.9, 0.999, 1e-8, 0);
+    if (way == 0 && stage == 3) l.hpz_ranks = 2;
+    if (way == 1) l.save = ZR_SAVE_COPY;
+    if (way == 2) l.dtype = l.wire_dtype = ZR_BF16;
+    if (way == 3) l.save = ZR_SAVE_IN_PLACE;
+    return l;
+}
+
+/* Train a role. With `lacks`, the role does not hold the table that it does not read. */
+static trainer train_role(int stage, int way, int32_t role, bool lacks, double lr)
+{
+    trainer run = {
+        .config = small, .model = &tables, .layout = role_layout(stage, way), .steps = 3, .lr = lr, .clip = 0.5};
+    reads = role;
+    made_up_lacked = lacks ? !role : -1;
+    train_on(&run, 1, -1);
+    made_up_lacked = -1;
+    return run;
+}
+
+/* Check that two roles train the tables that they hold to the bits that roles with both tables give, that they fill,
+ * save and read each table once together, and that they need less memory. */
+static void test_roles_walked(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * WAYS; i++) {
+        const trainer begin = train_role(i / WAYS, i % WAYS, 0, false, 0);
+        uint64_t apart = begin.weights, both = 0;
+        for (int32_t role = 0; role < 2; role++) {
+            const trainer all = train_role(i / WAYS, i % WAYS, role, false, 1e-2),
+                          part = train_role(i / WAYS, i % WAYS, role, true, 1e-2);
+            for (int s = 0; s < part.steps; s++)
+                assert_true(part.loss[s] == all.loss[s] && part.norm[s] == all.norm[s]);
+            assert_true(part.loss[2] != part.loss[0]);
+            assert_true(part.planned.states_bytes < all.planned.states_bytes);
+            apart += part.weights;
+            both += all.weights;
+        }
+        assert_true(apart == both);
+    }
+}
+
+/* Check that the proof refuses a role that reads the unit which it lacks. */
+static void test_roles_proved(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * WAYS; i++) {
+        const zr_layout l = role_layout(i / WAYS, i % WAYS);
+        zr_plan *plan = NULL;
+        reads = made_up_lacked = i % 2;
+        const zr_status made = zr_plan_create(&tables, &l, &profile, &plan); /* debug builds prove it here */
+        made_up_lacked = -1;
+        assert_int_equal(made == ZR_OK ? zr_plan_check(plan) : made, ZR_ERR_INTERNAL);
+        assert_non_null(strstr(zr_error_message(), "which this role does not hold"));
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check a role's plan: facts of the model are those of all roles, and the unit that the role lacks has no bytes. */
+static void test_roles_planned(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * WAYS; i++) {
+        const zr_layout l = role_layout(i / WAYS, i % WAYS);
+        zr_plan *role[2] = {NULL};
+        for (int32_t r = 0; r < 2; r++) {
+            reads = r;
+            made_up_lacked = !r;
+            assert_int_equal(zr_plan_create(&tables, &l, &profile, &role[r]), ZR_OK);
+            made_up_lacked = -1;
+            assert_int_equal(zr_plan_check(role[r]), ZR_OK);
+            assert_true(role[r]->unit[r].held && !role[r]->unit[!r].held && role[r]->unit[!r].own.count == 0);
+            for (int32_t b = 0; b < role[r]->n_persistent; b++) assert_true(role[r]->persistent[b].unit != !r);
+        }
+        for (int32_t p = 0; p < 2; p++) {
+            const zr_param_info *a = zr_graph_param(role[0]->graph[ZR_SCHEDULE_TRAIN], p),
+                                *b = zr_graph_param(role[1]->graph[ZR_SCHEDULE_TRAIN], p);
+            assert_true(strcmp(a->name, b->name) == 0 && a->first == b->first && a->unit == b->unit);
+        }
+        assert_true(role[0]->params == role[1]->params && role[0]->trained == role[1]->trained);
+        assert_true(role[0]->memory.states_bytes < role[1]->memory.states_bytes);
+        const zr_plans plans = {.role = {role[0], role[1]}, .n = 2};
+        assert_ptr_equal(zr__fullest_role(&plans), role[1]);
+        assert_true(zr__plans_total(&plans).flops_model == role[0]->flops_model + role[1]->flops_model);
+        for (int32_t r = 0; r < 2; r++) zr_plan_destroy(&role[r]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +461,9 @@ int main(void)
         cmocka_unit_test(test_axis_planned),
         cmocka_unit_test(test_axis_walked),
         cmocka_unit_test(test_unit_near),
+        cmocka_unit_test(test_roles_planned),
+        cmocka_unit_test(test_roles_proved),
+        cmocka_unit_test(test_roles_walked),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

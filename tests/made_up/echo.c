@@ -3,7 +3,7 @@
 #include "made_up/echo.h"
 
 bool made_up_echoes;
-int32_t made_up_teams = 1, made_up_near = -1;
+int32_t made_up_teams = 1, made_up_near = -1, made_up_lacked = -1;
 
 static zr_status add_buffers(zr_plan *plan)
 {

@@ -142,12 +142,11 @@ static zr_status print_plan_text(cli_choices *p, const zr_plan *plan)
 
 /** Add the plan to the JSON output: first the members of a run's report, then members for the layer, tensor
  * parallelism, --max, asynchronous saves and --advice. */
-static zr_status add_plan_members(cli_choices *p, const zr_plan *plan, zr__json_out *out)
+static zr_status add_plan_members(cli_choices *p, const zr_plan *plan, const zr_report *report, zr__json_out *out)
 {
-    const zr_report report = zr__report_planned(plan);
     zr_save_price price;
     ZR_AUTO_FREE char *json = NULL;
-    ZR_TRY(zr__report_json(&report, &json));
+    ZR_TRY(zr__report_json(report, &json));
     zr__text_append(&out->text, json + 1, strlen(json) - 2); /* copy the members without their braces */
     out->more = true;
     ZR_TRY(cli_within_json(out, p, plan));
@@ -166,11 +165,11 @@ static zr_status add_plan_members(cli_choices *p, const zr_plan *plan, zr__json_
 }
 
 /** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
-static zr_status print_plan_json(cli_choices *p, const zr_plan *plan)
+static zr_status print_plan_json(cli_choices *p, const zr_plan *plan, const zr_report *report)
 {
     ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
-    ZR_TRY(add_plan_members(p, plan, &out));
+    ZR_TRY(add_plan_members(p, plan, report, &out));
     zr__json_close(&out, '}');
     return zr__json_write(&out, stdout);
 }
@@ -180,15 +179,14 @@ static zr_status show_plan(cli_choices *p)
 {
     const zr_config *c = p->config;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
-    /* not read: cli_try is called for the plan, and to check that the cluster has enough devices */
-    cli_trial trial;
+    cli_trial trial; /* made also to check that the cluster has enough devices */
     ZR_TRY(cli_try(&p->target, c, &trial, &plan));
     if (p->o->svg) {
         const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
         const char *model = named ? c->model.preset : c->model.type;
         ZR_TRY(cli_target_draw(&p->target, c, plan, model, p->o->svg));
     }
-    if (p->args->json) return print_plan_json(p, plan);
+    if (p->args->json) return print_plan_json(p, plan, &trial.report);
     if (!p->o->schedule) return print_plan_text(p, plan);
     cli_schedule_print(stdout, plan);
     return ZR_OK;

@@ -186,16 +186,16 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
             ZR_AMOUNT(report->flops_hardware));
 }
 
-void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen)
+void cli_table_fill(cli_table *table, const zr_config *config, const zr_plans *chosen)
 {
+    const zr_plan *one = chosen->role[0];
     table->chosen = (int)config->zero.stage;
     for (int stage = 0; stage < 4; stage++) {
-        zr_plan *other = NULL;
+        ZR_AUTO(zr__plans_clear) zr_plans other = {0};
         bool made = stage == table->chosen;
-        if (!made && zr__train_plan(config, chosen->ranks, stage, &chosen->profile, &other) != ZR_OK) continue;
-        table->report[stage] = zr__report_planned(made ? chosen : other);
+        if (!made && zr__train_plans(config, one->ranks, stage, &one->profile, &other) != ZR_OK) continue;
+        table->report[stage] = zr__report_planned(made ? chosen : &other);
         table->planned[stage] = true;
-        zr_plan_destroy(&other);
     }
 }
 

@@ -30,9 +30,9 @@ double cli_traffic_bytes(zr_traffic traffic);
 int64_t cli_read_from_disk(const zr_report *report);
 int64_t cli_written_to_disk(const zr_report *report);
 
-/** Fill in the reports of stages 0 to 3 for a resolved configuration. `chosen` is the plan of the configured stage.
- * Leave out stages that cannot be planned. */
-void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
+/** Fill in the reports of stages 0 to 3 for a resolved configuration. `chosen` has the plans of the configured
+ * stage. Leave out stages that cannot be planned. */
+void cli_table_fill(cli_table *table, const zr_config *config, const zr_plans *chosen);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
 
 /** Print the training schedule, one step per line. */

@@ -3,7 +3,6 @@
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
-#include "train/dir/report.h"
 #include "train/setup/setup.h"
 
 #include <stdio.h>
@@ -14,13 +13,13 @@
 /** Return the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor parallelism.
  * For stage 3, plan the configured layout with stage 3 over all ranks instead of tensor parallelism. Return NAN if that
  * cannot be planned. */
-static double tensor_to_stage3(const cli_choices *choices, const zr_report *report)
+static double tensor_to_stage3(const cli_choices *choices, const zr_plan *given)
 {
-    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
+    const int64_t *tensor = given->across[ZR_BORDER_TENSOR].bytes;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
-    zr_layout layout = zr__train_layout(choices->config, report->ranks);
+    zr_layout layout = zr__train_layout(choices->config, given->ranks);
     layout.tensor = 1;
-    layout.ranks = report->ranks;
+    layout.ranks = given->ranks;
     layout.stage = 3;
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
@@ -189,12 +188,11 @@ zr_status cli_within_print(const cli_choices *choices, const zr_plan *plan)
 {
     const zr_config *config = choices->config;
     const double b = (double)config->micro_batch_size, s = (double)config->data.seq_length;
-    const zr_report report = zr__report_planned(plan);
     ZR_AUTO(clear_within) within w = {0};
     if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
-    const double ratio = tensor_to_stage3(choices, &report);
+    const double ratio = tensor_to_stage3(choices, plan);
     if (!isnan(ratio))
-        printf("  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio, report.ranks,
+        printf("  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio, plan->ranks,
                b * s / (3 * (double)zr_config_sizes(config).width));
     ZR_TRY(find_within(plan, &w));
     print_units(plan, &w);
@@ -208,11 +206,10 @@ zr_status cli_within_print(const cli_choices *choices, const zr_plan *plan)
 zr_status cli_within_json(zr__json_out *out, const cli_choices *choices, const zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-    const zr_report report = zr__report_planned(plan);
     ZR_AUTO(clear_within) within w = {0};
     if (choices->config->parallel.tensor <= 1 || !g) return ZR_OK;
     ZR_TRY(find_within(plan, &w));
-    zr__json_add(out, "tensor_to_stage3", tensor_to_stage3(choices, &report));
+    zr__json_add(out, "tensor_to_stage3", tensor_to_stage3(choices, plan));
     zr__json_open(out, "within_layers", '{');
     zr__json_open(out, "units", '[');
     for (int32_t u = 0; u < plan->n_units; u++) {

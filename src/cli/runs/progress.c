@@ -8,6 +8,7 @@
 #include "cli/draw/curve.h"
 #include "comm/comm.h"
 #include "config/config.h"
+#include "plan/cost/cost.h"
 #include "zr/checkpoint.h"
 #include "zr/run.h"
 
@@ -149,13 +150,13 @@ static void on_start(void *arg, const zr_train_info *info)
     progress->from = info->from_step;
     progress->every = info->config->steps_per_print > 0 ? info->config->steps_per_print : 1;
     progress->counted = counted[zr__config_samples(info->config)];
-    progress->peak_bytes = info->plan->memory.total_bytes;
+    progress->peak_bytes = zr__fullest_role(info->plans)->memory.total_bytes;
     cli_loss_start(progress->loss, info->output_dir);
     if (progress->quiet) return;
     FILE *out = fmemopen(text, sizeof(text), "w");
     if (!out) return;
     print_banner(out, info);
-    cli_table_fill(&table, info->config, info->plan);
+    cli_table_fill(&table, info->config, info->plans);
     cli_table_print(out, &table, progress->color);
     long length = ftell(out);
     fclose(out);

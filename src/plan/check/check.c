@@ -74,6 +74,26 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
     return ZR_OK;
 }
 
+/* Check that a unit which the plan's role does not hold has no states, and that no op reads its parameters. */
+static zr_status check_held(const zr__proof *p)
+{
+    const zr_plan_unit *unit = p->plan->unit;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_op *op = p->s->step[i].op >= 0 ? zr_graph_get_op(p->graph, p->s->step[i].op) : NULL;
+        for (int k = 0; op && k < op->n_in; k++) {
+            const zr_value_info *in = op->in[k] == ZR_NONE ? NULL : zr_graph_value(p->graph, op->in[k]);
+            ZR_CHECK(!in || in->kind != ZR_VALUE_PARAM || unit[in->unit].held, ZR_ERR_INTERNAL,
+                     "step %d reads unit %d, which this role does not hold", i, in->unit);
+        }
+    }
+    for (int32_t b = 0; b < p->plan->n_persistent; b++) {
+        const zr_buffer *buffer = &p->plan->persistent[b];
+        ZR_CHECK(buffer->unit < 0 || unit[buffer->unit].held, ZR_ERR_INTERNAL,
+                 "%s are planned for unit %d, which this role does not hold", buffer->what, buffer->unit);
+    }
+    return ZR_OK;
+}
+
 /* Check that each element of a unit is updated exactly once. Before the update, all ranks must have agreed on the
  * unit's gradient. After the update, no step may use the states from before it. */
 static zr_status check_updates(const zr__proof *p)
@@ -289,6 +309,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_AUTO(zr__proof_end) zr__proof p = {0};
     ZR_TRY(zr__proof_begin(&p, plan, kind));
     ZR_TRY(check_comm(&p));
+    ZR_TRY(check_held(&p));
     ZR_TRY(zr__check_ranges(&p));
     ZR_TRY(check_rounds(&p));
     if (p.graph) ZR_TRY(zr__check_values(&p));

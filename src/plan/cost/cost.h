@@ -2,7 +2,7 @@
  *
  * account.c counts bytes of memory and traffic. price.c and profiles.c compute the time of a step on a machine's
  * profile. queues.c assigns streams to queues. fullest.c finds the step with the peak of memory. layer.c measures a
- * layer: the bytes that it keeps, and its passes over memory. */
+ * layer: the bytes that it keeps, and its passes over memory. roles.c adds the numbers of several plans. */
 #ifndef ZR_PLAN_COST_H
 #define ZR_PLAN_COST_H
 
@@ -18,6 +18,21 @@ int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts
 
 /** Compute the totals and the bytes by category as sums of device memory and staging memory. */
 void zr__memory_sum(zr_memory *memory);
+
+/** Numbers of a training step over the plans of all roles. */
+typedef struct zr__totals {
+    /* maxima over the roles, each number for itself, as a run measures them over its ranks */
+    zr_memory memory;
+    zr_traffic traffic, across[ZR_BORDERS];
+    int64_t copied[ZR_SPACES][ZR_SPACES];
+    double flops_model, flops_hardware; /* sums over the roles */
+} zr__totals;
+zr__totals zr__plans_total(const zr_plans *plans);
+
+/** Return the plan of the role whose ranks need the most memory (zr__memory_limited). */
+const zr_plan *zr__fullest_role(const zr_plans *plans);
+/** Destroy the plans. */
+void zr__plans_clear(zr_plans *plans);
 
 /** Return the queues on which an engine runs a plan's streams. SAVE, FETCH, STORE, HOST and RETURN have their own
  * queues. COPY has its own queue if the device has its own memory (facts.own_memory). COMM has its own queue with

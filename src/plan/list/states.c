@@ -168,7 +168,7 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
          * another memory space. */
         u->gathered = true;
         const bool own_buffer = is_shared(plan, u) || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
-        u->gathered = plan->shards_param && own_buffer && !stays_whole(plan, graph, i, &persisting);
+        u->gathered = u->held && plan->shards_param && own_buffer && !stays_whole(plan, graph, i, &persisting);
         if (u->gathered && !is_cast(plan, u)) params += u->elems;
         if (u->trains) trained += u->elems;
     }
@@ -200,7 +200,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     }
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        u->elems = zr_graph_unit_info(graph, i)->elems;
+        u->held = true;
+        u->elems = u->held ? zr_graph_unit_info(graph, i)->elems : 0;
         u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
         u->sum_group = ZR_GROUP_DATA;
         u->shard_group = l->shard_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 ? ZR_GROUP_LOCAL : u->sum_group;
@@ -216,7 +217,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     find_homes(plan, graph);
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        if (!is_cast(plan, u))
+        if (u->held && !is_cast(plan, u))
             ZR_TRY(keep_state(plan, u->param_home, ZR_CATEGORY_PARAM, i,
                               u->gathered ? "parameter shards" : "parameters", l->dtype, group_of(u, u->gathered),
                               &u->param));

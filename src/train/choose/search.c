@@ -50,8 +50,8 @@ static zr_status weigh(const zr__searching *s, const zr_plan *plan, zr__tried *t
     zr_price price = t->made.simulation.price;
     for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= zr_recomputes(plan->unit[u].recompute);
     if (!q->target->cluster) ZR_TRY(zr_plan_price(plan, &s->rates, &price));
-    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)plan->traffic.bytes[i] / tokens;
-    t->sec = (s->found->timed ? price.step_sec : plan->flops_hardware) / tokens;
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)t->made.report.traffic.bytes[i] / tokens;
+    t->sec = (s->found->timed ? price.step_sec : t->made.report.flops_hardware) / tokens;
     t->fits = t->made.fits;
     /* a share that is open may be reduced, which also reduces the bytes on disk */
     if (q->shares && t->made.disk_bytes > q->target->disk_bytes)

@@ -23,24 +23,27 @@ static double share_of(int64_t needs, int64_t has)
 
 zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made, zr_plan **plan)
 {
-    ZR_AUTO(zr_plan_destroy) zr_plan *one = NULL;
-    ZR_TRY(zr__train_plan(config, target->ranks, -1, target->profile, &one));
+    ZR_AUTO(zr__plans_clear) zr_plans plans = {0};
+    ZR_TRY(zr__train_plans(config, target->ranks, -1, target->profile, &plans));
+    const zr_plan *one = plans.role[plans.own];
+    const zr_plan *fullest = zr__fullest_role(&plans);
     const int64_t limit = zr__limit_of(target, config);
     const int on_host = target->host_ranks > 0 && target->host_ranks < one->ranks ? target->host_ranks : one->ranks;
-    *made = (zr__trial){.report = zr__report_planned(one),
+    const zr_report report = zr__report_planned(&plans);
+    *made = (zr__trial){.report = report,
                         .params = one->params,
-                        .disk_bytes = one->memory.space[ZR_SPACE_DISK].total_bytes,
-                        .host_bytes = one->memory.space[ZR_SPACE_HOST].total_bytes * on_host,
-                        .needs_bytes = zr__rank_needs(&one->memory, &one->profile.facts),
+                        .disk_bytes = report.memory.space[ZR_SPACE_DISK].total_bytes,
+                        .host_bytes = report.memory.space[ZR_SPACE_HOST].total_bytes * on_host,
+                        .needs_bytes = zr__rank_needs(&fullest->memory, &fullest->profile.facts),
                         .pieces = one->partition_checkpoints,
                         .home = one->checkpoint_home};
     made->share = share_of(made->needs_bytes, limit);
     made->share = fmax(made->share, share_of(made->host_bytes, target->host_bytes));
     made->share = fmax(made->share, share_of(made->disk_bytes, target->disk_bytes));
     made->fits = made->share <= 1;
-    ZR_TRY(zr__plan_fullest(one, &made->fullest));
+    ZR_TRY(zr__plan_fullest(fullest, &made->fullest));
     ZR_TRY(target->cluster ? zr_simulate(one, target->cluster, target->options, &made->simulation, NULL)
                            : zr_plan_price(one, target->profile, &made->simulation.price));
-    if (plan) *plan = ZR_TAKE(one);
+    if (plan) *plan = ZR_TAKE(plans.role[plans.own]);
     return ZR_OK;
 }

@@ -2,6 +2,7 @@
 
 #include "base/core/core.h"
 #include "base/json/json_write.h"
+#include "plan/cost/cost.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -14,19 +15,21 @@ static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCA
                                                           [ZR_TRAFFIC_ALL_GATHER] = "all_gather",
                                                           [ZR_TRAFFIC_ALL_REDUCE] = "all_reduce"};
 
-zr_report zr__report_planned(const zr_plan *plan)
+zr_report zr__report_planned(const zr_plans *plans)
 {
+    const zr_plan *plan = plans->role[0];
+    const zr__totals totals = zr__plans_total(plans);
     zr_report report = {.params = plan->params,
                         .trained = plan->trained,
                         .ranks = plan->ranks,
                         .stage = plan->layout.stage,
-                        .memory = plan->memory,
-                        .traffic = plan->traffic,
+                        .memory = totals.memory,
+                        .traffic = totals.traffic,
                         .home = plan->layout.home,
-                        .flops_model = plan->flops_model,
-                        .flops_hardware = plan->flops_hardware};
-    memcpy(report.across, plan->across, sizeof(report.across));
-    memcpy(report.copied, plan->copied, sizeof(report.copied));
+                        .flops_model = totals.flops_model,
+                        .flops_hardware = totals.flops_hardware};
+    memcpy(report.across, totals.across, sizeof(report.across));
+    memcpy(report.copied, totals.copied, sizeof(report.copied));
     return report;
 }
 
@@ -74,9 +77,9 @@ static zr_status copied_a_step(const zr_measured *measured, zr_report *report)
     return ZR_OK;
 }
 
-zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
+zr_status zr__report_measured(const zr_report *planned, const zr_measured *measured, zr_report *report)
 {
-    *report = zr__report_planned(plan);
+    *report = *planned;
     report->memory = measured->memory;
     ZR_TRY(traffic_a_step(&measured->traffic, measured->steps, &report->traffic));
     for (int b = 0; b < ZR_BORDERS; b++)

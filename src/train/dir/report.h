@@ -5,17 +5,18 @@
 
 #include "zr/run.h"
 
-zr_report zr__report_planned(const zr_plan *plan);
+/** Return the planned numbers of a run, over all roles. */
+zr_report zr__report_planned(const zr_plans *plans);
 
 /** Return the part of a report's traffic that does not cross `border`. For ZR_BORDER_GROUP, return the traffic within
  * groups of neighbouring ranks, without tensor-parallel traffic. For ZR_BORDER_TENSOR, return all traffic but
  * tensor-parallel traffic. */
 zr_traffic zr__report_within(const zr_report *report, zr_border border);
 
-/** Fill a report with the memory and the traffic per step that the engine measured. Copy the FLOPs from the plan,
+/** Fill a report with the memory and the traffic per step that the engine measured. Copy the FLOPs that are planned,
  * because the engine executes all schedule steps of the plan and does not count FLOPs. Fail with ZR_ERR_INTERNAL if the
  * measured traffic is not a multiple of the number of training steps. */
-ZR_NODISCARD zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
+ZR_NODISCARD zr_status zr__report_measured(const zr_report *planned, const zr_measured *measured, zr_report *report);
 
 /** Return a report as one JSON object; zr_free it. */
 ZR_NODISCARD zr_status zr__report_json(const zr_report *report, char **json);

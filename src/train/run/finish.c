@@ -16,14 +16,15 @@
 
 /** Set the measured and the promised peak memory of a process. The measured peak is the maximum of anonymous memory
  * over all processes. If ranks are separate processes, the shared windows of a process count too. */
-static zr_status measure_peak(const zr__ranks *r, const zr_plan *plan, int64_t ahead_bytes)
+static zr_status measure_peak(const zr__ranks *r, const zr_plans *plans, int64_t ahead_bytes)
 {
     const int in_process = zr__comm_process_ranks(r->comm);
     int64_t mine = zr__host_peak_bytes();
-    if (mine >= 0 && in_process < r->comm->size) mine += zr__plan_staging_bytes(plan, in_process);
+    if (mine >= 0 && in_process < r->comm->size) mine += zr__plan_staging_bytes(plans->role[plans->own], in_process);
     ZR_TRY(zr__run_most(r, &mine, 1));
     r->result->peak_rss_bytes = mine;
-    r->result->promised_rss_bytes = zr__plan_process_bytes(plan, in_process) + in_process * ahead_bytes;
+    r->result->promised_rss_bytes =
+        zr__plan_process_bytes(zr__fullest_role(plans), in_process) + in_process * ahead_bytes;
     return ZR_OK;
 }
 
@@ -87,10 +88,11 @@ static zr_status report_run(zr__run *r, double begin)
     char words[ZR_NOISE_SCALE_BYTES];
     zr__run_enter(&r->ranks, ZR__PHASE_END);
     zr_engine_measured(r->engine, &measured);
-    ZR_TRY(zr__run_agree(&r->ranks, zr__report_measured(r->plan, &measured, &r->ranks.result->measured)));
-    ZR_TRY(zr__run_highest_report(&r->ranks, &r->ranks.result->measured));
+    zr_report *report = &r->ranks.result->measured;
+    ZR_TRY(zr__run_agree(&r->ranks, zr__report_measured(&r->ranks.result->planned, &measured, report)));
+    ZR_TRY(zr__run_highest_report(&r->ranks, report));
     ZR_TRY(collect_timings(&r->ranks, r->device, r->plan->layout.dtype, &r->watching));
-    ZR_TRY(measure_peak(&r->ranks, r->plan, r->data.ahead_bytes));
+    ZR_TRY(measure_peak(&r->ranks, &r->plans, r->data.ahead_bytes));
     r->ranks.result->wall_sec = zr_clock_sec() - begin;
     ZR_TRY(zr__run_agree(&r->ranks, write_run_json(r)));
     if (r->config->train.noise_scale) {

@@ -100,7 +100,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     zr__run_save_drop(&r.saving.now);
     zr__hang_destroy(&r.watching.hang);
     zr__rows_ahead_destroy(&r.data.ahead);
-    zr_plan_destroy(&r.plan);
+    zr__plans_clear(&r.plans);
     zr_device_destroy(&r.device);
     zr__inputs_close(&r.data.inputs);
     zr__hf_source_free(&r.source);

@@ -93,7 +93,8 @@ typedef struct zr__run {
     zr__family_model model;
     zr__hf_source *source; /* record of the directory that the weights come from, or NULL; rank 0 only */
     zr_device *device;
-    zr_plan *plan;
+    zr_plans plans;
+    const zr_plan *plan; /* plan of this rank's role */
     zr_engine *engine;
     zr__run_dir dir; /* directory of the run; rank 0 only */
     zr_train_info info;

@@ -57,7 +57,7 @@ static zr_status check_inputs(zr__run *r, zr_status st)
  * stack for each rank. */
 static zr_status check_room(const zr__run *r, int ranks)
 {
-    int64_t bytes = zr__plan_process_bytes(r->plan, ranks) + ranks * r->data.ahead_bytes;
+    int64_t bytes = zr__plan_process_bytes(zr__fullest_role(&r->plans), ranks) + ranks * r->data.ahead_bytes;
     const zr_queues queues =
         zr__plan_queues(r->plan, zr__comm_overlaps(r->ranks.comm, r->plan->profile.facts.own_memory));
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
@@ -106,11 +106,12 @@ static zr_status check_fits(const zr__run *r)
     const int in_process = zr__comm_process_ranks(r->ranks.comm), local = r->ranks.comm->local_size;
     const int64_t there = zr__train_limit(&r->device->profile, local, in_process),
                   disk_bytes = zr__config_disk_bytes(r->config),
-                  on_disk = r->plan->memory.space[ZR_SPACE_DISK].total_bytes;
+                  on_disk = r->ranks.result->planned.memory.space[ZR_SPACE_DISK].total_bytes;
+    const zr_plan *fullest = zr__fullest_role(&r->plans);
     char remedy[ZR_OFFLOAD_REMEDY_BYTES];
-    const int64_t held = limit_bytes > 0 ? zr__run_held_bytes(r) : 0, needs = zr__plan_process_bytes(r->plan, 1) + held;
+    const int64_t held = limit_bytes > 0 ? zr__run_held_bytes(r) : 0, needs = zr__plan_process_bytes(fullest, 1) + held;
     const zr__config_open tried = zr__config_get_open(r->settled.given ? r->settled.given : r->config);
-    const zr_status st = zr__train_memory_check(r->plan, limit_bytes, local, in_process > 1, &tried);
+    const zr_status st = zr__train_memory_check(fullest, limit_bytes, local, in_process > 1, &tried);
     ZR_CHECK(st != ZR_OK || held == 0 || needs <= limit_bytes, ZR_ERR_MEMORY,
              "the plan and the samples of data.train and data.val, which take %s, need %s per rank, but memory.limit "
              "is %s; give a higher limit, fewer samples or a smaller batch",
@@ -136,14 +137,16 @@ static zr_status check_plan(zr__run *r)
     const int in_process = zr__comm_process_ranks(r->ranks.comm);
     zr_config config = *r->config;
     config.memory.limit_bytes -= zr__run_held_bytes(r);
-    ZR_TRY(zr__train_plan(&config, r->ranks.comm->size, -1, &r->device->profile, &r->plan));
+    ZR_TRY(zr__train_plans(&config, r->ranks.comm->size, -1, &r->device->profile, &r->plans));
+    r->plan = r->plans.role[r->plans.own];
+    r->ranks.result->planned = zr__report_planned(&r->plans);
     settle_ahead(r);
     ZR_TRY(check_fits(r));
     if (in_process == 1 || r->ranks.comm->rank == 0) ZR_TRY(check_room(r, in_process));
     ZR_TRY(zr__watch_create(&r->watching.watch, r->ranks.observer, r->plan, r->ranks.comm->rank));
     zr__hang_plan(r->watching.hang, r->plan);
-    r->ranks.result->planned = zr__report_planned(r->plan);
     r->info = (zr_train_info){.config = r->config,
+                              .plans = &r->plans,
                               .plan = r->plan,
                               .comm = r->ranks.comm,
                               .output_dir = r->config->train.output_dir,

@@ -84,8 +84,8 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
     const double least_sec = sec > 0.0 ? sec : 1e-9;
     line.tokens_per_sec = (double)line.tokens / least_sec;
     line.samples_per_sec = (double)r->config->train_batch_size / least_sec;
-    line.tflops = r->plan->flops_hardware / r->ranks.comm->size / least_sec / 1e12;
-    line.mfu = zr__share_of_peak(r->plan->flops_model / r->ranks.comm->size / least_sec,
+    line.tflops = r->ranks.result->planned.flops_hardware / r->ranks.comm->size / least_sec / 1e12;
+    line.mfu = zr__share_of_peak(r->ranks.result->planned.flops_model / r->ranks.comm->size / least_sec,
                                  zr__run_peak_flops(r->device, r->plan->layout.dtype));
     zr__run_log_step(&r->ranks, &r->dir, &line);
 }

@@ -244,3 +244,9 @@ zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr
     if (stage >= 0) layout.stage = stage;
     return zr__train_plan_layout(config, &layout, profile, plan);
 }
+
+zr_status zr__train_plans(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plans *plans)
+{
+    *plans = (zr_plans){.n = 1};
+    return zr__train_plan(config, ranks, stage, profile, &plans->role[0]);
+}

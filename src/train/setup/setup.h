@@ -58,6 +58,10 @@ ZR_NODISCARD zr_status zr__train_plan_layout(const zr_config *config, const zr_l
 ZR_NODISCARD zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                       zr_plan **plan);
 
+/** Plan all roles of a resolved configuration in the same way. The caller clears `plans`, even after an error. */
+ZR_NODISCARD zr_status zr__train_plans(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                       zr_plans *plans);
+
 /** Degrees of offload to the host's memory or to disk, in the order in which they are tried. Each degree of model
  * states leaves less in memory than the previous one, and moves more bytes. */
 typedef enum zr__offload {

@@ -84,11 +84,11 @@ zr_status __wrap_zr__engine_probe(zr_engine *engine, const zr_step_args *args, z
     return st;
 }
 
-zr_status __real_zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
-zr_status __wrap_zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
-zr_status __wrap_zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
+zr_status __real_zr__report_measured(const zr_report *planned, const zr_measured *measured, zr_report *report);
+zr_status __wrap_zr__report_measured(const zr_report *planned, const zr_measured *measured, zr_report *report);
+zr_status __wrap_zr__report_measured(const zr_report *planned, const zr_measured *measured, zr_report *report)
 {
-    zr_status st = __real_zr__report_measured(plan, measured, report);
+    zr_status st = __real_zr__report_measured(planned, measured, report);
     if (it.moved == 1) report->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] += 4;
     if (it.moved == 2) report->across[0].bytes[ZR_TRAFFIC_ALL_GATHER] += 4;
     return st;

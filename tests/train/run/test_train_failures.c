@@ -1,5 +1,5 @@
 //TEST timeout=120 tsan=1 env=MALLOC_MMAP_THRESHOLD_=1048576
-//LINK -Wl,--wrap=zr_alloc,--wrap=zr__train_plan,--wrap=fsync
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr__train_plans,--wrap=fsync
 /* Memory refused at any one point of a run, on whichever rank: no hang, a message, no lock and no half-written files.
  * Ranks whose plans differ do not wait for each other. */
 #include <setjmp.h>
@@ -38,16 +38,16 @@ int __wrap_fsync(int fd)
 /* Number of plans until one recomputes everything; 0 or less: none does. */
 static _Atomic int unlike;
 
-zr_status __real_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
-                                zr_plan **plan);
-zr_status __wrap_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
-                                zr_plan **plan);
-zr_status __wrap_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
-                                zr_plan **plan)
+zr_status __real_zr__train_plans(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                 zr_plans *plans);
+zr_status __wrap_zr__train_plans(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                 zr_plans *plans);
+zr_status __wrap_zr__train_plans(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                 zr_plans *plans)
 {
     zr_config other = *config;
     if (atomic_fetch_sub(&unlike, 1) == 1) other.recompute.policy = ZR_RECOMPUTE_UNIT;
-    return __real_zr__train_plan(&other, ranks, stage, profile, plan);
+    return __real_zr__train_plans(&other, ranks, stage, profile, plans);
 }
 
 static zr_config *config_of(int ranks)

@@ -278,15 +278,15 @@ static zr_config *saved_config(int ranks)
 {
     zr_config *saved = NULL;
     zr_device *device = NULL;
-    zr_plan *plan = NULL;
+    zr_plans plans;
     assert_int_equal(zr_config_load(in_tempdir("run/config.json"), NULL, 0, &saved), ZR_OK);
     assert_int_equal(zr_train_prepare(saved, ranks, 0), ZR_OK);
     zr_device_config wanted = {.threads = zr__train_threads(saved, ranks)};
     assert_int_equal(zr_device_create_cpu(&wanted, &device), ZR_OK);
-    assert_int_equal(zr__train_plan(saved, ranks, -1, &device->profile, &plan), ZR_OK);
-    zr_report report = zr__report_planned(plan);
+    assert_int_equal(zr__train_plans(saved, ranks, -1, &device->profile, &plans), ZR_OK);
+    zr_report report = zr__report_planned(&plans);
     assert_memory_equal(&report, &it.result.planned, sizeof(report));
-    zr_plan_destroy(&plan);
+    zr__plans_clear(&plans);
     zr_device_destroy(&device);
     return saved;
 }

@@ -1,0 +1,45 @@
+/* Adds the numbers of the plans of all roles. */
+#include "plan/cost/cost.h"
+
+/* Raise each of n numbers to another plan's. */
+static void raise(int64_t *most, const int64_t *its, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (its[i] > most[i]) most[i] = its[i];
+}
+
+/* Raise a member of the totals, which consists of int64_t values only, to a plan's. */
+#define RAISE(member)                                                                                                  \
+    raise((int64_t *)&totals.member, (const int64_t *)&plan->member, sizeof(totals.member) / (sizeof(int64_t)))
+
+zr__totals zr__plans_total(const zr_plans *plans)
+{
+    zr__totals totals = {0};
+    for (int32_t r = 0; r < plans->n; r++) {
+        const zr_plan *plan = plans->role[r];
+        RAISE(memory);
+        RAISE(traffic);
+        RAISE(across);
+        RAISE(copied);
+        totals.flops_model += plan->flops_model;
+        totals.flops_hardware += plan->flops_hardware;
+    }
+    return totals;
+}
+
+const zr_plan *zr__fullest_role(const zr_plans *plans)
+{
+    const zr_plan *fullest = plans->role[0];
+    for (int32_t r = 1; r < plans->n; r++) {
+        const zr_plan *plan = plans->role[r];
+        if (zr__memory_limited(&plan->memory, &plan->profile.facts) >
+            zr__memory_limited(&fullest->memory, &fullest->profile.facts))
+            fullest = plan;
+    }
+    return fullest;
+}
+
+void zr__plans_clear(zr_plans *plans)
+{
+    for (int32_t r = 0; r < plans->n; r++) zr_plan_destroy(&plans->role[r]);
+}
