@@ -65,6 +65,7 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
 zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t *bytes)
 {
     zr_config least = *config;
+    const int64_t limit = choices->target.limit_bytes;
     zr__train_target where = choices->where;
     zr__trial made;
     zr__way w = zr__way_of(config);
@@ -75,7 +76,8 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     zr__way_set(&w, ranks, &least);
     if (least.collectives.reduce == ZR_REDUCE_ALL_REDUCE) least.collectives.reduce = ZR_REDUCE_TO_SHARDS;
     ZR_TRY(zr__try(&where, &least, &made, NULL));
-    *bytes = made.needs_bytes;
+    /* what fits the device, but not the hosts or the disk, does not fit */
+    *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1;
     return ZR_OK;
 }
 

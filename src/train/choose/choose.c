@@ -93,7 +93,7 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
         zr__text_add(text, " %s (", zr__train_offload_keys(w->offload, w->device, w->on_host, keys));
         zr__add_away(q->target, &best->made, text);
         zr__text_add(text, "),");
-    } else if (free->disk) {
+    } else if (zr__config_get_open(q->config).offload) {
         zr__text_add(text, " no offload,");
     }
     zr__text_add(text, " ");

@@ -170,8 +170,8 @@ typedef struct zr__choices {
     int64_t n_listed, listed_room;
     zr__tried *best;        /* the candidate that is preferred, or NULL if none fits */
     double fastest;         /* the least zr__tried.sec of the candidates that fit */
-    const zr__tried *least; /* the candidate that comes nearest to fitting: the least zr__trial.share, then the fewest
-                               bytes of the device; NULL if none could be planned */
+    const zr__tried *least; /* the candidate that comes nearest to fitting, with the least zr__trial.share, or NULL if
+                               none could be planned */
     zr__tier tier;          /* tier of `best` */
     /* `timed`: whether tried.sec is in seconds; `usual`: whether assumed rates replace unknown ones; `usual_disk`: the
      * same for the disk; `keeps`: whether the micro-batches are those of zr__question.kept */

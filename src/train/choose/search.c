@@ -60,12 +60,6 @@ static zr_status weigh(const zr__searching *s, const zr_plan *plan, zr__tried *t
     return ZR_OK;
 }
 
-/** Return whether `a` comes nearer to fitting than `b`. */
-static bool is_nearer(const zr__trial *a, const zr__trial *b)
-{
-    return a->share != b->share ? a->share < b->share : a->needs_bytes < b->needs_bytes;
-}
-
 zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
 {
     zr__choices *f = s->found;
@@ -92,7 +86,7 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     if (zr__refused(st)) zr__failure_note(&f->refused, st);
     if (st != ZR_OK) return zr__refused(st) ? ZR_OK : st;
     f->tried[f->n++] = *tried = ZR_TAKE(t);
-    if (!f->least || is_nearer(&(*tried)->made, &f->least->made)) f->least = *tried;
+    if (!f->least || (*tried)->made.share < f->least->made.share) f->least = *tried;
     return ZR_OK;
 }
 

@@ -118,8 +118,10 @@ static zr_status check_fits(const zr__run *r)
              ZR_SIZE((double)held), ZR_SIZE((double)needs), ZR_SIZE((double)limit_bytes));
     if (st == ZR_ERR_MEMORY) {
         const char *why = ZR__WHY();
-        const zr__train_target target = {
-            .ranks = r->ranks.comm->size, .host_ranks = local, .profile = &r->device->profile};
+        const zr__train_target target = {.ranks = r->ranks.comm->size,
+                                         .host_ranks = local,
+                                         .disk_bytes = disk_bytes,
+                                         .profile = &r->device->profile};
         zr__train_offload_remedy(r->config, &target,
                                  limit_bytes > 0 && (there == 0 || limit_bytes < there) ? limit_bytes : there, remedy);
         return ZR_FAIL(st, "%s%s%s", why, remedy[0] ? ". It fits with " : "", remedy);

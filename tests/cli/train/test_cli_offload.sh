@@ -59,8 +59,8 @@ check "... which shows the tier" grep -q '>on disk<' kept.svg
 # --disk: the least offload that fits.
 big="--preset gpt2-355m --stage 3 --quiet"
 needs() { "$ZR" plan $big --json --advice "$@" | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
-check "without a disk nothing fits" prints 'nothing fits 2.00 GB' "$ZR" plan $big --memory 2GB
-check "... and the advice names one" grep -q 'With zero_optimization.offload_' printed
+check "without a disk one is assumed" prints 'offload_optimizer.nvme_path=DIR' "$ZR" plan $big --memory 2GB
+check "... whose size is not known" sh -c "tr '\n' ' ' <printed | grep -q 'a rank on disk, whose size is not known'"
 check "with a disk it does" "$ZR" plan --preset gpt2-355m --stage 3 --memory 2GB --disk 200GB
 check "... which is said" has 'zero_optimization.offload_optimizer.device'
 check "with much memory nothing is offloaded" "$ZR" plan --preset gpt2-355m --stage 3 --memory 80GB --disk 200GB
@@ -139,7 +139,7 @@ between=$(((device + disk) / 2))
 check "the limits differ" test "$disk" -lt "$between"
 chosen() { "$ZR" train c.json --train.output_dir="$@" $small --memory $between --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1; }
 key() { sed -n "/\"offload_optimizer\"/,/}/s/.*\"$2\": \([^,]*\).*/\1/p" "$1/config.json"; }
-check "what does not fit names an offload" fails 71 'It fits with zero_optimization.offload_optimizer.device nvme.*and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk (.* a rank, and .* on disk)' chosen bad
+check "what does not fit names an offload" fails 71 'It fits with zero_optimization.offload_optimizer.device nvme.*and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk (.* a rank, and .* on disk, whose size is not known)' chosen bad
 check "... and creates nothing" test ! -e bad
 check "--memory and a folder choose it" chosen auto $path
 check "... which is said" has 'offload_optimizer.device nvme'
@@ -152,7 +152,9 @@ check "zr plan chooses the same" plan $path $small --memory $between --activatio
 check "... with the same bytes" sh -c 'a=$(sed -n "s/.*\"copied\": //p" out) && test -n "$a" && grep -q -F "$(printf %s "$a" | grep -o "\"disk_to_device\": [0-9]*")" auto/run.json'
 check "--disk chooses it too" chosen offered $path --disk 1GB
 check "... the same" test "$(key offered device)" = '"nvme"'
-check "a disk that is too small" fails 71 'states on disk, but --disk is 4.10 kB' chosen bad $path --disk 4096
+check "a disk that is too small" fails 71 'memory.limit is' chosen bad $path --disk 4096
+check "... is no remedy" sh -c '! grep -q "It fits with" message'
+check "... for states that are put there" fails 71 'states on disk, but --disk is 4.10 kB' chosen bad $path --disk 4096 --$zo.offload_optimizer.device=nvme
 check "a device that is given stays" fails 71 'memory.limit is' chosen bad $path --$zo.offload_optimizer.device=none
 check "--disk without a folder" fails 78 '\-\-disk needs a folder on a fast local disk; name it: --zero_optimization.offload_optimizer.nvme_path=DIR' chosen bad --disk 1GB
 check "--disk of a run without memory" fails 2 '\-\-disk 1GB is for what does not fit in memory' "$ZR" train c.json --train.output_dir=bad $path --disk 1GB
