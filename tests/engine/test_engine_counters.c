@@ -197,11 +197,11 @@ static zr_status take_nothing(void *arg, int64_t first_byte, int64_t bytes, cons
     return ZR_OK;
 }
 
-static zr_status exchange_twice(zr_comm *comm, int to, const void *send, int64_t stride, int64_t bytes, int64_t grain,
+static zr_status exchange_twice(zr_comm *comm, const void *send, int64_t stride, int64_t bytes, int64_t grain,
                                 zr_comm_arrived_fn fn, void *arg)
 {
-    ZR_TRY(threads_ops->exchange(comm, to, send, stride, bytes, grain, take_nothing, NULL));
-    return threads_ops->exchange(comm, to, send, stride, bytes, grain, fn, arg);
+    ZR_TRY(threads_ops->exchange(comm, send, stride, bytes, grain, take_nothing, NULL));
+    return threads_ops->exchange(comm, send, stride, bytes, grain, fn, arg);
 }
 
 static bool doubled_gather;
