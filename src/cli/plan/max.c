@@ -268,11 +268,13 @@ static zr_status largest_model(cli_max *max, point *fits, point *fails)
     return ZR_OK;
 }
 
-/** Choose the keys with which the result trains: the answer to the question at its size. */
+/** Choose the keys with which the result trains: the answer to the question at its size, or with very many layers, whose
+ * plans take long, the way that comes nearest. */
 static zr_status choose_keys(cli_max *max)
 {
     uint64_t none = 0;
-    ZR_TRY(zr__search(&max->question, max->found));
+    const bool many = zr_config_sizes(max->config).layers > CLI_MANY_LAYERS;
+    if (!many) ZR_TRY(zr__search(&max->question, max->found));
     if (!max->found->best) {
         zr__choices_clear(max->found);
         ZR_TRY(zr__search_least(&max->question, &none, max->found));

@@ -4,6 +4,8 @@
 
 #include "config/config.h"
 
+enum { AUTO_LAYERS = 128 }; /* maximum number of layers for which zr__search_least also tries policy auto */
+
 /** Make a way the one with the least memory at its stage: recompute unit, small micro-batches, and less overlap. */
 static void make_least(const zr__searching *s, zr__light light, zr__way *w)
 {
@@ -189,8 +191,10 @@ static zr_status try_alone(zr__searching *s, zr__light light, int home, uint64_t
     ZR_TRY(may_fit(s, light, &may));
     if (s->least) s->least->fits |= s->least->bound;
     zr__tried *least = s->least;
-    /* with policy auto several units can share a checkpoint */
-    if (least && !least->fits && s->q->free.policy && least->made.needs_bytes <= 2 * s->limit) {
+    /* With policy auto several units can share a checkpoint. It makes many plans, which take too long for more layers.
+     */
+    const bool few = zr_config_sizes(s->q->config).layers <= AUTO_LAYERS;
+    if (least && !least->fits && few && s->q->free.policy && least->made.needs_bytes <= 2 * s->limit) {
         zr__way w = least->way;
         w.policy = ZR_RECOMPUTE_AUTO;
         ZR_TRY(zr__try_way(s, &w, &least));
