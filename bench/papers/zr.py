@@ -11,7 +11,7 @@ import baselines
 from data import FUSED_SCORES_BYTES, PRODUCT_MULTIPLE, SCORES_BYTES, STAGE, TOKENS, VOCABULARY
 
 ZERO, AC = "zero_optimization.", "activation_checkpointing."
-KEPT = {"whole": {}, "pieces": {AC + "partition_activations": True},
+KEPT = {"whole": {AC + "partition_activations": False}, "pieces": {AC + "partition_activations": True},
         "host": {AC + "partition_activations": True, AC + "cpu_checkpointing": True}}
 # DeepSpeed's default of both buckets, in elements
 BUCKETS = {ZERO + "reduce_bucket_size": 500000000, ZERO + "allgather_bucket_size": 500000000}
@@ -136,7 +136,8 @@ def config_keys(config, batch, model=None):
     return {"model.preset": model or f"zero-{config.name.lower()}", "memory.layout": "paper", "fp16.enabled": True,
             "optimizer.type": "AdamW", "parallel.tensor": 16, ZERO + "stage": config.stage,
             "train_micro_batch_size_per_gpu": batch, "gradient_accumulation_steps": 1, "data.seq_length": TOKENS,
-            AC + "policy": "unit", **KEPT[config.kept]}
+            AC + "policy": "unit", ZERO + "offload_optimizer.device": "none", ZERO + "overlap_comm": True,
+            **KEPT[config.kept]}
 
 
 def states_keys(params, stage, tensor):

@@ -134,7 +134,8 @@ static zr__free free_keys(const cli_choices *p)
                       .host = homes && own_memory,
                       .disk = homes,
                       .kept = zr__train_offload_degrees(config) == ZR__OFFLOADS,
-                      .lighter = limited,
+                      .lighter = limited && !zr__config_given(config, "zero_optimization.overlap_comm") &&
+                                 !zr__config_given(config, "zero_optimization.stage3_prefetch_bucket_size"),
                       .places = limited && own_memory && zr__place_is_free(config)};
 }
 

@@ -91,9 +91,9 @@ void cli_offload_print(const cli_target *target, const zr_config *config, const 
     printf("  a rank reads %s and writes %s of disk a step", ZR_SIZE((double)c.read_bytes),
            ZR_SIZE((double)c.written_bytes));
     if (!has_checkpoints(report))
-        printf(" (%.1f and %.1f bytes a parameter)", (double)c.read_bytes / shard, (double)c.written_bytes / shard);
+        printf("\n  (%.1f and %.1f bytes a parameter)", (double)c.read_bytes / shard, (double)c.written_bytes / shard);
     if (isnan(c.disk_sec)) {
-        printf("\n  how long it takes is not known: %s\n", source_of_rates(target));
+        printf("\n  how long it takes is not known:\n  %s\n", source_of_rates(target));
         return;
     }
     printf(": %s\n", CLI_SECONDS(c.disk_sec));

@@ -153,15 +153,16 @@ if [ -r /proc/meminfo ]; then
 else
     skip "auto by what this host has left says so" "no /proc/meminfo"
 fi
-check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-124m --memory 1GB --quiet
+here="--preset gpt2-124m --memory 1GB --zero_optimization.offload_optimizer.device=none --activation_checkpointing.offload=none"
+check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan $here --quiet
 ranks=$(tr '\n' ' ' <printed | sed -n 's/.* With \([0-9]*\) ranks stage 3 .*/\1/p')
-check "... so many do" sh -c "$ZR plan --preset gpt2-124m --memory 1GB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
-check "... and no fewer" sh -c "$ZR plan --preset gpt2-124m --memory 1GB --quiet --ranks $((${ranks:-2} - 1)) |
+check "... so many do" sh -c "$ZR plan $here --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
+check "... and no fewer" sh -c "$ZR plan $here --quiet --ranks $((${ranks:-2} - 1)) |
     grep -q '3 unit .* no '"
 check "... also beside a baseline that stage 3 does not know" prints 'With [0-9]* ranks' \
-    "$ZR" plan --preset gpt2-124m --memory 1GB --quiet --collectives.reduce=all_reduce
+    "$ZR" plan $here --quiet --collectives.reduce=all_reduce
 check "... also in JSON" prints "\"advice\": null, \"more_ranks\": {\"ranks\": $ranks, .*\"fits\": true}" \
-    "$ZR" plan --preset gpt2-124m --memory 1GB --json --advice
+    "$ZR" plan $here --json --advice
 # --tokens: values calculated by hand from the step's time and FLOPs in the same document.
 speed() { # OPTION...: tokens_per_sec, mfu, days as they should be, of the configured plan
     "$ZR" plan --preset gpt2-xl --ranks 8 --batch 4 --stage 3 --profile h100 --json --advice --quiet --tokens 1e9 "$@" >speed.json &&

@@ -84,8 +84,11 @@ largest() {
     "$ZR" plan c.json --profile h100 --quiet --json --max layers --memory 1085MB >max.json || return 1
     most=$(sed 's/.*"model.n_layer": \([0-9]*\).*/\1/' max.json)
     grep -q '"next_needs": 10[0-9]*' max.json && rm -rf largest &&
-        train "$GPU" largest 1 --memory.limit=1085MB --model.n_layer="$most" --train.steps=1 &&
-        code 71 train "$GPU" none 1 --memory.limit=1085MB --model.n_layer="$((most + 1))"
+        keys=$(python3 -c 'import json
+for key, value in json.load(open("max.json"))["max"]["keys"].items():
+    print(f"--{key}={json.dumps(value) if isinstance(value, bool) else value}")') &&
+        train "$GPU" largest 1 $keys --memory.limit=1085MB --model.n_layer="$most" --train.steps=1 &&
+        code 71 train "$GPU" none 1 $keys --memory.limit=1085MB --model.n_layer="$((most + 1))"
 }
 check "the most layers train, one more does not start" largest
 without_products() { ZR_STAND_IN_LACKS=cuBLASLt "$GPU" train c.json --train.output_dir=without --train.steps=1 --device=auto; }
