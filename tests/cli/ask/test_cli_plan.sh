@@ -213,7 +213,7 @@ advised, taken = (json.load(open(name + ".json")) for name in ("advised", "taken
 assert taken["fits"] and advised["limit"] - advised["advice"]["left"] == taken["needs"], (advised["advice"], taken["needs"])'
 }
 check "... and says by which keys" advised_keys
-check "where all fits nothing lighter is tried" sh -c "! $ZR plan --preset gpt2 --ranks 4 --profile h100 --quiet | grep -q "prefetch_bucket_size=""
+check "where all fits nothing lighter is tried" sh -c "! $ZR plan --preset gpt2 --ranks 4 --profile h100 --quiet | grep -q 'prefetch_bucket_size='"
 
 # The plan's own line is called after its origin, and has no speed if it does not fit.
 check "a stage that is given is configured" prints '^  \* configured  > advised' "$ZR" plan --preset gpt2 --ranks 4 --stage 1 --profile h100 --quiet
