@@ -36,7 +36,7 @@ int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c)
     return zr__way_tokens(&c->way, choices->config, choices->target.ranks);
 }
 
-/** Return whether a choice fits, and if not the memory alone, what is too small. */
+/** Return the word of the column "fits": yes, no, or the memory that is too small if the device has room. */
 static const char *fits_word(const cli_choices *choices, const cli_choice *c)
 {
     return c->made.fits                                                                      ? "yes"
@@ -76,7 +76,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     zr__way_set(&w, ranks, &least);
     if (least.collectives.reduce == ZR_REDUCE_ALL_REDUCE) least.collectives.reduce = ZR_REDUCE_TO_SHARDS;
     ZR_TRY(zr__try(&where, &least, &made, NULL));
-    /* what fits the device, but not the hosts or the disk, does not fit */
+    /* a plan that fits the device, but not the hosts or the disk, counts as one that does not fit */
     *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1;
     return ZR_OK;
 }

@@ -27,14 +27,14 @@ static void set_number(const cli_max *max, int64_t n)
 }
 
 /** A number of samples or layers, and how much of the limit a rank needs with this number, in bytes. If a host's memory
- * or the disk is shorter, `needs` is that share of the limit. It is 0 if unknown. `bytes` and `disk_bytes` are those of
- * the way that comes nearest. */
+ * or the disk is shorter, `needs` is that share of the limit. It is 0 if unknown. `bytes` and `disk_bytes` are needed
+ * by the way that comes nearest. */
 typedef struct point {
     int64_t n, needs, bytes, disk_bytes;
 } point;
 
-/** Find what a rank needs with `p->n` layers or samples: of all ways that the question leaves free, the one that comes
- * nearest. The configuration is set to the number. */
+/** Find what a rank needs with `p->n` layers or samples, in the way that comes nearest to fitting. Set the
+ * configuration to this number. */
 static zr_status needs_of(cli_max *max, point *p)
 {
     uint64_t failed = max->failed;
@@ -268,8 +268,8 @@ static zr_status largest_model(cli_max *max, point *fits, point *fails)
     return ZR_OK;
 }
 
-/** Choose the keys with which the result trains: the answer to the question at its size, or with very many layers, whose
- * plans take long, the way that comes nearest. */
+/** Choose the keys with which the result trains: the answer to the question at its size, or with very many layers,
+ * whose plans take long, the way that comes nearest. */
 static zr_status choose_keys(cli_max *max)
 {
     uint64_t none = 0;

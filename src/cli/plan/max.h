@@ -44,9 +44,10 @@ typedef struct cli_max {
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
 /** Find the largest model, number of layers or micro-batch that fits, as max->what selects, with any values of the keys
  * that are free. The caller also sets `config`, `target`, `question.free`, `away` and `found`. The search sets the
- * other fields, and the configuration to the result with the keys that zr__search prefers for it. n + 1 fits with no
- * values of these keys, unless the search reached its upper limit. Return ZR_ERR_MEMORY if even the smallest number
- * does not fit. */
+ * other fields, and the configuration to the result with the keys that zr__search prefers for it, or with more than
+ * CLI_MANY_LAYERS layers, with the keys that need least. Unless the search reached its upper limit, n + 1 fits with no
+ * values that zr__search_least tries; with many layers it leaves out policy auto, which might fit more. Return
+ * ZR_ERR_MEMORY if even the smallest number does not fit. */
 ZR_NODISCARD zr_status cli_max_find(cli_max *max);
 /** Print the result. */
 void cli_max_print(FILE *out, const cli_max *max);

@@ -237,8 +237,8 @@ static void print_way(const cli_searched *s, const zr__tried *t, int64_t place)
            recompute_words(t, again), group_name(w, group), why.data ? why.data : "");
 }
 
-/** Add the keys of the fastest candidate that `zr plan` does not vary. Because of them it may have other ties, and so
- * another answer. It varies the place of checkpoints and, if nothing fits otherwise, buckets and overlap. */
+/** Add the keys of the fastest candidate that `zr plan` does not vary, because of which its answer may differ. `zr
+ * plan` varies the place of checkpoints and, if nothing fits otherwise, buckets and overlap. */
 static void add_beyond_plan(const cli_searched *s, zr__text *text)
 {
     const zr__way own = zr__way_of(s->config);
