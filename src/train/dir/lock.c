@@ -210,7 +210,7 @@ zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
     bool made = fd >= 0;
     if (!made && errno == EEXIST) fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const int error = errno;
-    if (fd < 0 && access(path, F_OK) == 0) return in_use(path);
+    if (fd < 0 && error != EMFILE && error != ENFILE && access(path, F_OK) == 0) return in_use(path);
     ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), zr__error_text(error));
     return made ? name_new_lock(fd, path, &me) : take_over(fd, path, &me, gone);
 }
@@ -223,6 +223,10 @@ void zr__lock_release(const char *path)
 uint64_t zr__lock_key(const char *path)
 {
     char text[TEXT_BYTES];
+    errno = 0;
     read_lock(path, text);
-    return parse_lock(text).key;
+    const int error = errno;
+    const uint64_t key = parse_lock(text).key;
+    errno = error;
+    return key;
 }

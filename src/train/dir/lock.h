@@ -21,7 +21,7 @@ ZR_NODISCARD zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_
  * lock. */
 void zr__lock_release(const char *path);
 
-/** Return the key in a lock file, or 0 if the file has no key. */
+/** Return the key in a lock file, or 0 if the file has no key. errno is 0, or says why the file could not be read. */
 uint64_t zr__lock_key(const char *path);
 
 #endif

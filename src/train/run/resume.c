@@ -5,6 +5,7 @@
 #include "train/host/host.h"
 #include "train/run/save_files.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,17 +13,24 @@
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/** Return whether the lock in `path` has this key. Before each try the directory is opened, because this refreshes a
- * stale view of a shared file system. */
-static bool sees_key(const char *path, uint64_t key)
+/** Check that the lock in `path` has this key. Before each try the directory is opened, because this refreshes a stale
+ * view of a shared file system. */
+static zr_status find_key(const char *path, uint64_t key, const char *host, const char *first_host)
 {
     enum { TRIES = 10 };
+    int error = 0;
     for (int i = 0; i < TRIES; i++) {
-        ZR_AUTO(zr__close_dir) DIR *dir = opendir(path);
-        if (zr__run_dir_key(path) == key) return true;
+        zr__close_dir(&(DIR *){opendir(path)});
+        if (zr__run_dir_key(path) == key) return ZR_OK;
+        error = errno;
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
-    return false;
+    ZR_CHECK(error != EMFILE && error != ENFILE, ZR_ERR_CREATE, "cannot open train.output_dir %s: %s", ZR_SHOWN(path),
+             zr__error_text(error));
+    return ZR_FAIL(ZR_ERR_CREATE,
+                   "train.output_dir %s on host %s is not the directory of that name on host %s, where rank 0 is; all "
+                   "ranks write into one, on a file system that all hosts share",
+                   ZR_SHOWN(path), host, first_host);
 }
 
 zr_status zr__run_same_dir(const zr__ranks *r, const zr__run_dir *dir, const char *path)
@@ -33,17 +41,11 @@ zr_status zr__run_same_dir(const zr__ranks *r, const zr__run_dir *dir, const cha
     } first = {0}; /* key of the lock that rank 0 holds, and name of rank 0's host */
     char host[sizeof(first.host)];
     if (r->comm->size == 1) return ZR_OK;
-    if (r->comm->rank == 0) first.key = zr__run_dir_key(dir->path);
+    if (r->comm->rank == 0) first.key = dir->key;
     zr__host_name(host, sizeof(host));
     memcpy(first.host, host, sizeof(host));
     ZR_TRY(zr__run_share(r, &first, sizeof(first)));
-    bool same = r->comm->rank == 0 || sees_key(path, first.key);
-    return zr__run_agree(
-        r, same ? ZR_OK
-                : ZR_FAIL(ZR_ERR_CREATE,
-                          "train.output_dir %s on host %s is not the directory of that name on host %s, where rank 0 "
-                          "is; all ranks write into one, on a file system that all hosts share",
-                          ZR_SHOWN(path), host, first.host));
+    return zr__run_agree(r, r->comm->rank == 0 ? ZR_OK : find_key(path, first.key, host, first.host));
 }
 
 /* ---- is the checkpoint compatible? ------------------------------------------------------------ */
