@@ -208,6 +208,7 @@ struct zr_op {
     zr_value out[ZR_OP_OUTS];
     int32_t unit;
     bool backward;
+    int32_t of; /* for a backward op: index of the forward op whose adjoint it belongs to; for others their own index */
 };
 
 typedef struct zr_cost {

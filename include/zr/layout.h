@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/** Maximum number of roles (zr_plans), and of chunks of a pipeline rank. */
+#define ZR_ROLES 64
+#define ZR_CHUNKS 63
+
 /** Alignment of shards and buckets on each rank, in elements of any dtype. */
 #define ZR_SHARD_ALIGN 32
 
@@ -43,6 +47,15 @@ typedef enum zr_accum_order {
      * Stage 3 gathers as with MICRO, and with accum_ahead 1 the order is that of MICRO */
     ZR_ACCUM_AHEAD
 } zr_accum_order;
+
+/** Kinds of actions of a pipeline rank, as zr_pipeline has them. */
+typedef enum zr_pipe_kind { ZR_PIPE_F, ZR_PIPE_B, ZR_PIPE_I, ZR_PIPE_W } zr_pipe_kind;
+
+/** Action of a pipeline rank: a pass of a stage for a micro-batch. */
+typedef struct zr_pipe_action {
+    zr_pipe_kind kind;
+    int32_t stage, micro;
+} zr_pipe_action;
 
 /** Kinds of asynchronous saves, which write the states during the following training steps (zr_engine_save). */
 typedef enum zr_save {
@@ -110,6 +123,11 @@ typedef struct zr_layout {
     int ranks;   /* N, data-parallel degree */
     /* M, tensor-parallel degree: each group of M consecutive ranks shares the layers, and N * M ranks are needed */
     int tensor;
+    /* P, pipeline-parallel degree: the model is divided into P * chunks stages, and N * M * P ranks are needed */
+    int pipeline;
+    int chunks;                   /* v, stages of a pipeline rank */
+    zr_pipeline pipeline_schedule; /* order of the passes of stages; no effect if P is 1 */
+    int role;                     /* pipeline rank whose list of steps is planned, from 0 */
     zr_sequence sequence;       /* sequence parallelism; no effect if M is 1 */
     int stage;                  /* ZeRO stage, 0 to 3 */
     zr_dtype dtype;             /* type of parameters and activations */

@@ -135,6 +135,10 @@ typedef struct zr_plan {
     bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
     bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
     int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 if the order mixes them */
+    /* with pipeline parallelism: stage of each op of a graph, 0 to stages - 1, or `stages` for the look-up of a table that
+     * the last stage uses too, which is done on the last stage's rank; else NULL */
+    int32_t *stage[ZR_SCHEDULES];
+    int32_t stages;                /* number of stages of the model, of all pipeline ranks */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
@@ -175,9 +179,6 @@ typedef struct zr_plan {
     double flops_model; /* model FLOPs of a training step on all ranks of the role, without recomputation */
     double flops_hardware;
 } zr_plan;
-
-/** Maximum number of roles. */
-#define ZR_ROLES 64
 
 /** The plans of a run. A role is a set of ranks with the same list of steps, and has a plan over the whole model. */
 typedef struct zr_plans {

@@ -20,7 +20,8 @@ extern "C" {
     X(TENSOR, "tensor", 0) /* tensor-parallel ranks, which share each layer */                                         \
     X(LOCAL, "local", 1)   /* neighbouring data-parallel ranks, for example of one host. If data-parallel ranks are    \
                               not divided in this way, all of them are on this axis */                                 \
-    X(ACROSS, "across", 1) /* data-parallel ranks with the same place in their LOCAL groups */
+    X(ACROSS, "across", 1) /* data-parallel ranks with the same place in their LOCAL groups */                         \
+    X(PIPELINE, "pipeline", 0) /* pipeline ranks, which have different stages of the model */
 
 typedef enum zr_axis {
 #define ZR_AXIS_ENUM(name, text, rows) ZR_AXIS_##name,
@@ -77,7 +78,9 @@ typedef struct zr_buffer {
     X(FETCH, "fetch")   /* copies from disk */                                                                         \
     X(STORE, "store")   /* copies to disk */                                                                           \
     X(HOST, "host")     /* updates by the host's processors, if the device has its own memory */                       \
-    X(RETURN, "return") /* copies of the results of HOST to the device */
+    X(RETURN, "return") /* copies of the results of HOST to the device */                                              \
+    X(SEND, "send")     /* values that pass to other pipeline ranks */                                                 \
+    X(RECV, "recv")     /* values that come from other pipeline ranks */
 
 typedef enum zr_stream {
 #define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,
@@ -140,6 +143,11 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                          direction for it (zr_optimizer.trust). Uses: sums (mine), master (mine) or    \
                                          none, each optimizer state (mine), parameters (mine) if there is no master,   \
                                          otherwise none, the verdict, the sums of squares (zr_trust) */                \
+    X(SEND, "send")   /* begin to pass a value to another role, without waiting. The messages of a value between two   \
+                         roles have the order of the micro-batches. Uses: the value */                                 \
+    X(SENT, "sent")   /* wait until a value that SEND has begun to pass may change. Uses: the value */                 \
+    X(RECV, "recv")   /* begin to receive a value, without waiting. Uses: the value's buffer */                        \
+    X(RECEIVED, "received") /* wait until a value has come. Uses: the value's buffer */                                \
     X(TRUST, "trust") /* add the sums of squares of all ranks, and write the norms. Uses: numbers of all ranks, then   \
                          for each unit its sums of squares and its norms (zr_norms) */                                 \
     X(SAVE, "save") /* save a state of a unit. Uses: the state (mine), [host memory through which the state passes, if \
@@ -255,6 +263,8 @@ typedef struct zr_step {
     int32_t slot;  /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
     int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
+    int32_t value; /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
+    int32_t peer;  /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise 0 */
     /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM: number of
      * micro-gradients, over all ranks, whose squares are passed, or 0 */
     int64_t rounds;
@@ -332,6 +342,9 @@ static inline int zr_trust_scalars(bool rank_free_sums)
 {
     return rank_free_sums ? 2 * ZR_EXACT_LIMBS : 2;
 }
+
+/** Depth of a channel between two roles: SENT of a message precedes the SEND that comes this many messages later. */
+#define ZR_CHANNEL_DEPTH 2
 
 /** Minimum bytes of staging memory per rank. Pieces pass through staging memory in chunks, which alternate between two
  * halves. Each half needs at least 64 bytes, so that an element always fits. */

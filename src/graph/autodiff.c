@@ -52,7 +52,10 @@ static void add_late(zr_graph *graph, zr_value tile)
     const int32_t head = graph->value[tile].late;
     graph->value[tile].late = -1;
     const zr_value dw = sum_add(graph, tile, false);
+    const int32_t own = graph->adjoint_of;
+    graph->adjoint_of = head;
     zr__head_dw(graph, head, tile, dw);
+    graph->adjoint_of = own;
     graph->value[tile].grad = dw;
 }
 
@@ -235,6 +238,7 @@ static void count_uses(zr_graph *graph)
  * op. */
 static void run_adjoint(zr_graph *graph, const zr_op *op)
 {
+    graph->adjoint_of = op->of;
     int32_t before[ZR_OP_INS] = {0};
     for (int k = 0; k < op->n_in; k++)
         if (op->in[k] != ZR_NONE) before[k] = given_to(graph, op, k);
@@ -266,6 +270,7 @@ static void add_seed(zr_graph *graph, int term)
     const zr_value losses = graph->term[term].losses;
     if (zr__graph_closed(graph) || !zr_grad_needed(graph, losses)) return;
     graph->current_unit = graph->value[losses].info.unit;
+    graph->adjoint_of = graph->value[losses].info.producer;
     zr_value seed = zr_grad_begin(graph, losses, NULL);
     zr__fill(graph, term, seed);
     zr_grad_end(graph, losses, seed);

@@ -467,6 +467,7 @@ void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, 
     if (status != ZR_OK) return;
     zr_op op = {
         .def = def, .n_in = n_in, .n_out = def->n_out, .unit = graph->current_unit, .backward = graph->backward};
+    op.of = graph->backward ? graph->adjoint_of : graph->n_ops;
     if (attr) op.attr = *attr;
     for (int i = 0; i < ZR_OP_INS; i++) op.in[i] = i < n_in ? in[i] : ZR_NONE;
     for (int i = 0; i < ZR_OP_OUTS; i++) op.out[i] = out && i < op.n_out ? out[i] : ZR_NONE;

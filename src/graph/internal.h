@@ -47,6 +47,7 @@ struct zr_graph {
     bool attends;         /* whether an attention reads `documents` */
     zr_lora lora;         /* adapters of linear layers; rank 0 for none */
     int32_t streams;      /* number of random streams given out so far */
+    int32_t adjoint_of;   /* in the backward pass: forward op whose adjoint is being run */
     int32_t current_unit; /* unit of the ops being added, or -1 before the first unit */
     bool backward;        /* whether the ops being added come from adjoints */
     bool finished;

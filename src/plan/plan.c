@@ -1,7 +1,9 @@
 /* plan: creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. Planning only
  * computes numbers and uses no device. */
 #include "base/core/names.h"
+#include "base/core/scope.h"
 #include "plan/cost/cost.h"
+#include "plan/program/pipeline.h"
 #include "plan/write/write.h"
 
 #include <string.h>
@@ -40,6 +42,8 @@ zr_layout zr_layout_default(void)
     return (zr_layout){.size = sizeof(zr_layout),
                        .ranks = 1,
                        .tensor = 1,
+                       .pipeline = 1,
+                       .chunks = 1,
                        .dtype = ZR_F32,
                        .wire_dtype = ZR_F32,
                        .batch = 1,
@@ -156,6 +160,30 @@ static zr_status check_groups(const zr_layout *l)
     return ZR_OK;
 }
 
+/* Check the pipeline. Errors: ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
+static zr_status check_pipeline(const zr_layout *l)
+{
+    ZR_CHECK(l->pipeline >= 1 && l->pipeline <= ZR_ROLES && l->chunks >= 1 && l->chunks <= ZR_CHUNKS, ZR_ERR_CONFIG,
+             "parallel.pipeline %d with parallel.chunks %d: 1 to %d ranks with 1 to %d chunks each are possible",
+             l->pipeline, l->chunks, ZR_ROLES, ZR_CHUNKS);
+    ZR_CHECK(l->role >= 0 && l->role < l->pipeline, ZR_ERR_ARG, "zr_layout.role is %d, of %d pipeline ranks", l->role,
+             l->pipeline);
+    if (l->pipeline == 1) return ZR_OK;
+    ZR_CHECK(l->accum <= INT32_MAX, ZR_ERR_CONFIG, "gradient_accumulation_steps %lld: at most %d with parallel.pipeline",
+             (long long)l->accum, INT32_MAX);
+    ZR_CHECK(l->decode_len == 0, ZR_ERR_UNSUPPORTED,
+             "generation with parallel.pipeline %d: generate from a checkpoint with parallel.pipeline 1", l->pipeline);
+    ZR_CHECK(!l->two_pass, ZR_ERR_UNSUPPORTED,
+             "two passes for the norm (memory.norm two_pass) with parallel.pipeline %d: leave memory.norm out",
+             l->pipeline);
+    ZR_CHECK(l->accum_order == ZR_ACCUM_MICRO, ZR_ERR_CONFIG,
+             "train.accumulation_order layer with parallel.pipeline %d: parallel.schedule orders the micro-batches; "
+             "breadth_first is the one that goes layer by layer",
+             l->pipeline);
+    const zr__pipe pipe = {l->pipeline_schedule, l->pipeline, l->chunks, (int32_t)l->accum};
+    return l->train ? zr__pipe_check(&pipe) : ZR_OK;
+}
+
 static zr_status check_counts(const zr_layout *l)
 {
     const struct {
@@ -176,7 +204,7 @@ static zr_status check_layout(const zr_layout *l)
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
              l->size, sizeof *l);
     ZR_CHECK(l->ranks >= 1, ZR_ERR_CONFIG, "%d ranks: at least one is needed", l->ranks);
-    ZR_CHECK(l->tensor >= 1 && l->tensor <= INT32_MAX / l->ranks, ZR_ERR_CONFIG,
+    ZR_CHECK(l->tensor >= 1 && l->tensor <= INT32_MAX / ZR_ROLES / l->ranks, ZR_ERR_CONFIG,
              "%d tensor-parallel ranks: at least one is needed", l->tensor);
     ZR_CHECK(l->sequence >= ZR_SEQUENCE_OFF && l->sequence <= ZR_SEQUENCE_REGATHER, ZR_ERR_ARG,
              "zr_layout.sequence %d is none of zr_sequence", (int)l->sequence);
@@ -203,6 +231,7 @@ static zr_status check_layout(const zr_layout *l)
              "of the whole table are known; leave memory.tile_elems out, or choose AdamW, Adam or SGD",
              (long long)l->tile_elems, l->optimizer.name);
     ZR_TRY(check_counts(l));
+    ZR_TRY(check_pipeline(l));
     ZR_TRY(check_groups(l));
     ZR_TRY(check_choices(l));
     return zr__policies_check(l);
@@ -281,6 +310,29 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
     return ZR_OK;
 }
 
+/* Find the units that the role holds: those whose parameters its ops read. Role 0 also holds the units that no op
+ * reads. */
+static zr_status find_held(zr_plan *plan)
+{
+    ZR_AUTO_FREE bool *read = zr_alloc((size_t)plan->n_units + 1);
+    ZR_CHECK(read, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++) {
+        const zr_graph *g = plan->graph[k];
+        for (int32_t i = 0; g && i < zr_graph_ops(g); i++) {
+            const zr_op *op = zr_graph_get_op(g, i);
+            const bool own = zr__op_role(plan, (zr_schedule_kind)k, i) == plan->layout.role;
+            for (int j = 0; j < op->n_in; j++) {
+                const int32_t unit = zr__param_unit(g, op->in[j]);
+                if (unit < 0) continue;
+                read[unit] = true;
+                plan->unit[unit].held |= own;
+            }
+        }
+    }
+    for (int32_t u = 0; u < plan->n_units; u++) plan->unit[u].held |= !read[u] && plan->layout.role == 0;
+    return ZR_OK;
+}
+
 /* Plan the persistent buffers. `g` may be any graph of the plan, since all graphs have the same parameters. */
 static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
 {
@@ -288,6 +340,7 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
     plan->n_units = zr_graph_units(g);
     plan->unit = zr_alloc(sizeof *plan->unit * (size_t)(plan->n_units + 1));
     ZR_CHECK(plan->unit, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    ZR_TRY(find_held(plan));
     ZR_TRY(zr__plan_states(plan, g));
     for (int32_t v = 0, index; decode && v < zr_graph_values(decode); v++) {
         const zr_value_info *info = zr_graph_value(decode, v);
@@ -309,6 +362,7 @@ static void make_grid(zr_plan *plan)
         [ZR_AXIS_TENSOR] = l->tensor,
         [ZR_AXIS_LOCAL] = split > 0 ? split : l->ranks,
         [ZR_AXIS_ACROSS] = split > 0 ? l->ranks / split : 1,
+        [ZR_AXIS_PIPELINE] = l->pipeline,
     };
     plan->group[ZR_GROUP_SELF].size = 1;
     for (int32_t a = 0, step = 1; a < ZR_AXES; step *= ranks[a++]) {
@@ -337,7 +391,7 @@ static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     bool lean = l->states == ZR_STATES_LEAN && l->train;
-    const bool layer_major = l->accum > 1 && l->accum_order == ZR_ACCUM_LAYER;
+    const bool mixes = l->accum > 1 && (l->accum_order == ZR_ACCUM_LAYER || l->pipeline > 1);
     plan->rounds = zr__micros_alike(l) ? l->accum : 1;
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
@@ -346,13 +400,24 @@ static void partition(zr_plan *plan)
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;
     if (l->train) plan->optimizer = l->optimizer;
-    /* In the layer-major order a unit may have gradients of several micro-batches at the same time. They are transient
-     * at every stage, as they are at stage 2. */
-    const bool frees = l->stage >= 2 || layer_major;
+    /* In the layer-major order and in a pipeline a unit may have gradients of several micro-batches at the same time.
+     * They are transient at every stage, as they are at stage 2. */
+    const bool frees = l->stage >= 2 || mixes;
     const bool grads_away = l->home.grad != ZR_SPACE_DEVICE, params_away = l->home.param != ZR_SPACE_DEVICE;
     plan->shards_optim = l->stage >= 1;
     plan->shards_grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away);
     plan->shards_param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32) || params_away);
+}
+
+/* Divide the graphs into the stages of a pipeline. All graphs are divided as the first one. */
+static zr_status divide(zr_plan *plan)
+{
+    const size_t stages = (size_t)plan->layout.pipeline * (size_t)plan->layout.chunks;
+    ZR_AUTO_FREE int32_t *end = zr_alloc(sizeof *end * stages);
+    ZR_CHECK(end, ZR_ERR_MEMORY, "no memory to divide a model into %zu stages", stages);
+    for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++)
+        if (plan->graph[k]) ZR_TRY(zr__plan_stages(plan, (zr_schedule_kind)k, end));
+    return ZR_OK;
 }
 
 static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *mix)
@@ -371,6 +436,7 @@ static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *
         if (first) ZR_TRY(same_params(first, plan->graph[k], model->name));
         if (!first) first = plan->graph[k];
     }
+    if (l->pipeline > 1) ZR_TRY(divide(plan));
     ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
     ZR_TRY(plan_buffers(plan, first));
     if (l->train) zr__recompute_assign(plan, plan->graph[ZR_SCHEDULE_TRAIN], mix);
@@ -427,6 +493,7 @@ void zr_plan_destroy(zr_plan **plan)
         zr_free(s->buffer);
         zr_free(s->value);
         zr_graph_destroy(&p->graph[k]);
+        zr_free(p->stage[k]);
     }
     zr_free(p->persistent);
     zr_free(p->unit);

@@ -200,7 +200,6 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     }
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        u->held = true;
         u->elems = u->held ? zr_graph_unit_info(graph, i)->elems : 0;
         u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
         u->sum_group = ZR_GROUP_DATA;

@@ -25,9 +25,10 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
     for (int32_t i = 0; i < p->n; i++) {
         const zr_op *op = zr__program_op(p, g, i);
         bool by_policy = p->run[i].role == ZR__REPLAY && zr_recomputes(plan->unit[op->unit].recompute);
-        for (int j = 0; j < op->n_in && by_policy; j++)
+        for (int j = 0; by_policy && j < op->n_in; j++)
             if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
-        for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
+        if (!op && p->run[i].role == ZR__RECV && p->run[i].phase == ZR__PHASE_F) c->made[p->run[i].value] = i;
+        for (int j = 0; op && j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
     }
     /* Store a value in pieces only if it is identical on all tensor-parallel ranks. This excludes values split by
      * columns or tokens, and partial sums. */
@@ -42,17 +43,22 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
         c->goes[v] &= c->pieces[v] || plan->checkpoint_home != ZR_SPACE_DEVICE;
 }
 
+static void emit_copy(zr__program *to, zr__role role, zr_value value, int32_t unit, bool pieces)
+{
+    zr__program_emit(to, (zr__run_of){.op = -1, .role = role, .value = value, .unit = unit, .pieces = pieces});
+}
+
 /* Emit one RESTORE for each checkpoint that the segment of runs [begin, end) reads in a replay or a backward op. */
 static void emit_restores(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
                           int32_t begin, int32_t end)
 {
     for (int32_t i = begin; i < end; i++) {
         const zr_op *op = zr__program_op(p, g, i);
-        for (int j = 0; j < op->n_in && p->run[i].role != ZR__FORWARD; j++) {
+        for (int j = 0; op && j < op->n_in && p->run[i].role != ZR__FORWARD; j++) {
             zr_value v = op->in[j];
             if (v == ZR_NONE || !c->goes[v] || fetched[v]) continue;
             fetched[v] = true;
-            zr__program_emit(to, (zr__run_of){-1, ZR__RESTORE, v, p->run[begin].unit, c->pieces[v]});
+            emit_copy(to, ZR__RESTORE, v, p->run[begin].unit, c->pieces[v]);
         }
     }
 }
@@ -61,14 +67,20 @@ static void emit_rewritten(zr__program *to, const zr__program *p, const zr_graph
                            bool *fetched)
 {
     for (int32_t begin = 0, end, pass = 0; begin < p->n && to->status == ZR_OK; begin = end) {
-        for (end = begin + 1; end < p->n && p->run[end].unit == p->run[begin].unit && end != p->pass_end[0];) end++;
+        const zr__run_of *first = &p->run[begin];
+        for (end = begin + 1; end < p->n && end != p->pass_end[0]; end++) /* to the end of the segment */
+            if (p->run[end].unit != first->unit || p->run[end].stage != first->stage ||
+                p->run[end].phase != first->phase)
+                break;
+        to->now = *first;
         emit_restores(to, p, g, c, fetched, begin, end);
         for (int32_t i = begin; i < end; i++) {
             const zr_op *op = zr__program_op(p, g, i);
             zr__program_emit(to, p->run[i]);
-            for (int j = 0; j < op->n_out && p->run[i].role == ZR__FORWARD; j++)
-                if (c->goes[op->out[j]])
-                    zr__program_emit(to, (zr__run_of){-1, ZR__KEEP, op->out[j], op->unit, c->pieces[op->out[j]]});
+            for (int j = 0; op && j < op->n_out && p->run[i].role == ZR__FORWARD; j++)
+                if (c->goes[op->out[j]]) emit_copy(to, ZR__KEEP, op->out[j], op->unit, c->pieces[op->out[j]]);
+            if (p->run[i].role == ZR__RECV && c->made[p->run[i].value] == i && c->goes[p->run[i].value])
+                emit_copy(to, ZR__KEEP, p->run[i].value, p->run[i].unit, c->pieces[p->run[i].value]);
         }
         if (end != p->pass_end[pass]) continue;
         to->pass_end[pass++] = to->n;

@@ -11,15 +11,27 @@
 
 /* ---- runs (program.c, recompute.c, checkpoints.c) -------------------------------------------------------------- */
 
-typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__RESTORE } zr__role;
+typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__RESTORE, ZR__SEND, ZR__RECV } zr__role;
+
+/* Part of a stage's passes that runs as a whole for a micro-batch. */
+typedef enum zr__phase {
+    ZR__PHASE_F, /* forward pass */
+    ZR__PHASE_B, /* backward pass, without W if the schedule runs it apart */
+    ZR__PHASE_W  /* gradients of parameters, which no other stage needs */
+} zr__phase;
+
 /* An entry of the program. FORWARD, REPLAY and BACKWARD run an op. KEEP copies a value to the home of its checkpoint.
- * RESTORE copies it back into a new instance of the value. */
+ * RESTORE copies it back into a new instance of the value. SEND passes a value to another role, RECV receives one in a
+ * new instance. */
 typedef struct zr__run_of {
-    int32_t op; /* -1 for KEEP and RESTORE */
+    int32_t op; /* -1 if the entry runs no op */
     zr__role role;
-    zr_value value; /* value of a KEEP or RESTORE */
+    zr_value value; /* value of an entry that runs no op */
     int32_t unit;   /* unit of the run's segment */
     bool pieces;    /* for KEEP and RESTORE: whether a tensor-parallel rank stores only its piece of the value */
+    int32_t peer;   /* for SEND and RECV: the other role */
+    int32_t stage;  /* stage of a pipeline, else 0 */
+    zr__phase phase;
 } zr__run_of;
 
 /* The program of one micro-batch: its runs in order. With lean updates that need the norm first, the backward pass
@@ -31,6 +43,7 @@ typedef struct zr__program {
     /* for each pass: index in `run` after its last run; the first pass includes the forward pass */
     int32_t pass_end[2];
     int passes;
+    zr__run_of now; /* stage and phase of the runs that are being emitted */
     zr_status status;
 } zr__program;
 
@@ -70,10 +83,12 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dro
 
 /* ---- decisions (segments.c) ------------------------------------------------------------------------------------ */
 
-/* A sequence of consecutive runs of one unit. */
+/* A sequence of consecutive runs of one unit, in one phase of a stage. */
 typedef struct zr__segment {
     int32_t first, end; /* runs [first, end) of the program */
     int pass;
+    int32_t stage;
+    zr__phase phase;
     /* units [first_unit, end_unit) contain all whose gradient is reduced or consumed at the end of this segment */
     int32_t first_unit, end_unit;
 } zr__segment;
@@ -98,6 +113,7 @@ typedef struct zr__decided {
     /* for each instance: last run that reads it; -1 if no run reads it; the number of runs if it is needed after the
      * last run */
     int32_t *last_use;
+    int32_t *made; /* for each run: number of the first instance that it writes, or would write */
     /* for each instance: whether it is an activation checkpoint, which means that the forward pass writes it and a
      * replay under a recompute policy reads it */
     bool *checkpoint;
@@ -116,6 +132,11 @@ zr_status zr__make_cells(zr__decided *d, zr_schedule_kind kind);
 bool zr__micros_alike(const zr_layout *layout);
 /* Return the op of a run, or NULL for KEEP and RESTORE. */
 const zr_op *zr__op_of(const zr__decided *d, int32_t run);
+/* Divide the graph of a schedule into the stages of a pipeline (stages.c), and fill plan->stage[kind]. end[stage]
+ * receives the end of the stage's forward segments in the first call, and gives it in later calls. */
+zr_status zr__plan_stages(zr_plan *plan, zr_schedule_kind kind, int32_t *end);
+/* Return the role that runs an op. */
+int32_t zr__op_role(const zr_plan *plan, zr_schedule_kind kind, int32_t op);
 /* Return the unit of a value that is a parameter, or -1 for any other value. */
 int32_t zr__param_unit(const zr_graph *graph, zr_value value);
 

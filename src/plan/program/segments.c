@@ -22,15 +22,17 @@ int32_t zr__param_unit(const zr_graph *g, zr_value value)
 
 static void find_segments(zr__decided *d)
 {
-    int32_t unit = -1;
     int pass = 0;
     for (int32_t i = 0; i < d->program.n; i++) {
-        int32_t its = d->program.run[i].unit;
+        const zr__run_of *run = &d->program.run[i], *before = run - 1;
         bool turn = i == d->program.pass_end[pass];
         pass += turn;
-        if (d->n_segments == 0 || its != unit || turn)
-            d->segment[d->n_segments++] = (zr__segment){.first = i, .pass = pass, .first_unit = d->plan->n_units};
-        unit = its;
+        if (i == 0 || run->unit != before->unit || run->stage != before->stage || run->phase != before->phase || turn)
+            d->segment[d->n_segments++] = (zr__segment){.first = i,
+                                                        .pass = pass,
+                                                        .stage = run->stage,
+                                                        .phase = run->phase,
+                                                        .first_unit = d->plan->n_units};
         d->segment[d->n_segments - 1].end = i + 1;
     }
 }
@@ -53,10 +55,12 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
     for (int32_t i = 0; i < d->program.n; i++) {
         const zr__run_of *run = &d->program.run[i];
         const zr_op *op = zr__op_of(d, i);
-        if (run->role == ZR__KEEP) d->last_use[newest[run->value]] = i;
-        if (run->role == ZR__RESTORE) {
+        d->made[i] = d->n_instances;
+        if (run->role == ZR__KEEP || run->role == ZR__SEND) d->last_use[newest[run->value]] = i;
+        if (run->role == ZR__RESTORE || run->role == ZR__RECV) {
             d->last_use[d->n_instances] = -1;
             newest[run->value] = d->n_instances++;
+            if (run->phase == ZR__PHASE_F) forward = d->n_instances;
         }
         if (!op) continue;
         bool by_policy = run->role == ZR__REPLAY && zr_recomputes(d->plan->unit[op->unit].recompute);
@@ -135,13 +139,14 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(d->graph), runs = (size_t)d->program.n;
     size_t instances = (size_t)zr_graph_inputs(d->graph) + runs * ZR_OP_OUTS;
     d->segment = zr_alloc(sizeof *d->segment * (runs + 1));
-    d->last_use = zr_alloc(sizeof(int32_t) * (instances + 4 * units + 1));
+    d->last_use = zr_alloc(sizeof(int32_t) * (instances + 4 * units + runs + 1));
     d->checkpoint = zr_alloc(instances + 1);
     ZR_AUTO_FREE int32_t *newest = zr_alloc(sizeof *newest * (values + 1));
     ZR_CHECK(d->segment && d->last_use && d->checkpoint && newest, ZR_ERR_MEMORY, "no memory to plan %zu values",
              values);
     d->due = d->last_use + instances;
     d->consumed = d->due + 2 * units;
+    d->made = d->consumed + 2 * units;
     find_segments(d);
     find_lifetimes(d, newest);
     for (int pass = 0; pass < d->program.passes; pass++) find_due(d, pass);

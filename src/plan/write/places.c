@@ -60,7 +60,7 @@ static bool grows_in_place(const zr__writing *w, int32_t run, int out)
     const zr_graph *g = w->list.graph;
     zr_value value = zr__op_of(&w->decided, run)->out[out];
     const zr_value_info *v = zr_graph_value(g, value);
-    int32_t last = w->decided.last_use[w->now->n_instances + out];
+    int32_t last = w->decided.last_use[w->decided.made[run] + out];
     if (v->param < 0 || v->type.dtype != w->list.plan->layout.wire_dtype || last < 0 || last >= w->decided.program.n)
         return false;
     const zr_op *reader = zr__op_of(&w->decided, last);
@@ -97,7 +97,7 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
     }
     /* GRAD for a contribution to a parameter's gradient, ACT for an activation */
     zr_category category = v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT;
-    if (w->decided.checkpoint[w->now->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
+    if (w->decided.checkpoint[w->decided.made[run] + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out);
     if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)
         use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, room_of(l->plan, v));

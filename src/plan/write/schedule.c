@@ -50,12 +50,12 @@ static void reduce_units(zr__writing *w, int32_t segment)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Record a new instance of a value, which the use `place` stores. */
-static void now_at(zr__writing *w, zr_value value, zr_use place)
+/* Record instance number `instance` of a value, which the use `place` stores. */
+static void now_at(zr__writing *w, zr_value value, int32_t instance, zr_use place)
 {
     w->list.schedule->value[value] = place;
-    w->now->place[w->now->n_instances] = place.buffer;
-    w->now->instance[value] = w->now->n_instances++;
+    w->now->place[instance] = place.buffer;
+    w->now->instance[value] = instance;
 }
 
 /* Write the LOSS step of each term whose losses an op computes, once per micro-batch, after that op. The op may be a
@@ -88,7 +88,7 @@ static void write_run(zr__writing *w, int32_t run)
         made[j] = zr__place_output(w, step, run, j);
         zr__list_use(l, step, made[j]);
     }
-    for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) now_at(w, op->out[j], made[j]);
+    for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) now_at(w, op->out[j], w->decided.made[run] + j, made[j]);
     int64_t scratch = zr__device_facts_scratch(&l->plan->profile.facts, l->graph, op);
     if (scratch > 0) {
         int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
@@ -166,7 +166,7 @@ static void write_join(zr__writing *w, int32_t run)
         (void)write_gather_pieces(w, of->op, op->unit, gathers ? &in : NULL, out, piece);
         zr__list_newest(&w->list)->replay = of->role == ZR__REPLAY;
     }
-    now_at(w, op->out[0], out);
+    now_at(w, op->out[0], w->decided.made[run], out);
 }
 
 /* ---- checkpoints ------------------------------------------------------------------------------ */
@@ -272,7 +272,7 @@ static void write_restore(zr__writing *w, int32_t run)
         if (!away) step = gather;
     }
     zr__list_pace(l, step, pace);
-    now_at(w, of->value, to);
+    now_at(w, of->value, w->decided.made[run], to);
 }
 
 /* ---- beginning and end of a micro-batch ------------------------------------------------------- */
@@ -290,7 +290,7 @@ static void write_batch(zr__writing *w)
         int32_t given = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_ACT, -1, "input", bytes),
                 place = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "input", bytes);
         zr_use use = zr__use_value(l->graph, input, place, false, true);
-        now_at(w, input, use);
+        now_at(w, input, i, use);
         zr__list_use(l, step, use);
         use.buffer = given;
         zr__list_use(l, step, use);
@@ -324,7 +324,11 @@ static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restore
         const zr_op *op = zr__op_of(&w->decided, run);
         const zr__role role = w->decided.program.run[run].role;
         if (restores && role != ZR__RESTORE) return run;
-        if (!op)
+        if (role == ZR__SEND)
+            zr__write_send(w, &w->decided.program.run[run]);
+        else if (role == ZR__RECV)
+            now_at(w, w->decided.program.run[run].value, w->decided.made[run], zr__write_receive(w, run));
+        else if (!op)
             (role == ZR__KEEP ? write_keep : write_restore)(w, run);
         else
             (op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
@@ -357,15 +361,19 @@ static void write_cell(zr__writing *w, int32_t index)
     const zr__cell *cell = &d->cell[index], *next = cell + 1;
     take_micro(w, cell->micro);
     if (begins_visit(d, index)) zr__gathers_issue(&w->gathers, &w->list, cell->visit, w->ended[0]);
-    if (cell->segment == 0) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
-    w->now->next = write_runs(w, w->now->next, d->segment[cell->segment].end, false);
+    if (!w->now->begun) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
+    w->now->begun = true;
+    const int32_t first = d->segment[cell->segment].first;
+    write_runs(w, w->now->restored > first ? w->now->restored : first, d->segment[cell->segment].end, false);
+    w->now->restored = 0;
     w->ended[1] = w->ended[0];
     w->ended[0] = w->list.last[ZR_STREAM_COMPUTE];
     /* Restore the checkpoints of the next cell before this cell's reductions are written, since the checkpoints are
      * needed earlier than the sums. */
     if (w->list.plan->layout.overlap && pass_of(d, index + 1) == pass_of(d, index)) {
         take_micro(w, next->micro);
-        w->now->next = write_runs(w, w->now->next, d->segment[next->segment].end, true);
+        const zr__segment *its = &d->segment[next->segment];
+        w->now->restored = write_runs(w, its->first, its->end, true);
         take_micro(w, cell->micro);
     }
     if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, cell->segment);
@@ -383,6 +391,7 @@ static void write_cells(zr__writing *w)
         write_cell(w, c);
     }
     take_micro(w, 0);
+    zr__write_all_sent(w);
 }
 
 /* ---- whole schedules --------------------------------------------------------------------------- */
@@ -404,7 +413,7 @@ static zr_status alloc_tables(zr__writing *w)
     ZR_CHECK(w->micro && table && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
     for (int32_t m = 0; m < micros; m++, table += each) {
         zr__micro *micro = &w->micro[m];
-        *micro = (zr__micro){table, table + values, table + 2 * values, table + 2 * values + instances, 0, 0};
+        *micro = (zr__micro){table, table + values, table + 2 * values, table + 2 * values + instances, false, 0};
         for (size_t v = 0; v < values; v++) micro->instance[v] = -1;
         for (size_t u = 0; u < units; u++) micro->grad_buffer[u] = ZR_NONE;
     }
@@ -422,7 +431,8 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
     ZR_TRY(zr__gathers_begin(&w->gathers, plan, d->n_cells)); /* a cell is at most one visit */
     for (int32_t c = 0; c < d->n_cells; c++) {
         const zr__segment *segment = &d->segment[d->cell[c].segment];
-        for (int32_t i = segment->first; begins_visit(d, c) && i < segment->end; i++) {
+        const bool again = !begins_visit(d, c) && d->cell[c].segment == d->cell[c - 1].segment;
+        for (int32_t i = segment->first; !again && i < segment->end; i++) {
             const zr_op *op = zr__op_of(d, i);
             for (int j = 0; op && j < op->n_in; j++) {
                 int32_t unit = zr__param_unit(w->list.graph, op->in[j]);
@@ -447,6 +457,7 @@ static void end_writing(zr__writing *w)
     zr__gathers_end(&w->gathers);
     if (w->micro) zr_free(w->micro->instance); /* the tables of all micro-batches */
     zr_free(w->micro);
+    zr_free(w->channel);
 }
 
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)

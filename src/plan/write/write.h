@@ -64,9 +64,17 @@ typedef struct zr__micro {
     int32_t *kept;        /* indexed by zr_value: buffer of the value's checkpoint */
     int32_t *place;       /* for each instance: its buffer */
     int32_t *grad_buffer; /* for each unit: buffer of its gradient in this pass, or ZR_NONE before the first write */
-    int32_t n_instances;
-    int32_t next; /* next run to write */
+    bool begun;       /* whether a cell of the micro-batch is written */
+    int32_t restored; /* run up to which the RESTOREs of the next cell are written ahead, or 0 */
 } zr__micro;
+
+/* A channel to another role: its messages are one value of all micro-batches. */
+typedef struct zr__channel {
+    zr_value value;
+    int32_t peer, n;                /* the other role; number of messages so far */
+    zr_use sent[ZR_CHANNEL_DEPTH];  /* uses of the newest messages, in a ring */
+    int32_t micro[ZR_CHANNEL_DEPTH]; /* their micro-batches */
+} zr__channel;
 
 /* The state while a graph's schedule is written. The program is written for each micro-batch of a round. */
 typedef struct zr__writing {
@@ -79,7 +87,17 @@ typedef struct zr__writing {
     /* last compute steps of the two newest cells; index 0 is the newest cell */
     zr__id ended[2];
     zr__id stored[2]; /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
+    zr__channel *channel; /* channels to other roles, in the order of their first message */
+    int32_t n_channels;
+    int64_t channel_room;
 } zr__writing;
+
+/* Write the steps that pass a value to another role (messages.c), or receive it from there in a new buffer. Return the
+ * use of that buffer. */
+void zr__write_send(zr__writing *w, const zr__run_of *of);
+zr_use zr__write_receive(zr__writing *w, int32_t run);
+/* Write SENT for the messages that are still on their way. */
+void zr__write_all_sent(zr__writing *w);
 
 /* Return a use of a value in `buffer`. A parameter, or its gradient, lies at the parameter's offset within its unit.
  * Any other value lies at the beginning of the buffer. */

@@ -1,0 +1,154 @@
+/* Writes the lists of actions of pipeline schedules. In every list each stage runs each kind of action for the
+ * micro-batches 0, 1, ... in this order. A list is therefore a sequence of pairs (kind, chunk), and the micro-batch of
+ * an action follows from how often its pair came before. */
+#include "plan/program/pipeline.h"
+
+int32_t zr__pipe_rank(const zr__pipe *p, int32_t stage)
+{
+    const bool back = p->schedule == ZR_PIPELINE_ZB_V && stage / p->ranks % 2 == 1;
+    return back ? p->ranks - 1 - stage % p->ranks : stage % p->ranks;
+}
+
+int32_t zr__pipe_stage(const zr__pipe *p, int32_t rank, int32_t chunk)
+{
+    const bool back = p->schedule == ZR_PIPELINE_ZB_V && chunk % 2 == 1;
+    return chunk * p->ranks + (back ? p->ranks - 1 - rank : rank);
+}
+
+zr_status zr__pipe_check(const zr__pipe *p)
+{
+    const bool chunks = p->schedule == ZR_PIPELINE_INTERLEAVED || p->schedule == ZR_PIPELINE_BREADTH ||
+                        p->schedule == ZR_PIPELINE_ZB_V;
+    ZR_CHECK(chunks || p->chunks == 1, ZR_ERR_CONFIG,
+             "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
+             p->chunks);
+    ZR_CHECK(p->schedule != ZR_PIPELINE_INTERLEAVED || p->micros % p->ranks == 0, ZR_ERR_CONFIG,
+             "parallel.schedule interleaved with gradient_accumulation_steps %d on %d pipeline ranks: the second "
+             "(parallel.pipeline) must divide the first; breadth_first and 1f1b take any number",
+             p->micros, p->ranks);
+    ZR_CHECK(p->schedule != ZR_PIPELINE_ZB_V || p->chunks == 2, ZR_ERR_CONFIG,
+             "parallel.schedule zb_v with parallel.chunks %d: it has 2 chunks a rank", p->chunks);
+    ZR_CHECK(p->schedule != ZR_PIPELINE_ZB_V || p->micros >= 2 * p->ranks, ZR_ERR_CONFIG,
+             "parallel.schedule zb_v with gradient_accumulation_steps %d on %d pipeline ranks: at least %d are needed, or "
+             "parallel.schedule zb_h1",
+             p->micros, p->ranks, 2 * p->ranks);
+    return ZR_OK;
+}
+
+/* A list while it is written. */
+typedef struct writing {
+    const zr__pipe *pipe;
+    int32_t rank, n;
+    zr_pipe_action *list;
+} writing;
+
+static void act(writing *w, zr_pipe_kind kind, int32_t chunk, int32_t micro)
+{
+    w->list[w->n++] = (zr_pipe_action){kind, zr__pipe_stage(w->pipe, w->rank, chunk), micro};
+}
+
+static void act_all(writing *w, zr_pipe_kind kind, int32_t chunk)
+{
+    for (int32_t m = 0; m < w->pipe->micros; m++) act(w, kind, chunk, m);
+}
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Run all forward passes chunk by chunk, then all backward passes. With one chunk this is GPipe. */
+static void breadth_first(writing *w)
+{
+    for (int32_t c = 0; c < w->pipe->chunks; c++) act_all(w, ZR_PIPE_F, c);
+    for (int32_t c = w->pipe->chunks - 1; c >= 0; c--) act_all(w, ZR_PIPE_B, c);
+}
+
+/* Run `ahead` forward passes, then a forward and a backward pass in turn. The passes of several chunks follow each other
+ * in groups of as many micro-batches as there are ranks: a group passes through all chunks before the next one begins.
+ * With `waits` the backward pass is split: W begins `waits` micro-batches after I. */
+static void one_by_one(writing *w, int32_t ahead, bool split, int32_t waits)
+{
+    const int32_t ranks = w->pipe->ranks, chunks = w->pipe->chunks, group = ranks * chunks;
+    const int32_t all = w->pipe->micros * chunks;
+    for (int32_t i = 0; i < all + ahead; i++) {
+        const int32_t back = i - ahead;
+        if (i < all)
+            act(w, ZR_PIPE_F, chunks == 1 ? 0 : i % group / ranks, chunks == 1 ? i : i / group * ranks + i % ranks);
+        if (back < 0) continue;
+        act(w, split ? ZR_PIPE_I : ZR_PIPE_B, chunks == 1 ? 0 : chunks - 1 - back % group / ranks,
+            chunks == 1 ? back : back / group * ranks + back % ranks);
+        if (split && back >= waits) act(w, ZR_PIPE_W, 0, back - waits);
+    }
+    for (int32_t m = all - least(waits, all); split && m < all; m++) act(w, ZR_PIPE_W, 0, m);
+}
+
+/* The counters of ZB-V: the next micro-batch of each kind and chunk. */
+typedef struct counts {
+    int32_t f[2], i[2], w[2];
+} counts;
+
+static void f(writing *w, counts *n, int32_t chunk)
+{
+    act(w, ZR_PIPE_F, chunk, n->f[chunk]++);
+}
+
+static void i(writing *w, counts *n, int32_t chunk)
+{
+    act(w, ZR_PIPE_I, chunk, n->i[chunk]++);
+}
+
+static void iw(writing *w, counts *n, int32_t chunk)
+{
+    i(w, n, chunk);
+    act(w, ZR_PIPE_W, chunk, n->w[chunk]++);
+}
+
+/* A rank runs forward passes of its first chunk until the first micro-batch comes back to its second chunk. Then it runs
+ * both chunks in turn, and leaves the last W for the time when it would wait. If F, I and W take the same time, a rank
+ * is idle only before its first and behind its last action, together as long as P - 1 of them. */
+static void zero_bubble_v(writing *w)
+{
+    const int32_t ranks = w->pipe->ranks, micros = w->pipe->micros, near = ranks - w->rank;
+    counts n = {{0}, {0}, {0}};
+    for (int32_t k = 0; k < 2 * near - 1; k++) f(w, &n, 0);
+    for (int32_t k = 0; k < w->rank; k++) f(w, &n, 1), f(w, &n, 0);
+    for (int32_t k = 0; k < near; k++) f(w, &n, 1), iw(w, &n, 1);
+    while (n.f[1] < micros) {
+        if (n.f[0] < micros) f(w, &n, 0);
+        iw(w, &n, 0);
+        f(w, &n, 1);
+        iw(w, &n, 1);
+    }
+    for (int32_t k = 0; k < w->rank; k++) i(w, &n, 0), i(w, &n, 1);
+    for (int32_t k = 0; k < near; k++) iw(w, &n, 0);
+    for (int32_t c = 1; c >= 0; c--)
+        while (n.w[c] < micros) act(w, ZR_PIPE_W, c, n.w[c]++);
+}
+
+int32_t zr__pipe_list(const zr__pipe *p, int32_t rank, zr_pipe_action *list)
+{
+    writing w = {p, rank, 0, list};
+    const int32_t behind = p->ranks - 1 - rank, all = p->micros * p->chunks;
+    switch (p->schedule) {
+    case ZR_PIPELINE_GPIPE:
+    case ZR_PIPELINE_BREADTH:
+        breadth_first(&w);
+        break;
+    case ZR_PIPELINE_1F1B:
+        one_by_one(&w, least(behind, all), false, 0);
+        break;
+    case ZR_PIPELINE_INTERLEAVED:
+        one_by_one(&w, least(2 * behind + (p->chunks - 1) * p->ranks, all), false, 0);
+        break;
+    case ZR_PIPELINE_ZB_H1:
+        one_by_one(&w, least(behind, all), true, rank);
+        break;
+    case ZR_PIPELINE_ZB_V:
+        zero_bubble_v(&w);
+        break;
+    case ZR_PIPELINE_TABLE:
+        break;
+    }
+    return w.n;
+}
