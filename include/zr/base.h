@@ -138,6 +138,7 @@ typedef enum zr_traffic_kind {
     ZR_TRAFFIC_REDUCE_SCATTER,
     ZR_TRAFFIC_ALL_GATHER,
     ZR_TRAFFIC_ALL_REDUCE,
+    ZR_TRAFFIC_PIPELINE, /* values from other pipeline ranks */
     ZR_TRAFFIC_KINDS
 } zr_traffic_kind;
 typedef struct zr_traffic {

@@ -223,6 +223,10 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * steps and the buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
+/** Prove that the plans of all roles are correct and fit together: each message that a role receives is sent, in the same
+ * order and size, and no role waits forever, whatever the times. Not collective. */
+ZR_API ZR_NODISCARD zr_status zr_plans_check(const zr_plans *plans);
+
 #ifdef __cplusplus
 }
 #endif

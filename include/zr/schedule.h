@@ -170,7 +170,8 @@ typedef enum zr_move {
     ZR_MOVE_NONE,
     ZR_MOVE_GATHER, /* all-gather: each rank receives the pieces of all ranks */
     ZR_MOVE_REDUCE, /* reduce-scatter: each rank receives its part of the sum over all ranks */
-    ZR_MOVE_SCALARS /* all-gather of a few numbers from each rank */
+    ZR_MOVE_SCALARS, /* all-gather of a few numbers from each rank */
+    ZR_MOVE_RECEIVE  /* no collective: a value comes from another role */
 } zr_move;
 
 /** Properties of a kind of step. All code that treats kinds of steps differently reads these properties; only the proof
@@ -265,7 +266,8 @@ typedef struct zr_step {
     int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
     int32_t value; /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
     int32_t peer;  /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise 0 */
-    /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM: number of
+    /* for REPEAT: number of rounds. For SEND: number of messages of the channel that may be on their way at the same
+     * time; SENT of a message precedes the SEND that comes so many messages later. For a reduction: number of micro-batches that it sums. For NORM: number of
      * micro-gradients, over all ranks, whose squares are passed, or 0 */
     int64_t rounds;
     /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state: range of the
@@ -342,9 +344,6 @@ static inline int zr_trust_scalars(bool rank_free_sums)
 {
     return rank_free_sums ? 2 * ZR_EXACT_LIMBS : 2;
 }
-
-/** Depth of a channel between two roles: SENT of a message precedes the SEND that comes this many messages later. */
-#define ZR_CHANNEL_DEPTH 2
 
 /** Minimum bytes of staging memory per rank. Pieces pass through staging memory in chunks, which alternate between two
  * halves. Each half needs at least 64 bytes, so that an element always fits. */

@@ -33,6 +33,7 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
         [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_TRUST] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
+        [ZR_STEP_RECEIVED] = {ZR_MOVE_RECEIVE, 0, ZR_TRAFFIC_PIPELINE},
     };
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
@@ -395,7 +396,7 @@ static void partition(zr_plan *plan)
     plan->rounds = zr__micros_alike(l) ? l->accum : 1;
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
-    plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
+    plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass) && l->pipeline == 1;
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;

@@ -160,6 +160,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (measured_sec(me, plan, kind, index, &sec, p)) return sec;
     switch (zr_step_traits_of(step->kind).move) {
     case ZR_MOVE_NONE:
+    case ZR_MOVE_RECEIVE:
         break;
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:

@@ -59,6 +59,7 @@ static work step_work(const cli_picture *p, int32_t index)
     if (!is_drawn(p, index)) return WORK_OTHER;
     switch (zr_step_traits_of(step->kind).move) {
     case ZR_MOVE_NONE:
+    case ZR_MOVE_RECEIVE:
         break;
     case ZR_MOVE_GATHER:
         return WORK_GATHER;

@@ -125,7 +125,8 @@ static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
 {
     static const char *const words[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
                                                         [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
-                                                        [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
+                                                        [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)",
+                                                        [ZR_TRAFFIC_PIPELINE] = "pipeline (values)"};
     const zr_traffic *across = table->report[table->chosen].across;
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) ROW(words[kind], r->traffic.bytes[kind]);
     ROW("total", cli_traffic_bytes(r->traffic));

@@ -15,11 +15,13 @@ static bool is_squared(const zr__proof *p, int32_t unit, int32_t step)
     return false;
 }
 
-/* Return whether the LOSS of every term and of every micro-batch of a round happens before `step`. */
+/* Return whether the LOSS of every term and of every micro-batch of a round happens before `step`. Other roles add the
+ * losses that their ops compute. */
 static bool has_losses(const zr__proof *p, int32_t step)
 {
     for (int t = 0; t < zr_graph_loss_terms(p->graph); t++) {
         int32_t happened = 0;
+        if (!zr__is_own(p, zr_graph_value(p->graph, zr_graph_get_loss_term(p->graph, t))->producer)) continue;
         for (int32_t i = 0; i < step; i++)
             happened += p->s->step[i].kind == ZR_STEP_LOSS && p->s->step[i].term == t &&
                         p->s->step[i].micro == happened && zr__happens_before(p, i, step);
@@ -234,8 +236,9 @@ static zr_status check_comm(const zr__proof *p)
                               step->stream == ZR_STREAM_COMPUTE && i < p->end;
         if ((step->group != ZR_GROUP_SELF || adds_own) && p->plan->group[step->group].size == 1) moves = false;
         bool staged = !moves;
-        ZR_CHECK(!asks || p->plan->group[step->group].size == p->plan->ranks, ZR_ERR_INTERNAL,
-                 "step %d asks %d of %d ranks", i, p->plan->group[step->group].size, p->plan->ranks);
+        const int all = step->kind == ZR_STEP_TRUST ? p->plan->ranks / p->plan->layout.pipeline : p->plan->ranks;
+        ZR_CHECK(!asks || p->plan->group[step->group].size == all, ZR_ERR_INTERNAL, "step %d asks %d of %d ranks", i,
+                 p->plan->group[step->group].size, all);
         const bool meets = p->plan->group[p->plan->group[step->group].same].exchanges && step->group != ZR_GROUP_SELF;
         ZR_CHECK(!(moves || asks) || (step->stream == ZR_STREAM_COMM && meets), ZR_ERR_INTERNAL,
                  "step %d is a call between ranks, but not on the comm stream or of no group that exchanges", i);

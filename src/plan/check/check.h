@@ -62,6 +62,8 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
  * zr__asks_all: it exchanges scalars among all ranks. zr__computes: it computes with states or values, or exchanges
  * them. zr__takes_gradient: it needs a unit's complete gradient. zr__adds_to_sums: it adds to the sum in its buffer;
  * `later` is true in any round of REPEAT except the first. */
+/* zr__passes: it passes a value from role to role. */
+bool zr__passes(const zr_step *step);
 bool zr__gathers(const zr_step *step);
 bool zr__reduces(const zr_step *step);
 bool zr__asks_all(const zr_step *step);
@@ -83,6 +85,8 @@ zr_status zr__check_values(const zr__proof *p);
 bool zr__is_agreed(const zr__proof *p, int32_t update);
 /* Check the steps that compute the norms for trust ratios (check_trust.c). */
 zr_status zr__check_trust(const zr__proof *p);
+/* Return whether the plan's role runs an op (check_roles.c). */
+bool zr__is_own(const zr__proof *p, int32_t op);
 /* Return the number of micro-batches in a round (check_micros.c). */
 int32_t zr__micros(const zr__proof *p);
 /* Check that each micro-batch takes part in all sums over micro-batches, once and in order. */

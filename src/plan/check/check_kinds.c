@@ -7,6 +7,12 @@ bool zr__gathers(const zr_step *step)
     return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_GATHER_GRAD;
 }
 
+bool zr__passes(const zr_step *step)
+{
+    return step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_SENT || step->kind == ZR_STEP_RECV ||
+           step->kind == ZR_STEP_RECEIVED;
+}
+
 bool zr__reduces(const zr_step *step)
 {
     return step->kind == ZR_STEP_REDUCE_SCATTER;

@@ -291,6 +291,20 @@ static zr_status check_shared(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
+/* Check a step that passes a value to another role, or receives it. While a message is on its way, its buffer has no
+ * value of this role. */
+static zr_status check_passed(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    const bool comes = step->kind == ZR_STEP_RECV || step->kind == ZR_STEP_RECEIVED;
+    ZR_CHECK(step->n_uses == 1 && step->value >= 0 && use->writes == comes && use->reads == !comes, ZR_ERR_INTERNAL,
+             "step %d passes no value, or uses another buffer than the value's", i);
+    if (comes) h->all[use->buffer] = step->kind == ZR_STEP_RECV ? ZR_NONE : value_of(p, i, step->value);
+    if (comes) h->piece[use->buffer] = ZR_NONE;
+    return step->kind == ZR_STEP_RECV ? ZR_OK : check_held(p, h->all, i, step->value, use, false);
+}
+
 static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -300,6 +314,7 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
             h->from[use[u].buffer] = step->micro;
     for (int32_t j = 0; j < zr_graph_inputs(p->graph) && step->kind == ZR_STEP_BATCH; j++)
         h->all[use[2 * j].buffer] = value_of(p, i, zr_graph_input(p->graph, j));
+    if (zr__passes(step)) return check_passed(p, h, i);
     if (step->kind == ZR_STEP_LOSS)
         ZR_TRY(check_held(p, h->all, i, zr_graph_get_loss_term(p->graph, step->term), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)

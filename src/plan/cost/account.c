@@ -115,6 +115,8 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     switch (traits.move) {
     case ZR_MOVE_NONE:
         break;
+    case ZR_MOVE_RECEIVE:
+        return zr_dtype_span(s->use[step->uses].dtype, s->use[step->uses].range.count);
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
         return others * zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
@@ -170,7 +172,8 @@ static zr_status account_flops(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    const double times = (double)plan->rounds * plan->ranks, all = (double)plan->layout.accum * plan->ranks;
+    const double ranks = (double)plan->ranks / plan->layout.pipeline; /* of the role */
+    const double times = (double)plan->rounds * ranks, all = (double)plan->layout.accum * ranks;
     ZR_AUTO_FREE bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
     ZR_CHECK(ran, ZR_ERR_MEMORY, "no memory to count the work of %d ops", (int)zr_graph_ops(g));
     for (int32_t i = 0; i < s->n_steps; i++) {

@@ -133,6 +133,21 @@ static void add_front(zr__decided *d, const timed *t, int32_t now, int32_t count
         add_stage(d, front, ZR__PHASE_B, ZR__PHASE_W, counts[1], false);
 }
 
+/* Return how many messages of a SEND are on their way at the same time: passed on, but not taken by the stage that reads
+ * them. */
+static int32_t depth_of(const zr__decided *d, const timed *t, const zr__run_of *of)
+{
+    const bool forward = of->phase == ZR__PHASE_F;
+    const int32_t takes = forward || zr__pipe_splits(&t->pipe) ? 1 : 2;
+    int32_t most = 2, taken = 0;
+    if (of->stage == d->plan->stages || of->reader == d->plan->stages) return most; /* passed at once (add_front) */
+    for (int32_t m = 0; m < t->pipe.micros; m++) {
+        while (taken < m && *ended(t, forward, of->reader, taken) - takes <= *ended(t, forward, of->stage, m)) taken++;
+        if (m + 1 - taken > most) most = m + 1 - taken;
+    }
+    return most;
+}
+
 static zr_status pipeline(zr__decided *d)
 {
     const zr__pipe pipe = zr__pipe_of(d->plan);
@@ -147,6 +162,8 @@ static zr_status pipeline(zr__decided *d)
     t.ended = t.next + 2 * ranks;
     for (int32_t r = 0; r < pipe.ranks; r++) t.n[r] = zr__pipe_list(&pipe, r, list + (size_t)r * room);
     find_times(&t);
+    for (int32_t i = 0; i < d->program.n; i++)
+        if (d->program.run[i].role == ZR__SEND) d->depth[i] = depth_of(d, &t, &d->program.run[i]);
     const size_t own = (size_t)d->plan->layout.role * room;
     int32_t front[2] = {0, 0};
     for (int32_t i = 0; i < t.n[d->plan->layout.role]; i++) {

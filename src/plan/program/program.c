@@ -155,6 +155,21 @@ static void emit_receives(zr__program *p, const part *t, int32_t stage, bool bac
     }
 }
 
+/* Return the stage of a role that first reads a value. */
+static int32_t first_reader(const part *t, zr_value value, int32_t role)
+{
+    const zr_graph *g = t->graph;
+    int32_t first = -1;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        const int32_t stage = t->plan->stage[t->kind][i];
+        const bool backward = zr_graph_get_op(g, zr_graph_value(g, value)->producer)->backward;
+        for (int j = 0; j < op->n_in && t->live[i] && zr__op_role(t->plan, t->kind, i) == role; j++)
+            if (op->in[j] == value && (first < 0 || (backward ? stage > first : stage < first))) first = stage;
+    }
+    return first;
+}
+
 /* Emit SEND for each other role that reads an output of the op. */
 static void emit_sends(zr__program *p, const part *t, int32_t index)
 {
@@ -162,8 +177,12 @@ static void emit_sends(zr__program *p, const part *t, int32_t index)
     for (int j = 0; j < op->n_out && t->plan->stage[t->kind]; j++)
         for (int32_t role = 0; role < t->plan->layout.pipeline; role++)
             if (role != t->plan->layout.role && t->readers[op->out[j]] >> role & 1)
-                zr__program_emit(
-                    p, (zr__run_of){.op = -1, .role = ZR__SEND, .value = op->out[j], .unit = op->unit, .peer = role});
+                zr__program_emit(p, (zr__run_of){.op = -1,
+                                                 .role = ZR__SEND,
+                                                 .value = op->out[j],
+                                                 .unit = op->unit,
+                                                 .peer = role,
+                                                 .reader = first_reader(t, op->out[j], role)});
 }
 
 /* Return the next own stage of a role in the order of the model, or -1 behind the last one. The first call passes -1.

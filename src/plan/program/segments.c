@@ -139,7 +139,7 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(d->graph), runs = (size_t)d->program.n;
     size_t instances = (size_t)zr_graph_inputs(d->graph) + runs * ZR_OP_OUTS;
     d->segment = zr_alloc(sizeof *d->segment * (runs + 1));
-    d->last_use = zr_alloc(sizeof(int32_t) * (instances + 4 * units + runs + 1));
+    d->last_use = zr_alloc(sizeof(int32_t) * (instances + 4 * units + 2 * runs + 1));
     d->checkpoint = zr_alloc(instances + 1);
     ZR_AUTO_FREE int32_t *newest = zr_alloc(sizeof *newest * (values + 1));
     ZR_CHECK(d->segment && d->last_use && d->checkpoint && newest, ZR_ERR_MEMORY, "no memory to plan %zu values",
@@ -147,6 +147,7 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
     d->due = d->last_use + instances;
     d->consumed = d->due + 2 * units;
     d->made = d->consumed + 2 * units;
+    d->depth = d->made + runs;
     find_segments(d);
     find_lifetimes(d, newest);
     for (int pass = 0; pass < d->program.passes; pass++) find_due(d, pass);

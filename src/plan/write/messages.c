@@ -12,33 +12,39 @@ static zr_step *message_step(zr__writing *w, zr_step_kind kind, zr_stream stream
     return made;
 }
 
-/* Write SENT for a message of a channel. */
-static void write_sent(zr__writing *w, const zr__channel *c, int32_t message)
+/* Write SENT for the oldest message of a channel that has none. A channel's messages are those of the micro-batches 0, 1,
+ * ... */
+static void write_sent(zr__writing *w, zr__channel *c)
 {
-    const int32_t unit = zr_graph_value(w->list.graph, c->value)->unit, at = message % ZR_CHANNEL_DEPTH;
-    zr_step *made = message_step(w, ZR_STEP_SENT, ZR_STREAM_SEND, unit, c->value, c->peer, c->sent[at]);
-    made->micro = c->micro[at];
+    const int32_t unit = zr_graph_value(w->list.graph, c->value)->unit;
+    zr_step *made = message_step(w, ZR_STEP_SENT, ZR_STREAM_SEND, unit, c->value, c->peer, c->use[c->n_sent]);
+    made->micro = c->n_sent++;
 }
 
-static zr__channel *find_channel(zr__writing *w, zr_value value, int32_t peer)
+/* Return the channel of a run SEND. */
+static zr__channel *find_channel(zr__writing *w, int32_t run)
 {
+    const zr__run_of *of = &w->decided.program.run[run];
     for (int32_t i = 0; i < w->n_channels; i++)
-        if (w->channel[i].value == value && w->channel[i].peer == peer) return &w->channel[i];
+        if (w->channel[i].value == of->value && w->channel[i].peer == of->peer) return &w->channel[i];
     if (!zr__grow(&w->list.status, (void **)&w->channel, w->n_channels, &w->channel_room, sizeof *w->channel))
         return NULL;
-    w->channel[w->n_channels] = (zr__channel){.value = value, .peer = peer};
-    return &w->channel[w->n_channels++];
+    zr__channel *made = &w->channel[w->n_channels++];
+    *made = (zr__channel){.value = of->value, .peer = of->peer, .depth = w->decided.depth[run]};
+    if (made->depth == 0) made->depth = w->decided.n_micros; /* no order of a pipeline: an evaluation */
+    made->use = zr_alloc(sizeof *made->use * (size_t)w->decided.n_micros);
+    if (!made->use) w->list.status = ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d messages", w->decided.n_micros);
+    return made->use ? made : NULL;
 }
 
-void zr__write_send(zr__writing *w, const zr__run_of *of)
+void zr__write_send(zr__writing *w, int32_t run)
 {
-    zr__channel *c = find_channel(w, of->value, of->peer);
-    const zr_use use = zr__place_input(w, of->value);
+    const zr__run_of *of = &w->decided.program.run[run];
+    zr__channel *c = find_channel(w, run);
     if (!c) return;
-    if (c->n >= ZR_CHANNEL_DEPTH) write_sent(w, c, c->n);
-    (void)message_step(w, ZR_STEP_SEND, ZR_STREAM_SEND, of->unit, of->value, of->peer, use);
-    c->sent[c->n % ZR_CHANNEL_DEPTH] = use;
-    c->micro[c->n++ % ZR_CHANNEL_DEPTH] = w->list.micro;
+    if (c->n >= c->depth) write_sent(w, c);
+    c->use[c->n++] = zr__place_input(w, of->value);
+    message_step(w, ZR_STEP_SEND, ZR_STREAM_SEND, of->unit, of->value, of->peer, c->use[c->n - 1])->rounds = c->depth;
 }
 
 zr_use zr__write_receive(zr__writing *w, int32_t run)
@@ -57,8 +63,12 @@ zr_use zr__write_receive(zr__writing *w, int32_t run)
 
 void zr__write_all_sent(zr__writing *w)
 {
-    for (int32_t i = 0; i < w->n_channels; i++) {
-        const zr__channel *c = &w->channel[i];
-        for (int32_t m = c->n > ZR_CHANNEL_DEPTH ? c->n - ZR_CHANNEL_DEPTH : 0; m < c->n; m++) write_sent(w, c, m);
-    }
+    for (int32_t i = 0; i < w->n_channels; i++)
+        while (w->list.status == ZR_OK && w->channel[i].n_sent < w->channel[i].n) write_sent(w, &w->channel[i]);
+}
+
+void zr__end_channels(zr__writing *w)
+{
+    for (int32_t i = 0; i < w->n_channels; i++) zr_free(w->channel[i].use);
+    zr_free(w->channel);
 }

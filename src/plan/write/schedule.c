@@ -325,7 +325,7 @@ static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restore
         const zr__role role = w->decided.program.run[run].role;
         if (restores && role != ZR__RESTORE) return run;
         if (role == ZR__SEND)
-            zr__write_send(w, &w->decided.program.run[run]);
+            zr__write_send(w, run);
         else if (role == ZR__RECV)
             now_at(w, w->decided.program.run[run].value, w->decided.made[run], zr__write_receive(w, run));
         else if (!op)
@@ -457,7 +457,7 @@ static void end_writing(zr__writing *w)
     zr__gathers_end(&w->gathers);
     if (w->micro) zr_free(w->micro->instance); /* the tables of all micro-batches */
     zr_free(w->micro);
-    zr_free(w->channel);
+    zr__end_channels(w);
 }
 
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)

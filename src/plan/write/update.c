@@ -76,6 +76,7 @@ static void write_trust(zr__list *l, int32_t unit)
     const zr_plan *plan = l->plan;
     if (!plan->layout.optimizer.trust) return;
     const zr__id step = all_ranks(l, ZR_STEP_TRUST, unit);
+    zr__list_newest(l)->group = ZR_GROUP_ALL & ~ZR_GROUP_PIPELINE; /* other roles have other units */
     zr__list_newest(l)->rank_free_sums = plan->layout.rank_free_sums;
     zr__list_use(l, step, zr__use_all(plan->numbers, true, true));
     for (int32_t u = 0; u < plan->n_units; u++) {

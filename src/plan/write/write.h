@@ -71,9 +71,9 @@ typedef struct zr__micro {
 /* A channel to another role: its messages are one value of all micro-batches. */
 typedef struct zr__channel {
     zr_value value;
-    int32_t peer, n;                /* the other role; number of messages so far */
-    zr_use sent[ZR_CHANNEL_DEPTH];  /* uses of the newest messages, in a ring */
-    int32_t micro[ZR_CHANNEL_DEPTH]; /* their micro-batches */
+    int32_t peer, depth;
+    int32_t n, n_sent; /* number of messages so far, and of those with a step SENT */
+    zr_use *use;       /* for each micro-batch: use of its message */
 } zr__channel;
 
 /* The state while a graph's schedule is written. The program is written for each micro-batch of a round. */
@@ -94,10 +94,11 @@ typedef struct zr__writing {
 
 /* Write the steps that pass a value to another role (messages.c), or receive it from there in a new buffer. Return the
  * use of that buffer. */
-void zr__write_send(zr__writing *w, const zr__run_of *of);
+void zr__write_send(zr__writing *w, int32_t run);
 zr_use zr__write_receive(zr__writing *w, int32_t run);
 /* Write SENT for the messages that are still on their way. */
 void zr__write_all_sent(zr__writing *w);
+void zr__end_channels(zr__writing *w);
 
 /* Return a use of a value in `buffer`. A parameter, or its gradient, lies at the parameter's offset within its unit.
  * Any other value lies at the beginning of the buffer. */

@@ -13,7 +13,8 @@ enum { ZR__COPIED_BYTES = 32 };
 
 static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce_scatter",
                                                           [ZR_TRAFFIC_ALL_GATHER] = "all_gather",
-                                                          [ZR_TRAFFIC_ALL_REDUCE] = "all_reduce"};
+                                                          [ZR_TRAFFIC_ALL_REDUCE] = "all_reduce",
+                                                          [ZR_TRAFFIC_PIPELINE] = "pipeline"};
 
 zr_report zr__report_planned(const zr_plans *plans)
 {

@@ -1,0 +1,199 @@
+//TEST timeout=120
+/* Pipelines: lists of actions against formulas, plans of all roles with their proof, and what stages hold. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "plan/program/pipeline.h"
+#include "plan_ways.h"
+
+/* ---- lists of actions -------------------------------------------------------------------------- */
+
+enum { RANKS = 6, CHUNKS = 4, MICROS = 24, ROOM = 3 * MICROS * CHUNKS };
+
+/* The run of the lists of all ranks, in which F, I and W take one unit of time and B two. */
+typedef struct timing {
+    zr_pipe_action list[RANKS][ROOM];
+    int32_t n[RANKS], idle[RANKS], peak[RANKS];
+    int32_t end[2][RANKS * CHUNKS][MICROS]; /* of F and of I, or 0 */
+    int32_t length;
+    bool ends;
+} timing;
+
+static int32_t later(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Run the lists. This shares no code with the planner. */
+static void run_lists(const zr__pipe *p, timing *t)
+{
+    const int32_t stages = p->ranks * p->chunks;
+    int32_t at[RANKS] = {0}, now[RANKS] = {0}, work[RANKS] = {0};
+    memset(t, 0, sizeof *t);
+    for (int32_t r = 0; r < p->ranks; r++) t->n[r] = zr__pipe_list(p, r, t->list[r]);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int32_t r = 0; r < p->ranks; r++)
+            for (; at[r] < t->n[r]; at[r]++, moved = true) {
+                const zr_pipe_action a = t->list[r][at[r]];
+                const bool forward = a.kind == ZR_PIPE_F, weights = a.kind == ZR_PIPE_W;
+                int32_t begin = now[r];
+                if (forward && a.stage > 0) begin = t->end[0][a.stage - 1][a.micro];
+                if (weights) begin = t->end[1][a.stage][a.micro];
+                if (!forward && !weights) {
+                    begin = t->end[0][a.stage][a.micro];
+                    if (begin > 0 && a.stage + 1 < stages)
+                        begin = t->end[1][a.stage + 1][a.micro] ? later(begin, t->end[1][a.stage + 1][a.micro]) : 0;
+                }
+                if (begin == 0 && !(forward && a.stage == 0)) break;
+                const int32_t takes = a.kind == ZR_PIPE_B ? 2 : 1;
+                now[r] = later(begin, now[r]) + takes;
+                work[r] += takes;
+                if (!weights) t->end[forward ? 0 : 1][a.stage][a.micro] = now[r];
+            }
+    }
+    t->ends = true;
+    for (int32_t r = 0; r < p->ranks; r++) {
+        t->length = later(t->length, now[r]);
+        t->ends &= at[r] == t->n[r];
+    }
+    for (int32_t r = 0; r < p->ranks; r++) {
+        int32_t live = 0;
+        t->idle[r] = t->length - work[r];
+        for (int32_t i = 0; i < t->n[r]; i++) {
+            live += t->list[r][i].kind == ZR_PIPE_F;
+            t->peak[r] = later(t->peak[r], live);
+            live -= t->list[r][i].kind == ZR_PIPE_B || t->list[r][i].kind == ZR_PIPE_W;
+        }
+    }
+}
+
+/* Check that a list has each action of its rank once, and each kind of a stage in the order of the micro-batches. */
+static void check_lists(const zr__pipe *p, const timing *t)
+{
+    for (int32_t r = 0; r < p->ranks; r++) {
+        int32_t next[4][RANKS * CHUNKS] = {{0}};
+        for (int32_t i = 0; i < t->n[r]; i++) {
+            const zr_pipe_action a = t->list[r][i];
+            assert_int_equal(zr__pipe_rank(p, a.stage), r);
+            assert_int_equal(a.micro, next[a.kind][a.stage]++);
+        }
+        for (int32_t c = 0; c < p->chunks; c++) {
+            const int32_t s = zr__pipe_stage(p, r, c);
+            assert_int_equal(next[ZR_PIPE_F][s], p->micros);
+            assert_int_equal(next[ZR_PIPE_B][s] + next[ZR_PIPE_I][s], p->micros);
+            assert_int_equal(next[ZR_PIPE_W][s], next[ZR_PIPE_I][s]);
+        }
+    }
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    static timing t;
+    int32_t tried = 0;
+    for (int s = 0; s < ZR_PIPELINE_TABLE; s++)
+        for (int32_t P = 1; P <= RANKS; P++)
+            for (int32_t v = 1; v <= CHUNKS; v++)
+                for (int32_t k = 1; k <= MICROS; k++) {
+                    const zr__pipe p = {(zr_pipeline)s, P, v, k};
+                    if (zr__pipe_check(&p) != ZR_OK) continue;
+                    run_lists(&p, &t);
+                    tried++;
+                    assert_true(t.ends);
+                    check_lists(&p, &t);
+                    for (int32_t r = 0; r < P; r++) {
+                        const int32_t behind = P - 1 - r;
+                        switch (p.schedule) {
+                        case ZR_PIPELINE_GPIPE:
+                            assert_int_equal(t.idle[r], 3 * (P - 1));
+                            assert_int_equal(t.peak[r], k);
+                            break;
+                        case ZR_PIPELINE_1F1B:
+                            assert_int_equal(t.idle[r], 3 * (P - 1));
+                            assert_int_equal(t.peak[r], behind + 1 < k ? behind + 1 : k);
+                            break;
+                        case ZR_PIPELINE_INTERLEAVED: /* idle time of a chunk's passes: 1/v of the rank's */
+                            assert_int_equal(t.idle[r], 3 * (P - 1));
+                            const int32_t ahead = 2 * behind + (v - 1) * P + 1;
+                            assert_int_equal(t.peak[r], ahead < k * v ? ahead : k * v);
+                            break;
+                        case ZR_PIPELINE_BREADTH:
+                            if (k >= P) assert_int_equal(t.idle[r], 3 * (P - 1));
+                            assert_int_equal(t.peak[r], k * v);
+                            break;
+                        case ZR_PIPELINE_ZB_H1:
+                            if (k >= P) assert_int_equal(t.idle[r], P - 1);
+                            assert_int_equal(t.peak[r], P < k ? P : k);
+                            break;
+                        case ZR_PIPELINE_ZB_V:
+                            assert_int_equal(t.idle[r], P - 1);
+                            assert_int_equal(t.peak[r], 2 * P);
+                            break;
+                        case ZR_PIPELINE_TABLE:
+                            break;
+                        }
+                    }
+                }
+    assert_true(tried > 1000);
+}
+
+/* ---- plans of all roles ------------------------------------------------------------------------ */
+
+static zr_gpt2_config deeper(int64_t layers)
+{
+    zr_gpt2_config c = ways_config;
+    c.n_layer = layers;
+    return c;
+}
+
+static zr_status plan_roles(const zr_gpt2_config *model, zr_layout l, zr_plans *plans)
+{
+    const zr_profile profile = {
+        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
+    const zr_model m = zr_gpt2(model);
+    zr_status st = ZR_OK;
+    *plans = (zr_plans){0};
+    for (l.role = 0; l.role < l.pipeline && st == ZR_OK; l.role++, plans->n++)
+        st = zr_plan_create(&m, &l, &profile, &plans->role[l.role]);
+    return st;
+}
+
+static void drop(zr_plans *plans)
+{
+    for (int32_t r = 0; r < ZR_ROLES; r++) zr_plan_destroy(&plans->role[r]);
+}
+
+static void test_roles(void **state)
+{
+    (void)state;
+    const zr_gpt2_config model = deeper(7);
+    for (int s = 0; s < ZR_PIPELINE_TABLE; s++)
+        for (int P = 2; P <= 4; P++)
+            for (int stage = 0; stage <= 3; stage++)
+                for (int recompute = 0; recompute < 2; recompute++) {
+                    zr_plans plans;
+                    zr_layout l = layout_of(stage, 2, ZR_BF16, 2 * P);
+                    l.pipeline = P;
+                    l.pipeline_schedule = (zr_pipeline)s;
+                    l.chunks = s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH || s == ZR_PIPELINE_ZB_V ? 2 : 1;
+                    l.recompute = recompute ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+                    const zr_status made = plan_roles(&model, l, &plans);
+                    if (made != ZR_OK) printf("# %d %d %d: %s\n", s, P, stage, zr_error_message());
+                    assert_int_equal(made, ZR_OK);
+                    const zr_status st = zr_plans_check(&plans);
+                    if (st != ZR_OK) printf("# %d %d %d %d: %s\n", s, P, stage, recompute, zr_error_message());
+                    assert_int_equal(st, ZR_OK);
+                    int64_t held = 0;
+                    for (int32_t r = 0; r < plans.n; r++)
+                        for (int32_t u = 0; u < plans.role[r]->n_units; u++) held += plans.role[r]->unit[u].elems;
+                    assert_int_equal(held, plans.role[0]->params);
+                    drop(&plans);
+                }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_roles)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
