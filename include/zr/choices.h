@@ -53,8 +53,8 @@ typedef enum zr_reduce {
  * pass, I the part of B that gives gradients of values, W the part that gives gradients of parameters. In all of them a
  * stage runs each of these for the micro-batches in ascending order, so that all give the same bits. */
 typedef enum zr_pipeline {
-    ZR_PIPELINE_1F1B,        /* at most P forward passes ahead of backward passes (PipeDream-Flush, Narayanan et al. 2021) */
-    ZR_PIPELINE_GPIPE,       /* all F, then all B (Huang et al. 2019), but B in the order of F */
+    ZR_PIPELINE_1F1B,  /* at most P forward passes ahead of backward passes (PipeDream-Flush, Narayanan et al. 2021) */
+    ZR_PIPELINE_GPIPE, /* all F, then all B (Huang et al. 2019), but B in the order of F */
     ZR_PIPELINE_INTERLEAVED, /* 1F1B with v chunks a rank (Narayanan et al. 2021); P must divide k */
     ZR_PIPELINE_BREADTH,     /* breadth-first: all micro-batches pass through a chunk before the rank's next chunk runs
                                 (Lamy-Poirier 2023). Stage 3 then gathers a chunk twice a step */

@@ -28,6 +28,7 @@ extern "C" {
 
 typedef struct zr_comm zr_comm;
 struct zr__group;
+struct zr__channel;
 
 /** Callback of an exchange, in which every rank sends this rank a piece. A call receives one range of bytes of all
  * these pieces. The ranges are in ascending order: pieces[r] points to bytes [first_byte, first_byte + bytes) of the
@@ -64,6 +65,8 @@ typedef struct zr_comm_ops {
     void (*cancel)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
     zr_status (*devices)(zr_comm *comm, const zr_comm_copier *copier);
+    zr_status (*channel)(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
+                         struct zr__channel **channel);
 } zr_comm_ops;
 
 /** Board: state of a rank that other ranks of the same host can read at any time. */

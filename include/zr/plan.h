@@ -135,8 +135,8 @@ typedef struct zr_plan {
     bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
     bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
     int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 if the order mixes them */
-    /* with pipeline parallelism: stage of each op of a graph, 0 to stages - 1, or `stages` for the look-up of a table that
-     * the last stage uses too, which is done on the last stage's rank; else NULL */
+    /* with pipeline parallelism: stage of each op of a graph, 0 to stages - 1, or `stages` for the look-up of a table
+     * that the last stage uses too, which is done on the last stage's rank; else NULL */
     int32_t *stage[ZR_SCHEDULES];
     int32_t stages;                /* number of stages of the model, of all pipeline ranks */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
@@ -223,8 +223,8 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * steps and the buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
-/** Prove that the plans of all roles are correct and fit together: each message that a role receives is sent, in the same
- * order and size, and no role waits forever, whatever the times. Not collective. */
+/** Prove that the plans of all roles are correct and fit together: each message that a role receives is sent, in the
+ * same order and size, and no role waits forever, whatever the times. Not collective. */
 ZR_API ZR_NODISCARD zr_status zr_plans_check(const zr_plans *plans);
 
 #ifdef __cplusplus

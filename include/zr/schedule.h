@@ -143,10 +143,10 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                          direction for it (zr_optimizer.trust). Uses: sums (mine), master (mine) or    \
                                          none, each optimizer state (mine), parameters (mine) if there is no master,   \
                                          otherwise none, the verdict, the sums of squares (zr_trust) */                \
-    X(SEND, "send")   /* begin to pass a value to another role, without waiting. The messages of a value between two   \
-                         roles have the order of the micro-batches. Uses: the value */                                 \
-    X(SENT, "sent")   /* wait until a value that SEND has begun to pass may change. Uses: the value */                 \
-    X(RECV, "recv")   /* begin to receive a value, without waiting. Uses: the value's buffer */                        \
+    X(SEND, "send") /* begin to pass a value to another role, without waiting. The messages of a value between two     \
+                       roles have the order of the micro-batches. Uses: the value */                                   \
+    X(SENT, "sent") /* wait until a value that SEND has begun to pass may change. Uses: the value */                   \
+    X(RECV, "recv") /* begin to receive a value, without waiting. Uses: the value's buffer */                          \
     X(RECEIVED, "received") /* wait until a value has come. Uses: the value's buffer */                                \
     X(TRUST, "trust") /* add the sums of squares of all ranks, and write the norms. Uses: numbers of all ranks, then   \
                          for each unit its sums of squares and its norms (zr_norms) */                                 \
@@ -168,8 +168,8 @@ ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 /** Collectives that a step performs between the ranks of its group. */
 typedef enum zr_move {
     ZR_MOVE_NONE,
-    ZR_MOVE_GATHER, /* all-gather: each rank receives the pieces of all ranks */
-    ZR_MOVE_REDUCE, /* reduce-scatter: each rank receives its part of the sum over all ranks */
+    ZR_MOVE_GATHER,  /* all-gather: each rank receives the pieces of all ranks */
+    ZR_MOVE_REDUCE,  /* reduce-scatter: each rank receives its part of the sum over all ranks */
     ZR_MOVE_SCALARS, /* all-gather of a few numbers from each rank */
     ZR_MOVE_RECEIVE  /* no collective: a value comes from another role */
 } zr_move;
@@ -265,10 +265,11 @@ typedef struct zr_step {
     int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
     int32_t value; /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
-    int32_t peer;  /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise 0 */
-    /* for REPEAT: number of rounds. For SEND: number of messages of the channel that may be on their way at the same
-     * time; SENT of a message precedes the SEND that comes so many messages later. For a reduction: number of micro-batches that it sums. For NORM: number of
-     * micro-gradients, over all ranks, whose squares are passed, or 0 */
+    int32_t peer;  /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise -1 */
+    /* for REPEAT: number of rounds. For SEND and RECV: number of messages of the channel that may be on their way at
+     * the same time; SENT of a message precedes the SEND that comes so many messages later. For a reduction: number of
+     * micro-batches that it sums. For NORM: number of micro-gradients, over all ranks, whose squares are passed, or 0
+     */
     int64_t rounds;
     /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state: range of the
      * unit. For BATCH: range of rows */

@@ -94,6 +94,27 @@ zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_
     return ZR_OK;
 }
 
+/* ---- channels -------------------------------------------------------------------------------- */
+
+zr_status zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
+                           zr__channel **channel)
+{
+    ZR_CHECK(comm->ops->channel, ZR_ERR_UNSUPPORTED,
+             "pipeline ranks over the transport %s: they are built for ranks as threads of one process",
+             comm->transport);
+    return comm->ops->channel(comm, from, to, id, bytes, depth, channel);
+}
+
+zr_status zr__channel_begin(zr__channel *channel, void *memory)
+{
+    return channel->begin(channel, memory);
+}
+
+zr_status zr__channel_end(zr__channel *channel)
+{
+    return channel->end(channel);
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)

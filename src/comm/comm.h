@@ -77,6 +77,23 @@ bool zr__comm_claim_telling(zr_comm *comm);
 /** Return whether any rank of this host has called zr__comm_claim_telling. */
 bool zr__comm_told(const zr_comm *comm);
 
+/** A channel from one rank to another. Its messages have one size and arrive in the order in which they are sent. */
+typedef struct zr__channel zr__channel;
+
+/** Open this rank's end of the channel `id` from rank `from` to rank `to`, of which this rank is one. Both ends pass
+ * the same id, which no other channel of the two ranks has, the same bytes per message and the same depth: the number
+ * of messages that may be on their way at the same time. Not collective: the call waits for no rank. The channel is
+ * freed with the communicator. */
+ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
+                                        zr__channel **channel);
+
+/** Begin to pass on the message in `memory`, or to receive a message in it. The call never waits. zr__channel_end waits
+ * until the oldest message that has begun is passed on, after which its memory may change, or has come. At most `depth`
+ * messages may have begun and not ended. Two threads may use the two directions of a rank at the same time, but only
+ * one each direction. Traffic: the bytes of a message that comes, counted as ZR_TRAFFIC_PIPELINE. */
+ZR_NODISCARD zr_status zr__channel_begin(zr__channel *channel, void *memory);
+ZR_NODISCARD zr_status zr__channel_end(zr__channel *channel);
+
 /** Return the version line of the MPI library, or "" if zr was built without MPI. */
 const char *zr__comm_mpi_version(void);
 

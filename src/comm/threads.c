@@ -32,7 +32,8 @@ typedef struct comm_threads {
     group *group;
     unsigned turn; /* number of calls of scalars so far, equal on all ranks; its lowest bit selects the group's table */
     bool failed;   /* whether a call has failed */
-    void *lent;    /* memory that peers access between a call's two barriers; they write only to `out` of a gather */
+    struct channel_threads *channels;
+    void *lent; /* memory that peers access between a call's two barriers; they write only to `out` of a gather */
 } comm_threads;
 
 /* The ranks of one communicator: the whole team, or a group split off another communicator. */
@@ -54,6 +55,27 @@ typedef struct member {
     char text[TEXT_BYTES];
 } member;
 
+/* A channel. The sender shows where its messages are, and the receiver copies them. */
+typedef struct line {
+    struct line *next; /* next in the team's list */
+    uint64_t id;
+    int from, to; /* world numbers of its ranks */
+    int depth;
+    int64_t bytes;
+    _Atomic int64_t sent, taken; /* number of messages that were begun, and that were copied */
+    const void *message[];       /* array of `depth` addresses, used in turn */
+} line;
+
+/* An end of a channel. */
+typedef struct channel_threads {
+    zr__channel channel;
+    struct channel_threads *next; /* next in the list of the rank's communicator */
+    comm_threads *me;
+    line *line;
+    int64_t begun, ended;
+    void *place[]; /* of the receiver: array of `depth` addresses for messages, used in turn */
+} channel_threads;
+
 /* State of one zr_comm_threads_run. Its ranks are the ranks of the world. */
 struct team {
     zr_rank_fn fn;
@@ -61,6 +83,7 @@ struct team {
     _Atomic int first_failed; /* the rank that failed first, or -1 if none has */
     pthread_mutex_t lock;     /* mutex for the list `groups`; the groups are freed when all ranks have returned */
     group *groups;
+    line *lines; /* all channels */
     int size;
     member *ranks;          /* array of `size` threads, one for each rank */
     zr_comm_board *board;   /* array of `size` boards, one for each rank */
@@ -210,6 +233,96 @@ static void destroy_threads(zr_comm *comm)
     (void)comm;
 }
 
+/* ---- channels -------------------------------------------------------------------------------- */
+
+/* Wait until *count is greater than `n`. Fail if a rank has failed. */
+static zr_status await_count(comm_threads *me, const _Atomic int64_t *count, int64_t n)
+{
+    const _Atomic int *failed = &me->group->team->first_failed;
+    for (int polls = 0; atomic_load_explicit(count, memory_order_acquire) <= n; polls++) {
+        ZR_CHECK(atomic_load(failed) < 0, ZR_ERR_PEER, "rank %d failed, so rank %d stops too", atomic_load(failed),
+                 zr__comm_name(&me->comm));
+        zr__comm_relax(polls);
+    }
+    return ZR_OK;
+}
+
+static zr_status begin_send(zr__channel *channel, void *memory)
+{
+    channel_threads *c = (channel_threads *)channel;
+    line *p = c->line;
+    ZR_CHECK(c->begun - c->ended < p->depth, ZR_ERR_INTERNAL, "a channel of depth %d has %lld messages on their way",
+             p->depth, (long long)(c->begun - c->ended));
+    p->message[c->begun++ % p->depth] = memory;
+    atomic_store_explicit(&p->sent, c->begun, memory_order_release);
+    return ZR_OK;
+}
+
+static zr_status end_send(zr__channel *channel)
+{
+    channel_threads *c = (channel_threads *)channel;
+    ZR_TRY(await_count(c->me, &c->line->taken, c->ended));
+    c->ended++;
+    return ZR_OK;
+}
+
+static zr_status begin_receive(zr__channel *channel, void *memory)
+{
+    channel_threads *c = (channel_threads *)channel;
+    c->place[c->begun++ % c->line->depth] = memory;
+    return ZR_OK;
+}
+
+static zr_status end_receive(zr__channel *channel)
+{
+    channel_threads *c = (channel_threads *)channel;
+    line *p = c->line;
+    ZR_TRY(await_count(c->me, &p->sent, c->ended));
+    const int64_t at = c->ended++ % p->depth;
+    zr__comm_copy(&c->me->comm, c->place[at], p->message[at], p->bytes, p->bytes);
+    zr__comm_copied(&c->me->comm);
+    zr__traffic_count(&c->me->comm.traffic, ZR_TRAFFIC_PIPELINE, p->bytes);
+    atomic_store_explicit(&p->taken, c->ended, memory_order_release);
+    return ZR_OK;
+}
+
+/* Return the channel with this id, which the first of its two ranks creates. Return NULL without memory. */
+static line *find_line(team *t, int from, int to, uint64_t id, int64_t bytes, int depth)
+{
+    line *p = t->lines;
+    while (p && (p->id != id || p->from != from || p->to != to)) p = p->next;
+    if (p) return p;
+    p = zr_alloc(sizeof *p + (size_t)depth * sizeof *p->message);
+    if (!p) return NULL;
+    p->id = id;
+    p->from = from;
+    p->to = to;
+    p->depth = depth;
+    p->bytes = bytes;
+    p->next = t->lines;
+    return t->lines = p;
+}
+
+static zr_status channel_of_threads(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
+                                    zr__channel **channel)
+{
+    comm_threads *me = (comm_threads *)comm;
+    const bool sends = from == comm->rank;
+    team *t = me->group->team;
+    channel_threads *c = zr_alloc(sizeof *c + (size_t)depth * sizeof *c->place);
+    ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", depth);
+    pthread_mutex_lock(&t->lock);
+    c->line = find_line(t, comm->world_ranks[from], comm->world_ranks[to], id, bytes, depth);
+    pthread_mutex_unlock(&t->lock);
+    c->channel = sends ? (zr__channel){begin_send, end_send} : (zr__channel){begin_receive, end_receive};
+    c->me = me;
+    c->next = me->channels;
+    me->channels = c;
+    ZR_CHECK(c->line, ZR_ERR_MEMORY, "no memory for a channel of %d messages", depth);
+    *channel = &c->channel;
+    return ZR_OK;
+}
+
 static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub);
 
 static const zr_comm_ops ops_threads = {
@@ -222,6 +335,7 @@ static const zr_comm_ops ops_threads = {
     .barrier = barrier_threads,
     .cancel = cancel_threads,
     .abort = abort_threads,
+    .channel = channel_of_threads,
 };
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -229,6 +343,10 @@ static const zr_comm_ops ops_threads = {
 static void free_group(group *g)
 {
     for (int r = 0; r < g->size; r++) {
+        for (channel_threads *c = g->ranks[r].channels, *next; c; c = next) {
+            next = c->next;
+            zr_free(c);
+        }
         zr_free(g->ranks[r].comm.staging);
         zr__comm_finish(&g->ranks[r].comm);
     }
@@ -365,6 +483,10 @@ static void end_team(team *t)
     for (group *g = t->groups, *next; g; g = next) {
         next = g->next;
         free_group(g);
+    }
+    for (line *p = t->lines, *next; p; p = next) {
+        next = p->next;
+        zr_free(p);
     }
     pthread_mutex_destroy(&t->lock);
     zr_free(t->ranks);

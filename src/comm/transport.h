@@ -31,7 +31,7 @@
 
 #include "base/core/core.h"
 #include "base/number/stream.h"
-#include "zr/comm.h"
+#include "comm/comm.h"
 
 /** The group that this rank joins in a split. */
 typedef struct zr__group {
@@ -44,6 +44,12 @@ typedef struct zr__group {
  * numbers. Call this function only in zr_comm_ops.split, before any other call of `comm`. Until then, comm->table holds
  * the colors and keys of all ranks. */
 void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
+
+/** An end of a channel. A transport's channel begins with this. */
+struct zr__channel {
+    zr_status (*begin)(zr__channel *channel, void *memory);
+    zr_status (*end)(zr__channel *channel);
+};
 
 /** Return this rank's number in the world, by which error messages identify the rank. */
 static inline int zr__comm_name(const zr_comm *comm)

@@ -52,6 +52,8 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(plan)};
     case ZR_STREAM_FETCH:
     case ZR_STREAM_STORE:
+    case ZR_STREAM_SEND:
+    case ZR_STREAM_RECV:
     case ZR_STREAM_RETURN: /* a separate thread, because its copies wait for updates; otherwise the walking thread would
                               wait */
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = BESIDE_TASKS};
@@ -156,6 +158,37 @@ static zr_status take_staging(zr_engine *e)
     return ZR_OK;
 }
 
+/* Open this rank's ends of all channels to other roles. A role's peer in another role is the rank that has the same
+ * place on all other axes. */
+static zr_status take_channels(zr_engine *e)
+{
+    const zr_plan *plan = e->plan;
+    const int32_t axis = ZR_AXIS_PIPELINE, own = e->place[ZR_GROUP_PIPELINE];
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        const zr_schedule *s = &plan->schedule[k];
+        if (plan->axis_ranks[axis] == 1 || s->n_steps == 0) continue;
+        e->channel[k] = zr_alloc(sizeof(zr__channel *) * (size_t)s->n_steps);
+        ZR_CHECK(e->channel[k], ZR_ERR_MEMORY, "no memory for the channels of %d steps", s->n_steps);
+        for (int32_t i = 0; i < s->n_steps; i++) {
+            const zr_step *step = &s->step[i];
+            const bool sends = step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_SENT;
+            if (step->peer < 0) continue;
+            for (int32_t j = 0; j < i && !e->channel[k][i]; j++) {
+                const bool sent = s->step[j].kind == ZR_STEP_SEND || s->step[j].kind == ZR_STEP_SENT;
+                if (s->step[j].value == step->value && s->step[j].peer == step->peer && sent == sends)
+                    e->channel[k][i] = e->channel[k][j];
+            }
+            if (e->channel[k][i]) continue;
+            const zr_use *use = &s->use[step->uses];
+            const int peer = e->comm->rank + (step->peer - own) * plan->axis_step[axis];
+            ZR_TRY(zr__comm_channel(e->comm, sends ? e->comm->rank : peer, sends ? peer : e->comm->rank,
+                                    (uint64_t)k << 32 | (uint32_t)step->value,
+                                    zr_dtype_span(use->dtype, use->range.count), (int)step->rounds, &e->channel[k][i]));
+        }
+    }
+    return ZR_OK;
+}
+
 /* Check that each device that runs updates has the optimizer's rule, and that each device that runs SQUARE_UPDATE has
  * its direction. */
 static zr_status check_rule(const zr_engine *e)
@@ -232,7 +265,8 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
         e->comm = comm;
         e->runtime.seed = seed;
         e->runtime.place = zr__plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
-        e->repeats = zr__plan_place(plan, ZR_GROUP_ALL & ~(ZR_GROUP_DATA | ZR_GROUP_TENSOR), comm->rank) > 0;
+        e->repeats =
+            zr__plan_place(plan, ZR_GROUP_ALL & ~(ZR_GROUP_DATA | ZR_GROUP_TENSOR | ZR_GROUP_PIPELINE), comm->rank) > 0;
         st = check_plan(plan, device, comm);
         if (st == ZR_OK) st = ask_sync(e);
         if (st == ZR_OK) st = take_memory(e);
@@ -243,6 +277,7 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
     if (st == ZR_OK) st = take_comms(e);
     if (st == ZR_OK) st = take_copies(e);
     if (st == ZR_OK) st = take_staging(e);
+    if (st == ZR_OK) st = zr_comm_agree(comm, take_channels(e));
     if (st == ZR_OK) st = zr_comm_agree(comm, prepare_engine(e));
     if (st != ZR_OK) {
         zr_engine_destroy(&e);
@@ -270,6 +305,7 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
+    for (int k = 0; k < ZR_SCHEDULES; k++) zr_free(e->channel[k]);
     zr__store_destroy(&e->store); /* no queue uses it any more */
     /* Do not free memory that an aborted collective may still read or write. The collective may go on until the process
      * or MPI ends. */
@@ -293,7 +329,9 @@ static void count_traffic(zr_engine *e, int sign)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && e->group_comm[g]; k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
             /* Scalars are exchanged in the group ALL, which may be the same as TENSOR. */
-            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE ? ZR_GROUP_ALL : g;
+            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE ? ZR_GROUP_ALL
+                                  : k == ZR_TRAFFIC_PIPELINE ? ZR_GROUP_SELF
+                                                             : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
                 e->moved.across[b].bytes[k] +=

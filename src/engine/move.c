@@ -7,7 +7,7 @@
 #include "engine/walk.h"
 #include "tensor/tensor.h"
 
-static zr_comm *comm_of(const zr__running *r)
+zr_comm *zr__comm_of(const zr__running *r)
 {
     return r->engine->group_comm[r->engine->plan->group[r->step->group].same];
 }
@@ -15,7 +15,7 @@ static zr_comm *comm_of(const zr__running *r)
 /* Wait for the device's pending work. With one rank in the group no wait is needed, since the device works in order. */
 static zr_status finish_pending(const zr__running *r)
 {
-    return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
+    return zr__comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
 }
 
 zr_status zr__cast(const zr__running *r)
@@ -27,11 +27,11 @@ zr_status zr__gather(const zr__running *r)
 {
     const zr_dtype dtype = r->use[1].dtype;
     const int64_t bytes = zr_dtype_span(dtype, r->count);
-    if (comm_of(r)->size == 1 && zr__at(r, 0) == zr__at(r, 1)) return ZR_OK;
-    if (comm_of(r)->size == 1) return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
+    if (zr__comm_of(r)->size == 1 && zr__at(r, 0) == zr__at(r, 1)) return ZR_OK;
+    if (zr__comm_of(r)->size == 1) return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
     ZR_TRY(finish_pending(r));
-    return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), zr_dtype_span(dtype, r->use[1].range.by.elems),
-                              bytes);
+    return zr_comm_all_gather(zr__comm_of(r), zr__at(r, 0), zr__at(r, 1),
+                              zr_dtype_span(dtype, r->use[1].range.by.elems), bytes);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -105,7 +105,7 @@ static zr_status reduce_nccl(const zr__running *r)
     const int64_t count = r->count;
     char *gradient = zr__at(r, 0);
     const void *mine = gradient + r->engine->place[r->step->group] * zr_dtype_span(r->use->dtype, count);
-    ZR_TRY(zr_comm_reduce_scatter(comm_of(r), gradient, r->use->dtype, count));
+    ZR_TRY(zr_comm_reduce_scatter(zr__comm_of(r), gradient, r->use->dtype, count));
     if (mine == zr__at(r, SUMS)) return ZR_OK;
     return sum_chunk(r, 0, zr_dtype_span(r->use->dtype, count), &mine);
 }
@@ -122,6 +122,6 @@ zr_status zr__reduce(const zr__running *r)
     }
     ZR_TRY(finish_pending(r));
     if (r->step->nccl) return reduce_nccl(r);
-    return zr_comm_exchange(comm_of(r), zr__at(r, 0), zr_dtype_span(wire, r->use->range.by.elems), bytes, grain,
+    return zr_comm_exchange(zr__comm_of(r), zr__at(r, 0), zr_dtype_span(wire, r->use->range.by.elems), bytes, grain,
                             sum_arrived, &running);
 }

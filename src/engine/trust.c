@@ -27,10 +27,10 @@ static void pack(const zr_square *square, bool exact, double *out)
 
 /* Return the root of the sum of all ranks' squares. `all` begins with those of rank 0; each further rank's are `each`
  * values later. */
-static double norm_of(const zr_plan *plan, const double *all, int each, bool exact)
+static double norm_of(int ranks, const double *all, int each, bool exact)
 {
     zr_exact sum = {0};
-    for (int i = 0; i < plan->ranks; i++, all += each)
+    for (int i = 0; i < ranks; i++, all += each)
         if (exact)
             zr__exact_unpack(&sum, all);
         else
@@ -40,7 +40,7 @@ static double norm_of(const zr_plan *plan, const double *all, int each, bool exa
 
 static zr_status exchange(const zr__running *r, some_params *some)
 {
-    const zr_plan *plan = r->engine->plan;
+    const int ranks = zr__comm_of(r)->size;
     const bool exact = r->step->rank_free_sums;
     const int numbers = zr_trust_scalars(exact), each = numbers * some->n;
     double mine[ZR_TRUST_CALL], *all = (double *)zr__at(r, 0);
@@ -49,9 +49,9 @@ static zr_status exchange(const zr__running *r, some_params *some)
         pack(&some->trust[i]->weight, exact, mine + (ptrdiff_t)i * numbers);
         pack(&some->trust[i]->direction, exact, mine + (ptrdiff_t)i * numbers + numbers / 2);
     }
-    ZR_TRY(zr_comm_scalars(r->engine->comm, mine, each, all));
+    ZR_TRY(zr_comm_scalars(zr__comm_of(r), mine, each, all));
     for (int i = 0; i < some->n; i++, all += numbers)
-        *some->norms[i] = (zr_norms){norm_of(plan, all, each, exact), norm_of(plan, all + numbers / 2, each, exact)};
+        *some->norms[i] = (zr_norms){norm_of(ranks, all, each, exact), norm_of(ranks, all + numbers / 2, each, exact)};
     some->n = 0;
     return ZR_OK;
 }

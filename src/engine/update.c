@@ -217,12 +217,14 @@ static agreed sum_numbers(const zr__running *r, const double *all)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS * i;
         zr__exact_unpack(&squares, its);
-        const bool first = zr__plan_first_of_rows(e->plan, i);
+        /* the numbers of losses are the same on all ranks with the same rows; each role has its own losses */
+        const bool counts = zr__plan_first_of_rows(e->plan, i);
+        const bool first = zr__plan_place(e->plan, ZR_GROUP_ALL & ~(ZR_GROUP_DATA | ZR_GROUP_PIPELINE), i) == 0;
         if (first) zr__exact_unpack(&loss[0], its + ZR_EXACT_LIMBS);
         for (int t = 1; t < e->plan->terms && first; t++)
             zr__exact_unpack(&loss[t], further + (ptrdiff_t)ZR_EXACT_LIMBS * ((t - 1) * ranks + i));
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
-        if (first) sum.counted += its[2 * ZR_EXACT_LIMBS + 1];
+        if (counts) sum.counted += its[2 * ZR_EXACT_LIMBS + 1];
         if (r->step->rounds > 0) zr__exact_unpack(&micro, micros + (ptrdiff_t)ZR_EXACT_LIMBS * i);
     }
     sum.micro = zr__exact_value(&micro);

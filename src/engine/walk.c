@@ -174,6 +174,21 @@ static zr_status run_copy(const zr__running *r)
     return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
 }
 
+static struct zr__channel *channel_of(const zr__running *r)
+{
+    return r->engine->channel[r->engine->kind][r->step - r->bound->schedule->step];
+}
+
+static zr_status run_begin(const zr__running *r)
+{
+    return zr__channel_begin(channel_of(r), zr__at(r, 0));
+}
+
+static zr_status run_end(const zr__running *r)
+{
+    return zr__channel_end(channel_of(r));
+}
+
 static zr_status run_loss(const zr__running *r)
 {
     zr_exact *loss = (zr_exact *)zr__at(r, 1) + r->step->term;
@@ -199,6 +214,10 @@ static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
     [ZR_STEP_SQUARE_MICRO] = zr__square,
     [ZR_STEP_COUNT] = zr__count,
     [ZR_STEP_TRUST] = zr__trust,
+    [ZR_STEP_SEND] = run_begin,
+    [ZR_STEP_SENT] = run_end,
+    [ZR_STEP_RECV] = run_begin,
+    [ZR_STEP_RECEIVED] = run_end,
     [ZR_STEP_SQUARE_UPDATE] = zr__square_update,
 };
 
@@ -252,8 +271,8 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
-    const bool beside = stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST ||
-                        stream == ZR_STREAM_RETURN;
+    const bool beside = stream == ZR_STREAM_SEND || stream == ZR_STREAM_RECV || stream == ZR_STREAM_FETCH ||
+                        stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST || stream == ZR_STREAM_RETURN;
     if (beside) return; /* show only the compute step that waits */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr__engine_serial(e)), number);

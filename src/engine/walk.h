@@ -6,6 +6,7 @@
 #define ZR_ENGINE_WALK_H
 
 #include "base/core/core.h"
+#include "comm/comm.h"
 #include "engine/engine.h"
 #include "store/store.h"
 
@@ -64,6 +65,7 @@ struct zr_engine {
     zr_queues queues; /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
+    struct zr__channel **channel[ZR_SCHEDULES]; /* for each step that passes a value between roles: its channel */
     zr_runtime runtime;
     bool stale;      /* whether this rank's copies of other ranks' parameter shards are older than the last update */
     bool refresh;    /* whether the current training step gathers the stale parameters */
@@ -182,6 +184,9 @@ zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const z
 const zr_state *zr__engine_state(const zr_plan *plan, int32_t unit, int state);
 /* Return a graph of the plan, for its parameters and units, which all graphs have. */
 const zr_graph *zr__any_graph(const zr_plan *plan);
+
+/* Return the communicator of a step's group (move.c). */
+zr_comm *zr__comm_of(const zr__running *r);
 
 /* Run the steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);

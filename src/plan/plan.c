@@ -170,8 +170,8 @@ static zr_status check_pipeline(const zr_layout *l)
     ZR_CHECK(l->role >= 0 && l->role < l->pipeline, ZR_ERR_ARG, "zr_layout.role is %d, of %d pipeline ranks", l->role,
              l->pipeline);
     if (l->pipeline == 1) return ZR_OK;
-    ZR_CHECK(l->accum <= INT32_MAX, ZR_ERR_CONFIG, "gradient_accumulation_steps %lld: at most %d with parallel.pipeline",
-             (long long)l->accum, INT32_MAX);
+    ZR_CHECK(l->accum <= INT32_MAX, ZR_ERR_CONFIG,
+             "gradient_accumulation_steps %lld: at most %d with parallel.pipeline", (long long)l->accum, INT32_MAX);
     ZR_CHECK(l->decode_len == 0, ZR_ERR_UNSUPPORTED,
              "generation with parallel.pipeline %d: generate from a checkpoint with parallel.pipeline 1", l->pipeline);
     ZR_CHECK(!l->two_pass, ZR_ERR_UNSUPPORTED,
@@ -380,6 +380,7 @@ static void make_grid(zr_plan *plan)
                                        [ZR_GROUP_LOCAL] = plan->two_levels || (split > 0 && l->hpz_ranks > 0),
                                        [ZR_GROUP_ACROSS] = plan->two_levels,
                                        [ZR_GROUP_TENSOR] = l->tensor > 1,
+                                       [ZR_GROUP_ALL & ~ZR_GROUP_PIPELINE] = l->train && l->optimizer.trust,
                                        [ZR_GROUP_ALL] = true};
     for (int32_t g = 0; g < ZR_GROUPS; g++) plan->group[plan->group[g].same].exchanges |= exchanges[g];
 }

@@ -272,8 +272,11 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
     ZR_TRY((run->device ? run->device : zr_device_create_cpu)(&wanted, &device));
     if (run->tune) run->tune(run, device);
     comm->concurrent = run->lanes;
-    ZR_TRY(zr_plan_create(&model, &run->layout, &device->profile, &plan));
-    if (comm->rank == 0) ZR_TRY(zr_plan_check(plan)); /* the plan is the same on all */
+    zr_layout layout = run->layout;
+    layout.role = comm->rank / (layout.ranks * layout.tensor); /* the pipeline is the slowest axis */
+    ZR_TRY(zr_plan_create(&model, &layout, &device->profile, &plan));
+    /* the plan is the same on all ranks of a role */
+    if (comm->rank % (layout.ranks * layout.tensor) == 0) ZR_TRY(zr_plan_check(plan));
     ZR_TRY(trainer_engine(run, plan, device, comm, &engine));
     ZR_TRY(zr_engine_fill(engine, ZR_STATE_PARAM, run->fill, run->fill_arg));
     if (run->before) ZR_TRY(run->before(run, engine, comm));
@@ -294,7 +297,8 @@ static inline trainer trainer_small(const zr_model *model, int64_t batch, int64_
 /* Run on thread ranks, the number the layout needs. */
 static inline void trainer_run(trainer *run)
 {
-    zr_status st = zr_comm_threads_run(run->layout.ranks * run->layout.tensor, trainer_rank, run);
+    const zr_layout *l = &run->layout;
+    zr_status st = zr_comm_threads_run(l->ranks * l->tensor * l->pipeline, trainer_rank, run);
     if (st != ZR_OK)
         fail_msg("stage %d, %d ranks, %lld micro-batches: %s\n%s", run->layout.stage, run->layout.ranks,
                  (long long)run->layout.accum, zr_error_message(), zr_error_trace());

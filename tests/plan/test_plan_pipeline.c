@@ -176,7 +176,8 @@ static void test_roles(void **state)
                     zr_layout l = layout_of(stage, 2, ZR_BF16, 2 * P);
                     l.pipeline = P;
                     l.pipeline_schedule = (zr_pipeline)s;
-                    l.chunks = s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH || s == ZR_PIPELINE_ZB_V ? 2 : 1;
+                    l.chunks =
+                        s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH || s == ZR_PIPELINE_ZB_V ? 2 : 1;
                     l.recompute = recompute ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
                     const zr_status made = plan_roles(&model, l, &plans);
                     if (made != ZR_OK) printf("# %d %d %d: %s\n", s, P, stage, zr_error_message());

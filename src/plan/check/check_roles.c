@@ -1,5 +1,5 @@
-/* Proof that the roles of a run fit together: each op runs in one role, each message that a role receives is sent, in the
- * same order and size, and no role waits forever. */
+/* Proof that the roles of a run fit together: each op runs in one role, each message that a role receives is sent, in
+ * the same order and size, and no role waits forever. */
 #include "base/core/scope.h"
 #include "plan/check/check.h"
 
@@ -67,8 +67,8 @@ static zr_status check_channels(const zr_plans *plans, zr_schedule_kind kind)
             const zr_step *step = &s->step[i];
             bool first = step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_RECV;
             for (int32_t k = 0; k < i && first; k++)
-                first = s->step[k].kind != step->kind || s->step[k].value != step->value ||
-                        s->step[k].peer != step->peer;
+                first =
+                    s->step[k].kind != step->kind || s->step[k].value != step->value || s->step[k].peer != step->peer;
             if (!first) continue;
             if (step->kind == ZR_STEP_SEND) {
                 ZR_TRY(check_channel(plans, kind, r, i));

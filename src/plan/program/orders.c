@@ -47,8 +47,8 @@ static void forwards_ahead(zr__decided *d, int32_t ahead)
 
 /* ---- pipelines -------------------------------------------------------------------------------- */
 
-/* A role's list of actions while its cells are written. Times are in units of a forward pass of a stage, if each kind of
- * action but B takes one unit. */
+/* A role's list of actions while its cells are written. Times are in units of a forward pass of a stage, if each kind
+ * of action but B takes one unit. */
 typedef struct timed {
     zr__pipe pipe;
     zr_pipe_action *list; /* lists of all roles, each with room for `room` actions */
@@ -133,16 +133,17 @@ static void add_front(zr__decided *d, const timed *t, int32_t now, int32_t count
         add_stage(d, front, ZR__PHASE_B, ZR__PHASE_W, counts[1], false);
 }
 
-/* Return how many messages of a SEND are on their way at the same time: passed on, but not taken by the stage that reads
- * them. */
+/* Return how many messages of a SEND or RECV are on their way at the same time: passed on, but not taken by the stage
+ * that reads them. */
 static int32_t depth_of(const zr__decided *d, const timed *t, const zr__run_of *of)
 {
     const bool forward = of->phase == ZR__PHASE_F;
     const int32_t takes = forward || zr__pipe_splits(&t->pipe) ? 1 : 2;
+    const int32_t from = of->role == ZR__SEND ? of->stage : of->other, to = from == of->stage ? of->other : of->stage;
     int32_t most = 2, taken = 0;
-    if (of->stage == d->plan->stages || of->reader == d->plan->stages) return most; /* passed at once (add_front) */
+    if (from == d->plan->stages || to == d->plan->stages) return most; /* passed at once (add_front) */
     for (int32_t m = 0; m < t->pipe.micros; m++) {
-        while (taken < m && *ended(t, forward, of->reader, taken) - takes <= *ended(t, forward, of->stage, m)) taken++;
+        while (taken < m && *ended(t, forward, to, taken) - takes <= *ended(t, forward, from, m)) taken++;
         if (m + 1 - taken > most) most = m + 1 - taken;
     }
     return most;
@@ -163,7 +164,8 @@ static zr_status pipeline(zr__decided *d)
     for (int32_t r = 0; r < pipe.ranks; r++) t.n[r] = zr__pipe_list(&pipe, r, list + (size_t)r * room);
     find_times(&t);
     for (int32_t i = 0; i < d->program.n; i++)
-        if (d->program.run[i].role == ZR__SEND) d->depth[i] = depth_of(d, &t, &d->program.run[i]);
+        if (d->program.run[i].role == ZR__SEND || d->program.run[i].role == ZR__RECV)
+            d->depth[i] = depth_of(d, &t, &d->program.run[i]);
     const size_t own = (size_t)d->plan->layout.role * room;
     int32_t front[2] = {0, 0};
     for (int32_t i = 0; i < t.n[d->plan->layout.role]; i++) {

@@ -17,21 +17,23 @@ int32_t zr__pipe_stage(const zr__pipe *p, int32_t rank, int32_t chunk)
 
 zr_status zr__pipe_check(const zr__pipe *p)
 {
-    const bool chunks = p->schedule == ZR_PIPELINE_INTERLEAVED || p->schedule == ZR_PIPELINE_BREADTH ||
-                        p->schedule == ZR_PIPELINE_ZB_V;
-    ZR_CHECK(chunks || p->chunks == 1, ZR_ERR_CONFIG,
-             "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
-             p->chunks);
+    const bool chunks =
+        p->schedule == ZR_PIPELINE_INTERLEAVED || p->schedule == ZR_PIPELINE_BREADTH || p->schedule == ZR_PIPELINE_ZB_V;
+    ZR_CHECK(
+        chunks || p->chunks == 1, ZR_ERR_CONFIG,
+        "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
+        p->chunks);
     ZR_CHECK(p->schedule != ZR_PIPELINE_INTERLEAVED || p->micros % p->ranks == 0, ZR_ERR_CONFIG,
              "parallel.schedule interleaved with gradient_accumulation_steps %d on %d pipeline ranks: the second "
              "(parallel.pipeline) must divide the first; breadth_first and 1f1b take any number",
              p->micros, p->ranks);
     ZR_CHECK(p->schedule != ZR_PIPELINE_ZB_V || p->chunks == 2, ZR_ERR_CONFIG,
              "parallel.schedule zb_v with parallel.chunks %d: it has 2 chunks a rank", p->chunks);
-    ZR_CHECK(p->schedule != ZR_PIPELINE_ZB_V || p->micros >= 2 * p->ranks, ZR_ERR_CONFIG,
-             "parallel.schedule zb_v with gradient_accumulation_steps %d on %d pipeline ranks: at least %d are needed, or "
-             "parallel.schedule zb_h1",
-             p->micros, p->ranks, 2 * p->ranks);
+    ZR_CHECK(
+        p->schedule != ZR_PIPELINE_ZB_V || p->micros >= 2 * p->ranks, ZR_ERR_CONFIG,
+        "parallel.schedule zb_v with gradient_accumulation_steps %d on %d pipeline ranks: at least %d are needed, or "
+        "parallel.schedule zb_h1",
+        p->micros, p->ranks, 2 * p->ranks);
     return ZR_OK;
 }
 
@@ -64,9 +66,9 @@ static void breadth_first(writing *w)
     for (int32_t c = w->pipe->chunks - 1; c >= 0; c--) act_all(w, ZR_PIPE_B, c);
 }
 
-/* Run `ahead` forward passes, then a forward and a backward pass in turn. The passes of several chunks follow each other
- * in groups of as many micro-batches as there are ranks: a group passes through all chunks before the next one begins.
- * With `waits` the backward pass is split: W begins `waits` micro-batches after I. */
+/* Run `ahead` forward passes, then a forward and a backward pass in turn. The passes of several chunks follow each
+ * other in groups of as many micro-batches as there are ranks: a group passes through all chunks before the next one
+ * begins. With `waits` the backward pass is split: W begins `waits` micro-batches after I. */
 static void one_by_one(writing *w, int32_t ahead, bool split, int32_t waits)
 {
     const int32_t ranks = w->pipe->ranks, chunks = w->pipe->chunks, group = ranks * chunks;
@@ -104,9 +106,9 @@ static void iw(writing *w, counts *n, int32_t chunk)
     act(w, ZR_PIPE_W, chunk, n->w[chunk]++);
 }
 
-/* A rank runs forward passes of its first chunk until the first micro-batch comes back to its second chunk. Then it runs
- * both chunks in turn, and leaves the last W for the time when it would wait. If F, I and W take the same time, a rank
- * is idle only before its first and behind its last action, together as long as P - 1 of them. */
+/* A rank runs forward passes of its first chunk until the first micro-batch comes back to its second chunk. Then it
+ * runs both chunks in turn, and leaves the last W for the time when it would wait. If F, I and W take the same time, a
+ * rank is idle only before its first and behind its last action, together as long as P - 1 of them. */
 static void zero_bubble_v(writing *w)
 {
     const int32_t ranks = w->pipe->ranks, micros = w->pipe->micros, near = ranks - w->rank;

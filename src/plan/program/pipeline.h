@@ -1,5 +1,5 @@
-/** The schedules of pipeline parallelism, as lists of actions: one list for each pipeline rank. A list says what the rank
- * does, for which stage of the model and which micro-batch; it knows neither ops nor times. */
+/** The schedules of pipeline parallelism, as lists of actions: one list for each pipeline rank. A list says what the
+ * rank does, for which stage of the model and which micro-batch; it knows neither ops nor times. */
 #ifndef ZR_PLAN_PIPELINE_H
 #define ZR_PLAN_PIPELINE_H
 

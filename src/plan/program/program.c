@@ -93,12 +93,14 @@ static void mark_producer(const zr_graph *g, bool *live, zr_value value)
 }
 
 /* Mark the ops that run: backward ops, and the forward ops whose outputs are used by the losses, the output or a
- * backward op. If a backward op computes the losses itself, the forward op that computes only the losses is left out. */
+ * backward op. If a backward op computes the losses itself, the forward op that computes only the losses is left out.
+ */
 static void find_live(const zr_graph *g, bool *live)
 {
     for (int t = 0; t < zr_graph_loss_terms(g); t++) mark_producer(g, live, zr_graph_get_loss_term(g, t));
     mark_producer(g, live, zr_graph_get_output(g));
-    for (int32_t i = zr_graph_ops(g) - 1; i >= 0; i--) { /* backwards, because an op's operands are computed by earlier ops */
+    for (int32_t i = zr_graph_ops(g) - 1; i >= 0;
+         i--) { /* backwards, because an op's operands are computed by earlier ops */
         const zr_op *op = zr_graph_get_op(g, i);
         live[i] |= op->backward;
         for (int j = 0; j < op->n_in && live[i]; j++) mark_producer(g, live, op->in[j]);
@@ -150,7 +152,8 @@ static void emit_receives(zr__program *p, const part *t, int32_t stage, bool bac
                                              .role = ZR__RECV,
                                              .value = op->in[j],
                                              .unit = op->unit,
-                                             .peer = zr__op_role(t->plan, t->kind, from)});
+                                             .peer = zr__op_role(t->plan, t->kind, from),
+                                             .other = t->plan->stage[t->kind][from]});
         }
     }
 }
@@ -182,7 +185,7 @@ static void emit_sends(zr__program *p, const part *t, int32_t index)
                                                  .value = op->out[j],
                                                  .unit = op->unit,
                                                  .peer = role,
-                                                 .reader = first_reader(t, op->out[j], role)});
+                                                 .other = first_reader(t, op->out[j], role)});
 }
 
 /* Return the next own stage of a role in the order of the model, or -1 behind the last one. The first call passes -1.

@@ -30,7 +30,7 @@ typedef struct zr__run_of {
     int32_t unit;   /* unit of the run's segment */
     bool pieces;    /* for KEEP and RESTORE: whether a tensor-parallel rank stores only its piece of the value */
     int32_t peer;   /* for SEND and RECV: the other role */
-    int32_t reader; /* for SEND: stage of the other role that first reads the value */
+    int32_t other;  /* for SEND: stage that first reads the value; for RECV: stage that makes it */
     int32_t stage;  /* stage of a pipeline, else 0 */
     zr__phase phase;
 } zr__run_of;
@@ -114,8 +114,8 @@ typedef struct zr__decided {
     /* for each instance: last run that reads it; -1 if no run reads it; the number of runs if it is needed after the
      * last run */
     int32_t *last_use;
-    int32_t *depth; /* for each run SEND: number of messages that may be on their way at the same time */
-    int32_t *made; /* for each run: number of the first instance that it writes, or would write */
+    int32_t *depth; /* for each run SEND or RECV: number of messages that may be on their way at the same time */
+    int32_t *made;  /* for each run: number of the first instance that it writes, or would write */
     /* for each instance: whether it is an activation checkpoint, which means that the forward pass writes it and a
      * replay under a recompute policy reads it */
     bool *checkpoint;

@@ -28,11 +28,8 @@ static void find_segments(zr__decided *d)
         bool turn = i == d->program.pass_end[pass];
         pass += turn;
         if (i == 0 || run->unit != before->unit || run->stage != before->stage || run->phase != before->phase || turn)
-            d->segment[d->n_segments++] = (zr__segment){.first = i,
-                                                        .pass = pass,
-                                                        .stage = run->stage,
-                                                        .phase = run->phase,
-                                                        .first_unit = d->plan->n_units};
+            d->segment[d->n_segments++] = (zr__segment){
+                .first = i, .pass = pass, .stage = run->stage, .phase = run->phase, .first_unit = d->plan->n_units};
         d->segment[d->n_segments - 1].end = i + 1;
     }
 }

@@ -48,8 +48,8 @@ static int32_t last_reader(const zr_graph *g, const parts *p, int32_t unit)
     return last;
 }
 
-/* Divide the segments [first, n) into `stages` ranges, each of at least one segment, so that the highest cost of a range
- * is as low as possible. end[s] receives the end of range s. */
+/* Divide the segments [first, n) into `stages` ranges, each of at least one segment, so that the highest cost of a
+ * range is as low as possible. end[s] receives the end of range s. */
 static void balance(const parts *p, int32_t first, int32_t stages, double *most, int32_t *from, int32_t *end)
 {
     const int32_t n = p->n - first;

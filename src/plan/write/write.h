@@ -64,17 +64,17 @@ typedef struct zr__micro {
     int32_t *kept;        /* indexed by zr_value: buffer of the value's checkpoint */
     int32_t *place;       /* for each instance: its buffer */
     int32_t *grad_buffer; /* for each unit: buffer of its gradient in this pass, or ZR_NONE before the first write */
-    bool begun;       /* whether a cell of the micro-batch is written */
-    int32_t restored; /* run up to which the RESTOREs of the next cell are written ahead, or 0 */
+    bool begun;           /* whether a cell of the micro-batch is written */
+    int32_t restored;     /* run up to which the RESTOREs of the next cell are written ahead, or 0 */
 } zr__micro;
 
 /* A channel to another role: its messages are one value of all micro-batches. */
-typedef struct zr__channel {
+typedef struct zr__messages {
     zr_value value;
     int32_t peer, depth;
     int32_t n, n_sent; /* number of messages so far, and of those with a step SENT */
     zr_use *use;       /* for each micro-batch: use of its message */
-} zr__channel;
+} zr__messages;
 
 /* The state while a graph's schedule is written. The program is written for each micro-batch of a round. */
 typedef struct zr__writing {
@@ -86,8 +86,8 @@ typedef struct zr__writing {
     zr__micro *now;   /* entry of the micro-batch whose steps are being written */
     /* last compute steps of the two newest cells; index 0 is the newest cell */
     zr__id ended[2];
-    zr__id stored[2]; /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
-    zr__channel *channel; /* channels to other roles, in the order of their first message */
+    zr__id stored[2];      /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
+    zr__messages *channel; /* channels to other roles, in the order of their first message */
     int32_t n_channels;
     int64_t channel_room;
 } zr__writing;
