@@ -202,7 +202,7 @@ ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *o
 
 /* ---- machine --------------------------------------------------------------------------------- */
 
-/** Sizes m, n and k of a matrix product, in ascending order. Therefore the forward product of a weight and its two
+/** Sizes m, n and k of a matrix product, sorted in ascending order, so that the forward product of a weight and its two
  * backward products have equal sizes. */
 typedef struct zr_product_sizes {
     int64_t size[3]; /* all 0 if there is no product */
@@ -228,8 +228,8 @@ typedef struct zr_device_facts {
     int threads;        /* compute threads per rank */
     bool own_memory;    /* whether the device has its own memory, which the processor cannot access */
     bool bf16_products; /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
-    /* whether zr's own kernels compute products on matrix tiles (AMX): bf16 operands directly, and fp32 operands as
-     * sums of bf16 parts; otherwise a library multiplies bf16 operands, if bf16_products */
+    /* whether zr's own kernels multiply on matrix tiles (AMX): bf16 operands directly, and fp32 operands as sums of
+     * bf16 parts. If false and bf16_products is true, a library multiplies bf16 operands */
     bool tiles;
     /* whether attention multiplies 16-bit operands directly, without widening them to fp32; on a processor this is
      * possible only for bf16 */

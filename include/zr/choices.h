@@ -1,7 +1,7 @@
 /**
- * choices: settings with named values that a configuration gives to the layer that implements them: recompute, sequence
- * parallelism and the reduction to the planner (zr_layout), packing and the targets that count to the data
- * (zr_data_args).
+ * choices: settings that are one of several named values. A configuration passes the choices of recompute, sequence
+ * parallelism and gradient reduction to the planner (zr_layout), and the choices of packing and targets to the data
+ * layer (zr_data_args).
  */
 #ifndef ZR_CHOICES_H
 #define ZR_CHOICES_H
@@ -48,7 +48,7 @@ typedef enum zr_reduce {
     ZR_REDUCE_NCCL
 } zr_reduce;
 
-/** Contents of a sample.
+/** Contents of a sample, whose sequence length is T tokens. zr_data_order defines windows and their offset.
  *
  * DOCUMENTS: a window of T tokens. Documents follow each other without padding, and a window may begin and end anywhere
  *            in a document. Attention does not stop at the border of two documents.
@@ -63,14 +63,14 @@ typedef enum zr_reduce {
  * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
 typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE, ZR_PACK_WHOLE } zr_data_packing;
 
-/** Targets of records with prompts or messages.
+/** Targets that count in the loss, in records with prompts or messages.
  *
  * ANSWERS: completions and the assistant's messages, each with the token that ends it.
- * LAST:    completions, and of a conversation only the assistant's last message.
- * ALL:     every token, also of prompts, of other messages and of the template.
+ * LAST:    completions, and only the last message of the assistant in a conversation.
+ * ALL:     every token, including prompts, other messages and the template's own text.
  *
- * A message's own switch decides for its text and the token that ends it, whatever its role: "weight" 0 or 1, or
- * "train" (or "training") false or true. */
+ * A message may have a switch, which decides for its text and the token that ends it, whatever its role: "weight" 0 or
+ * 1, or "train" (or "training") false or true. */
 typedef enum zr_data_loss_on { ZR_LOSS_ON_ANSWERS, ZR_LOSS_ON_LAST, ZR_LOSS_ON_ALL } zr_data_loss_on;
 
 #endif

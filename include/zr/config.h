@@ -43,7 +43,7 @@ typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr
 typedef enum zr_config_layout { ZR_LAYOUT_LEAN, ZR_LAYOUT_PAPER } zr_config_layout;
 typedef enum zr_config_norm { ZR_NORM_ONE_PASS, ZR_NORM_TWO_PASS } zr_config_norm;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
-/** Where model states are stored between the steps that compute with them: on the device, in host memory, or on
+/** Place in which model states are stored between the steps that compute with them: the device, host memory, or a
  * disk. */
 typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_config_home;
 
@@ -92,7 +92,7 @@ typedef struct zr_config {
         int64_t token_bytes; /* bytes of a token in token files without a header: 2 or 4; 0 for "auto" */
         zr_config_order order;
         zr_data_packing packing;
-        zr_data_loss_on loss_on; /* targets of records with prompts or messages */
+        zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
         /* name of the chat template's form, such as "llama3"; or "auto" to recognise the template in the tokenizer's
          * directory */
         const char *chat_template;
@@ -335,7 +335,7 @@ typedef struct zr_key {
     bool chosen;   /* whether zr can choose the value, so that the key also takes "auto" */
 } zr_key;
 
-/** Return the table of keys, of all families. It ends with a key whose path is NULL. A key that several families
+/** Return the table of the keys of all families. It ends with a key whose path is NULL. A key that several families
  * declare identically is listed once. A key that they declare differently is listed once for each family. Free *keys
  * with zr_free. Errors: ZR_ERR_MEMORY; ZR_ERR_INTERNAL if a family's declaration is wrong (zr_family_check). */
 ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys);

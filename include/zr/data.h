@@ -159,11 +159,11 @@ typedef struct zr_data_args {
     zr_data_order order;
     uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
-    zr_data_packing packing; /* what a sample contains */
+    zr_data_packing packing; /* contents of a sample */
     /* name of the chat template's form, such as "llama3"; NULL or "auto" to recognise the template in the tokenizer's
      * directory */
     const char *chat_template;
-    zr_data_loss_on loss_on; /* targets of records with prompts or messages */
+    zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
     bool as_text;            /* whether every file is read as plain text, also one with JSON records or tokens */
     /* bytes of a token in files without a header: 2 or 4; 0 for 2, but refusing files that seem to have 4 */
     int token_bytes;

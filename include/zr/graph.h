@@ -65,8 +65,8 @@ typedef struct zr_graph_spec {
      * zr_position read it: a token sees only its own document, and positions start again at each document. Not for
      * DECODE */
     bool documents;
-    /* whether the trained vectors of a unit form a unit of their own if the unit has trained matrices too, so that a
-     * unit has one kind of parameter. A vector has one dimension */
+    /* whether a unit with trained matrices and trained vectors (parameters of one dimension) is split into a unit of
+     * matrices and a unit of vectors */
     bool vectors_apart;
     /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
@@ -87,7 +87,7 @@ static inline int64_t zr_graph_head_bytes(const zr_device_facts *facts)
  * only A (rank, inputs) and B (outputs, rank) are trained. */
 typedef struct zr_lora {
     int64_t rank;   /* rows of A and columns of B; 0 for no adapters */
-    double alpha;   /* factor of A^T B^T, times the rank */
+    double alpha;   /* numerator of the factor alpha / rank */
     double dropout; /* dropout probability of an adapter's input */
     /* name patterns of the adapted linear layers, one per line, such as "q_proj"; NULL for all linear layers of
      * numbered blocks, whose names have a number between two dots */
@@ -245,10 +245,10 @@ struct zr_op_def {
      * compared with the F32 peak. On devices with zr_device_facts.narrow_attention, attention multiplies in the type of
      * its operands instead. */
     bool in_f32;
-    /** 1 + index of an input whose memory output i may reuse, or 0 for none. The memory is reused
-     * only if the input is not needed afterwards. The input must have the same size in bytes, and the kernel must
-     * allow the reuse. If output i is a parameter's gradient and the input is an earlier partial sum of it, the
-     * partial sum is computed in the gradient's memory. */
+    /** 1 + index of an input whose memory output i may reuse, or 0 for none. The memory is reused only if the input is
+     * not needed afterwards. The input must have the same size in bytes, and the kernel must allow the reuse. If output
+     * i is a parameter's gradient and the input is an earlier partial sum of it, the partial sum is computed in the
+     * gradient's memory. */
     int8_t in_place[ZR_OP_OUTS];
     zr_join join; /* communication that replaces the op's kernel */
     /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. This requires

@@ -13,8 +13,8 @@ extern "C" {
 
 /** Add a linear layer: y = x w^T + b. "<name>.weight" has the shape (outputs, columns of x) and begins with normal
  * values of standard deviation `std`. "<name>.bias" begins with zeros. `cut` says how the weight may be cut over
- * tensor-parallel ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. By inputs, x must be cut in the same
- * way, and `inputs` is its width on all ranks together; otherwise x must be whole. */
+ * tensor-parallel ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. If the weight is cut by inputs, x must
+ * be cut in the same way, and `inputs` is the width of x on all ranks together. Otherwise x must be whole. */
 ZR_API zr_value zr_layer_linear(zr_graph *graph, zr_value x, int64_t inputs, int64_t outputs, zr_cut cut, double std,
                                 const char *name);
 

@@ -117,7 +117,7 @@ typedef struct zr_layout {
     int64_t batch;              /* B, rows per micro-batch on one rank */
     int64_t seq;                /* T, tokens per row */
     int64_t accum;              /* k, micro-batches per training step */
-    zr_accum_order accum_order; /* order in which they run */
+    zr_accum_order accum_order; /* order in which micro-batches run */
     int64_t accum_ahead;        /* with ZR_ACCUM_AHEAD: forward passes that run before the first backward pass */
     /* bucket size of gradient reductions in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t reduce_bucket_elems;
@@ -193,7 +193,7 @@ typedef struct zr_layout {
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
 
 /** Return the layout with which every other layout begins: stage 0 in fp32 on one rank with one row of one token, and
- * the schedules "train" and "eval". `optimizer` is left to the caller. */
+ * the schedules "train" and "eval". The caller must set `optimizer`. */
 ZR_API zr_layout zr_layout_default(void);
 
 #ifdef __cplusplus

@@ -131,7 +131,7 @@ typedef struct zr_rotary_spec {
      * than beta_slow turns are divided by `factor` */
     double beta_fast, beta_slow;
     double attention_factor; /* for YARN: factor of cosines and sines in the table; 0 for 0.1 ln(factor) + 1 */
-    bool truncate;           /* for YARN: whether the two limits are rounded to whole pairs */
+    bool truncate;           /* for YARN: whether the limits by beta_fast and beta_slow are rounded to whole pairs j */
 } zr_rotary_spec;
 
 /** Compute the cosines and sines of a rotary embedding (Su et al. 2021). Row t of the table has the cosines of the D/2
@@ -261,9 +261,9 @@ ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
 
 /** Compute the cross-entropy of places in a row: column k of the logits scores the tokens of a document, and
- * targets[b,s,k] is the index in row b of the right one. With lse over the tokens t of the document of the target,
- * losses[b,s,k] = lse(logits[b,t,k]) - logits[b,targets[b,s,k],k]. Without documents a row is one document. Tokens of
- * other documents, such as padding, take no part. A negative target gives loss 0 and no gradient.
+ * targets[b,s,k] is the index in row b of the right token. losses[b,s,k] = lse(logits[b,t,k]) -
+ * logits[b,targets[b,s,k],k], where lse is over the tokens t of the target's document. Without documents a row is one
+ * document. Tokens of other documents, such as padding, take no part. A negative target gives loss 0 and no gradient.
  *  i[0] = 0, or the number R of tokens whose gradient this rank computes, from token place * R of the flat micro-batch
  *         on; the gradient of other tokens is then 0
  *  place_cross_entropy:    logits (B,T,K) g, targets (B,S,K) I32, [documents] -> losses (B,S,K) F32, lse (B,S,K) F32
@@ -276,9 +276,9 @@ ZR_API zr_value zr_place_cross_entropy(zr_graph *graph, zr_value logits, zr_valu
  * zr_linear_cross_entropy_bias adds a bias b (V) to the logits of each row; b may be ZR_NONE. If w is cut among
  * tensor-parallel ranks, b must be cut as well.
  *
- * zr_linear_cross_entropy_hits also sets *hits to a value (B,T) F32. It is 1 where the target has the largest logit
- * (the first of the largest, if several are equal), and 0 elsewhere, also if the target is negative or a logit is NaN.
- * Only the forward op computes it, so it suits an evaluation. With `hits` NULL, the call does the same as
+ * zr_linear_cross_entropy_hits also sets *hits to a value (B,T) F32. The value is 1 where the target has the largest
+ * logit (the first of the largest, if several are equal), and 0 elsewhere, also if the target is negative or a logit is
+ * NaN. Only the forward op computes this value, so it suits an evaluation. With `hits` NULL, the call does the same as
  * zr_linear_cross_entropy_bias.
  *  i[0] = rows of a block; the last block may have fewer; i[2] = 1 with a bias
  *  linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32, [b (V) g] -> losses (B,T) F32, [hits]

@@ -32,9 +32,10 @@ typedef struct zr_state {
 /** States of a unit on one rank. */
 typedef struct zr_plan_unit {
     int64_t elems; /* number of parameter elements; 0 if the unit is not held */
-    /* group over which the unit's gradient is summed, of N ranks: they have the same parameters, but other rows */
+    /* group of N ranks over which the unit's gradient is summed. Its ranks have the same parameters, but different
+     * rows */
     int32_t sum_group;
-    /* group over which those states of the unit are sharded that the stage shards: sum_group, or a part of it (MiCS) */
+    /* group over which the unit's states are sharded, if the stage shards them: sum_group, or a part of it (MiCS) */
     int32_t shard_group;
     int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;  /* padded_elems / N */
@@ -146,7 +147,7 @@ typedef struct zr_plan {
     int32_t n_persistent;
     int64_t persistent_room;
     bool moves;                 /* whether units are communicated between ranks */
-    int32_t staging[ZR_GROUPS]; /* staging buffer of each group that is its own zr_group.same, or ZR_NONE */
+    int32_t staging[ZR_GROUPS]; /* index of each group's staging buffer, or ZR_NONE; read by zr_plan_staging */
     /* buffers of results, or ZR_NONE if absent. `loss`: this rank's loss of each term (zr_exact). `verdict`: a
      * zr_verdict. `numbers`: the values that ranks exchange. `counted`: with several loss terms, for each term how many
      * of its losses count, summed over all ranks (double). `output`: the output of decoding */

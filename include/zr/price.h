@@ -22,8 +22,8 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
-    /* number of exchanges: for a step that moves data one per bucket, which share wire_bytes; for TRUST one or more; 1
-     * for any other step */
+    /* number of exchanges, which together move wire_bytes: one per bucket for a step that moves data, one or more for
+     * TRUST, and 1 for any other step */
     double calls;
 } zr_step_cost;
 

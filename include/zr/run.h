@@ -63,14 +63,14 @@ typedef struct zr_train_info {
  * Smaller data stay in the page cache. */
 #define ZR_TRAIN_AHEAD_BYTES ((int64_t)64 << 20)
 
-/** Report of one training step. Tokens and rates are totals over all ranks, unless a field's comment says otherwise. */
 /** Result of one loss term of a model with several terms (zr_graph_loss_term). */
 typedef struct zr_train_term {
     const char *name; /* name of the term, such as "masked_lm" */
     double loss;      /* mean over the losses of the term that count; NaN if no loss counts */
-    int64_t counted;  /* number of these losses */
+    int64_t counted;  /* number of losses of the term that count */
 } zr_train_term;
 
+/** Report of one training step. Tokens and rates are totals over all ranks, unless a field's comment says otherwise. */
 typedef struct zr_train_step {
     int64_t step;  /* number of the step, from 1 */
     int64_t steps; /* total number of steps of the run */

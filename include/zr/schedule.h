@@ -47,7 +47,7 @@ enum {
 /** Facts about a group in the grid of a plan. */
 typedef struct zr_group {
     int32_t size; /* number of ranks in the group */
-    int32_t same; /* the group without its axes of a single rank, which has the same ranks */
+    int32_t same; /* group of the same ranks, without the axes along which there is only one rank */
     /* whether the group's ranks exchange anything, according to the layout; false unless `same` is the group itself */
     bool exchanges;
 } zr_group;
