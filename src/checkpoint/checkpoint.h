@@ -252,7 +252,8 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 
 /** An adapter directory of peft. */
 typedef struct zr__adapter {
-    zr_lora lora; /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
+    /* rank, alpha, dropout and adapted layers; the list of layers is borrowed from `targets` or elsewhere */
+    zr_lora lora;
     /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows its list
      * elsewhere */
     char *targets;

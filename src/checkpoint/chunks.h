@@ -26,8 +26,8 @@ ZR_NODISCARD zr_status zr__chunk_add(zr__chunk_list *list, zr__chunk chunk);
 /** Return whether `slices` is valid in a file of `bytes` bytes. The range must lie in the file and consist of whole
  * rows, and each row must consist of two or more whole slices. */
 bool zr__slices_good(const zr__slices *slices, int64_t bytes);
-/** Return the end of the region that begins at `offset`. All chunks of the region end at or before the returned
- * offset. */
+/** Return the end of the region (zr__region) that begins at `offset`. All chunks of the region end at or before the
+ * returned offset. */
 int64_t zr__slices_limit(const zr__slices *slices, int64_t offset);
 /** Return the number of contiguous bytes of the slice from `offset` on. */
 int64_t zr__slice_run(const zr__slices *slices, int64_t offset);

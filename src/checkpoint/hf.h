@@ -29,8 +29,8 @@ typedef struct zr__hf_place {
     zr_dtype dtype;
 } zr__hf_place;
 
-/** Write the i-th spelling of a tensor's name to `out`: the name itself, then those that some files have
- * (zr_hf_names.spelled). Return false after the last. */
+/** Write the i-th spelling of a tensor's name to `out`: first the name itself, then the spellings that only some files
+ * use (zr_hf_names.spelled). Return false after the last. */
 bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char out[ZR_FILE_NAME_BYTES]);
 
 /** Function that looks a name up exactly as it is spelled. It returns whether the name was found. */

@@ -60,8 +60,8 @@ static bool equals_declared(const json_t *value, const char *text)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Write the i-th key of a field in config.json to `key`: its main key, then the twin, then the keys that are only read.
- * Return false after the last one. */
+/* Write the i-th key of a field in config.json to `key`: first its main key, then its second key (zr_field.twin), then
+ * the keys that are only read. Return false after the last key. */
 static bool nth_key(const zr_field *field, int i, char key[KEY_BYTES])
 {
     const char *at = field->also;
@@ -464,9 +464,10 @@ static int set_no_object(json_t *root, const char *key)
     return set_at(root, path, json_null());
 }
 
-/* Add a field to an object. Leave out a member of an object if its absence means the same value. Leave out a twin if
- * the field has no value. Also leave out a twin whose absence means the same value, unless the field is a choice on
- * which other members depend. Return nonzero on failure. */
+/* Add a field to the JSON object `root`, under its key and under its second key (zr_field.twin). Leave out a key inside
+ * a nested object if its absence means the same value. Leave out the second key if the field has no value, or if its
+ * absence means the same value. A choice always has its second key, because other members depend on it. Return nonzero
+ * on failure. */
 static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
 {
     const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);

@@ -38,7 +38,7 @@ static int add_file(json_t *files, const zr_safetensors *file)
     return failed;
 }
 
-/* Check the record that a checkpoint's config.json holds. */
+/* Return whether the record in a checkpoint's config.json is valid. */
 static bool is_record(json_t *files)
 {
     const char *name, *tensor;
