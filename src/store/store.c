@@ -26,13 +26,14 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
+/* State of the transfers in one direction. */
 typedef struct lane {
     bool writes;
     pthread_mutex_t lock;
-    void *object; /* of the mover */
+    void *object; /* the mover's instance for this direction */
     zr__transfer *transfer, *idle;
     int n_flying;
-    unsigned char *slot[ZR_PASSING_SLOTS]; /* NULL if depth is less */
+    unsigned char *slot[ZR_PASSING_SLOTS]; /* NULL from zr__passing_slots(depth) on */
     bool used[ZR_PASSING_SLOTS];           /* whether a transfer uses the slot */
     range *moved;                          /* range of each file that the current call has moved */
     atomic_llong bytes;
@@ -157,7 +158,7 @@ static void complete(call *c, zr__transfer *t)
 }
 
 /* Advance a transfer by the bytes that have moved. Return 0 or a negative errno. If a direct transfer ends within a
- * block, this block is transferred again. */
+ * block of ZR_STORE_ALIGN bytes, this block is transferred again. */
 static int advance(const call *c, zr__transfer *t)
 {
     int64_t n = t->result < t->bytes ? t->result : t->bytes;
