@@ -74,8 +74,8 @@ static double level_rate(const zr_cluster *cluster, int level)
 }
 
 /* Raise the times in `spot` to at least the times over one level of links. `first` is the first rank of the group. A
- * ring enters each unit of the level once. The number of rings is the number of members in the unit with the fewest
- * members. */
+ * ring enters each unit of the level below once. As many rings run in parallel as the unit with the fewest members of
+ * the group has members. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
