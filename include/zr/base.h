@@ -179,9 +179,11 @@ typedef enum zr_rng_purpose {
     ZR_RNG_DROPOUT, /* dropout; the stream is the index of the dropout op among all dropouts of the graph */
     ZR_RNG_SHUFFLE, /* random order of the data */
     ZR_RNG_SAMPLE,  /* sampling of tokens when text is generated */
-    ZR_RNG_JITTER,  /* random speeds of simulated ranks; the element is the rank */
-    ZR_RNG_MIX,     /* random order of data sources in a block of samples; the step is the index of the block */
-    ZR_RNG_PAIRS    /* sentence pairs and masks; the step is the epoch */
+    /* random speeds of simulated ranks, with the rank as element; random times of simulated exchanges, with the index
+     * of the exchange's step in its schedule as element */
+    ZR_RNG_JITTER,
+    ZR_RNG_MIX,  /* random order of data sources in a block of samples; the step is the index of the block */
+    ZR_RNG_PAIRS /* sentence pairs and masks; the step is the epoch */
 } zr_rng_purpose;
 
 typedef struct zr_rng {

@@ -100,7 +100,9 @@ typedef struct zr_kernel {
 } zr_kernel;
 
 typedef struct zr_device_config {
-    int threads; /* number of compute threads; on a GPU, of threads of its queues of ZR_QUEUE_HOST; 0 for one thread */
+    /* number of compute threads; on a GPU, number of threads for its queues of the kind ZR_QUEUE_HOST; 0 means one
+     * thread */
+    int threads;
     /* user-defined kernels, which replace the device's own, or NULL. The last entry has op NULL */
     const zr_kernel *kernels;
     int gpu; /* index of the GPU, from 0, for zr_device_create_cuda */
@@ -203,8 +205,8 @@ typedef struct zr_device_ops {
     /** Add the squares of args->weight to trust->weight, and the squares of the update's direction (computed from args)
      * to trust->direction (zr_optimizer.trust). With `exact`, add to the member `exact` of each sum. Write nothing
      * else. `first` is the index of the first element in this rank's shard. The sums add blocks of ZR_TRUST_BLOCK
-     * elements of the shard one after the other, so their bits do not depend on the number of threads, nor on the calls
-     * into which a range is divided at multiples of ZR_TRUST_BLOCK. Errors: as `update`. */
+     * elements of the shard one after the other, so their bits do not depend on the number of threads. They also do not
+     * change if a range is divided into several calls at multiples of ZR_TRUST_BLOCK. Errors: as `update`. */
     zr_status (*square_update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args, bool exact,
                                int64_t first, zr_trust *trust);
     /** Run the optimizer: unscale and clip the gradient, update the weights and cast them, in one pass over memory.

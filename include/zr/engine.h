@@ -99,7 +99,8 @@ typedef struct zr_step_result {
      * of a micro-batch's losses is divided by the mean number of losses that count in a micro-batch, so that the mean
      * of the gradients is the step's gradient. 0 without zr_layout.micro_squares */
     double micro_square;
-    int64_t counted;                    /* number of losses of the global batch that count (zr_batch), of all terms */
+    /* number of losses of the global batch that count (zr_batch), summed over the terms */
+    int64_t counted;
     zr_term_result term[ZR_LOSS_TERMS]; /* results of the terms, in the order of zr_graph_loss_term */
 } zr_step_result;
 

@@ -112,11 +112,11 @@ typedef struct zr_value_info {
     zr_type type;
     /* unit of the op that writes the value; for a parameter, unit in which it was declared; -1 for inputs */
     int32_t unit;
-    /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its gradient */
+    /* index of the parameter, if the value is a parameter, its gradient or a part of its gradient; otherwise -1 */
     int32_t param;
     int32_t producer; /* index of the op that writes the value; -1 for parameters, inputs and caches */
-    /* 0 if every rank has all columns. Otherwise the columns are this many equal parts, and each part is cut into M
-     * pieces, one for each rank */
+    /* number of equal parts of the columns, if each part is cut into M pieces, one for each rank; 0 if every rank has
+     * all columns */
     int32_t cut;
     bool tokens; /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
 } zr_value_info;
@@ -139,13 +139,15 @@ typedef struct zr_cut {
 
 /** Tile of a table: consecutive rows, which are a parameter of their own. All tiles have the name of the table. */
 typedef struct zr_tile {
-    int32_t index, count; /* index of the tile among the `count` tiles of the table; 0 of 1 for a whole parameter */
-    int64_t first;        /* index of the tile's first row in the rank's part of the table */
+    /* index of the tile, and number of tiles of the table; a parameter without tiles has index 0 and count 1 */
+    int32_t index, count;
+    int64_t first; /* index of the tile's first row in the rank's part of the table */
 } zr_tile;
 
 typedef struct zr_param_info {
     char name[ZR_NAME_MAX];
-    /* shape on one rank, of the tile; if M does not divide a dimension, the last rank's piece ends with padding */
+    /* shape of the parameter (of the tile) on one rank; if M does not divide a dimension, the last rank's piece ends
+     * with padding */
     zr_shape shape;
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
@@ -175,12 +177,13 @@ typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
     int64_t elems; /* number of parameter elements on one rank, without padding */
-    /* whether this unit has only frozen parameters. Its name is such as "h.0, frozen", and it has no ops unless it is a
+    /* whether this unit has only frozen parameters. It then has a name such as "h.0, frozen", and no ops unless it is a
      * tile */
     bool frozen;
-    bool tile;    /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
-    bool vectors; /* whether this unit has the vectors of another unit (zr_graph_spec.vectors_apart), as "h.0, vectors"
-                   */
+    bool tile; /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
+    /* whether this unit has the vectors of another unit (zr_graph_spec.vectors_apart), with a name such as "h.0,
+     * vectors" */
+    bool vectors;
 } zr_unit_info;
 
 /** Attributes of an op. Their meaning is given in the op's comment in zr/ops.h. */
@@ -405,8 +408,8 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
 /** Sum of squares of this rank's part of a unit's gradient, and index of the first element that is not finite. The sum
- * is a double, or exact if it must not depend on the number of ranks; the other field is then 0. Ranks and units are
- * always added exactly. */
+ * is in `sum`, or in `exact` if it must not depend on the number of ranks; the other field is 0. Sums of different
+ * ranks and units are always added exactly. */
 typedef struct zr_square {
     double sum;
     zr_exact exact;
@@ -452,10 +455,10 @@ typedef struct zr_update_args {
  * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam and LAMB, and 8 or 4 for
  * SGD with or without momentum.
  *
- * A rule may use trust ratios, such as |w| / |u| in LAMB, where w is a whole parameter and u its direction. A training
- * step then computes `direction` for each rank's shards without storing it, and sums the squares of the direction and
- * of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms, and computes the
- * direction again. The bits of the norms do not depend on the stage or on the homes of states. */
+ * A rule may use trust ratios, such as |w| / |u| in LAMB, where w is a whole parameter and u the direction of its
+ * update. A training step then computes `direction` for each rank's shards without storing it, and sums the squares of
+ * the direction and of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms,
+ * and computes the direction again. The bits of the norms do not depend on the stage or on the homes of states. */
 typedef struct zr_optimizer {
     /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars") have a kernel of this name in the device */
     const char *name;

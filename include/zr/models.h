@@ -111,9 +111,9 @@ typedef struct zr_hf_names {
      * parameter for the head. If a file has a tensor for the head nevertheless, its values must equal the table's. NULL
      * if the head is never or always tied */
     const char *head, *table;
-    /* pairs of spellings of the end of a tensor name, by zr and by some files, such as {".LayerNorm.weight",
-     * ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one spelling. If a file has a tensor under both
-     * names, the values must be equal */
+    /* pairs of endings of tensor names, in zr's spelling and in the spelling of some files, such as
+     * {".LayerNorm.weight", ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one spelling. If a file has
+     * a tensor under both names, the values must be equal */
     const char *const (*spelled)[2];
     /* beginnings of the names of the tensors of heads, which only some tasks have; ending with NULL. If a run begins
      * with weights of another task, its own heads begin with random values, and the heads in the files are ignored.
@@ -234,8 +234,8 @@ ZR_API zr_model zr_family_model(const zr_family *family, const void *config);
  * after the last preset. */
 ZR_API const zr_preset *zr_family_preset(int i, const zr_family **family);
 /** Return the preset with this name, and store its family in *family. Return NULL if no family has the preset. A name
- * of Hugging Face, such as meta-llama/Meta-Llama-3-8B, stands for the preset llama3-8b, because its publisher's model
- * computes the same from the same weights. Letters may be small or capital. */
+ * of Hugging Face may be given instead: meta-llama/Meta-Llama-3-8B means llama3-8b, for example, because both models
+ * compute the same from the same weights. Letters may be small or capital. */
 ZR_API const zr_preset *zr_family_preset_called(const char *name, const zr_family **family);
 /** Find a preset by its name as zr_family_preset_called does, and copy its settings. Fail with ZR_ERR_NOT_FOUND and the
  * most similar names in the message. `family` may be NULL. */

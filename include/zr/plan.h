@@ -58,10 +58,12 @@ typedef struct zr_plan_unit {
     zr_state sums;
     zr_state master;                   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the optimizer */
-    /* first of n_open_sums buffers, each with a further accumulator of this rank's shard (rank_free_sums) */
+    /* index of the first of n_open_sums buffers, each of which holds a further accumulator of this rank's shard
+     * (rank_free_sums) */
     int32_t open_sums;
     int32_t n_open_sums;
-    int32_t saved;        /* first of the buffers with copies of this rank's parameters and states (ZR_SAVE_COPY) */
+    /* index of the first buffer with copies of this rank's parameters and states (ZR_SAVE_COPY) */
+    int32_t saved;
     int32_t square;       /* buffer of the gradient's zr_square, or ZR_NONE without training */
     int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t verdict;      /* buffer of the zr_verdict on which the unit's update depends */
@@ -119,10 +121,10 @@ typedef struct zr_plan {
     /* the ZeRO stage: whether optimizer states, gradients and parameters are sharded (zr_plan_unit.shard_group). On a
      * single rank, a state that is sharded is not divided, but may be freed earlier */
     bool shards_optim, shards_grad, shards_param;
-    int64_t recompute_every;      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    bool partition_checkpoints;   /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_space checkpoint_home;     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_save save;                 /* from the layout, or chosen by ZR_SAVE_AUTO */
+    int64_t recompute_every;      /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    bool partition_checkpoints;   /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    zr_space checkpoint_home;     /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    zr_save save;                 /* the layout's value, or the choice of ZR_SAVE_AUTO */
     int ranks;                    /* number of ranks of the grid */
     bool side_by_side;            /* whether streams can run at the same time */
     bool norm_first;              /* whether the whole gradient's norm is known before the first update */
@@ -155,8 +157,8 @@ typedef struct zr_plan {
     bool has_stream[ZR_STREAMS]; /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;             /* buffer in host memory through which states are filled and read */
     int32_t saving;              /* buffer in host memory through which states are saved in place, or ZR_NONE */
-    /* bounce buffer in host memory, for transfers from or to disk whose address or length does not allow direct I/O; it
-     * has room for up to two transfers in each direction. Or ZR_NONE */
+    /* bounce buffer in host memory, or ZR_NONE, for transfers from or to disk whose address or length does not allow
+     * direct I/O. It has room for up to two transfers in each direction */
     int32_t passing_disk;
     /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on disk */
     int32_t windows;

@@ -85,13 +85,13 @@ typedef struct zr_train_step {
     double loss_scale;    /* loss scale of this step; 0 without fp16 */
     bool noise;           /* whether the gradient noise scale is measured (train.gradient_noise_scale) */
     double noise_scale;   /* gradient noise scale in tokens, or NaN if not known yet; valid if `noise` is true */
-    int terms;            /* number of loss terms, or 0 for a decoder with only one */
+    int terms;            /* number of loss terms, or 0 if the model has only one */
     zr_train_term term[ZR_LOSS_TERMS];
 } zr_train_step;
 
 typedef struct zr_train_eval {
     int64_t step;
-    double val_loss;    /* sum of the terms, or the mean over the targets that count */
+    double val_loss;    /* mean over the targets that count; with several terms, the sum of the terms */
     int64_t val_tokens; /* number of targets that count; with several terms, targets of the first term */
     int terms;          /* number of loss terms, or 0 if the model has only one */
     zr_train_term term[ZR_LOSS_TERMS];
@@ -103,7 +103,7 @@ typedef struct zr_train_save {
     /* time for which training waited for the save. An asynchronous save also slows down training steps; this is not
      * included */
     double sec;
-    const char *dir; /* directory of the run, in which zr_checkpoint_name gives the name of the checkpoint */
+    const char *dir; /* directory of the run; zr_checkpoint_name gives the name of the checkpoint in it */
 } zr_train_save;
 
 /** Maximum number of kinds of steps that are timed separately. The other kinds of each stream are added up under the
@@ -295,7 +295,7 @@ typedef struct zr_eval_result {
     double loss;       /* mean of the losses that count, in nats (natural logarithms); with several terms, their sum */
     double perplexity; /* e^loss; with several terms, e to the loss of the first term */
     double bits_per_byte; /* loss in bits per byte of text; NaN if the number of bytes is unknown */
-    int64_t tokens;       /* number of tokens whose losses are included; with several terms, of the first term */
+    int64_t tokens;       /* number of tokens whose losses are included; with several terms, tokens of the first term */
     int terms;            /* number of loss terms, or 0 for a decoder with only one */
     struct {
         char name[ZR_NAME_MAX];
@@ -307,7 +307,7 @@ typedef struct zr_eval_result {
     /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of windows that zr has
      * chosen, or "" */
     char note[512];
-    int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
+    int64_t bytes;       /* bytes of the text that the counted tokens encode, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
     double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */
     double exact, f1;    /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN */

@@ -92,9 +92,9 @@ ZR_NODISCARD zr_status zr__chunk_writer_open(const char *path, int writers, zr__
 /** Copy n bytes, to be written at `offset` in the file. Offsets must ascend. A put that begins at the end of the last
  * put continues the same range; any other put begins a new range. All bytes must lie inside the file.
  *
- * If `slices` is not NULL, the bytes belong to one slice, a range of columns: after its last column in one row it
- * continues at its first column in the next row. One writer must write a whole slice, in ascending order, without other
- * puts in between. Writers of neighbouring slices must pass the same `slices`.
+ * If `slices` is not NULL, the bytes belong to one slice, that is, to a range of columns. The bytes of one row are
+ * followed by the bytes of the same columns of the next row. One writer must write a whole slice, in ascending order,
+ * without other puts in between. Writers of neighbouring slices must pass the same `slices`.
  *
  * Errors: ZR_ERR_ARG for the offset or n, or if the bytes are outside the slices; ZR_ERR_STATE after
  * zr__chunk_writer_end; ZR_ERR_IO naming the file and the byte, if the bytes of this put or of an earlier put could not

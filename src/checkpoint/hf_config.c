@@ -115,7 +115,8 @@ static zr_status find_value(reading *r, const zr_field *field, const json_t **va
     char key[KEY_BYTES];
     snprintf(r->key, sizeof(r->key), "%s", field->key);
     *value = NULL;
-    if (field->type != ZR_FIELD_CHOICE) ZR_TRY(check_twin(r, field)); /* a choice has further keys, such as "type" */
+    /* skip a choice, which may be found under a further key, such as "type" */
+    if (field->type != ZR_FIELD_CHOICE) ZR_TRY(check_twin(r, field));
     for (int i = 0; nth_key(field, i, key); i++) {
         const json_t *one = member_at(r->root, key, strlen(key));
         if (!one || (*value && json_is_null(one))) continue;
@@ -202,7 +203,7 @@ static zr_status read_bool(const reading *r, const zr_field *field, const json_t
     return ZR_OK;
 }
 
-/* Print a list "a|b|c" as "a, b, c". Return `out`. */
+/* Print a list a|b|c as a", "b", "c, to which the caller adds the outer quotes. Return `out`. */
 static const char *print_choices(const char *choices, char out[SHOWN_BYTES])
 {
     size_t used = 0;

@@ -80,8 +80,8 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* Bytes per second in one direction: the number of lanes times the rate of a lane. Coding leaves 128 of 130 bits for
- * data, or 64 of 66 bits. */
+/* Bytes per second in one direction: bits per second of a lane, times the share of bits that the line code leaves for
+ * data, times lanes, divided by 8. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)

@@ -11,7 +11,7 @@ const char *zr__cause_name(zr_cause cause)
     return cause < ZR_CAUSES ? names[cause] : "?";
 }
 
-/* Causes by which a kernel's seconds are divided into parts. */
+/* Parts of a kernel's time, by cause. */
 enum { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, PARTS };
 typedef struct parts {
     double sec[PARTS];

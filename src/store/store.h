@@ -71,7 +71,8 @@ typedef struct zr__store_rates {
     double read, write;    /* rates of one direction alone */
     double mixed;          /* sum of both directions, with equal bytes read and written */
     const char *transfers; /* "io_uring" or "threads" */
-    bool direct;           /* whether the page cache was bypassed; if not, the rates may be rates of memory */
+    /* whether the page cache was bypassed; if not, the rates may be those of memory instead of the disk */
+    bool direct;
 } zr__store_rates;
 
 /* Measure the rates of a folder with a store of `bytes` bytes, rounded up to whole buckets of 2 x depth blocks, which
