@@ -38,7 +38,7 @@ typedef enum zr_sequence {
     ZR_SEQUENCE_REGATHER
 } zr_sequence;
 
-/** Collectives for gradients. All give the same sums, except NCCL's. */
+/** Collectives that sum gradients over ranks. All of them give the same sums, except NCCL's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS, /* reduce-scatter: each rank receives its shard of the sums */
     /* all-reduce: all ranks receive all sums, with 1.5 times the traffic. The first version of ZeRO stage 1 used it */

@@ -50,7 +50,7 @@ typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_confi
 /** Offload of one kind of model states: values of offload_optimizer or offload_param. */
 typedef struct zr_config_offloaded {
     zr_config_home device;
-    /* folder on disk, or a list of folders (a value of the form of data.train); NULL if not given */
+    /* folder on disk, or a list of folders in the form of data.train; NULL if not given */
     const char *folders;
     double ratio;    /* share of the elements that are offloaded, from 0 to 1 */
     int64_t buffers; /* key buffer_count; ZR_CONFIG_BUFFERS leaves the choice to the planner. Not used for parameters */
@@ -211,7 +211,8 @@ typedef struct zr_config {
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
         zr_config_offloaded optim, param; /* offload of optimizer states, and of parameters */
-        bool offload_gradients;           /* whether gradients are offloaded to the place of the optimizer states */
+        /* whether gradients are offloaded too, to the place of the optimizer states */
+        bool offload_gradients;
         /* number of elements of an offloaded state that are updated at a time; ZR_CONFIG_SUB_GROUP leaves the choice to
          * the planner */
         int64_t sub_group_elems;

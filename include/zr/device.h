@@ -35,7 +35,8 @@ typedef struct zr_task {
     int64_t index;
 } zr_task;
 
-/** Point in a queue, set by zr_device_ops.mark. It covers all tasks issued to the queue before. */
+/** Point in a queue, set by zr_device_ops.mark. The mark covers all tasks that were issued to the queue before it was
+ * set. */
 typedef struct zr_mark {
     zr_queue *queue; /* queue of the mark; NULL if the mark needs no wait */
     int64_t ticket;

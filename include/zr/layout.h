@@ -172,7 +172,7 @@ typedef struct zr_layout {
     /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements than this */
     int64_t persist_elems;
     int64_t persist_model_elems; /* maximum number of elements of all units that are not sharded; 0 for no limit */
-    /* whether to compute the square norm of each micro-batch's own gradient before its reduction
+    /* whether to compute the square norm of each micro-batch's own gradient (micro-gradient) before its reduction
      * (zr_step_result.micro_square); requires at least two micro-batches per step */
     bool micro_squares;
     bool train;     /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */

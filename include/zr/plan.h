@@ -64,9 +64,10 @@ typedef struct zr_plan_unit {
     int32_t n_open_sums;
     /* index of the first buffer with copies of this rank's parameters and states (ZR_SAVE_COPY) */
     int32_t saved;
-    int32_t square;       /* buffer of the gradient's zr_square, or ZR_NONE without training */
-    int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
-    int32_t verdict;      /* buffer of the zr_verdict on which the unit's update depends */
+    int32_t square; /* buffer of the gradient's zr_square, or ZR_NONE without training */
+    /* buffer of the zr_square of single micro-batches' gradients, or ZR_NONE without zr_layout.micro_squares */
+    int32_t micro_square;
+    int32_t verdict; /* buffer of the zr_verdict on which the unit's update depends */
     /* buffers of a zr_trust and of the zr_norms for each of the unit's parameters; ZR_NONE without zr_optimizer.trust
      */
     int32_t trust, norms;
@@ -76,7 +77,7 @@ typedef struct zr_plan_unit {
 typedef struct zr_verdict {
     double grad_norm, loss;
     double term[ZR_LOSS_TERMS];     /* mean loss of each term */
-    double micro_square;            /* mean square norm of micro-gradients, as in zr_step_result.micro_square */
+    double micro_square;            /* mean square norm of micro-batches' gradients (zr_step_result.micro_square) */
     int64_t counted[ZR_LOSS_TERMS]; /* number of losses of each term that count, of all ranks */
     float grad_scale;               /* factor by which an update multiplies gradients */
     int32_t bad_param;              /* index of the first parameter whose gradient is not finite on any rank, or -1 */
@@ -216,7 +217,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  *   squared all its elements before, and all ranks have added the squares.
  * - With several loss terms, all ranks have exchanged the numbers of losses that count before an op reads them.
  * - After an update no step uses the unit's parameters in the space where they are stored.
- * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
+ * - Squares of a micro-batch's gradient are computed from the whole gradient, before a reduction changes it.
  * - A save writes all elements of each state before the state is updated.
  * - A step computes only with device memory; an update by the host's processors, only with host memory. Changes to an
  *   offloaded state are copied home.

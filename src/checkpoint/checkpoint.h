@@ -254,7 +254,7 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 typedef struct zr__adapter {
     /* rank, alpha, dropout and adapted layers; the list of layers is borrowed from `targets` or elsewhere */
     zr_lora lora;
-    /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows its list
+    /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows its list from
      * elsewhere */
     char *targets;
     char base[4096];    /* path of the base model; "" if unknown */
@@ -316,7 +316,7 @@ typedef struct zr__weights_form {
     const zr_hf_names *names;
     const zr__hf_source *source; /* source of the names of tensors; NULL if the weights come from no directory */
     bool same_types;             /* whether to keep the types of the source, if it has all tensors */
-    zr_dtype dtype;              /* otherwise, the type of all tensors: F32, BF16 or F16 */
+    zr_dtype dtype;              /* type of all tensors if their types are not kept: F32, BF16 or F16 */
     /* maximum bytes of tensors in a file; tensors are assigned to files in order, and a tensor that is larger gets a
      * separate file, as with max_shard_size of transformers. 0 keeps the files of the source, or writes one file if
      * they are unknown */

@@ -88,7 +88,7 @@ typedef struct zr__checked_file {
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);
-/** Read the region of chunk i, and check all its chunks. If the region directly before was loaded last, begin to
+/** Read the region of chunk i, and check all its chunks. If the last region loaded was the one before, begin to
  * prefetch the next region. Error: ZR_ERR_DATA naming file and bytes. */
 ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
 /** Read bytes [offset, offset + n) of the file. Each chunk is checked before bytes are copied from it. `tensor` is the

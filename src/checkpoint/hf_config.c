@@ -1,4 +1,4 @@
-/* config.json of a Hugging Face directory, of any family: read and written by the family's declaration. */
+/* config.json of a Hugging Face directory, of any family: read and written according to the family's declaration. */
 #include "base/file/folder.h"
 #include "base/text/text.h"
 #include "checkpoint/hf.h"
@@ -203,7 +203,7 @@ static zr_status read_bool(const reading *r, const zr_field *field, const json_t
     return ZR_OK;
 }
 
-/* Print a list a|b|c as a", "b", "c, to which the caller adds the outer quotes. Return `out`. */
+/* Print the list a|b|c as a", "b", "c; the caller prints the first and the last quote. Return `out`. */
 static const char *print_choices(const char *choices, char out[SHOWN_BYTES])
 {
     size_t used = 0;
@@ -228,7 +228,7 @@ static zr_status read_choice(const reading *r, const zr_field *field, const json
                    r->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
 }
 
-/* Read token ids. Some files have the id -1 for no token; they are written again with it. */
+/* Read token ids. Some files have the id -1 for no token; zr keeps this id when it writes the file again. */
 static zr_status read_ids(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
     (void)field;
@@ -273,7 +273,7 @@ static zr_status read_layers(const reading *r, const zr_field *field, const json
     return ZR_OK;
 }
 
-/* Return whether a value, or each element of a list, equals a text of a declaration. */
+/* Return whether a value, or each element of a list, equals a declared value, which is JSON text. */
 static bool all_equal(const json_t *value, const char *text)
 {
     size_t i;
@@ -437,8 +437,8 @@ static json_t *value_json(const zr_field *field, const zr_model_config *config)
     return declared(field->standard);
 }
 
-/* Set the member of an object at a path, and take over `value`. Objects on the path are created. Return nonzero on
- * failure. */
+/* Set the member of an object at a path, and take ownership of `value`. Create missing objects on the path. Return
+ * nonzero on failure. */
 static int set_at(json_t *object, const char *path, json_t *value)
 {
     for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {

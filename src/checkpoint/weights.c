@@ -349,7 +349,8 @@ static bool is_wanted_name(const char *name, const zr__tensor_spec *wanted, int6
     "\n  (the files have the body of the model, but not this head; with model.init they can begin a run of another "   \
     "model.task, which has a new head)"
 
-/* Compare elements [first, first+n) of two tensors, with room for n elements of each. `remedy` ends the message. */
+/* Compare elements [first, first+n) of two tensors. `room` has space for n elements of each tensor. `remedy` ends the
+ * message. */
 static zr_status compare_piece(const zr_weights *weights, place a, place b, int64_t first, int64_t n, float *room,
                                const char *remedy)
 {

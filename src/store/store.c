@@ -1,8 +1,8 @@
 /*
  * A store: a memory space on disk. It is cut into blocks, which are assigned to the files in turn. A read or write is
  * cut into transfers that do not cross the border of a block. Up to `depth` transfers are in flight at a time. Each
- * direction has its own mover, transfers and slots of the passing buffer, so that one thread can read while another
- * writes.
+ * direction has its own I/O backend (zr__mover), transfers and slots of the passing buffer, so that one thread can read
+ * while another writes.
  */
 #include "store/store.h"
 
@@ -271,7 +271,8 @@ static zr_status create_files(zr__store *s, const zr__store_config *config)
     return ZR_OK;
 }
 
-/* Choose the mover that ZR_STORE names. Without ZR_STORE choose the first mover that works on this machine. */
+/* Choose the I/O backend (zr__mover) that ZR_STORE names. Without ZR_STORE choose the first one that works on this
+ * machine. */
 static zr_status create_movers(zr__store *s, int depth)
 {
     const zr__mover *asked;
