@@ -96,7 +96,7 @@ struct zr_comm {
     int64_t staging_taken_bytes; /* bytes that are actually allocated for `staging` */
     /* whether calls spend time waiting for a link, so that a separate thread for communication saves time */
     bool concurrent;
-    bool second_thread;    /* whether two threads may share the calls of one rank, one call at a time */
+    bool second_thread;    /* whether two threads of a rank may make calls, one call at a time */
     zr_traffic traffic;    /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */

@@ -157,11 +157,11 @@ typedef struct zr_config {
         double weight_decay;
         double momentum;
         bool nesterov;
-        bool adam_w_mode;        /* whether Adam, or NVIDIA's LAMB, decouples weight decay, as AdamW does */
+        bool adam_w_mode;        /* for Adam and NVIDIA's LAMB: whether weight decay is decoupled, as in AdamW */
         zr_lamb_variant variant; /* variant of LAMB */
         bool bias_correction;    /* for Adam, AdamW and LAMB */
-        /* minimum trust ratio, and maximum trust ratio, of LAMB (zr_lamb_args); the following fields down to use_nvlamb
-         * are also for LAMB */
+        /* minimum and maximum trust ratio of LAMB (zr_lamb_args); the following fields down to use_nvlamb are also for
+         * LAMB */
         double min_coeff, max_coeff;
         bool eps_inside_sqrt, grad_averaging, use_nvlamb;
         double trust_coefficient; /* for LARS */

@@ -122,8 +122,9 @@ typedef struct zr_rate {
 
 /** Peak rates of arithmetic in registers in FLOP/s, an upper bound for the rates of kernels. */
 typedef struct zr_peak {
-    char level[12];  /* processor level, such as "v3" for x86-64-v3 */
-    zr_rate fma_f32; /* fused multiply-adds, or separate multiplications and additions if the level has no fused ones */
+    char level[12]; /* processor level, such as "v3" for x86-64-v3 */
+    /* rate of fused multiply-adds, or of separate multiplications and additions if the level has no fused ones */
+    zr_rate fma_f32;
     zr_rate dot_bf16; /* bf16 dot products accumulated in F32; 0 if the level has no instruction for them */
 } zr_peak;
 
@@ -141,7 +142,7 @@ typedef struct zr_rates {
     /* FLOP/s of small square matrix products: rate of one thread times number of threads */
     double matmul_f32, matmul_bf16;
     zr_rate triad; /* memory bandwidth in bytes/s, by the loop a = b + s * c with 12 bytes per element (STREAM triad) */
-    /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all threads */
+    /* rate in bytes/s at which threads of one process read each other's memory; `all` is the sum over all threads */
     zr_rate link;
     /* Rates of matrix products with all threads, and the rate of the fastest product in each type. zr_device_ops.bench
      * does not measure these rates. */

@@ -473,7 +473,7 @@ typedef struct zr_optimizer {
     /* names of the states in checkpoints, such as "exp_avg", of letters, digits and '_' */
     const char *slot_name[ZR_OPTIMIZER_SLOTS];
     bool trust; /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
-    /** Write the direction whose norm the rule needs to `out` (n elements), and change nothing else. Needed if `trust`
+    /** Write to `out` (n elements) the direction whose norm the rule needs, and change nothing else. Needed if `trust`
      * is true and `rule` is not NULL. All elements must be treated equally. args->norms is not set. */
     void (*direction)(const zr_update_args *args, float *out);
 } zr_optimizer;

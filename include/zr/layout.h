@@ -129,7 +129,7 @@ typedef struct zr_layout {
     /* hpZ of ZeRO++ at stage 3: number of data-parallel ranks over which a second copy of the parameters is sharded; 0
      * for no copy */
     int hpz_ranks;
-    /* number of ranks per host, which are consecutive among the N * M ranks; 0 if all ranks are on one host */
+    /* number of ranks per host; 0 if all ranks are on one host. Ranks of a host have consecutive numbers */
     int host_ranks;
     bool hierarchical; /* whether collectives run in two levels: within each host and between hosts */
     /* whether communication overlaps computation: a unit's gradient is reduced during the backward pass of the next

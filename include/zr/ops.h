@@ -133,7 +133,8 @@ typedef struct zr_rotary_spec {
      * than beta_slow turns are divided by `factor` */
     double beta_fast, beta_slow;
     double attention_factor; /* for YARN: factor of cosines and sines in the table; 0 for 0.1 ln(factor) + 1 */
-    bool truncate;           /* for YARN: whether the limits by beta_fast and beta_slow are rounded to whole pairs j */
+    /* for YARN: whether the pair numbers j that belong to beta_fast and beta_slow are rounded to integers */
+    bool truncate;
 } zr_rotary_spec;
 
 /** Compute the cosines and sines of a rotary embedding (Su et al. 2021). Row t of the table has the cosines of the D/2

@@ -68,7 +68,7 @@ typedef struct zr_plan_unit {
     /* buffer of the zr_square of single micro-batches' gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t micro_square;
     int32_t verdict; /* buffer of the zr_verdict on which the unit's update depends */
-    /* buffers of a zr_trust and of the zr_norms for each of the unit's parameters; ZR_NONE without zr_optimizer.trust
+    /* buffers with a zr_trust, and with a zr_norms, for each parameter of the unit; ZR_NONE without zr_optimizer.trust
      */
     int32_t trust, norms;
 } zr_plan_unit;
@@ -86,7 +86,7 @@ typedef struct zr_verdict {
 
 /** Memory of one rank in one space, in bytes. */
 typedef struct zr_space_memory {
-    int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category, not necessarily at the same time */
+    int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category; the maxima may be at different times */
     int64_t total_bytes;
 } zr_space_memory;
 

@@ -339,7 +339,7 @@ typedef struct zr_eval_args {
      * smaller S takes more time: T/S times as long as S = T. A stride of 0 means S = T, but leaves out tokens at the
      * end that do not fill a window. */
     int64_t stride;
-    bool answers;        /* question answering: whether the result has the answers. Needs all batches */
+    bool answers;        /* question answering: whether to return zr_eval_result.answers; requires `batches` 0 */
     bool as_text;        /* whether the data are read as plain text, as with data.format "text" */
     int64_t token_bytes; /* data.token_bytes, 2 or 4; 0 for the run's value */
 } zr_eval_args;

@@ -164,9 +164,9 @@ typedef struct zr_simulation {
     double mfu;       /* model FLOPs utilization: share of the device's peak rate, without recomputation */
     /* factor, at least 1, by which kernels take longer on the slowest rank than the cluster's rates predict */
     double slowest;
-    /** Cost of a save during a training step, through the disk that the ranks of a host share. Zeros if the plan has
-     * no save steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or
-     * host_bytes_sec. */
+    /** Cost of a save during a training step. All ranks of a host share the host's disk. Zeros if the plan has no save
+     * steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or host_bytes_sec.
+     */
     zr_save_price save;
 } zr_simulation;
 

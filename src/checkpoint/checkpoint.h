@@ -297,8 +297,9 @@ const char *zr__weights_file_of(const zr_weights *weights, const char *name);
  * same form again when they are exported. */
 typedef struct zr__hf_source zr__hf_source;
 
-/** Read the record of a Hugging Face directory or of a checkpoint. `weights` are the weights of the directory. They may
- * be NULL: then only a record in config.json has files and types. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_DATA, ZR_ERR_MEMORY.
+/** Read the record of a Hugging Face directory or of a checkpoint. `weights` are the weights of the directory. If they
+ * are NULL, files and types come only from a record in config.json. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_DATA,
+ * ZR_ERR_MEMORY.
  */
 ZR_NODISCARD zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **source);
 void zr__hf_source_free(zr__hf_source **source);
@@ -337,8 +338,8 @@ int64_t zr__weights_out_files(const zr__weights_out *out);
 zr_dtype zr__weights_out_dtype(const zr__weights_out *out);
 
 /** Create all files at their full size, with tensors that are all zero, and the index. `suffix` is appended to the name
- * model.safetensors or of the index, to show that the weights are not complete; "" for none. On failure, files may be
- * left (zr__weights_remove). Errors: as zr__safetensors_create. */
+ * of model.safetensors or of the index, to show that the weights are not complete; "" for none. On failure, files may
+ * be left (zr__weights_remove). Errors: as zr__safetensors_create. */
 ZR_NODISCARD zr_status zr__weights_make(const zr__weights_out *out, const char *suffix);
 
 /** Open the files that zr__weights_make created with `suffix`, for writing. Any number of threads and processes may do

@@ -12,9 +12,9 @@
  *
  * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7. Each row is a different kind of run: 8B by ZeRO-OS
  *            within nodes, 8B by Megatron within nodes, 40B by Megatron across nodes, and 1.5B by ZeRO-OS on Azure
- *            (marked in bench/papers/data.py). In this least-squares fit of the logarithms, the shares of
- *            kernels and NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share.
- *            Attention has the share of products.
+ *            (marked in bench/papers/data.py). In this least-squares fit of the logarithms, the shares of kernels and
+ *            NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share. Attention
+ *            is priced like products.
  * ampere, hopper
  *            Products and attention are fitted on llm.c's runs and on every second FSDP run of tests/published.csv
  *            (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of memory and

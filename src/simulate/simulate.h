@@ -43,8 +43,8 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
  * Return false if no similar step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
 /** For each step of the training schedule in a launch, find how many seconds longer the step takes than alone. The
- * causes are ranks that wait for each other, and streams that overlap. For each step, `pricer` must return the time
- * alone plus the step's entry of `longer_sec`. All entries must be 0 on entry. Error: ZR_ERR_MEMORY. */
+ * causes are ranks that wait for each other, and streams that overlap. `pricer` must return the time that a step takes
+ * alone plus the step's entry of `longer_sec`. All entries must be 0 at the call. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer,
                                        double *longer_sec);
 
