@@ -113,7 +113,7 @@ ZR_API const char *zr_version(void);
     X(PARAM, "param")           /* parameters: shards, and whole units while they are gathered */                      \
     X(GRAD, "grad")             /* gradients: shards, accumulators, and whole units before reduction */                \
     X(OPTIM, "optim")           /* optimizer states: fp32 master, momentum, variance */                                \
-    X(ACT, "act")               /* activations, inputs, per-row statistics */                                          \
+    X(ACT, "act")               /* activations, inputs, statistics of rows (mean, rstd, lse) */                        \
     X(CHECKPOINT, "checkpoint") /* activation checkpoints, from which other activations are recomputed */              \
     X(BUFFER, "buffer")         /* staging memory for communication, of constant size */                               \
     X(WORK, "work")             /* scratch memory of kernels, and small results */

@@ -244,7 +244,7 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 #define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
 #define ZR_ADAPTER_PREFIX "base_model.model."
 
-/** Name of the weights of adapters in the older format of PyTorch, which zr does not read, and what to do about it. */
+/** Name of an adapter's weights in the older format of PyTorch, which zr does not read, and advice for its users. */
 #define ZR_ADAPTER_PICKLED "adapter_model.bin"
 #define ZR_ADAPTER_PICKLED_REMEDY                                                                                      \
     "zr does not read " ZR_ADAPTER_PICKLED "; load the adapter with peft and save it again, which writes "             \

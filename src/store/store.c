@@ -17,7 +17,7 @@
 
 enum {
     DEPTH_MAX = 1024,
-    BLOCK_MAX = 1 << 30, /* the result of io_uring has 31 bits */
+    BLOCK_MAX = 1 << 30, /* io_uring returns the bytes of a transfer as a number of 31 bits */
     TRIES = 1000         /* number of attempts without progress, one per millisecond, after which a transfer fails */
 };
 
