@@ -223,8 +223,8 @@ typedef struct zr_attention_spec {
  * three.
  *
  * Tensor parallelism cuts heads. M must divide heads. If M divides kv_heads, k and v may be cut as well. Otherwise k
- * and v must be whole on each rank, and the gradients of k and v are summed over the ranks. A fused value can only be
- * cut if kv_heads is heads. If each rank has only its own tokens of k and v, zr_attend gathers them.
+ * and v must be whole on each rank, and the gradients of k and v are summed over the ranks. A fused value can be cut
+ * only if kv_heads equals heads. If each rank has only its own tokens of k and v, zr_attend gathers them.
  *
  *  i[0] = H, i[1] = dropout stream, i[2] = heads, i[3] = kv_heads, i[4] = window, i[5] = 1, or 0 if bidirectional
  *  f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
