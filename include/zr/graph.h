@@ -316,7 +316,7 @@ ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr 
  * whose losses have different weights in the gradient, ranks exchange the numbers before the first backward op
  * (zr_step_args.count). */
 ZR_API void zr_graph_loss_term(zr_graph *graph, const char *name, zr_value losses);
-/** Declare the losses of an objective of one term, "loss" (zr_graph_loss_term). */
+/** Declare the losses of an objective with a single term, which gets the name "loss" (zr_graph_loss_term). */
 ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
 /** Declare the model's output. In decode mode it is the result of zr_engine_decode, of shape (1, 1, V). In evaluation
  * mode the output may be any value, such as the logits. The output's memory is then not reused before the end of the

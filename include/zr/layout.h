@@ -79,7 +79,7 @@ ZR_API const char *zr_space_name(zr_space space);
  * Sources: ZeRO-Offload (Ren et al. 2021), ZeRO-Infinity (Rajbhandari et al. 2021). */
 typedef struct zr_homes {
     zr_space param; /* space of the parameter shards; other than DEVICE only at stage 3 */
-    zr_space grad;  /* space of the gradients that outlive their reduction */
+    zr_space grad;  /* space of the gradients that are kept after their reduction */
     zr_space optim; /* space of the fp32 masters and optimizer states */
     /* Shares of the elements whose states are stored in the spaces `param` and `optim`, from 0 to 1, rounded up to
      * whole units. The states of the other units, which are the first units of the model, stay on the device: their

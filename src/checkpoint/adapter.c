@@ -53,7 +53,7 @@ static bool is_nothing(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* Return whether a list has a word. */
+/* Return whether a list of n words contains `word`. */
 static bool is_in(const char *const *list, size_t n, const char *word)
 {
     for (size_t i = 0; i < n; i++)

@@ -212,9 +212,10 @@ ZR_NODISCARD zr_status zr__checkpoint_remove(const char *run_dir, int64_t step);
  * zr__chunk_writer_end has succeeded, return NULL and set *n to 0. */
 const zr__slices *zr__chunk_writer_slices(const zr__chunk_writer *writer, int64_t *n);
 
-/** Describe the file dir/name for a manifest. With `tensors` it is a safetensors file, whose header's chunks are
- * computed here, and `written` has the n chunks of its tensors. Otherwise all chunks are computed here. `name` is
- * borrowed; free file->chunk with zr_free, also after a failure. Errors: as for zr__chunks_of_file, and ZR_ERR_DATA. */
+/** Describe the file dir/name for a manifest. If `tensors` is true, the file is a safetensors file: the chunks of its
+ * header are computed here, and `written` has the n chunks of its tensors. Otherwise all chunks are computed here.
+ * `name` is borrowed; free file->chunk with zr_free, also after a failure. Errors: as for zr__chunks_of_file, and
+ * ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__manifest_describe(const char *dir, const char *name, bool tensors, const zr__chunk *written,
                                              int64_t n, zr__manifest_file *file);
 

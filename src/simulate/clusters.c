@@ -224,7 +224,7 @@ bool zr__through_pcie(const zr_cluster *cluster)
  * have their own links. The second entry is for a workstation, which has a single device or links its devices by PCI
  * Express. A server has 16 channels of DDR4-3200 and four NVMe drives, a workstation 4 channels and one drive. */
 static const struct {
-    double device, memory, disk; /* bytes per second: to a device over PCI Express; of all memory; of all drives */
+    double device, memory, disk; /* bytes per second: between the host and a device, of all memory, and of all drives */
     int64_t bytes;               /* bytes of all memory */
 } usual_host[2] = {{PCIE4_X16 / 2, 16 * 25.6e9, 8e9, 1000000000000}, {PCIE3_X16, 4 * 25.6e9, 2e9, 256000000000}};
 

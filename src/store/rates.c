@@ -52,7 +52,7 @@ static bool keep_near(bench *b, bool writes, int64_t done, bool fails)
     return goes_on;
 }
 
-/* Move one half of the store: the first half by the writer, the second by the reader. */
+/* Write the first half of the store (if `writes`), or read the second half. */
 static zr_status move_half(bench *b, bool writes)
 {
     const int64_t half = b->buckets / 2;

@@ -75,9 +75,9 @@ typedef struct zr__store_rates {
     bool direct;
 } zr__store_rates;
 
-/* Measure the rates of a folder with a store of `bytes` bytes, rounded up to whole buckets of 2 x depth blocks, which
- * is removed afterwards. A first pass writes all bytes. Then all bytes are moved once for each rate. Fail as
- * zr__store_create, zr__store_read and zr__store_write do. */
+/* Measure the rates of a folder with a temporary store of `bytes` bytes, rounded up to a multiple of 2 x depth blocks.
+ * A first pass writes all bytes. Then all bytes are moved once for each rate. Fail as zr__store_create, zr__store_read
+ * and zr__store_write do. */
 ZR_NODISCARD zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_bytes, int depth,
                                          zr__store_rates *rates);
 
