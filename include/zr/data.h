@@ -164,7 +164,7 @@ typedef struct zr_data_args {
      * directory */
     const char *chat_template;
     zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
-    bool as_text;            /* whether every file is read as plain text, also one with JSON records or tokens */
+    bool as_text;            /* whether every file is read as plain text, even if it has JSON records or tokens */
     /* bytes of a token in files without a header: 2 or 4; 0 means 2, but refuse a file whose tokens seem to have 4
      * bytes */
     int token_bytes;
@@ -287,7 +287,7 @@ typedef struct zr_pairs_args {
     int64_t vocab_size;  /* vocabulary size; every token id must be below this number */
     int64_t seq_length;  /* sequence length T, at least 5 */
     int64_t predictions; /* maximum number P of predicted tokens in a row, and thereby in a sample */
-    int64_t samples;     /* maximum number S of samples in a row; above 1, samples of a text are packed into rows */
+    int64_t samples;     /* maximum number S of samples in a row; above 1, samples of texts are packed into rows */
     zr_data_order order;
     uint64_t seed; /* seed of the order of rows, of the division of texts into samples, and of the masks */
     /* Only for texts: */

@@ -193,8 +193,8 @@ typedef struct zr_family {
      * tokens are the only input, and the logits are the output. Encoders do not decode. */
     void (*build)(zr_graph *graph, const void *config);
     /** Adapt other sizes when a search for the largest model has set a new width or number of heads. `from` has the
-     * previous sizes. Values that are set to "auto" are completed. May be NULL if no other size depends on width or
-     * heads. */
+     * previous sizes. The function may set values to "auto", which are then completed. May be NULL if no other size
+     * depends on width or heads. */
     void (*resize)(void *config, const zr_model_sizes *from);
 } zr_family;
 

@@ -44,7 +44,7 @@ typedef struct zr_plan_unit {
      * that the rank stores */
     zr_range update;
     /* whether the plan's role (zr_plans) holds the unit. A unit that is not held has no states, and no op of the role
-     * reads its parameters; their names and numbers are the same in the plans of all roles */
+     * reads its parameters. Parameters have the same names and numbers in the plans of all roles */
     bool held;
     bool trains;                     /* whether the unit is trained; a frozen unit has only parameters as its state */
     bool gathered;                   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
