@@ -259,8 +259,8 @@ struct zr_op_def {
      * parameter, each rank computes a part of the parameter's gradient, and the parts are summed over the ranks. Other
      * ops refuse operands that are cut. */
     bool keeps_cut;
-    /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight, or a tile of a table.
-     * The op's builder may allow only some cases. */
+    /** Whether the op accepts a cut weight, of which each rank has only one piece, and a tile of a table. The op's
+     * builder may allow only some cases. */
     bool takes_pieces;
     /** Whether a tile as an operand stands for all tiles of its table. The adjoint then contributes to the gradient of
      * each tile. */
@@ -398,8 +398,8 @@ ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
  * documents. */
 ZR_API zr_value zr_graph_get_documents(const zr_graph *graph);
 /** Convert an index in one rank's part of a parameter (or of a tile) to an offset in the whole parameter. Return the
- * offset of element `first` of the part that rank `place` of M has, or -1 if the element is padding. *run receives how
- * many elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
+ * offset of element `first` of the part of tensor-parallel rank `place`, or -1 if the element is padding. *run receives
+ * how many elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
 ZR_API int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n,
                               int64_t *run);
 /** Return the number of parameters of the whole model (Psi), without padding. */
