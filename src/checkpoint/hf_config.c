@@ -508,7 +508,7 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
     for (const zr_field *field = family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
-    /* the type of the weights has another key in transformers 4 than in version 5 */
+    /* transformers 4 and 5 have different keys for the type of the weights */
     failed |= json_object_set_new(root, "torch_dtype", json_string(type));
     failed |= json_object_set_new(root, "dtype", json_string(type));
     return failed ? NULL : ZR_TAKE(root);

@@ -443,8 +443,8 @@ static int64_t add_extras(const zr_weights *weights, const zr__tensor_spec *want
     return extras;
 }
 
-/* Find the prefix, such as "_orig_mod.", that the files put before the name of a wanted tensor, which they lack under
- * its own name. Return whether there is a prefix. */
+/* Find the prefix, such as "_orig_mod.", that a wanted tensor's name has in the files. Call this if the files lack the
+ * name without a prefix. Return whether there is a prefix. */
 static bool find_wrapper(const zr_weights *weights, const zr__tensor_spec *wanted, char wrapper[ZR_FILE_NAME_BYTES])
 {
     const size_t prefix = strlen(weights->names->prefix);

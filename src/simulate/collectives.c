@@ -90,7 +90,8 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
         for (int32_t in = place, out; in < end; in = out) {
             out = unit_end(p, first, in, below);
             const int32_t members = out - in, others = end - place - members;
-            /* all members are in one unit of the level below, so they do not use the links of this level */
+            /* the members in this unit are all in one unit of the level below, so they do not use the links of this
+             * level */
             if (others == 0) continue;
             if (fewest == 0 || members < fewest) fewest = members;
             spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
