@@ -11,7 +11,7 @@
  * unit reads them and their operands are stored anyway. Their recomputation costs one more pass over memory, but hardly
  * any FLOPs. */
 typedef enum zr_recompute {
-    ZR_RECOMPUTE_NONE, /* recompute neither matrix products nor attention */
+    ZR_RECOMPUTE_NONE, /* recompute only outputs of cheap ops, no matrix products and no attention */
     ZR_RECOMPUTE_UNIT, /* store only the input of every recompute_every-th unit, and recompute all other activations */
     /* recompute attention, and activations that are wider than the unit's input (Korthikanti et al. 2022) */
     ZR_RECOMPUTE_SELECTIVE,
@@ -19,8 +19,8 @@ typedef enum zr_recompute {
      * combination with the least memory. On a device with its own memory (facts.own_memory), the remaining memory is
      * used for KEEP, in the largest number of units that fits. Also choose how activation checkpoints are stored: whole
      * on the device, in pieces on the device, or in pieces on the host. Take the fastest way that fits; if several are
-     * equally fast, take the first in this order. This choice requires tensor parallelism without sequence parallelism,
-     * no partition_checkpoints, and checkpoint_home DEVICE */
+     * equally fast, take the first in this order. This choice requires tensor parallelism, sequence OFF,
+     * partition_checkpoints false and checkpoint_home DEVICE */
     ZR_RECOMPUTE_AUTO,
     /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose result is not
      * needed. The papers count FLOPs in this way (ZeRO section 7, Megatron-LM) */

@@ -47,7 +47,7 @@ typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DI
  * disk. */
 typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_config_home;
 
-/** Offload of one kind of model states: values of offload_optimizer or offload_param. */
+/** Offload of one kind of model states: values of the section offload_optimizer or offload_param. */
 typedef struct zr_config_offloaded {
     zr_config_home device;
     /* folder on disk, or a list of folders in the form of data.train; NULL if not given */

@@ -123,7 +123,7 @@ typedef struct zr_data_info {
     const char *note;
     /* one-line message about documents that are longer than a sample (ZR_PACK_ONE, ZR_PACK_WHOLE), or "" */
     const char *cut;
-    const char *made_again; /* one-line message, or ""; given if cached tokens were damaged and made again */
+    const char *made_again; /* one-line message that cached tokens were damaged and made again, or "" */
     int64_t files, sources;
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
     int64_t tokens;

@@ -253,8 +253,8 @@ ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, doub
  * An element is kept if (u32 >> 8) * 2^-24 >= p, where u32 is its random number. x has `elems` elements. Element i of
  * the flat micro-batch uses random element first_row * (elems / B) + i. If i[2] is not 0, element i of the rank's
  * columns uses random element first_row * i[1] + (i / i[2] * i[3] + place) * i[2] + i % i[2]. If only i[1] is not 0,
- * element i of the rank's tokens uses random element first_row * i[1] + place * elems + i. The mask therefore does not
- * depend on how x is divided among ranks, unless M does not divide the columns. */
+ * element i of the rank's tokens uses random element first_row * i[1] + place * elems + i. If M divides the columns,
+ * the mask therefore does not depend on how x is divided among ranks. */
 ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 
 /** Compute the cross-entropy: losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]. A negative target gives

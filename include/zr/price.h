@@ -44,7 +44,7 @@ ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profil
 /** Cost of an asynchronous save on one rank. */
 typedef struct zr_save_price {
     int64_t bytes;    /* number of bytes that are written to files */
-    double write_sec; /* time to write these bytes */
+    double write_sec; /* time to write `bytes` to files */
     double stall_sec; /* time by which the save prolongs the training step in which it begins */
 } zr_save_price;
 

@@ -376,7 +376,7 @@ typedef struct zr_generate_args {
      */
     int64_t samples;
     /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text that may be the
-     * beginning of a stop text is not emitted until it is clear whether it is one */
+     * beginning of a stop text is held back until later tokens decide this */
     const char *const *stop;
     int64_t n_stop;
     bool past_end; /* whether to go on after a token that ends a text */
