@@ -331,7 +331,7 @@ typedef struct zr_bert_config {
  *    tokens (B,T)
  *    segments (B,T)         0 or 1, below type_vocab_size
  *    masked (B,P)           PRETRAINING: index in the row of each masked token; 0 for padding
- *    masked_targets (B,P)   PRETRAINING: the token there; -1 for padding
+ *    masked_targets (B,P)   PRETRAINING: original id of each masked token; -1 for padding
  *    first (B,S)            not ANSWERS: index in the row of each sample's first token, [CLS]; 0 for padding
  *    next (B,S)             PRETRAINING: 0 if the sample's second text follows its first one, 1 if it does not; -1 does
  *                           not count

@@ -257,7 +257,7 @@ typedef struct zr_step {
     int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
     /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM: number of
-     * micro-batches, on all ranks together, whose gradients' squares it averages, or 0 */
+     * micro-batches on all ranks together, if it averages the square norms of their gradients; otherwise 0 */
     int64_t rounds;
     /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state: range of the
      * unit. For BATCH: range of rows */
