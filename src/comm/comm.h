@@ -28,7 +28,8 @@ ZR_NODISCARD zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *c
 
 /** Check that the shared memory of every host has room for all staging memory together that zr_comm_staging is about to
  * allocate: bytes[i] in each of the n communicators group[i], which are `comm` or split off it. Collective over `comm`;
- * all ranks return the same status. Otherwise some groups could get their memory while others wait for it. */
+ * all ranks return the same status. Without this check, some groups could get their memory and then wait for groups
+ * that cannot. */
 ZR_NODISCARD zr_status zr__comm_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
 
 /** Check that all ranks pass the same 64-bit number. Otherwise return ZR_ERR_CONFIG, with a message that names `what`
@@ -63,8 +64,9 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
  * examined. Ignore the result when the job is done and ranks end normally. */
 int zr__comm_gone(const zr_comm *comm);
 
-/** Return whether exchanges overlap with kernels if a second thread makes the calls. This is so if calls wait for a
- * link (zr_comm.concurrent), and if devices with their own memory (`own_memory`) copy while they compute. */
+/** Return whether exchanges overlap with kernels if a second thread makes the calls. This is so in two cases: calls
+ * wait for a network link (zr_comm.concurrent), or devices with their own memory (`own_memory`) copy while they
+ * compute. */
 bool zr__comm_overlaps(const zr_comm *comm, bool own_memory);
 
 /** Return how many of the communicator's ranks run in this process: `size` if ranks are threads, else 1. */

@@ -98,8 +98,8 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return finish_pending(r);
 }
 
-/* Reduce-scatter with NCCL. The sum over ranks overwrites this rank's piece of the gradient. If the sums have another
- * buffer, add this piece there. */
+/* Reduce-scatter with NCCL. The sum over ranks overwrites this rank's piece of the gradient. If the sums over
+ * micro-batches have a separate buffer, add the piece to them. */
 static zr_status reduce_nccl(const zr__running *r)
 {
     const int64_t count = r->count;

@@ -52,16 +52,16 @@ struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
     zr_comm *comm;
-    /* communicators of the groups whose ranks exchange anything, for zr_group.same; `comm` for the group of all ranks
-     */
+    /* communicators of the groups whose ranks exchange anything; a group uses the one with index zr_group.same, and the
+     * group of all ranks uses `comm` */
     zr_comm *group_comm[ZR_GROUPS];
     char *memory[ZR_SPACES];        /* memory of each space; NULL for STAGING, which only comm uses, and for DISK */
     void *block[ZR_SPACES];         /* allocations that contain `memory` */
     zr__store *store;               /* files that hold the space DISK; NULL if nothing is on disk */
     int64_t taken_bytes[ZR_SPACES]; /* bytes allocated in each space */
     int place[ZR_GROUPS];           /* number of this rank within each group */
-    bool repeats;     /* whether this rank is not the first of the ranks with the same rows and the same pieces */
-    zr_queues queues; /* queue of each stream; several streams may share a queue */
+    bool repeats;                   /* whether another rank before this one has the same rows and the same pieces */
+    zr_queues queues;               /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
@@ -132,8 +132,8 @@ void *zr__result(const zr_engine *engine, int32_t index);
 
 /* Walk through a schedule once. Then wait for all queues except the queue of SAVE. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
-/* Pass on the status of a collective call of the engine. If it is a failure that other ranks do not return too, note
- * that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
+/* Return the status of a collective call of the engine. If the status is a failure that other ranks do not return too,
+ * note that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
 zr_status zr__lone(zr_engine *engine, zr_status st);
 /* Ask the caller of a training step of several loss terms for this rank's numbers of losses that count, for COUNT. */
 zr_status zr__count_ahead(zr_engine *engine);
@@ -148,8 +148,8 @@ typedef struct zr__running {
     const zr_use *use;
     zr_device *device;
     int64_t micro;
-    /* first element, relative to the step's range, and number of elements; if the step moves a unit, of the current
-     * bucket only */
+    /* first element, relative to the step's range, and number of elements that the step processes; if the step moves a
+     * unit, these are the elements of the current bucket */
     int64_t first, count;
 } zr__running;
 
@@ -217,8 +217,8 @@ typedef struct zr__window {
 
 /* Return an empty window in its planned memory. */
 zr__window zr__window_of(const zr_engine *engine, zr_plan_window which);
-/* Return how many of the n elements of a unit's state from `element` on fit into the same window. A state that is not
- * on disk needs no window, and the result is n. */
+/* Return how many of n elements of a unit's state, from `element` on, fit into one window. Return n for a state that is
+ * not on disk, since it needs no window. */
 int64_t zr__window_meet(const zr_engine *engine, const zr__window *window, const zr_state *state, int64_t element,
                         int64_t n);
 /* Set *at to the address of an element of a unit's state that this rank stores. If the state is on disk, move the
