@@ -89,7 +89,7 @@ typedef struct zr__loss_operands {
         *part,            /* partial results of all tiles, the output of the forward pass */
         *earlier;         /* results of earlier tiles: `part`, or the sum of dx in F32; NULL for the first tile */
     int64_t rows, V, C;
-    int64_t part_row, /* row of `part` that is the first of this tile */
+    int64_t part_row, /* first row of this tile in `part` */
         numbers;      /* numbers of a row of `part`: log-sum-exp, the target's logit, and perhaps the threshold */
     int64_t first,    /* first token id of this part of the vocabulary */
         valid,        /* number of the part's tokens without padding */

@@ -278,7 +278,8 @@ __global__ void zr__find_ends(zr__attention a, int32_t *ends)
 
 /* ---- launching --------------------------------------------------------------------------------- */
 
-/* Launch a kernel with `bytes` of dynamic shared memory. A kernel must be allowed more than 48 KiB first. */
+/* Launch a kernel with `bytes` of dynamic shared memory. More than 48 KiB must be allowed explicitly for each kernel.
+ */
 template <typename Operands>
 zr_status zr__attention_launch(const zr_kernel_args *args, void (*kernel)(zr__attention, Operands), dim3 blocks,
                                unsigned threads, int bytes, const zr__attention &a, const Operands &o)

@@ -38,8 +38,8 @@ static int64_t keys_seen(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
     return zr__min64(NB, (s->size.causal ? zr__keys_end(s, i0 + nq - 1) : s->T) - j0);
 }
 
-/* Return the number of scores of a row that products read, if they need n: whole vectors, or whole steps of the depth
- * of a product of bf16. */
+/* Return n rounded up to the number of scores in a row that products read: whole vectors, or for products of bf16 whole
+ * steps of the depth (ZR__ATTENTION_PAIRED). */
 static int64_t whole_lanes(const zr__head *s, int64_t n)
 {
     const int64_t step = s->narrow ? ZR__ATTENTION_PAIRED : ZR__ATTENTION_LANES;
@@ -126,8 +126,8 @@ static zr__vec max_lanes(float *x, float factor, int64_t n)
     return best;
 }
 
-/* Compute x = exp(x - m) in place, and return the sums, one for each lane. x - m is at most 0, except for rounding. n
- * is a multiple of ZR_VEC, and with `narrow`, which rounds the results to bf16, of 2 ZR_VEC. */
+/* Compute x = exp(x - m) in place, and return the sums, one for each lane. With `narrow`, round the results to bf16. x
+ * - m is at most 0, except for rounding. n is a multiple of ZR_VEC, or with `narrow` of 2 ZR_VEC. */
 __attribute__((always_inline)) static inline zr__vec exp_lanes(bool narrow, float *x, float m, int64_t n)
 {
     const zr__vec top = zr__vec_splat(m);
@@ -208,9 +208,9 @@ static void zero_rows(float *rows, int64_t n, int64_t all, int64_t row)
     memset(rows + n * row, 0, (size_t)((all - n) * row) * sizeof(float));
 }
 
-/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, or if s is
- * narrow NB, at->kv_row) is not transposed, and `out` (at->depth, NB) is transposed. Values beyond the last token are
- * 0. */
+/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (lanes, at->kv_row) is not
+ * transposed; `lanes` is NB if s is narrow, otherwise n rounded up to whole vectors. `out` (at->depth, NB) is
+ * transposed. Values beyond the last token are 0. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr__head_columns *x, const zr__head *s,
                             const zr__attention_layout *at, int64_t t0, int64_t n)
 {
@@ -511,8 +511,8 @@ typedef struct head_turn {
     bool first, last;
 } head_turn;
 
-/* Store the gradient of n keys or values from j0 on, which is transposed if s is narrow. `rows` (NB / 2, width) is a
- * buffer for that case. */
+/* Store the gradient of n keys or values from j0 on. If s is narrow, `gradient` is transposed, and `rows` (NB / 2,
+ * width) is a buffer for transposing it. */
 static void store_gradient(const zr__head_columns *x, float *gradient, float *rows, const zr__head *s, int64_t j0,
                            int64_t n, float scale)
 {
@@ -595,7 +595,8 @@ static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__atten
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Return the fields that are common to all heads. Products have bf16 operands if the operands of the op are bf16. */
+/* Return a head whose fields that are common to all heads are set. Products have bf16 operands if the level has such
+ * products and the operands of the op are bf16. */
 static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused, const zr_tensor *documents)
 {
     zr__head s = zr__head_make(args, x, fused);

@@ -230,7 +230,7 @@ static zr_status indices_of(const zr_kernel_args *args, const zr_shape *x, row_i
     return ZR_OK;
 }
 
-/* Return the row of x of index i, or -1 if the row is on another rank. */
+/* Return the row of x that index number i selects, or -1 if the row is on another rank. */
 static int64_t row_of_index(const row_indices *r, int64_t i)
 {
     const int64_t row = i / r->P * r->T + r->index[i] - r->first;

@@ -72,8 +72,8 @@ __attribute__((always_inline)) static inline void zr__amx_prefetch(const float *
     for (int i = 0; i < 8; i++) __builtin_prefetch(from + i * LINE);
 }
 
-/* Tiles that the next product needs: rows of A at offset a if new_a, and columns of B at offset b if new_b. Others stay
- * loaded. */
+/* Tiles to load for the next product: rows of A at offset a if new_a, and columns of B at offset b if new_b. The other
+ * tiles stay loaded. */
 typedef struct zr__amx_next {
     bool new_a, new_b;
     int64_t a, b;
@@ -124,7 +124,7 @@ __attribute__((always_inline)) static inline void zr__amx_add(const zr__amx_oper
                          (zr__amx_next){of_a[t + 1] != of_a[t], of_b[t + 1] != of_b[t], a_at + of_a[t + 1] * o->part,
                                         b_at + of_b[t + 1] * o->part},
                          wide ? a_at + o->a_block + t * share : -1);
-        /* A loop over all products, with this one inside, makes fp32 slower by a twentieth. */
+        /* The last product of a block is outside the loop, because fp32 is slower by a twentieth with it inside. */
         const zr__amx_next block = {true, true, a_at + o->a_block + of_a[first] * o->part,
                                     b_at + o->b_block + of_b[first] * o->part};
         if (i + 1 < blocks)

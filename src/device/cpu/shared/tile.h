@@ -28,7 +28,8 @@
 #endif
 #define ZR_TILE_VECS 2
 
-/* The same for pairs: rows of a tile, elements of the depth that are read at a time, and rows that remain. */
+/* Sizes for products of pairs: rows of a tile (ROWS), elements of the depth that are read at a time (DEPTH), and rows
+ * of the smaller tiles that process the remaining rows (EXTRA). */
 #if defined(__AMX_BF16__)
 #define ZR_PAIR_ROWS (2 * ZR_AMX_SIDE)
 #define ZR_PAIR_DEPTH ZR_AMX_DEPTH
