@@ -26,17 +26,17 @@
  */
 ZR_NODISCARD zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier);
 
-/** Check that the shared memory of every host has room for all staging memory together that zr_comm_staging is about to
- * allocate: bytes[i] in each of the n communicators group[i], which are `comm` or split off it. Collective over `comm`;
- * all ranks return the same status. Without this check, some groups could get their memory and then wait for groups
- * that cannot. */
+/** Check that the shared memory of every host has room for the staging memory that zr_comm_staging is about to allocate
+ * in all n communicators together: bytes[i] in communicator group[i], which is `comm` or split off `comm`. Collective
+ * over `comm`; all ranks return the same status. Without this check, some groups could get their memory and then wait
+ * for groups that cannot. */
 ZR_NODISCARD zr_status zr__comm_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
 
 /** Check that all ranks pass the same 64-bit number. Otherwise return ZR_ERR_CONFIG, with a message that names `what`
  * and the ranks that differ. */
 ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine);
 
-/** Stop this rank's communication: its current wait in a call, and every later call, soon returns ZR_ERR_PEER. Not
+/** Stop this rank's communication: a call that waits now soon returns ZR_ERR_PEER, and so does every later call. Not
  * collective; any thread may call it. Use it when the computing thread has failed while another thread of the rank is
  * in a call. Afterwards join this other thread. The memory that its call used may then be freed, except under MPI.
  *

@@ -40,7 +40,7 @@ typedef struct zr__comm_mpi {
     int64_t staging_bytes;
     unsigned char **stagings; /* array of `size` addresses in this process: the staging of each rank of the node */
     int half;                 /* half of the staging that the next chunk uses, 0 or 1; equal on all ranks */
-    /* whether this rank waits no longer in this communicator: zr__comm_cancel was called, or a call has lost a peer */
+    /* whether this rank no longer waits in this communicator: zr__comm_cancel was called, or a call has lost a peer */
     _Atomic bool cancelled;
     zr__nccl *nccl;               /* NCCL state for pieces in memory of GPUs, or NULL */
     int node_number;              /* index of this node within its host; split communicators copy the world's index */

@@ -91,8 +91,8 @@ static void destroy_mpi(zr_comm *comm)
         if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
     }
     /* If this rank is alone, keep windows, because freeing a window waits for the node's ranks. Also keep MPI's
-     * communicators, because MPI may reuse their numbers for new ones, in which messages that nobody has received could
-     * then arrive. */
+     * communicators, because MPI may reuse their numbers for new communicators, in which old messages that nobody has
+     * received could then arrive. */
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
     if (!me->parent) zr_free(me->boards);
     zr_free(me->stagings);

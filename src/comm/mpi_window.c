@@ -54,8 +54,8 @@ static void find_folder(zr__comm_mpi *me, const void *at)
     "smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
 
 /* Check that windows fit into the host's shared memory. This rank's parts take `bytes`. Containers often limit shared
- * memory to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on one rank of the
- * node only, for which the others would then wait. All ranks of the node return the same status. */
+ * memory to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on only one rank of
+ * the node, and the other ranks would wait for this rank. All ranks of the node return the same status. */
 static zr_status check_room(zr__comm_mpi *me, double bytes)
 {
     struct statvfs shm;

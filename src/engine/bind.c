@@ -68,7 +68,7 @@ static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *st
         if (use[i].buffer == ZR_NONE) continue;
         tensor[i] = (zr_tensor){zr__use_at(e, s, &use[i]), use[i].dtype, zr_graph_value(g, value)->type.shape};
     }
-    /* scratch follows inputs and outputs, and the sums of COUNT follow scratch */
+    /* scratch memory, if any, follows the inputs and outputs; the sums of COUNT, if any, come last */
     const int32_t more = op->n_in + op->n_out;
     const bool scratch = step->n_uses > more && use[more].buffer != e->plan->counted;
     run->args = (zr_kernel_args){.device = e->queue[ZR_STREAM_COMPUTE]->device,

@@ -76,7 +76,7 @@ static zr_status take_queues(zr_engine *e)
 }
 
 /* Create a communicator for each group whose ranks exchange anything. All ranks create them in the same order, and
- * agree on each. */
+ * agree on the status of each creation. */
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;

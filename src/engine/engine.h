@@ -45,7 +45,8 @@ typedef struct zr__engine_at {
 } zr__engine_at;
 zr__engine_at zr__engine_shown(uint64_t number);
 
-/* Return how transfers from and to disk are made. Return NULL if the engine stores nothing on disk. */
+/* Return the name of the way in which disk transfers are made. Set *direct to whether they bypass the page cache.
+ * Return NULL if the engine stores nothing on disk. */
 const char *zr__engine_transfers(const zr_engine *engine, bool *direct);
 
 /** Return the part of a parameter that this rank passes to callbacks of zr_engine_read and zr_engine_save. The part

@@ -174,8 +174,8 @@ static zr_status exchange_exact(const zr__running *r, const zr_exact *sum, doubl
 
 /* Exchange the ranks' numbers for NORM in one call. The squares of micro-gradients, and the losses of each further
  * term, take one more call each. A unit's squares on one rank are a double, or an exact sum if sums are independent of
- * the number of ranks. All are added exactly, so that the norm does not depend on which rank has which unit or shard.
- */
+ * the number of ranks. All squares are added exactly, so that the norm does not depend on which rank has which unit or
+ * shard. */
 static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
@@ -184,7 +184,7 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
     const bool micros = r->step->rounds > 0;
     const int32_t end = r->step->n_uses - (terms > 1), units = (end - SQUARES) / (micros ? 2 : 1);
     double bad = is_loss_bad(r) ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    zr_exact sum[2] = {0}; /* of the squares of the gradient, and of the micro-gradients */
+    zr_exact sum[2] = {0}; /* sums of squares: [0] of the gradient, [1] of the micro-gradients */
     for (int32_t u = SQUARES; u < end; u++) {
         const zr_square *square = (const zr_square *)zr__at(r, u);
         const bool micro = u >= SQUARES + units;
@@ -354,8 +354,8 @@ zr_status zr__update(const zr__running *r)
     return all && kept > 0 ? round_params(r) : ZR_OK;
 }
 
-/* Add the squares for trust ratios: of weights and directions in a range, for each parameter that counts on this rank
- * (zr__counts). */
+/* For trust ratios, add the squares of the weights and directions in a range, for each parameter that counts on this
+ * rank (zr__counts). */
 zr_status zr__square_update(const zr__running *r)
 {
     zr_engine *e = r->engine;

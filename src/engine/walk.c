@@ -255,7 +255,7 @@ static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t ste
     const uint64_t low = ((uint64_t)1 << 28) - 1;
     const bool beside = stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST ||
                         stream == ZR_STREAM_RETURN;
-    if (beside) return; /* show only the compute step that waits */
+    if (beside) return; /* not shown; the compute step that waits for this step is shown instead */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr__engine_serial(e)), number);
 }

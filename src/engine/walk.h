@@ -85,21 +85,21 @@ struct zr_engine {
     double scale; /* loss scale */
     /* number of losses of each term that count in the micro-batch that batch_fn fills (zr_batch.counted) */
     int64_t batch_counted[ZR_LOSS_TERMS];
-    /* numbers of losses that count in this step's micro-batches so far, on this rank. Only BATCH changes them, and it
-     * precedes LOSS on the compute stream, for which NORM and AGREE wait */
+    /* numbers of losses that count in this step's micro-batches so far, on this rank. Only BATCH changes them. NORM and
+     * AGREE read them safely, because they wait for LOSS, which follows BATCH on the compute stream */
     int64_t counted[ZR_LOSS_TERMS];
     /* with several terms: number of losses of each term that count in the whole step, as zr_step_args.count gives it
      * before the first micro-batch. COUNT adds the numbers of the ranks */
     int64_t announced[ZR_LOSS_TERMS];
     int64_t micros; /* with several terms, number of micro-batches of a training step */
     /* with one term: number of losses in the global batch divided by the number of losses that count; 1 until NORM or
-     * AGREE has computed it, or if no loss counts. With several terms: 1, because their seeds already contain the
+     * AGREE has computed it, or if no loss counts. With several terms: 1, because the loss seeds already contain the
      * factor */
     double per_counted;
     _Atomic int32_t updated;  /* number of units updated in this training step */
     bool probing;             /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
-    zr__failure count_failed; /* failure of zr_step_args.count in this step; its micro-batches then fail with it */
+    zr__failure count_failed; /* failure of zr_step_args.count in this step; all micro-batches of the step then fail */
     int64_t updates;          /* number of optimizer steps that were not skipped */
 
     zr__watch_fn watch; /* NULL if the engine is not watched */
@@ -135,7 +135,8 @@ zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
 /* Return the status of a collective call of the engine. If the status is a failure that other ranks do not return too,
  * note that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
 zr_status zr__lone(zr_engine *engine, zr_status st);
-/* Ask the caller of a training step of several loss terms for this rank's numbers of losses that count, for COUNT. */
+/* In a training step of several loss terms, ask the caller (zr_step_args.count) for this rank's numbers of losses that
+ * count. COUNT then adds the numbers of all ranks. */
 zr_status zr__count_ahead(zr_engine *engine);
 /* Run a task on the compute queue. Wait until it has ended. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
@@ -157,7 +158,7 @@ typedef struct zr__running {
  * current bucket. */
 char *zr__at(const zr__running *r, int use);
 
-/* Increase the counter on the board of parts of model states that were filled, read or saved (ZR_ENGINE_MOVED). */
+/* Increase the board's counter ZR_ENGINE_MOVED, which counts parts of model states that were filled, read or saved. */
 void zr__moved_part(zr_engine *engine);
 
 /* Elements [begin, end) of a unit. */

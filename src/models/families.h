@@ -22,7 +22,7 @@
         .key = name, .type = ZR_FIELD_##its_type, .role = ZR_FIELD_##its_role, .offset = offsetof(settings, member),   \
         .standard = __VA_ARGS__                                                                                        \
     }
-/** Declare a field of config.json for which zr computes only one value, given after the key. */
+/** Declare a field of config.json for which zr supports only one value. The value follows the key. */
 #define ZR__FIELD_ONLY(name, ...)                                                                                      \
     {                                                                                                                  \
         .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = __VA_ARGS__                          \

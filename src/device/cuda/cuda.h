@@ -67,7 +67,7 @@ typedef struct zr__cuda_lost {
 typedef struct zr__cuda_device {
     zr_device base;
     int ordinal;
-    int host_threads; /* number of threads on the host's processors of a queue of ZR_QUEUE_HOST */
+    int host_threads; /* number of threads with which a queue of ZR_QUEUE_HOST computes on the host */
     cudaStream_t stream;
     zr__cuda_room *room;
     zr__cuda_outside *outside;   /* record of an index outside its table, written by kernels, in host memory */

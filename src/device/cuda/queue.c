@@ -97,8 +97,8 @@ static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket
 
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* Set the zero of times to now. First wait until the stream has completed its work, so that the event at time zero is
- * passed at once. */
+/* Let task times count from now on. First wait until the stream has completed its work, so that the event at time zero
+ * is passed at once. */
 static zr_status set_zero(zr__cuda_device *cuda)
 {
     ZR_CUDA(cudaStreamSynchronize(cuda->stream));

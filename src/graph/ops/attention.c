@@ -118,7 +118,7 @@ static zr_cost attention_dx_cost(const zr_graph *graph, const zr_op *op)
     return pairs_cost(graph, op, 4, &zr__in(graph, op, 0)->shape);
 }
 
-/* Define the op with n outputs: dqkv if n is 1, dq, dk and dv if n is 3. */
+/* Define the op with n outputs: dqkv if n is 1; dq, dk and dv if n is 3. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
         .name = "attention_dx", .in_f32 = true, .n_out = n, .infer = attention_dx_infer, .cost = attention_dx_cost     \

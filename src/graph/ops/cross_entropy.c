@@ -1,5 +1,5 @@
-/* cross_entropy: the losses of a choice among words or labels. place_cross_entropy: the losses of a choice among the
- * tokens of a document. */
+/* cross_entropy: the losses of predicting a token id or a label. place_cross_entropy: the losses of predicting a place,
+ * which is one of the tokens of a document. */
 #include "graph/internal.h"
 
 static zr_status cross_entropy_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)

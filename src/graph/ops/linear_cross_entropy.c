@@ -50,13 +50,13 @@ static int64_t blocks_of(const zr_op *op, sizes s)
  * only for ops on a part of the vocabulary. */
 enum { ALL = 1, BIAS, PIECE, FIRST, TILE, TILES, DW_ALONE };
 
-/* Return whether the op adds a bias to the logits, which is its last operand. */
+/* Return whether the op adds a bias, its last operand, to the logits. */
 static bool has_bias(const zr_op *op)
 {
     return op->attr.i[BIAS] != 0;
 }
 
-/* Check the operands x, w, targets and perhaps the bias; x is operand number `x`, and the others follow it. */
+/* Check the operands x, w, targets and perhaps the bias; x is operand number `x`, and the other operands follow x. */
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
     ZR_TRY(zr__want(graph, op, x, "x", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
@@ -210,8 +210,8 @@ static const zr_op_def losses_alone = HEAD(1), losses_and_hits = HEAD(2);
 /* A part of the vocabulary consists of the rows of one of M tensor-parallel ranks, or of a tile of the rows. A first
  * pass computes two numbers for each part: the log-sum-exp of its logits, and the target's logit if the target is in
  * the part. The losses are computed from these numbers of all parts. For hits there is a third number, the threshold:
- * the least logit with which the target would be ahead of all others in the part. The gradient needs the log-sum-exp
- * over the whole vocabulary, so the backward pass recomputes the logits. */
+ * the smallest logit with which the target would be ahead of all other tokens in the part. The gradient needs the
+ * log-sum-exp over the whole vocabulary, so the backward pass recomputes the logits. */
 enum { PAIR = 2, WITH_THRESHOLD = 3 };
 
 /* Set the attributes that say which part of the vocabulary w is. */

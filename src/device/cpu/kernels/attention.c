@@ -47,7 +47,7 @@ static int64_t whole_lanes(const zr__head *s, int64_t n)
 }
 
 /* A block: the queries [i0, i0 + nq) and the keys [j0, j0 + n). Query i0 + i sees no key from j0 + i + above on.
- * `whole` tells whether all queries see all n keys, and n fills the lanes that products read. */
+ * `whole` tells whether all queries see all n keys, and products read exactly n scores of a row. */
 typedef struct block {
     int64_t i0, nq, j0, n, above;
     bool whole;
@@ -66,9 +66,9 @@ typedef struct key_range {
     int64_t begin, end, lanes;
 } key_range;
 
-/* Return the range for query i0 + i of a block. In the block on the diagonal, the products also read some masked scores
- * after the range, and if queries see later keys, all scores of the block. The range is empty if the query's document
- * ends before the block. */
+/* Return the range for query i0 + i of a block. `lanes` includes some masked scores after the range in the block on the
+ * diagonal, and all scores of the block if queries see later keys. The range is empty if the query's document ends
+ * before the block. */
 static inline key_range keys_of(const zr__head *s, const block *b, int64_t i)
 {
     if (b->whole) return (key_range){0, b->n, b->n};
@@ -308,8 +308,8 @@ block_forward(bool pairs, const zr__head *s, const zr__attention_layout *at, flo
     zr__tile_product(pairs, nq, w, b->n, probability, (zr__tile_band){nq, b->above}, values, w, y, w, begun);
 }
 
-/* Attend to a block of keys by products of fp32 or bf16. The two functions are not inlined, so that the compiler can
- * use all registers for each. */
+/* Attend to a block of keys by products of fp32 (forward_f32) or bf16 (forward_bf16). Neither function is inlined, so
+ * that the compiler can use all registers for each. */
 __attribute__((noinline)) static void forward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
                                                   const block *b, bool begun)
 {
@@ -595,8 +595,8 @@ static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__atten
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Return a head whose fields that are common to all heads are set. Products have bf16 operands if the level has such
- * products and the operands of the op are bf16. */
+/* Return a head with only the fields set that all heads of the op share. Products have bf16 operands if the level has
+ * such products and the operands of the op are bf16. */
 static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused, const zr_tensor *documents)
 {
     zr__head s = zr__head_make(args, x, fused);

@@ -36,8 +36,8 @@ typedef struct places {
     int64_t B, S, T, K;
 } places;
 
-/* Set *p to the operands from number `first` on. `documents` is the number of the operand documents. Fail if a target
- * is beyond its row. */
+/* Set *p to the operands from number `first` on. `documents` is the index of the operand with the documents, which may
+ * be absent. Fail if a target is beyond its row. */
 static zr_status places_of(const zr_kernel_args *args, int first, int documents, places *p)
 {
     const zr_tensor *logits = &args->in[first], *targets = &args->in[first + 1];

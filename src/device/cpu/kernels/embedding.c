@@ -209,7 +209,7 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Indices of the op rows or rows_dx into x. */
+/* Indices into x, for the ops `rows` and `rows_dx`. */
 typedef struct row_indices {
     const int32_t *index; /* (B,P): for each row of the batch, P indices into its T rows of x */
     int64_t n, P, T;

@@ -11,8 +11,8 @@
  * offsets, and rows follow from the addition theorem. */
 #define STRETCH 64
 
-/* Return the number of offsets (offsets_of) or of stretches whose angles are needed for T rows. The first row may be
- * inside a stretch. */
+/* Return the number of offsets (offsets_of) or of stretches (stretches_of) whose angles are needed for T rows. The
+ * first row may be inside a stretch. */
 static int64_t offsets_of(int64_t T)
 {
     return zr__min64(T, STRETCH);

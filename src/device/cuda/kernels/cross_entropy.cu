@@ -55,7 +55,8 @@ struct places {
     }
 };
 
-/* Set *p to the operands from number `first` on. `documents` is the number of the operand documents. */
+/* Set *p to the operands from number `first` on. `documents` is the index of the operand with the documents, which may
+ * be absent. */
 zr_status places_of(const zr_kernel_args *args, int first, int documents, places *p)
 {
     const zr_tensor *logits = &args->in[first], *targets = &args->in[first + 1];
