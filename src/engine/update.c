@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Return the index of the first parameter in a unit whose gradient is not finite. Operand `use` is the unit's sum of
- * squares. Return INFINITY if all gradients are finite. */
+/* Return the index of a unit's first parameter that has a gradient that is not finite, or INFINITY if there is none.
+ * Operand `use` is the unit's sum of squares. */
 static double bad_param(const zr__running *r, int use)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];

@@ -212,7 +212,7 @@ typedef struct zr__window {
     char *memory;
     int64_t bytes;         /* size of `memory` */
     const zr_state *state; /* state whose elements are in the window; NULL if it is empty */
-    int64_t first, count;  /* elements in the window, counted from the first element that the rank stores */
+    int64_t first, count;  /* range of the elements in the window; index 0 is the first element that the rank stores */
     bool changed;          /* whether the elements must be written back */
 } zr__window;
 

@@ -1,5 +1,5 @@
-/* Finds named models of all families by their names and by their names on Hugging Face, and names that are similar to
- * an unknown one. */
+/* Finds presets of all families by name, also by their names on Hugging Face. For an unknown name, finds similar names.
+ */
 #include "zr/models.h"
 #include "base/text/text.h"
 

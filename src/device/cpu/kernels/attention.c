@@ -459,7 +459,8 @@ __attribute__((always_inline)) static inline void block_backward(bool pairs, con
                      work + at->dq + b->i0 * w, w, b->j0 > zr__keys_begin(s, b->i0));
 }
 
-/* Add the contributions of a block by products of fp32 or bf16, in functions that are not inlined. */
+/* Add the contributions of a block by products of fp32 (backward_f32) or bf16 (backward_bf16). Neither function is
+ * inlined. */
 __attribute__((noinline)) static void backward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
                                                    const float *lse, const block *b, float *dk, float *dv, bool adds)
 {
