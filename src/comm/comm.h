@@ -43,8 +43,8 @@ ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t m
  * Communicators split off `comm` are stopped too. If ranks are threads, all other communicators of this rank are also
  * stopped; under MPI they are not. Peers notice that this rank has stopped if ranks are threads, or if all ranks of an
  * MPI world share a window. In other MPI worlds, peers wait until this rank calls zr_comm_abort. Under MPI, messages
- * that this rank has requested may still arrive in this memory: call zr_comm_abort, or keep the memory until
- * zr_comm_destroy. With one rank the function does nothing, since a single rank never waits. */
+ * that this rank has requested may still arrive in the memory of its call: call zr_comm_abort, or keep this memory
+ * until zr_comm_destroy. With one rank the function does nothing, since a single rank never waits. */
 void zr__comm_cancel(zr_comm *comm);
 
 /** Note that this rank has failed alone: its peers may wait for it, and it must not wait for them. Afterwards,

@@ -18,7 +18,7 @@ static void cancel_tree(zr__comm_mpi *me)
 {
     atomic_store(&me->cancelled, true);
     /* Leave the sleeping barrier, since a rank that sleeps there does not check `cancelled`. This barrier exists only
-     * if the node has all ranks of `comm`, with the same numbers. */
+     * if the node has all ranks of `comm`; a rank then has the same number in both. */
     if (me->barrier) zr__barrier_leave(me->barrier, me->comm.rank);
     for (zr__comm_mpi *part = me->parts; part; part = part->sibling) cancel_tree(part);
 }

@@ -36,7 +36,7 @@ zr_status zr__gather(const zr__running *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-enum { SUMS = 2 }; /* index of the sums in `use`; further accumulators follow */
+enum { SUMS = 2 }; /* index in `use` of accumulator 0, which holds the final sums; further accumulators follow */
 
 /* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {

@@ -3,8 +3,8 @@
  * and units, layers.c builds layers of ops and parameters, autodiff.c adds the backward pass, read.c answers questions
  * about a finished graph; check.c and share.c help all ops.
  *
- * graph/ops: each op's builder, shape rule, adjoint and cost, in one file for each family. Kernels are not there but in
- * the device. */
+ * graph/ops: each op's builder, shape rule, adjoint and cost, in one file for each family. Kernels are in src/device.
+ */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
 
@@ -80,8 +80,8 @@ zr_value zr__graph_documents(zr_graph *graph);
 
 /* ---- freeze.c --------------------------------------------------------------------------------- */
 
-/** Return whether a pattern matches a name, or the name without its first component, which files of Hugging Face may
- * omit. */
+/** Return whether a pattern matches a name, or matches the name without its first component. Files of Hugging Face may
+ * omit this component. */
 bool zr__name_matches(const char *pattern, const char *name);
 
 /* ---- parts.c ---------------------------------------------------------------------------------- */

@@ -235,7 +235,7 @@ zr_model zr_gpt2(const zr_gpt2_config *config)
 typedef struct gpt2_settings {
     zr_gpt2_config model;
     double dropout;  /* dropout probability for the dropouts that are not given */
-    int64_t n_inner; /* width of the hidden layer in config.json, which must be 4 n_embd; 0 for null */
+    int64_t n_inner; /* width of the hidden layer in config.json, which must be 4 n_embd; 0 if it is null */
     zr_ids bos, eos; /* special tokens of config.json */
 } gpt2_settings;
 

@@ -75,8 +75,8 @@ static zr_value dense(zr_graph *graph, const zr_llama_config *c, zr_value x, con
     return zr_linear(graph, x, w, b, true);
 }
 
-/* Cuts of a weight (outputs, inputs): by outputs, so that each tensor-parallel rank gets whole heads or hidden units;
- * by inputs; not at all. */
+/* Cuts of a weight of shape (outputs, inputs). A cut by outputs gives each tensor-parallel rank whole heads or hidden
+ * units. `whole` is for a weight that is not cut. */
 static const zr_cut by_outputs = {0, 1}, by_inputs = {1, 1}, whole = {0, 0};
 
 static zr_value self_attention(zr_graph *graph, const zr_llama_config *c, int64_t i, zr_value x)

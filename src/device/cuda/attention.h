@@ -104,7 +104,7 @@ static inline int64_t zr__attention_blocks(const zr__attention *a, int heads, in
 struct zr__head {
     int64_t row; /* row of the batch */
     int query,   /* index of the query head among this rank's query heads */
-        kv;      /* index of the key-value head that it uses, among this rank's key-value heads */
+        kv;      /* index of the query head's key-value head among this rank's key-value heads */
 };
 
 /* Return a query head, from its index among the query heads of all rows. */

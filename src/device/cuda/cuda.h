@@ -19,8 +19,8 @@
 extern "C" {
 #endif
 
-/** Number of partial sums of a square norm or a total. Each block of threads computes one partial sum. Their number and
- * their size are the same on every GPU. */
+/** Number of partial sums of a square norm or a total. Each block of threads computes one partial sum. The number of
+ * partial sums, and the elements that each sum covers, are the same on every GPU. */
 #define ZR__CUDA_PARTS 1024
 
 /** Number of values that the exponent of an F32 can have. */

@@ -18,7 +18,7 @@
 constexpr int ZR__ROW_KEPT = 32;   /* maximum number of elements that a thread keeps */
 constexpr int ZR__ROW_LANES = 512; /* maximum number of threads of a row */
 
-/* Launch a kernel for rows of C elements, compiled for packed rows and for other rows: kernel(args..., lanes), with the
+/* Launch kernel(args..., lanes) for rows of C elements: `packed` for packed rows, otherwise `other`. lanes is the
  * number of threads for each row. aligned: whether the rows' arrays are aligned to 16 bytes. */
 template <typename T, typename... Params, typename... Args>
 zr_status zr__each_row(cudaStream_t stream, int64_t rows, int64_t C, bool aligned, void (*packed)(Params...),

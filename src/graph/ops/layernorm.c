@@ -12,8 +12,8 @@ static zr_shape statistic_shape(zr_shape x, int64_t G)
     return G == C ? zr__row_shape(x) : zr__with_cols(x, C / G);
 }
 
-/* Return the number of columns that operand i, a gain, normalises together: its elements if it is a vector whose length
- * divides the C columns of x. Otherwise return C. Only rmsnorm may normalise fewer than C columns. */
+/* Return the number of columns that are normalised together: the length of the gain, operand i, if the gain is a vector
+ * whose length divides the C columns of x. Otherwise return C. Only rmsnorm may normalise fewer than C columns. */
 static int64_t group_cols(const zr_graph *graph, const zr_op *op, int i, int64_t C, bool grouped)
 {
     const zr_shape *gain = grouped && zr__in_has(op, i) ? &zr__in(graph, op, i)->shape : NULL;

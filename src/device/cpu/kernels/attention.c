@@ -208,7 +208,7 @@ static void zero_rows(float *rows, int64_t n, int64_t all, int64_t row)
     memset(rows + n * row, 0, (size_t)((all - n) * row) * sizeof(float));
 }
 
-/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (lanes, at->kv_row) is not
+/* Pack n tokens of a key-value head (k or v), from token t0 on, in two forms. `rows` (lanes, at->kv_row) is not
  * transposed; `lanes` is NB if s is narrow, otherwise n rounded up to whole vectors. `out` (at->depth, NB) is
  * transposed. Values beyond the last token are 0. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr__head_columns *x, const zr__head *s,

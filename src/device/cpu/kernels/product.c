@@ -298,8 +298,8 @@ static void end_round(worker *w, int64_t n)
 /* Divide both sides of a part of C into pieces. A task is a block of the own operand and a section of the shared one.
  * The usual length of a block makes TASKS_EACH tasks for each thread, so that fast threads can take more tasks than
  * slow ones. The length is at least LEAST if possible. Lengths that make `each` = 1, 2 ... tasks for each thread
- * replace it if the busiest of equally fast threads then has an eighth less work. They are tried only while this thread
- * has more than 9/8 of its fair part. */
+ * replace it if the busiest of equally fast threads then has an eighth less work. They are tried only while the busiest
+ * thread has more than 9/8 of its fair part. */
 static void divide(const job *j, range *shared, range *own, int threads)
 {
     enum { TASKS_EACH = 8, LEAST = 128 };
