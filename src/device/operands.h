@@ -59,8 +59,8 @@ typedef struct zr__dropout_runs {
     int64_t length; /* number of elements of a run. All of x is one run, unless this rank has only some columns of x */
 } zr__dropout_runs;
 
-/** Return the random numbers for x, which has `elems` elements on this rank. The comment of zr_dropout (zr/ops.h) lists
- * the attributes of the op. */
+/** Return the runs of random numbers for x, which has `elems` elements on this rank. The comment of zr_dropout
+ * (zr/ops.h) lists the attributes of the op. */
 static inline zr__dropout_runs zr__dropout_runs_of(const zr_kernel_args *args, int64_t elems)
 {
     const zr_runtime *now = args->runtime;

@@ -290,7 +290,7 @@ static zr_status check_gpt2(const void *config)
     return ZR_OK;
 }
 
-/* Let the width of the hidden layer follow n_embd if it was not given. */
+/* Make the width of the hidden layer follow the new n_embd. */
 static void resize_gpt2(void *config, const zr_model_sizes *from)
 {
     (void)from;

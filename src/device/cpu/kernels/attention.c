@@ -170,7 +170,7 @@ static void pack_row(float *out, const zr_tensor *x, int64_t first, const zr__he
     for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
 }
 
-/* Copy a row of bf16 for d < D, then zeros up to `row` floats of memory. */
+/* Copy the D elements of a row of bf16, then add zeros up to `row` floats of memory. */
 static void copy_row(float *out, const zr_tensor *x, int64_t first, const zr__head *s, int64_t row)
 {
     const size_t bytes = (size_t)(2 * s->D);
@@ -596,8 +596,8 @@ static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__atten
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Return a head with only the fields set that all heads of the op share. Products have bf16 operands if the level has
- * such products and the operands of the op are bf16. */
+/* Return a head with the fields that all heads of the op share. The other fields are not set. Products have bf16
+ * operands if the level has such products and the operands of the op are bf16. */
 static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused, const zr_tensor *documents)
 {
     zr__head s = zr__head_make(args, x, fused);

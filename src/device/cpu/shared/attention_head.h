@@ -29,8 +29,8 @@ typedef struct zr__head {
     uint64_t dropout_first; /* index of the random number of score (b,h,0,0), for dropout */
 } zr__head;
 
-/* Return a head with only the fields set that all heads of the op share. `x` is the fused operand, or the first of the
- * operands q, k and v. */
+/* Return a head with the fields that all heads of the op share. The other fields are not set. `x` is the fused operand,
+ * or the first of the operands q, k and v. */
 static inline zr__head zr__head_make(const zr_kernel_args *args, const zr_tensor *x, bool fused)
 {
     const zr_op_attr *attr = &args->op->attr;

@@ -20,7 +20,7 @@ typedef struct zr__side {
     int64_t along, depth;
     int64_t n;     /* number of rows of A or columns of B */
     int64_t width; /* number of rows or columns in a panel */
-    int64_t unit;  /* granularity of packing, in rows or columns: a multiple of both a vector and a panel */
+    int64_t unit;  /* rows or columns that are packed at a time: a multiple of a vector's and of a panel's width */
 } zr__side;
 
 /* Destination of packed panels. `out` receives the panels from row or column `first` on, for `depth` values of k, which
