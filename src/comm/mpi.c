@@ -56,7 +56,7 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-/* Write the number of a rank whose message has not arrived yet to the board. Other ranks can then find out why the job
+/* Write to the board the number of a rank whose message has not arrived yet. Other ranks can then find out why the job
  * hangs. */
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {

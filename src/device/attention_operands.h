@@ -53,8 +53,8 @@ static inline int64_t zr__attention_first_kv(const zr__attention_sizes *s, int64
     return s->K < s->all / s->group ? place * s->K : 0;
 }
 
-/** Columns of one operand or gradient: element d of token t of a head is at ((row * T + t) * stride + first + head * D
- * + d). */
+/** Columns of one operand or gradient. Element d of token t of head `head`, in row `row` of the batch, is at (row * T +
+ * t) * stride + first + head * D + d. */
 typedef struct zr__head_columns {
     const zr_tensor *x;
     int64_t stride, first; /* elements in a token of x, and the first column */

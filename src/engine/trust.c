@@ -25,8 +25,8 @@ static void pack(const zr_square *square, bool exact, double *out)
         *out = square->sum;
 }
 
-/* Return the root of the sum of all ranks' squares. `all` has the values of rank 0, and the values of each further rank
- * at a distance of `each`. */
+/* Return the root of the sum of all ranks' squares. `all` points to the values of rank 0; the values of each next rank
+ * are `each` doubles further on. */
 static double norm_of(const zr_plan *plan, const double *all, int each, bool exact)
 {
     zr_exact sum = {0};

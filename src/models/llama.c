@@ -84,7 +84,7 @@ static zr_value self_attention(zr_graph *graph, const zr_llama_config *c, int64_
     const int64_t hidden = c->hidden_size, D = c->head_dim, ranks = zr_graph_get_spec(graph)->tensor;
     const int64_t q_cols = c->num_attention_heads * D, kv_cols = c->num_key_value_heads * D;
     const bool biased = c->attention_bias || c->qkv_bias, windowed = c->sliding_window && i >= c->max_window_layers;
-    /* If the ranks do not divide the key/value heads, each rank has all key/value heads. */
+    /* If the number of ranks does not divide the number of key/value heads, each rank has all of these heads. */
     const zr_cut kv_cut = ranks > 1 && c->num_key_value_heads % ranks != 0 ? whole : by_outputs;
     const zr_attention_spec spec = {.heads = c->num_attention_heads,
                                     .kv_heads = c->num_key_value_heads,
