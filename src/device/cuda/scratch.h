@@ -53,8 +53,8 @@ static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
     return (most > ZR__CUDA_WORKSPACE_LEAST ? most : ZR__CUDA_WORKSPACE_LEAST) + ZR__CUDA_WORKSPACE_SHIFT;
 }
 
-/** Layout of the scratch of a linear_dw that adds `earlier` in fp32 and rounds the sum to 16 bits. The sum is computed
- * for one block of rows of w at a time. */
+/** Layout of the scratch of the op linear_dw if the op adds `earlier` in fp32 and rounds the sum to 16 bits. The sum is
+ * computed for one block of rows of w at a time. */
 typedef struct zr__cuda_rounded {
     int64_t rows;      /* number of rows in a block; the last block may have fewer */
     int64_t workspace, /* offset in bytes of the workspace, which follows the rows in fp32 */

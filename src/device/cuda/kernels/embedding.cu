@@ -370,7 +370,7 @@ template <typename T, int V> struct row_sums {
     }
 };
 
-/* Add the tokens of all rows. In each line of the grid, the first many_blocks blocks process the rows with many tokens,
+/* Add the tokens of all rows. For each blockIdx.y, the first many_blocks blocks process the rows with many tokens,
  * which take longest, and the remaining blocks process the other rows. */
 template <typename F>
 __global__ void __launch_bounds__(ZR__PIECE_THREADS)
