@@ -10,7 +10,7 @@
 
 #include "zr/plan.h"
 
-/* A use of a buffer by the step at the time point `time`. */
+/* A use of a buffer by the step at the time point `time` (see zr__proof). */
 typedef struct zr__use_of {
     int32_t time;
     bool reads, writes;
@@ -25,8 +25,8 @@ typedef enum zr__pair {
 } zr__pair;
 
 /* The state of the proof of one schedule. Each execution of a step in the two rounds of a pair has a number, its time
- * point. Time points 0 to n_steps - 1 are all steps of the schedule, with the first round. The steps of the second
- * round have the numbers from n_steps on. A transient buffer has one instance for each round. */
+ * point. Time points 0 to n_steps - 1 are the steps of the whole schedule, with REPEAT's steps in the first round. Time
+ * points from n_steps on are REPEAT's steps in the second round. A transient buffer has one instance for each round. */
 typedef struct zr__proof {
     const zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
