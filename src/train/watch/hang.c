@@ -194,15 +194,15 @@ static int follow(const zr__hang *h, int rank)
     return rank;
 }
 
-/* Return how well `end` explains why `rank` makes no progress. The best is a rank that works while another one waits
- * for it. Then come a rank that waits for a known rank, and one that works and for which nobody waits. */
+/* Return how well `end`, the result of follow, explains why `rank` makes no progress. 3: `rank` waits, and `end` works.
+ * 2: `end` waits for a known rank. 1: `rank` works itself. 0: `end` waits for an unknown rank. */
 static int explains(const zr__hang *h, int rank, int end)
 {
     if (!waits(h, rank)) return 1;
     return !waits(h, end) ? 3 : awaited_by(h, end) >= 0 ? 2 : 0;
 }
 
-/* Return the rank for which the others wait in the end. Of ranks that explain this equally well, return the one whose
+/* Return the rank for which the others wait in the end. Of ranks that explain this equally well, return the rank whose
  * last progress is oldest. Return -1 if no board can be read. */
 static int find_stuck(const zr__hang *h)
 {

@@ -40,7 +40,7 @@ typedef struct zr__convert {
 /** Copy every tensor from the source to the target, which is c->to or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
-/** Read the factors of the adapter of a tensor into c->merge, if it has one. */
+/** If a tensor has an adapter, read its factors into c->merge. */
 ZR_NODISCARD zr_status zr__merge_begin(zr__convert *c, const char *tensor);
 /** c->piece holds elements [first, first+n) of the tensor. Add the adapter's part to them: the scaled product of its
  * factors. */
