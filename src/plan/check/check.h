@@ -54,8 +54,8 @@ zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked);
 int32_t zr__step_at(const zr__proof *p, int32_t time);
 /* Return whether the step at time point a happens before the step at time point b. Both steps must run. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
-/* Return whether one time point is in the second round and the other is after END. The proof does not compare such time
- * points, because it lets the steps after END follow the first round. */
+/* Return whether one time point is in the second round and the other is after END. Such time points have no order,
+ * because the proof lets the steps after END follow the first round instead of the second. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
 /* Return a property of a step (check_kinds.c). zr__gathers: the step gathers pieces. zr__reduces: it reduces pieces.

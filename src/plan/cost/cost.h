@@ -47,8 +47,9 @@ typedef struct zr__fullest {
     int64_t category_bytes[ZR_CATEGORIES];
 } zr__fullest;
 
-/** Bytes that a layer in the middle of the model keeps, and passes of its element-wise steps, on one rank in a
- * micro-batch. Arrays are activations and their gradients. Statistics of rows count only in kept_bytes. */
+/** Measurements of a layer in the middle of the model, on one rank in a micro-batch: the bytes that it keeps, and the
+ * bytes that its element-wise steps read and write. Arrays are activations and their gradients. Statistics of rows
+ * count only in kept_bytes. */
 typedef struct zr__layer {
     int32_t unit;         /* unit of the layer, or -1 if the model has no unit besides its ends; the rest is then 0 */
     int64_t input_bytes;  /* bytes of the layer's input, an array of the model's width */

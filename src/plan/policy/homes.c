@@ -89,7 +89,7 @@ static zr_status check_homes_built(const zr_layout *l)
         : groups      ? "with shard groups (mics_shard_size)"
                       : "that are reduced once a step");
     /* With trust ratios, a rank adds the squares of its own part of the masters (in fp32, of the parameters) and of the
-     * optimizer states. On disk these states must not be larger than the part either. */
+     * optimizer states. States on disk must not be larger than this part. */
     const bool optim = home->optim == ZR_SPACE_DISK, param = home->param == ZR_SPACE_DISK && l->dtype == ZR_F32;
     ZR_CHECK(
         !(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,

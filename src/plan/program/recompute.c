@@ -175,8 +175,9 @@ static int32_t wanted_at(const zr_plan *plan, const zr_graph *g, const zr_op *op
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether a parameter that `op` reads is whole at backward op `at` without a gather for the replay alone: stage
- * 3 gathers it for this unit's backward pass, or it stays whole. */
+/* Return whether a parameter of `unit` that `op` reads is available at backward op `at` without a gather for the replay
+ * alone. It must be a parameter of the unit of `op`, whose backward ops read parameters too. And `at` must be of this
+ * unit, or the unit must not be gathered. */
 static bool is_whole(const zr_plan *plan, const zr_graph *g, const zr_op *op, const readers *r, int32_t unit,
                      int32_t at)
 {

@@ -199,9 +199,9 @@ void zr__way_least(zr__way *way, const zr_config *config);
 /** Return the zr__light that a way has. */
 zr__light zr__light_of(const zr__way *way);
 
-/** Answer a question: plan candidates, tier by tier, until one fits, and prefer one of them. At most 65536
- * micro-batches are tried. The answer depends only on the question. Errors are those of zr__try, but a candidate that
- * is refused is only left out. */
+/** Answer a question: plan candidates, tier by tier, until one fits, and prefer one of them. A training step has at
+ * most 65536 micro-batches of at most 65536 samples. The answer depends only on the question. Errors are those of
+ * zr__try, but a candidate that is refused is only left out. */
 ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__choices *found);
 /** Find out whether any candidate fits. For the homes of each tier, plan only the candidate with the least memory. Stop
  * at the first candidate that fits, found->best. `failed` is a bit set of homes to leave out. Homes that do not fit are

@@ -234,7 +234,8 @@ static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
     if (selective && selective->fits) return note_bound(s, w, mixed_sec(s, selective, none));
     if (selective) ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r));
     if (!unit || !zr__search_nearly_fits(s, unit)) return ZR_OK;
-    /* Policy auto knows only the limit of the device. It would choose a plan that lacks memory of a host or disk. */
+    /* Policy auto knows only the limit of the device. It would choose a plan like `selective`, which is within this
+     * limit but lacks memory of a host or disk. */
     if (lacks_room(s, selective) && selective->made.needs_bytes <= s->limit) return ZR_OK;
     const double bound = mixed_sec(s, unit, none), other = mixed_sec(s, unit, selective);
     return note_bound(s, w, bound < other ? bound : other);
@@ -384,7 +385,8 @@ zr_status zr__search_all(zr__searching *s)
 
 /* ---- further keys ------------------------------------------------------------------------------- */
 
-/** Try a variant of a candidate, unless it changes a key that is not free. If it fits, try larger micro-batches too. */
+/** Try a variant of a candidate, unless it changes a key that is not free. If it fits and `grows` is true, try larger
+ * micro-batches too. */
 static zr_status try_variant(zr__searching *s, const zr__tried *from, zr__way w, bool grows)
 {
     const zr__free *free = &s->q->free;
@@ -511,7 +513,7 @@ static void usual_rates(zr__searching *s)
 
 void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *found)
 {
-    /* Only stage 3 has shards of parameters, which offload_param moves. */
+    /* With offload_param try only stage 3, since only this stage has shards of parameters to move. */
     const int64_t stage = q->config->zero.stage, first = q->config->zero.param.device != ZR_HOME_NONE ? 3 : 0;
     *s = (zr__searching){.q = q,
                          .found = found,

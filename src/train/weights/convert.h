@@ -23,7 +23,7 @@ typedef struct zr__convert {
     zr__manifest *manifest; /* manifest of the source, if the source is a checkpoint */
     zr__chunk_reader *reader;
     zr_weights *weights;   /* weights of the source, if the source is a Hugging Face directory or has adapters */
-    char base[PATH_MAX];   /* directory of the base of adapters, which are merged into it; "" without adapters */
+    char base[PATH_MAX];   /* directory of the base into which adapters are merged; "" without adapters */
     zr_lora lora;          /* the adapters; its targets are borrowed from `weights` */
     zr_graph *adapters;    /* graph with the adapters, or NULL */
     zr__merge *merge;      /* factors of the adapter of the tensor that is copied, or NULL */
