@@ -180,9 +180,9 @@ static bool reads_counted(const zr__proof *p, const zr_step *step)
     return step->n_uses > 0 && p->plan->counted != ZR_NONE && last->buffer == p->plan->counted && last->reads;
 }
 
-/* With several loss terms, check that all ranks exchange the numbers of losses that count exactly once in a training
- * step, and that every step which needs the sums reads them. check_order.c and check_reads.c prove that the sums are
- * written before. */
+/* With several loss terms, check that the ranks add up their numbers of counted losses exactly once in a training step,
+ * and that every step which needs the sums reads them. check_order.c and check_reads.c prove that the sums are written
+ * before. */
 static zr_status check_counts(const zr__proof *p)
 {
     const bool several = p->graph && p->kind == ZR_SCHEDULE_TRAIN && zr_graph_loss_terms(p->graph) > 1;

@@ -112,8 +112,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Choose the number of buckets of a ring. The ring holds this rank's part of the median unit, so that the next unit's
- * states can be prefetched while a unit computes, and one more bucket, which is written home at the same time. A ring
- * of an update's fp32 states has at most 256 MiB. */
+ * states can be prefetched while a unit computes. One more bucket is written home at the same time. A ring of an
+ * update's fp32 states has at most 256 MiB. */
 static zr_status choose_buckets(zr_plan *plan)
 {
     enum { RING_BYTES_MOST = 256 << 20 };

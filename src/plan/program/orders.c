@@ -1,5 +1,6 @@
 /* The orders of micro-batches: each lists the segments of all micro-batches of a round, as cells. All give the same
- * bits, because a segment runs for the micro-batches in ascending order, in which their gradients are summed. */
+ * bits, because each segment runs for the micro-batches in ascending order, so that gradients are summed in this
+ * order. */
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 

@@ -166,7 +166,7 @@ typedef enum zr__tier {
     ZR__TIERS
 } zr__tier;
 
-/** What a search has found. Release it with zr__choices_clear. */
+/** Result of a search. Release it with zr__choices_clear. */
 typedef struct zr__choices {
     zr__tried **tried; /* all planned candidates, n in number, in the order of planning */
     int64_t n, room;
@@ -273,11 +273,11 @@ bool zr__place_is_free(const zr_config *config);
  * device, and a folder is given or a disk is assumed. */
 zr__question zr__question_of(const zr_config *config, const zr__train_target *target);
 /** Choose values for the keys that a resolved configuration leaves open, and set them. Then choose the order of
- * micro-batches and the shares of an offload (zr__train_choose_shares). If the number of samples is open, its value in
- * `kept` is used; if only the micro-batches are open, `kept` is used if it fits. If nothing fits, take the candidate
- * with the least memory. `note` gets a description of the choice, or "" if nothing was open. Unless it is NULL, `found`
- * gets what the search has found; clear it with zr__choices_clear. If nothing can be planned, return the error of the
- * first candidate. */
+ * micro-batches and the shares of an offload (zr__train_choose_shares). If the size of a micro-batch is open, a resumed
+ * run keeps that of `kept`. If only the split into micro-batches is open, the split of `kept` is used if it fits. If
+ * nothing fits, take the candidate with the least memory. `note` gets a description of the choice, or "" if nothing was
+ * open. Unless it is NULL, `found` gets what the search has found; clear it with zr__choices_clear. If nothing can be
+ * planned, return the error of the first candidate. */
 #define ZR_TRAIN_NOTE_BYTES 2048
 ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                         zr__choices *found, char note[ZR_TRAIN_NOTE_BYTES]);

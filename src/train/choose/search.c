@@ -308,8 +308,8 @@ static int64_t host_group(const zr__searching *s, const zr__way *w)
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
-/** Try a stage without groups of ranks. Then, if they are free, try groups of one host: MiCS groups and, at stage 3,
- * hpZ groups. */
+/** Try a stage without groups of ranks. Then, if these keys are free, try groups of one host: MiCS groups and, at stage
+ * 3, hpZ groups. */
 static zr_status try_groups(zr__searching *s, zr__way w)
 {
     const int64_t host = s->q->free.groups ? host_group(s, &w) : 0;

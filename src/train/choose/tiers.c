@@ -185,8 +185,8 @@ zr_status zr__search(const zr__question *question, zr__choices *found)
 }
 
 /** Plan the candidate with the least memory and the homes of s->base, unless `failed` has these homes. Set *fits.
- * `home` is the bit of the homes in `failed`: (kinds on disk) * ZR__OFFLOADS + (degree of offload). The device with
- * less overlap has a number that no offload has. */
+ * `home` is the bit of the homes in `failed`: (kinds on disk) * ZR__OFFLOADS + (degree of offload). For plans without
+ * offload but with less overlap, it is a number that no offload has. */
 static zr_status try_alone(zr__searching *s, zr__light light, int home, uint64_t *failed, bool *fits)
 {
     const uint64_t bit = UINT64_C(1) << home;

@@ -54,8 +54,8 @@ zr_samples zr__family_samples(const zr__family_model *model);
 /** Return the number of labels of a model's classification, or 0 if its family has no labels. */
 int64_t zr__family_labels(const zr__family_model *model);
 
-/** Return row `row` of a micro-batch's inputs for samples of a kind, and of the beginnings of documents with
- * layout->documents. */
+/** Return row `row` of a micro-batch's inputs, for samples of a kind. With layout->documents the row also has the
+ * beginnings of its documents. */
 zr__row zr__row_at(zr_samples kind, const zr_layout *layout, int64_t row, void *const *input);
 /** Write a row that the loss ignores. */
 void zr__row_pad(const zr_layout *layout, const zr__row *row);

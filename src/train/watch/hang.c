@@ -23,8 +23,8 @@ enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
  * because they may write gigabytes to a disk. */
 static const struct {
     const char *name;
-    const char *place; /* description in messages, which the number of completed steps follows */
-    int next;          /* 1 if the description is of the next step, 0 if it is of the completed steps */
+    const char *place; /* description in messages; the number of a step follows */
+    int next;          /* 1 if that step is the next one, 0 if it is the last completed one */
     int times;         /* limit of the phase as a multiple of train.hang_timeout, the limit of a training step */
 } phases[ZR__PHASES] = {
     {"start", "the start", 0, 5},        {"train", "training step", 1, 1},
