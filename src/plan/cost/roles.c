@@ -1,4 +1,4 @@
-/* Adds the numbers of the plans of all roles. */
+/* Combines the numbers of the plans of all roles (zr__totals). */
 #include "plan/cost/cost.h"
 
 /* Raise each of the n numbers `most` to at least the corresponding number of `its`. */

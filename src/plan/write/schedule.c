@@ -185,7 +185,7 @@ static bool passes(const zr_plan *plan, const zr__run_of *of)
     return plan->checkpoint_home == ZR_SPACE_DISK && (plan->profile.facts.own_memory || of->pieces);
 }
 
-/* Return a use of a new buffer through which a checkpoint on disk, `like`, passes. */
+/* Return a use of a new buffer through which a checkpoint on disk passes. `like` is a use of the checkpoint. */
 static zr_use passing_use(zr__list *l, int32_t unit, zr_use like)
 {
     const zr_space space = l->plan->profile.facts.own_memory ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
