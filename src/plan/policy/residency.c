@@ -21,8 +21,8 @@
 
 /* ---- what is off the device -------------------------------------------------------------------- */
 
-/* Return whether a buffer stores a model state of a unit. Unless `transient`, a gradient that is freed after its update
- * does not count. */
+/* Return whether a buffer stores a model state of a unit. A gradient that is freed after its update counts only if
+ * `transient` is true. */
 static bool is_state(const zr__list *l, int32_t buffer, bool transient)
 {
     if (buffer == ZR_NONE || (buffer >= l->plan->n_persistent && !transient)) return false;
@@ -360,8 +360,8 @@ static bool is_larger(const zr_use *a, const zr_use *b)
     return b->buffer == ZR_NONE || a->range.count > b->range.count;
 }
 
-/* Add a step's offloaded operands to the newest cut. Of several successive steps, only the first decides which elements
- * are fetched. */
+/* Add a step's offloaded operands to the newest cut. Of the steps of a cut, only the first decides which elements are
+ * fetched. */
 static void add_operands(ring *r, const zr_step *step)
 {
     zr__list *l = r->l;
@@ -430,7 +430,8 @@ static zr_status size_ring(ring *r)
 {
     const zr_homes *home = &r->l->plan->layout.home;
     r->slots = home->buckets;
-    /* A part may be large, so two buffers must do: one computes while the other is copied from or to its home. */
+    /* A rank's part may be large, so this ring has only two buffers: a step computes with one while the other is copied
+     * from or to its home. */
     if (r->kind == RING_PARTS && r->slots > 2) r->slots = 2;
     if (r->elems > home->bucket_elems) r->elems = home->bucket_elems;
     const size_t places = (size_t)r->slots * (size_t)r->n_columns;

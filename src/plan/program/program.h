@@ -74,7 +74,7 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dro
 typedef struct zr__segment {
     int32_t first, end; /* runs [first, end) of the program */
     int pass;
-    /* units [first_unit, end_unit) contain all whose gradient is reduced or consumed at the end of this segment */
+    /* [first_unit, end_unit) contains all units whose gradient is reduced or consumed at the end of this segment */
     int32_t first_unit, end_unit;
 } zr__segment;
 

@@ -44,7 +44,7 @@ static zr_status find_base(const char *dir, const zr__adapter *adapter, char fou
                    ZR_SHOWN(dir), ZR_SHOWN(adapter->base));
 }
 
-/** Return the number of factors of a graph. */
+/** Return the number of factors (A and B) of a graph's adapters. */
 static int64_t count_factors(const zr_graph *graph)
 {
     int64_t n = 0;

@@ -1,7 +1,6 @@
-/** train/setup: the way from a configuration to a plan. offload.c finds the folders of
- * an offload to disk. prepare.c sets model sizes, tokenizer and output directory from
- * files. layout.c copies every key that the planner uses into a zr_layout. train/choose chooses keys that a
- * configuration leaves open. */
+/** train/setup: makes a plan from a configuration. offload.c finds the folders of an offload to disk. prepare.c sets
+ * model sizes, tokenizer and output directory from files. layout.c copies every key that the planner uses into a
+ * zr_layout. train/choose chooses keys that a configuration leaves open. */
 #ifndef ZR_TRAIN_SETUP_SETUP_H
 #define ZR_TRAIN_SETUP_SETUP_H
 
