@@ -1,5 +1,5 @@
-/** Variables that are released at the end of their block, as jansson's json_auto_t is, so that a function may return
- * from any place; and a function's own variable arguments, printed. */
+/** Variables that are released at the end of their block, like jansson's json_auto_t, so that a function may return
+ * from any place. Also a macro that prints a function's variable arguments. */
 #ifndef ZR_BASE_SCOPE_H
 #define ZR_BASE_SCOPE_H
 

@@ -18,7 +18,7 @@ typedef struct zr__json_out {
     bool spaced; /* whether to write "key": value, with a space, rather than "key":value */
     bool tight;  /* whether to leave out the space after a comma */
     bool more;   /* whether the open object or array has a member already */
-    bool object; /* whether the document is an object that no call of zr__json_open began */
+    bool object; /* whether the document is an object that zr__json_write must end */
     /* Whitespace to write before the next member, such as "\n ", in place of a space. If the member is not the first, a
      * comma is written before this text. */
     const char *at;
