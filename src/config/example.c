@@ -114,7 +114,7 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
 }
 
-/* Return the key of a row, in the keys of the example's family. */
+/* Return the key that a row of `shown` names, from the keys of the example's family. */
 static const zr_key *shown_key(const zr_key *keys, const char *path)
 {
     for (const zr_key *key = keys; key->path; key++)
@@ -124,8 +124,9 @@ static const zr_key *shown_key(const zr_key *keys, const char *path)
 
 enum { VALUE_BYTES = 96 };
 
-/* Return the JSON text of a row's value, or NULL if the example leaves out the key. A preset determines the sizes. Its
- * sequences are shorter than its maximum, because long sequences need much memory. `room` is memory for the text. */
+/* Return the JSON text of a row's value, or NULL if the example leaves out the key. Leave out sizes that a preset
+ * determines. With a preset, limit the sequence length to PRESET_TOKENS, because long sequences need much memory.
+ * `room` is memory for the text. */
 static const char *value_of(const example *model, int row, const zr_key *key, char room[VALUE_BYTES])
 {
     const char *path = key->path, *value = shown[row].value;

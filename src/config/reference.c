@@ -106,7 +106,8 @@ static bool is_listed(const zr_key *keys, const zr_key *section, key_list list, 
     return list_of(key) == list && (section ? own == section : !has_effect(keys, own));
 }
 
-/* Add the keys of a list, one item for all keys with the same help text. Keys of one value have it in brackets. */
+/* Add the keys of a list, one item for all keys with the same help text. If a key has only one available value, add the
+ * value in brackets. */
 static void add_list(zr__text *out, const zr_key *keys, const zr_key *section, key_list list)
 {
     const char *title = list == ONE_VALUE ? "\nOnly the default is available:\n\n" : "\nWithout effect:\n\n";

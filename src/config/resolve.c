@@ -28,8 +28,8 @@ static zr_status check_adopted(const zr_config *config)
     return ZR_OK;
 }
 
-/* Set the keys that follow from others: without labels their number and their dropout are the defaults, whatever
- * model.init has; and short rows of masked tokens have fewer predictions than the default. */
+/* Set keys that follow from others. A model whose samples have no labels gets the default number of labels and label
+ * dropout, whatever model.init has. If data.max_predictions is not given, it is at most data.seq_length. */
 static void settle_encoder(zr_config *config)
 {
     const zr_samples samples = zr__config_samples(config);
@@ -315,13 +315,14 @@ static zr_status note_reduce_bucket(zr_config *config, int ranks)
         config, "%s: it has no effect with collectives.reduce nccl, which reduces a whole unit at once", name);
 }
 
-/* Return whether neither the user nor a recipe, which sets "auto", gives a key. */
+/* Return whether a key has a value neither from the user nor from a recipe. A recipe sets "auto" keys but leaves them
+ * marked as not given. */
 static bool is_unset(const zr_config *config, const char *path)
 {
     return !zr__config_given(config, path) && !(config->state->recipe && is_automatic(config, path));
 }
 
-/* Set the defaults of an optimizer that differ from the key's. NVIDIA's LAMB clips gradients by itself. */
+/* Set parameters whose default depends on the type of optimizer. NVIDIA's LAMB clips gradients by itself. */
 static zr_status resolve_optimizer(zr_config *config)
 {
     const zr_config_optimizer type = config->optimizer.type;
