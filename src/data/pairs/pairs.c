@@ -161,7 +161,7 @@ zr_status zr__pairs_check(const zr_pairs *pairs, uint64_t *hash, zr_progress_fn 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A row: its epoch, and its number in the epoch's order of the text. */
+/* A row: its epoch, and its number in the epoch, in the order of the text. */
 typedef struct place {
     uint32_t epoch;
     int64_t own;

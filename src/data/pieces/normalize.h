@@ -40,7 +40,7 @@ typedef struct zr__changes {
  * are too many changes, or if they let a text grow too much; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char *from, const char *to,
                                        const char *where);
-/** Append the change BERT, once. Errors: as for zr__changes_add. */
+/** Append a change of the kind ZR__BERT. The list must not have one already. Errors: as for zr__changes_add. */
 ZR_NODISCARD zr_status zr__changes_add_bert(zr__changes *changes, zr__bert_options options, const char *where);
 void zr__changes_free(zr__changes *changes);
 

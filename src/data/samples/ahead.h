@@ -10,7 +10,7 @@ typedef struct zr__ahead zr__ahead;
 typedef zr_status (*zr__ahead_fn)(void *arg, int64_t sample, int32_t *window);
 
 /** Samples in the order of their use: n samples, in blocks of `rows` consecutive samples. A block begins `stride`
- * samples after the block before it. n = INT64_MAX: without end. */
+ * samples after the block before it. If n is INT64_MAX, the order has no end. */
 typedef struct zr__ahead_order {
     int64_t first, rows, stride, n;
 } zr__ahead_order;

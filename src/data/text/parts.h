@@ -43,7 +43,7 @@ typedef struct zr__parts {
     bool skip_bad_lines;
     const char *key_named; /* name of the option text_key in messages, such as "--text-key" */
     const char *remedy;    /* advice against a bad line, such as "use --bad-lines skip to skip such records" */
-    const char *or_text;   /* advice if the file is no file of records but a text, appended to others; or NULL */
+    const char *or_text;   /* advice for a file that is a text without records, appended to other advice; or NULL */
     /* Current position: */
     int64_t first;            /* offset of the first part */
     int64_t read, lines_read; /* bytes read so far; number of lines that zr__part_take has counted */

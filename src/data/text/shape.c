@@ -117,8 +117,8 @@ static bool is_line(const char *text, int64_t n, int64_t begin, int64_t end)
     return !memchr(text + begin, '\n', (size_t)(end - begin)) && (end == n || text[end] == '\n');
 }
 
-/* Find the shape from the first n bytes of a file. `whole`: these are all bytes of the file. `most`: no more bytes will
- * be read. *more receives whether more bytes are needed. */
+/* Find the shape from the first n bytes of a file. If `whole`, the file has only these bytes. If `most`, no more bytes
+ * will be read. *more receives whether more bytes are needed. */
 static zr_status look(const char *text, int64_t n, bool whole, bool most, const char *name, zr__shape *shape,
                       bool *more)
 {
@@ -134,7 +134,7 @@ static zr_status look(const char *text, int64_t n, bool whole, bool most, const 
     *more = end < 0 && !whole && !most;
     if (*more) return ZR_OK;
     if (end >= 0) ZR_TRY(is_object(text + at, end - at, name, &object));
-    if (end < 0 && !whole) object = begins_object(text, n, at); /* the record is too long, which its reader says */
+    if (end < 0 && !whole) object = begins_object(text, n, at); /* the record is too long, and its reader will say so */
     if (!object) return ZR_OK;
     *shape = array ? ZR__SHAPE_ARRAY : end >= 0 && is_line(text, n, at, end) ? ZR__SHAPE_LINES : ZR__SHAPE_VALUES;
     return ZR_OK;

@@ -91,8 +91,8 @@ static zr_status read_sequence(zr__reader *r, const json_t *told)
 
 /* ---- pre-tokenizers of characters ------------------------------------------------------------ */
 
-/* Read Metaspace: spaces become ZR__BPE_SPACE, and one more may be put before the text. Old files have no
- * prepend_scheme. Then one is always put there, unless add_prefix_space is false. */
+/* Read Metaspace: spaces become ZR__BPE_SPACE, and one more ZR__BPE_SPACE may be put before the text. Without
+ * prepend_scheme (old files), it is always put there, unless add_prefix_space is false. */
 static zr_status read_metaspace(const zr__reader *r, const json_t *told)
 {
     const json_t *replacement = json_object_get(told, "replacement"), *scheme = json_object_get(told, "prepend_scheme");
