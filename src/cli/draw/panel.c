@@ -98,8 +98,8 @@ static double value_of(const curve_points *p, int i)
     return p->at[i].sum / (double)p->at[i].n;
 }
 
-/** Return the value at point i of the line of least squares through the points from `first` on. Keep it between their
- * lowest and their highest value. */
+/** Return the value at point i of the line of least squares through the points from `first` on. Limit the result to the
+ * range of the values of these points. */
 static double line_at(const curve_points *p, int first, int i)
 {
     double n = 0, x_mean = 0, mean = 0, xx = 0, xy = 0, low = NAN, high = NAN;

@@ -41,7 +41,7 @@ static void add_name(zr__text *p, const cli_choices *choices)
                  cli_choice_name(choices->told, choices->shares_layers, name));
 }
 
-/** Add the keys of the choice, to paste. */
+/** Add the keys of the choice that the advice names, as command line options to paste. */
 static void add_keys(zr__text *p, const cli_choices *choices)
 {
     zr__way_options(&choices->told->way, choices->config, &choices->asked, choices->target.ranks, true, " ", p);

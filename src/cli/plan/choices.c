@@ -120,7 +120,7 @@ static zr_status find_ranks(const cli_choices *choices, cli_more_ranks *more)
 
 /* ---- the question, the list and the advice ---------------------------------------------------- */
 
-/** Return the keys that are free in the question of the advice if none were left open: stage, policy, and the keys of
+/** Return the keys that the advice may choose if the configuration left no choice open: stage, policy, and the keys of
  * micro-batch and offload that neither the file nor the command line gives. */
 static zr__free free_keys(const cli_choices *p)
 {

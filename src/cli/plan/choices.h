@@ -49,7 +49,7 @@ typedef struct cli_choices {
     zr__choices found;
     bool answered;
     /* The list, of n choices. `own`: the configured choice. `told`: the choice that the advice names: the preferred one
-     * or, if nothing fits, the nearest (zr__choices.least). `advised`: whether it fits. */
+     * or, if nothing fits, the nearest (zr__choices.least). `advised`: whether `told` fits. */
     zr__choices list;
     const zr__choices *answer; /* `found`, or `list` if no more than the list was asked */
     cli_choice **choice;
@@ -66,8 +66,8 @@ typedef struct cli_choices {
     cli_more_ranks more;
 } cli_choices;
 
-/** Ask the question of the advice: settle the target and the configuration, and choose missing keys. The target's
- * device and rates are set. */
+/** Ask the question of the advice: settle the target and the configuration, and choose missing keys. The caller has set
+ * the target's device and rates. */
 ZR_NODISCARD zr_status cli_choices_ask(cli_choices *choices);
 /** Plan the list of choices (zr__choices_list), and find the choice to name. Plan a model with more than
  * CLI_MANY_LAYERS layers only as configured. Return an error if the configured plan is refused, or if any plan fails

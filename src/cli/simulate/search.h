@@ -12,8 +12,9 @@ typedef struct cli_searched {
     zr__train_target where;
     zr__question question;
     zr__choices found;
-    /** Candidates to print. `best`: the preferred one, then the others that fit, the fastest first. `missed`: for
-     * each stage, tensor-parallel degree and groups of ranks with which nothing fits, the one with the least memory. */
+    /** Candidates to print. `best`: the preferred candidate, then the other candidates that fit, the fastest first.
+     * `missed`: for each stage, tensor-parallel degree and groups of ranks with which nothing fits, the candidate with
+     * the least memory. */
     const zr__tried **best, **missed;
     int64_t n_best, n_missed;
     int64_t ways; /* number of candidates that could be planned, each counted once for all its micro-batches */
