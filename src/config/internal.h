@@ -53,8 +53,9 @@ struct zr_config_state {
 extern const zr_key zr__common_keys[];
 extern const int zr__common_keys_n;
 
-/** Make the list of keys of a family, or with NULL of all families as zr_config_keys does: the keys that every
- * configuration has and those of the family, and at the end a key whose path is NULL. Free *keys with zr_free. */
+/** Make the list of keys of a family, or of all families if `family` is NULL, as zr_config_keys does. The list has the
+ * keys of every configuration and the keys of the family, and ends with a key whose path is NULL. Free *keys with
+ * zr_free. */
 ZR_NODISCARD zr_status zr__keys_make(const zr_family *family, zr_key **keys);
 
 static inline const zr_key *zr__keys_of(const zr_config *config)
@@ -128,8 +129,8 @@ typedef struct zr__key_place {
 } zr__key_place;
 /** Split a path at its dots into `out`. Return the place of the last part, which points into `out`. */
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out);
-/** Write the name that zr has for the key or section at `path`, which may have another name in DeepSpeed's files, into
- * `out`. Return `out`. */
+/** Write zr's own name of the key or section `path` into `out`. `path` may be another name from DeepSpeed's files.
+ * Return `out`. */
 const char *zr__key_own_name(const char *path, char *out, size_t size);
 /** Remove the values that a file gives for the key `path` under other names. */
 void zr__key_remove_others(json_t *root, const char *path);

@@ -367,8 +367,8 @@ static zr_status note_clipping(zr_config *config)
                 "since June 2026; write \"gradient_clipping\": 1.0 for that, or 0 for no clipping");
 }
 
-/* Add a note if optimizer.params.lr has no effect, because the schedule has its own rates. The lr is the user's or, if
- * the user gives neither lr nor the schedule's highest rate, the lr of a recipe. */
+/* Add a note if optimizer.params.lr has no effect, because the schedule has its own rates. Also add it for the lr of a
+ * recipe, if the user gives neither lr nor the schedule's highest rate. */
 static zr_status note_lr(zr_config *config, bool lr_given)
 {
     const zr_config_scheduler type = config->scheduler.type;
@@ -377,7 +377,7 @@ static zr_status note_lr(zr_config *config, bool lr_given)
     const double highest = cycles ? config->scheduler.cycle_max_lr : config->scheduler.warmup_max_lr;
     const char *path = cycles ? "scheduler.params.cycle_max_lr" : "scheduler.params.warmup_max_lr";
     if (!(warms || cycles) || config->optimizer.lr == highest || is_unset(config, "optimizer.params.lr")) return ZR_OK;
-    /* the text of a resolved configuration has both keys */
+    /* without file and override, the keys are from the text of a resolved configuration, which has both */
     const bool both = !zr__config_from_file(config) && !zr__config_overridden(config, "optimizer.params.lr");
     if (zr__config_given(config, path) && (both || !lr_given)) return ZR_OK;
     return zr__config_note(config,
@@ -392,7 +392,7 @@ static zr_status resolve_schedule(zr_config *config)
         type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE || type == ZR_SCHEDULER_WARMUP_POLY;
     int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
     if (*total == 0) *total = config->train.steps;
-    /* DeepSpeed 0.19 does the same; its WarmupDecayLR keeps the default 0.001 */
+    /* as in DeepSpeed 0.19, whose WarmupDecayLR keeps the default 0.001 instead */
     if (type == ZR_SCHEDULER_WARMUP && !zr__config_given(config, "scheduler.params.warmup_max_lr"))
         config->scheduler.warmup_max_lr = config->optimizer.lr;
     if (config->scheduler.second_step_size == 0) config->scheduler.second_step_size = config->scheduler.first_step_size;
@@ -523,8 +523,8 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-/* Refuse an offload of parameters if neither the user nor the memory limit chooses the stage. At a given stage below 3
- * it has no effect, as in DeepSpeed. */
+/* Refuse an offload of parameters below stage 3 if neither the user nor the memory limit chooses the stage. If the user
+ * gives a stage below 3, the offload has no effect, as in DeepSpeed. */
 static zr_status settle_offload_stage(zr_config *config)
 {
     static const char why[] = "parameters are whole on every rank at zero_optimization.stage";

@@ -137,7 +137,7 @@ static zr_status fail_missing_comma(const char *text, size_t bytes, const char *
     if (!ends || !begins) return ZR_OK;
     if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
     const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
-    if (key) return ZR_OK; /* a key may lack its colon, not a comma */
+    if (key) return ZR_OK; /* after a key, a colon is missing and not a comma */
     return fail_on(text, name, before.end - 1, &trail, "a comma is missing after this value");
 }
 

@@ -87,8 +87,8 @@ ZR_NODISCARD zr_status zr__text_copy(const char *text, size_t n, char **copy);
 int64_t zr__text_utf8(const char *text, int64_t bytes);
 
 /** Return the number of bytes of the hidden character with which text[0, bytes) begins, or 0 if it begins with another
- * one. A terminal would obey a hidden character instead of showing it. Hidden characters are control characters (ASCII
- * or not, also as a single byte), and characters that set the direction of text or end a line or paragraph. */
+ * character. A terminal would obey a hidden character instead of showing it. Hidden characters are control characters
+ * (ASCII or not, also as a single byte), and characters that set the direction of text or end a line or paragraph. */
 int64_t zr__text_hidden(const char *text, int64_t bytes);
 
 #define ZR_JSON_ESCAPE_BYTES 8

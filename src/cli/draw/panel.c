@@ -52,7 +52,8 @@ static bool is_wide(const cli_panel *p)
     return p->axes.box.w >= 500;
 }
 
-/** Write the step of a tick like cli_step_text, or with all digits if fewer cannot tell it from the next tick. */
+/** Write the step number of a tick in short form (cli_step_text), or with all digits if the short form could equal that
+ * of the next tick. */
 static const char *tick_step_text(double step, double every, char text[32])
 {
     if (step < 1e6 * every) return cli_step_text(step, text);

@@ -36,7 +36,8 @@ int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c)
     return zr__way_tokens(&c->way, choices->config, choices->target.ranks);
 }
 
-/** Return the word of the column "fits": yes, no, or the memory that is too small if the device has room. */
+/** Return the text of the column "fits": "yes"; "no" if the device's memory is too small; otherwise "no" with the name
+ * of the memory that is too small. */
 static const char *fits_word(const cli_choices *choices, const cli_choice *c)
 {
     return c->made.fits                                                                      ? "yes"

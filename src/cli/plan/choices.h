@@ -51,7 +51,7 @@ typedef struct cli_choices {
     /* The list, of n choices. `own`: the configured choice. `told`: the choice that the advice names: the preferred one
      * or, if nothing fits, the nearest (zr__choices.least). `advised`: whether `told` fits. */
     zr__choices list;
-    const zr__choices *answer; /* `found`, or `list` if no more than the list was asked */
+    const zr__choices *answer; /* `found`, or `list` for a model with many layers */
     cli_choice **choice;
     int n;
     const cli_choice *own, *told;

@@ -19,7 +19,7 @@ typedef struct choice {
 
 /* An answer: its sample, and its first and last token in the sample. */
 typedef struct candidate {
-    int64_t number; /* order in which candidates were found, which decides between equal sums */
+    int64_t number; /* number in the order of finding, which decides between candidates with equal sums of logits */
     int64_t sample;
     choice start, end;
 } candidate;

@@ -140,7 +140,7 @@ static zr_status add_windows(const reading *r, const zr__labelled_sample *a, int
     return ZR_OK;
 }
 
-/* Tokenize a question, and cut it to most_query tokens. *a receives a sample of the cut question. */
+/* Tokenize a question, and cut it to most_query tokens. *a receives a sample whose first text is the cut question. */
 static zr_status add_query(zr__questions *q, const char *text, zr__labelled_sample *a)
 {
     int64_t n = 0;
