@@ -26,7 +26,7 @@ static key_list list_of(const zr_key *key)
     return key->state == ZR_KEY_LIMITED && !strchr(key->built, '|') ? ONE_VALUE : HAS_EFFECT;
 }
 
-/* Add an item of a list, wrapped. The item begins with the names of keys, which `help` explains. */
+/* Add an item of a list, broken into lines. The item begins with the names of keys, which `help` explains. */
 static void add_item(zr__text *out, zr__text *names, const char *help)
 {
     /* Capitalise the help text, unless its first word is a file name, a key, a value or "zr". */

@@ -58,8 +58,8 @@ void zr__json_add_json(zr__json_out *out, const char *key, const char *json);
 /** Add a value printed with a printf format. The printed text must be JSON. */
 void zr__json_add_as(zr__json_out *out, const char *key, const char *format, ...) ZR_PRINTF(3, 4);
 
-/** Begin an object ('{') or an array ('[') inside the open one, or begin the document. key is NULL for an element of an
- * array, and for the document itself. */
+/** Begin an object ('{') or an array ('[') inside the open object or array, or begin the document. key is NULL for an
+ * element of an array, and for the document itself. */
 void zr__json_open(zr__json_out *out, const char *key, char bracket);
 /** End the open object or array; bracket is '}' or ']'. */
 void zr__json_close(zr__json_out *out, char bracket);

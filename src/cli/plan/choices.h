@@ -80,8 +80,8 @@ void cli_choices_table(const cli_choices *choices, cli_table *table);
  * as in "unit/2 Pa". Return `text`. */
 #define CLI_CHOICE_BYTES 48
 const char *cli_choice_name(const cli_choice *c, bool placed, char text[CLI_CHOICE_BYTES]);
-/** Return whether a choice has other micro-batches, homes of states or, without tensor parallelism, another place of
- * checkpoints than configured. */
+/** Return whether a choice differs from the configuration in its micro-batches, its homes of states or, without tensor
+ * parallelism, its place of checkpoints. */
 bool cli_choice_differs(const cli_choices *choices, const cli_choice *c);
 /** Return the tokens of a step of a choice, over all ranks. */
 int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c);
@@ -118,8 +118,8 @@ void cli_print_wrapped(const char *text);
 /* ---- traffic between tensor-parallel ranks --------------------------------------------------- */
 
 /** Print the bytes that a rank receives from other tensor-parallel ranks in a step, by purpose. Print their ratio to
- * the traffic of stage 3 without tensor parallelism on the same ranks. Beside it, print the papers' estimate of the
- * ratio, b s / (3 h), for b samples of s tokens and width h. The estimate counts only the blocks, with 12 b s h
+ * the traffic of stage 3 without tensor parallelism on the same ranks. Beside it, print the ZeRO papers' estimate of
+ * the ratio, b s / (3 h), for b samples of s tokens and width h. The estimate counts only the blocks, with 12 b s h
  * elements per block. Print the parameters that are replicated on all tensor-parallel ranks. If parallel.tensor is 1,
  * print nothing. */
 ZR_NODISCARD zr_status cli_within_print(const cli_choices *choices, const zr_plan *plan);

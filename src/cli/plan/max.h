@@ -1,5 +1,5 @@
-/** Search for the largest model or micro-batch that fits a memory limit (--max). The size is one more free key of a
- * question: for each number, train/choose tells whether anything fits. */
+/** Search for the largest model or micro-batch that fits a memory limit (--max). For each size that the search tries,
+ * train/choose tells whether it fits with any values of the free keys. */
 #ifndef ZR_CLI_MAX_H
 #define ZR_CLI_MAX_H
 

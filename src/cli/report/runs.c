@@ -1,4 +1,4 @@
-/* Name the runs of a command line, and refuse other folders. */
+/* Name the runs that a command line gives, and refuse folders that are not runs. */
 #include "base/text/text.h"
 #include "cli/report/report.h"
 #include "config/config.h"

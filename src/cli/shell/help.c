@@ -124,7 +124,8 @@ static void print_options(const topic_words *w, const char *command, const cli_o
     }
 }
 
-/** Print the options, if there are any, and, if `keys`, the configuration keys that have the words. */
+/** Print the options that have the words and, if `keys` is set, the configuration keys that have them. `options` may be
+ * NULL. */
 static zr_status print_topic(const char *const *word, int n, const char *command, const cli_option *options, bool keys)
 {
     ZR_AUTO_FREE zr_key *all = NULL;

@@ -1,7 +1,7 @@
 /**
- * Unicode's normalization form C, by the library utf8proc. Most text is already normalized, and is recognized without
- * the library. As in the package `tokenizers`, only the combining characters of Unicode 9 are known: newer ones keep
- * their places and do not compose.
+ * Unicode's normalization form C, by the library utf8proc. Most text is already normalized, which zr__nfc_is finds out
+ * by a table, without the library. As in the package `tokenizers`, only the combining characters of Unicode 9 are
+ * known: newer ones keep their places and do not compose.
  */
 #ifndef ZR_DATA_NFC_H
 #define ZR_DATA_NFC_H

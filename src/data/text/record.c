@@ -76,7 +76,8 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
     if (kind == ZR__LINES_MESSAGES)
         return zr__chat_want(&x->chat, tokenizer, file, "data.chat_template",
                              "write the lines as {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}");
-    /* a completion ends with the tokenizer's end-of-text token, or else in the same way as a plain document */
+    /* a completion ends with the tokenizer's own end-of-text token, or else with ZR_END_OF_TEXT, or else with a
+     * newline */
     if (!x->chat.end[0] || zr_tokenizer_token(tokenizer, x->chat.end) < 0)
         strcpy(x->chat.end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");
     return ZR_OK;

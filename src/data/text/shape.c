@@ -54,8 +54,8 @@ static zr__shape_found broken(zr__shape_walk *w, int64_t at, const char *reason)
     return ZR__RECORD_BROKEN;
 }
 
-/* Skip what separates a record of an array from the one before it. *found receives ZR__RECORD_FOUND if a record
- * follows at the offset that is returned. */
+/* Skip the bracket before the first record of an array, or the comma before a later record. If the array ends here,
+ * skip its end. *found receives ZR__RECORD_FOUND if a record follows at the offset that is returned. */
 static int64_t skip_separator(zr__shape_walk *w, int64_t at, zr__shape_found *found)
 {
     const char c = w->text[at];

@@ -196,7 +196,7 @@ zr_status zr__read_steps(zr__reader *r, const json_t *root)
 
 enum { ENDS_MOST = 64 }; /* largest number of tokens before or after a text; up to 4 in known tokenizers */
 
-/* Append a token to the beginning or the end of documents. */
+/* Append a token to a list of tokens: those at the beginning of documents, or those at their end. */
 static zr_status add_end(const zr__reader *r, int32_t **tokens, int64_t *n, const json_t *id)
 {
     const json_int_t token = json_is_integer(id) ? json_integer_value(id) : -1;

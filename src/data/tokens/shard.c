@@ -155,7 +155,7 @@ static bool are_halves(const unsigned char *tokens, int64_t n, int width, uint64
 }
 
 /* Refuse a file without a header that looks like tokens of 4 or 8 bytes. A file of fewer than HALVES_LEAST such tokens
- * says too little. */
+ * is too short to decide. */
 static zr_status refuse_halves(const zr__shard *s, int64_t vocab_size)
 {
     const int64_t all = s->file.bytes / 4, n = all < HALVES_MOST ? all : HALVES_MOST;
