@@ -68,7 +68,8 @@ static void add_comment(zr__text *out, int level, const char *words)
     zr__add_words(out, begin, begin, MOST_COLUMNS, words);
 }
 
-/* Return the length in bytes of the objects that two paths share. For a.b.c and a.b.d it is 4, the length of "a.b.". */
+/* Return how many bytes at the beginning of two paths name the same objects. For a.b.c and a.b.d it is 4, the length of
+ * "a.b.". */
 static size_t shared_bytes(const char *a, const char *b)
 {
     size_t shared = 0;

@@ -82,7 +82,7 @@ typedef struct zr__source {
     size_t bytes;
     const char *const *overrides;
     int n_overrides;
-    const zr_config *config; /* knows the names under which keys were given, or NULL */
+    const zr_config *config; /* configuration that knows the names under which keys were given, or NULL */
 } zr__source;
 
 /** Fail with "file:line:column: key.path: message" or, if an override gave the value, with "command line: key.path:

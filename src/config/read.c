@@ -57,14 +57,15 @@ static zr_status no_object(const zr_key *keys, const zr__source *source, const z
                            word, word);
 }
 
-/* Return whether a key was already read under another name. A key such as "aio.*" stands for several. */
+/* Return whether a key was already read under another name. A key such as "aio.*" stands for several keys, so it may be
+ * read again. */
 static bool is_twice(const zr_config *config, const zr_key *key)
 {
     const zr__origin *origin = zr__origin_of(config, key);
     return (origin->given || origin->automatic) && key->path[strlen(key->path) - 1] != '*';
 }
 
-/* Record the name under which a key is given, if it is another name. */
+/* Record the name under which a key is given, unless it is zr's own name. */
 static zr_status set_name(zr_config *config, const zr_key *key, const char *path)
 {
     char own[PATH_BYTES];

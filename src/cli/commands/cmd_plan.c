@@ -179,7 +179,7 @@ static zr_status show_plan(cli_choices *p)
 {
     const zr_config *c = p->config;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
-    cli_trial trial; /* made also to check that the cluster has enough devices */
+    cli_trial trial; /* made in any case, to check that the cluster has enough devices */
     ZR_TRY(cli_try(&p->target, c, &trial, &plan));
     if (p->o->svg) {
         const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;

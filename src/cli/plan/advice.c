@@ -48,7 +48,8 @@ static void add_keys(zr__text *p, const cli_choices *choices)
     zr__text_add(p, "\n");
 }
 
-/** Add the question, and the bytes that the choice has in host memory and on disk. */
+/** Add the question that the advice answers (zr__question), and the bytes that the choice has in host memory and on
+ * disk. */
 static void add_question(zr__text *p, const cli_choices *choices)
 {
     const zr__trial *made = &choices->told->made;

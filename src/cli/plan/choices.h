@@ -38,7 +38,7 @@ typedef struct cli_choices {
     const cli_args *args;
     const cli_plan_options *o;
     cli_target target;
-    zr_config *config; /* with the keys that were chosen, if `answered` */
+    zr_config *config; /* the configuration, with the chosen keys if `answered` */
     bool batch;        /* whether a micro-batch is given */
     cli_max max;
     /* `question`: the question of the advice, about `asked`, which is the configuration before any choice. `found`: its

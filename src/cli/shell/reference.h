@@ -20,8 +20,8 @@ ZR_NODISCARD zr_status cli_man(const cli_command *const *commands, int n, const 
 enum { CLI_EXITS = 14 };
 typedef struct cli_exit {
     int code;
-    /* status with this exit code; ZR_ERR_COMM counts as ZR_ERR_PEER, and a status that is not listed as ZR_ERR_INTERNAL
-     */
+    /* status with this exit code; ZR_ERR_COMM counts as ZR_ERR_PEER, and a status that is not listed counts as
+     * ZR_ERR_INTERNAL */
     zr_status status;
     const char *words;
 } cli_exit;

@@ -1,5 +1,5 @@
-/** `zr simulate --search`: the question is which configuration is the fastest that fits, with all keys free that the
- * command line does not give. train/choose answers it. */
+/** `zr simulate --search`: ask train/choose for the fastest configuration that fits. All keys that the command line
+ * does not give are free. */
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
 #include "cli/simulate/search.h"

@@ -17,11 +17,11 @@ typedef struct cli_searched {
      * the least memory. */
     const zr__tried **best, **missed;
     int64_t n_best, n_missed;
-    int64_t ways; /* number of candidates that could be planned, each counted once for all its micro-batches */
+    int64_t ways; /* number of planned candidates; those alike but for buckets, overlap and micro-batches count once */
 } cli_searched;
 
-/** Write the bytes that a trial needs of the memory or disk that is too small into `text`, such as "31.2 GB of a
- * device's 32 GB". Return `text`. */
+/** Write how much a trial needs of the memory or disk that is too small for it, such as "31.2 GB of a device's 32 GB",
+ * into `text`. Return `text`. */
 const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128]);
 ZR_NODISCARD zr_status cli_searched_json(const cli_searched *s);
 void cli_searched_print(const cli_searched *s);

@@ -24,7 +24,7 @@ typedef struct reading {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Return the failure for a value that is not as wanted. `value` may be NULL. */
+/* Fail for a value at `place`; the message says what was `wanted`. `value` is NULL if it is missing. */
 static zr_status refuse(const reading *r, const zr__json_place *place, const json_t *value, const char *wanted)
 {
     char message[256];

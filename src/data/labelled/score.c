@@ -64,7 +64,7 @@ static size_t word_length(const char *text)
     return strcspn(text, " ");
 }
 
-/* Return the word after a word. */
+/* Return the beginning of the next word. */
 static const char *next_word(const char *text)
 {
     text += word_length(text);

@@ -19,7 +19,7 @@ void zr__nfc_close(zr__nfc **nfc);
 /** Return whether a character combines with others only in versions of Unicode after 9. */
 bool zr__nfc_is_newer(int32_t c);
 
-/** Return the version of Unicode, such as "15.0.0". */
+/** Return the version of Unicode that the library uses, such as "15.0.0". */
 const char *zr__nfc_version(void);
 
 /** Return whether the text is certainly normalized. Bytes that are not UTF-8 stay unchanged. */

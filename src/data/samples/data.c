@@ -98,7 +98,7 @@ static zr_status divide_documents(zr_data *d, source *to)
     return ZR_OK;
 }
 
-/* Find the samples of a source whose samples have whole documents. */
+/* Find the samples of a source if each sample has whole documents (data.packing one or whole). */
 static zr_status set_documents(zr_data *d, const zr__source_shards *files, source *to)
 {
     const char *packing = d->opening.args->packing == ZR_PACK_WHOLE ? "whole" : "one";

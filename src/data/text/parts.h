@@ -37,7 +37,7 @@ typedef struct zr__parts {
     int64_t most_bytes;   /* maximum bytes of a part; a longer text without a cut is cut between two characters */
     zr__shape shape;      /* how the records follow each other; the next members apply only to files of records */
     const char *text_key; /* key of the text in each record */
-    const char *forms;    /* forms of records that are read, for messages; NULL for texts only */
+    const char *forms;    /* forms of records that are read, for messages; NULL if only texts are read */
     zr__line_fn line;     /* function for records of instruction data; NULL if each record has one text */
     const void *line_of;
     bool skip_bad_lines;

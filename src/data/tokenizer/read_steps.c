@@ -6,7 +6,7 @@
 
 /* ---- normalizers ----------------------------------------------------------------------------- */
 
-/* Return the text of {"String": text}, or NULL if the pattern is of another kind or empty. */
+/* Return the text of a pattern {"String": text}, or NULL if the pattern has another form or the text is empty. */
 static const char *string_of(const json_t *pattern)
 {
     const char *text = json_string_value(json_object_get(pattern, "String"));
