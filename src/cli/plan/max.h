@@ -24,7 +24,7 @@ typedef struct cli_max {
      */
     zr_config *config;
     const cli_target *target;
-    zr__question question; /* the keys that are free with each number (question.free) */
+    zr__question question; /* the question for each number tried; question.free has the free keys */
     bool away;             /* whether a disk may be assumed if nothing fits without one */
     zr__train_target where;
     zr_config asked;       /* the configuration with the result, before free keys are chosen */

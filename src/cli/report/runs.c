@@ -24,7 +24,7 @@ void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const 
     for (int i = 0; i < n; i++) name[i] = room[i][common] ? room[i] + common : room[i];
 }
 
-/** Return whether the folders in a folder are runs. */
+/** Return whether a folder contains folders that are runs. */
 static bool holds_runs(const char *dir)
 {
     char pattern[PATH_MAX];
