@@ -442,7 +442,7 @@ typedef struct zr_labelled_row {
     int32_t *segments; /* (T) 0 for the first text with its [CLS] and [SEP], 1 for the second text with its [SEP] (0) */
     /* (T) index in the row of the first token of the token's sample. The padding counts as one more sample */
     int32_t *documents;
-    int32_t *first;  /* (S) index in the row of each sample's first token, [CLS] (0) */
+    int32_t *first;  /* (S) index in the row of each sample's first token, which is [CLS] (0) */
     int32_t *label;  /* (S) label of each sample (-1) */
     int32_t *answer; /* (S, 2) indices in the row of the answer's first and last token (-1) */
 } zr_labelled_row;

@@ -42,20 +42,21 @@ typedef struct zr_batch {
  * reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, since another
  * thread of the rank may be using them.
  *
- * In a training step the callback must subtract the losses of term t that do not count from batch->counted[t], such as
- * the losses of targets of -1, which cross-entropy ignores. The value of a term is the sum of its losses in the global
- * batch divided by the number of losses that count, or 0 if that number is 0. The step's loss is the sum of the terms,
- * and the gradient is the gradient of this sum. If the callback does not change a number, all losses of the term count.
- * Tensor-parallel ranks have the same micro-batch, and must give the same numbers. zr_engine_eval ignores the numbers.
+ * In a training step the callback must reduce batch->counted[t] by the number of losses of term t that do not count,
+ * such as those of targets of -1, which cross-entropy ignores. The value of a term is the sum of its losses in the
+ * global batch divided by the number of losses that count, or 0 if that number is 0. The step's loss is the sum of the
+ * terms, and the gradient is the gradient of this sum. If the callback does not change a number, all losses of the term
+ * count. Tensor-parallel ranks have the same micro-batch, and must give the same numbers. zr_engine_eval ignores the
+ * numbers.
  *
  * If the callback fails, the schedule still runs to its end with zeros as input, because the other ranks need this
  * rank's part in collectives. A training step then updates nothing on any rank, as if a loss were not finite. The
  * engine's function returns the failure on this rank. Afterwards the caller must make the ranks agree on it. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
-/** Callback that counts the losses of a micro-batch without filling its inputs: it subtracts the losses that do not
- * count from batch->counted, as the batch callback will for the same micro-batch. If it fails, the micro-batches of the
- * step fail with its failure. */
+/** Callback that counts the losses of a micro-batch without filling its inputs: it reduces batch->counted[t] by the
+ * number of losses of term t that do not count, as the batch callback will for the same micro-batch. If it fails, the
+ * micro-batches of the step fail with its failure. */
 typedef zr_status (*zr_count_fn)(void *arg, const zr_batch *batch);
 
 typedef struct zr_step_args {

@@ -3,10 +3,10 @@
  * without regard to ZeRO, ranks or devices. The same builder is called for training, evaluation and decoding. In each
  * of the three, it must declare the same parameters in the same order.
  *
- * A family (zr_family) is a kind of model: its builder, and a declaration of its settings. The keys of CONFIG.json
- * below "model.", help and documentation, config.json of Hugging Face in both directions, presets, names of tensors and
- * defaults all follow from the declaration. A family is one file of src/models and one row of the table in families.c;
- * gpt2.c is an example. A program can define its own families (zr_own_families).
+ * A family (zr_family) is a kind of model: its builder, and a declaration of its settings. From the declaration follow:
+ * the keys below "model." in CONFIG.json, their defaults, help and documentation, the presets, the names of tensors,
+ * and how config.json of Hugging Face is read and written. A family is one file of src/models and one row of the table
+ * in families.c; gpt2.c is an example. A program can define its own families (zr_own_families).
  */
 #ifndef ZR_MODELS_H
 #define ZR_MODELS_H

@@ -120,9 +120,9 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                            Uses: each, [staging], sums (mine), [further accumulators:                  \
                                            zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \
                                            `nccl`, NCCL first sums the pieces into this rank's piece of "each" */      \
-    X(COUNT, "count") /* with several loss terms: add the ranks' numbers of losses that count, before the first        \
-                         backward op. Uses: numbers of all ranks, the sums, for the ops that set the gradients of      \
-                         losses */                                                                                     \
+    X(COUNT, "count") /* with several loss terms, before the first backward op: for each term, sum over the            \
+                         data-parallel ranks the number of the step's losses that count. Uses: numbers of all ranks,   \
+                         their sums, which the ops that set the gradients of losses read */                            \
     X(LOSS, "loss")   /* add a term's losses of this micro-batch to the loss of this rank. Uses: the losses, the loss  \
                          of each term */                                                                               \
     X(REPEAT, "repeat") /* run the following steps, up to END, `rounds` times */                                       \

@@ -85,9 +85,9 @@ typedef struct zr__slices {
  * and hashes the other one. */
 typedef struct zr__chunk_writer zr__chunk_writer;
 
-/** Open a writer. `writers` is the number of writers that this process uses at once. The buffers of up to 128 writers
- * take 16 MiB together. Errors: ZR_ERR_NOT_FOUND if the file is missing, is not a regular file or is a symbolic link;
- * ZR_ERR_MEMORY. */
+/** Open a writer. `writers`: number of writers that this process uses at once. It sets the size of the buffers, so that
+ * those of up to 128 writers take at most 16 MiB in total. Errors: ZR_ERR_NOT_FOUND if the file is missing, is not a
+ * regular file or is a symbolic link; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__chunk_writer_open(const char *path, int writers, zr__chunk_writer **writer);
 /** Copy n bytes, to be written at `offset` in the file. Offsets must ascend. A put that begins at the end of the last
  * put continues the same range; any other put begins a new range. All bytes must lie inside the file.
@@ -212,8 +212,9 @@ ZR_NODISCARD zr_status zr__checkpoint_remove(const char *run_dir, int64_t step);
  * zr__chunk_writer_end has succeeded, return NULL and set *n to 0. */
 const zr__slices *zr__chunk_writer_slices(const zr__chunk_writer *writer, int64_t *n);
 
-/** Describe the file dir/name for a manifest. If `tensors` is true, the file is a safetensors file: the chunks of its
- * header are computed here, and `written` has the n chunks of its tensors. Otherwise all chunks are computed here.
+/** Describe the file dir/name for a manifest. If `tensors` is true, the file is a safetensors file: only the hashes of
+ * its header's chunks are computed here, and `written` has the n chunks of its tensors with their hashes. Otherwise the
+ * hashes of all chunks are computed here.
  * `name` is borrowed; free file->chunk with zr_free, also after a failure. Errors: as for zr__chunks_of_file, and
  * ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__manifest_describe(const char *dir, const char *name, bool tensors, const zr__chunk *written,

@@ -90,9 +90,9 @@ static void destroy_mpi(zr_comm *comm)
         if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
         if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
     }
-    /* If this rank is alone, keep windows, because freeing a window waits for the node's ranks. Also keep MPI's
-     * communicators, because MPI may reuse their numbers for new communicators, in which old messages that nobody has
-     * received could then arrive. */
+    /* A rank that is alone (zr__mpi_is_alone) frees neither MPI windows, because that would wait for the other ranks of
+     * the node, nor communicators: a new communicator could reuse the number of an old one and receive its undelivered
+     * messages. */
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
     if (!me->parent) zr_free(me->boards);
     zr_free(me->stagings);

@@ -32,7 +32,8 @@ typedef struct comm_threads {
     group *group;
     unsigned turn; /* number of calls of scalars so far, equal on all ranks; its lowest bit selects the group's table */
     bool failed;   /* whether a call has failed */
-    void *lent;    /* memory that peers access between a call's two barriers; they write only to `out` of a gather */
+    void *lent;    /* memory that peers access between a call's two barriers: in a gather they write to it, otherwise
+                      they only read it */
 } comm_threads;
 
 /* The ranks of one communicator: the whole team, or a group split off another communicator. */

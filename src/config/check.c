@@ -337,8 +337,7 @@ static zr_status check_samples(const zr_config *config, const zr__source *source
     return ZR_OK;
 }
 
-/* Refuse weights on the sources of data.val, because an evaluation reads all of the data. Also refuse tokens of 3
- * bytes. */
+/* Refuse sampling weights in data.val, because an evaluation reads all of its data. Also refuse tokens of 3 bytes. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_auto_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;

@@ -83,8 +83,8 @@ static int count_names(const char *families)
     return n;
 }
 
-/* Set the allowed values of model.type: the names of all families, and the words of the table for families that do not
- * exist yet. */
+/* Set the allowed values of model.type: the names of all families, then those names in the key table (table.c) that no
+ * family has, which are reserved for planned families. */
 static void set_types(making *m, zr_key *type)
 {
     const zr_family *family;

@@ -112,8 +112,8 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
 /* ---- tokens in the order of their rows (embedding_dw) ------------------------------------------ */
 
 /** SORT_TILE: number of tokens in a tile, which one block of threads processes. SORT_DIGITS: number of values of a
- * digit in a round of the sort. MANY_TOKENS: number of tokens above which separate blocks process a row of the
- * table. */
+ * digit in a round of the sort. MANY_TOKENS: rows of the table with more tokens than this get blocks of threads of
+ * their own. */
 #define ZR__CUDA_SORT_TILE 1024
 #define ZR__CUDA_SORT_DIGITS 256
 #define ZR__CUDA_MANY_TOKENS 64

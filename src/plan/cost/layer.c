@@ -26,7 +26,7 @@ typedef struct survey {
     zr__layer *layer;
 } survey;
 
-/* Return the unit of a layer in the middle of the model, or -1 if the model has no unit besides its ends. */
+/* Return the unit of a layer in the middle of the model, or -1 if the model has only its first and last unit. */
 static int32_t middle_unit(const zr_graph *g)
 {
     int32_t units = 0;

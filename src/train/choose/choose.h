@@ -228,14 +228,15 @@ int64_t zr__list_find(const zr__choices *found, const zr__way *way);
  *
  *   1. the least time per token: all candidates within ZR__TIE of the fastest are ties. Without rates: the fewest
  *      FLOPs, then the least traffic
- *   2. the fewest further keys (zr__free)
+ *   2. the fewest changed further keys (zr__free: `tensor` and the members after it)
  *   3. the lowest stage
- *   4. the least recompute: none, keep, selective, unit, auto; then the fewest offloaded states, whole checkpoints, and
- *      the fewest changes of buckets and overlap
+ *   4. the least recompute: none, keep, selective, unit, auto; then the fewest offloaded states; activation checkpoints
+ *      that stay on the device; checkpoints that are not partitioned between tensor-parallel ranks; the fewest changes
+ *      of buckets and overlap (zr__light)
  *   5. the fewest micro-batches, then the fewest samples of a micro-batch
  *
- * So the choice is at most 2 % slower than the fastest candidate. It has further keys only if each candidate with fewer
- * further keys is more than 2 % slower. Set found->best. */
+ * So the choice is at most 2 % slower than the fastest candidate. A further key is changed only if every candidate that
+ * changes fewer of them is more than 2 % slower than the fastest. Set found->best. */
 void zr__prefer(zr__choices *found);
 /** Return whether a candidate that a search has found is a tie of the best: it fits, and is within ZR__TIE of the
  * fastest. */

@@ -143,9 +143,9 @@ bool zr__search_nearly_fits(const zr__searching *s, const zr__tried *t)
     return !lacks_room(s, t) && (s->limit == 0 || (double)t->made.needs_bytes <= (1 + ZR__SLACK) * (double)s->limit);
 }
 
-/** Return a candidate that makes planning a way needless, because the way equals it or offloads more. Return NULL if
- * there is none. If the candidate fits, the way is no faster, and less offload is preferred. If the candidate lacks
- * memory of a host or disk, so does the way. */
+/** Return a candidate whose result makes it needless to plan the way `w`, or NULL if there is none. `w` equals the
+ * candidate's way, or offloads further kinds of states (zr__way_spares). If the candidate fits, `w` cannot win, since
+ * it offloads at least as much and is no faster. If the candidate lacks host memory or space on disk, so does `w`. */
 static zr__tried *stand_in(const zr__searching *s, const zr__way *w)
 {
     for (int64_t i = 0; i < s->found->n; i++) {
@@ -481,7 +481,8 @@ zr_status zr__search_refine(zr__searching *s)
             w.accum = accum;
             ZR_TRY(try_variant(s, from[k], w, false));
         }
-        if (f->tier > ZR__TIER_LIGHTER) continue; /* transfers to host memory or disk determine the time */
+        /* With offload, transfers to host memory or disk determine the time; the variants below would not shorten it */
+        if (f->tier > ZR__TIER_LIGHTER) continue;
         ZR_TRY(vary_checkpoints(s, from[k]));
         ZR_TRY(vary_moves(s, from[k]));
     }

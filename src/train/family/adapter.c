@@ -131,8 +131,8 @@ static bool is_listed(const char *list, const char *name, size_t n)
     return false;
 }
 
-/** Return whether the layer of any matrix without an adapter has one of `parts` as the last component of its name. peft
- * would then adapt this matrix too. */
+/** Return whether some matrix without an adapter belongs to a layer whose name has one of `parts` as its last
+ * component. peft would then adapt this matrix too. */
 static bool matches_more(const zr_graph *graph, const char *parts)
 {
     char a[ZR_NAME_MAX + sizeof(A_END)];
