@@ -113,7 +113,7 @@ ZR_API const char *zr_version(void);
     X(PARAM, "param")           /* parameters: shards, and whole units while they are gathered */                      \
     X(GRAD, "grad")             /* gradients: shards, accumulators, and whole units before reduction */                \
     X(OPTIM, "optim")           /* optimizer states: fp32 master, momentum, variance */                                \
-    X(ACT, "act")               /* activations, inputs, per-row statistics */                                          \
+    X(ACT, "act")               /* activations, inputs, statistics of rows (mean, rstd, lse) */                        \
     X(CHECKPOINT, "checkpoint") /* activation checkpoints, from which other activations are recomputed */              \
     X(BUFFER, "buffer")         /* staging memory for communication, of constant size */                               \
     X(WORK, "work")             /* scratch memory of kernels, and small results */
@@ -180,9 +180,11 @@ typedef enum zr_rng_purpose {
     ZR_RNG_DROPOUT, /* dropout; the stream is the index of the dropout op among all dropouts of the graph */
     ZR_RNG_SHUFFLE, /* random order of the data */
     ZR_RNG_SAMPLE,  /* sampling of tokens when text is generated */
-    ZR_RNG_JITTER,  /* random speeds of simulated ranks; the element is the rank */
-    ZR_RNG_MIX,     /* random order of data sources in a block of samples; the step is the index of the block */
-    ZR_RNG_PAIRS    /* sentence pairs and masks; the step is the epoch */
+    /* random speeds of simulated ranks, with the rank as element; random times of simulated exchanges, with the index
+     * of the exchange's step in its schedule as element */
+    ZR_RNG_JITTER,
+    ZR_RNG_MIX,  /* random order of data sources in a block of samples; the step is the index of the block */
+    ZR_RNG_PAIRS /* sentence pairs and masks; the step is the epoch */
 } zr_rng_purpose;
 
 typedef struct zr_rng {
@@ -203,7 +205,7 @@ ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *o
 
 /* ---- machine --------------------------------------------------------------------------------- */
 
-/** Sizes m, n and k of a matrix product, in ascending order. Therefore the forward product of a weight and its two
+/** Sizes m, n and k of a matrix product, sorted in ascending order, so that the forward product of a weight and its two
  * backward products have equal sizes. */
 typedef struct zr_product_sizes {
     int64_t size[3]; /* all 0 if there is no product */
@@ -229,8 +231,8 @@ typedef struct zr_device_facts {
     int threads;        /* compute threads per rank */
     bool own_memory;    /* whether the device has its own memory, which the processor cannot access */
     bool bf16_products; /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
-    /* whether zr's own kernels compute products on matrix tiles (AMX): bf16 operands directly, and fp32 operands as
-     * sums of bf16 parts; otherwise a library multiplies bf16 operands, if bf16_products */
+    /* whether zr's own kernels multiply on matrix tiles (AMX): bf16 operands directly, and fp32 operands as sums of
+     * bf16 parts. If false and bf16_products is true, a library multiplies bf16 operands */
     bool tiles;
     /* whether attention multiplies 16-bit operands directly, without widening them to fp32; on a processor this is
      * possible only for bf16 */

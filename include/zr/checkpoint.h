@@ -83,9 +83,9 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **
 /* ---- Hugging Face directories ---------------------------------------------------------------- */
 
 /** Read dir/config.json of any family into its struct. Missing keys get the defaults of Hugging Face transformers.
- * Unknown keys are ignored, but not in objects with a member that zr knows. Errors: ZR_ERR_NOT_FOUND if the file is
- * missing; ZR_ERR_DATA if model_type is not a family, or if zr does not support the value of a field, which the message
- * names. */
+ * Unknown keys at the top level are ignored. In an object that holds fields of the family, they are errors
+ * (ZR_ERR_DATA). Errors: ZR_ERR_NOT_FOUND if the file is missing; ZR_ERR_DATA if model_type is not a family, or if zr
+ * does not support the value of a field, which the message names. */
 ZR_API ZR_NODISCARD zr_status zr_hf_read(const char *dir, const zr_family **family, zr_model_config *config);
 
 /** Write dir/config.json in a form that transformers loads, replacing an older file. Errors: ZR_ERR_ARG if a number is

@@ -1,7 +1,7 @@
 /**
- * choices: settings with named values that a configuration gives to the layer that implements them: recompute, sequence
- * parallelism and the reduction to the planner (zr_layout), packing and the targets that count to the data
- * (zr_data_args).
+ * choices: settings that are one of several named values. A configuration passes the choices of recompute, sequence
+ * parallelism and gradient reduction to the planner (zr_layout), and the choices of packing and targets to the data
+ * layer (zr_data_args).
  */
 #ifndef ZR_CHOICES_H
 #define ZR_CHOICES_H
@@ -11,7 +11,7 @@
  * unit reads them and their operands are stored anyway. Their recomputation costs one more pass over memory, but hardly
  * any FLOPs. */
 typedef enum zr_recompute {
-    ZR_RECOMPUTE_NONE, /* recompute neither matrix products nor attention */
+    ZR_RECOMPUTE_NONE, /* recompute only outputs of cheap ops, no matrix products and no attention */
     ZR_RECOMPUTE_UNIT, /* store only the input of every recompute_every-th unit, and recompute all other activations */
     /* recompute attention, and activations that are wider than the unit's input (Korthikanti et al. 2022) */
     ZR_RECOMPUTE_SELECTIVE,
@@ -19,8 +19,8 @@ typedef enum zr_recompute {
      * combination with the least memory. On a device with its own memory (facts.own_memory), the remaining memory is
      * used for KEEP, in the largest number of units that fits. Also choose how activation checkpoints are stored: whole
      * on the device, in pieces on the device, or in pieces on the host. Take the fastest way that fits; if several are
-     * equally fast, take the first in this order. This choice requires tensor parallelism without sequence parallelism,
-     * no partition_checkpoints, and checkpoint_home DEVICE */
+     * equally fast, take the first in this order. This choice requires tensor parallelism, sequence OFF,
+     * partition_checkpoints false and checkpoint_home DEVICE */
     ZR_RECOMPUTE_AUTO,
     /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose result is not
      * needed. The papers count FLOPs in this way (ZeRO section 7, Megatron-LM) */
@@ -38,7 +38,7 @@ typedef enum zr_sequence {
     ZR_SEQUENCE_REGATHER
 } zr_sequence;
 
-/** Collectives for gradients. All give the same sums, except NCCL's. */
+/** Collectives that sum gradients over ranks. All of them give the same sums, except NCCL's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS, /* reduce-scatter: each rank receives its shard of the sums */
     /* all-reduce: all ranks receive all sums, with 1.5 times the traffic. The first version of ZeRO stage 1 used it */
@@ -63,7 +63,7 @@ typedef enum zr_pipeline {
     ZR_PIPELINE_TABLE        /* the caller's lists of actions */
 } zr_pipeline;
 
-/** Contents of a sample.
+/** Contents of a sample, whose sequence length is T tokens. zr_data_order defines windows and their offset.
  *
  * DOCUMENTS: a window of T tokens. Documents follow each other without padding, and a window may begin and end anywhere
  *            in a document. Attention does not stop at the border of two documents.
@@ -78,14 +78,14 @@ typedef enum zr_pipeline {
  * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
 typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE, ZR_PACK_WHOLE } zr_data_packing;
 
-/** Targets of records with prompts or messages.
+/** Targets that count in the loss, in records with prompts or messages.
  *
  * ANSWERS: completions and the assistant's messages, each with the token that ends it.
- * LAST:    completions, and of a conversation only the assistant's last message.
- * ALL:     every token, also of prompts, of other messages and of the template.
+ * LAST:    completions, and only the last message of the assistant in a conversation.
+ * ALL:     every token, including prompts, other messages and the template's own text.
  *
- * A message's own switch decides for its text and the token that ends it, whatever its role: "weight" 0 or 1, or
- * "train" (or "training") false or true. */
+ * A message may have a switch, which decides for its text and the token that ends it, whatever its role: "weight" 0 or
+ * 1, or "train" (or "training") false or true. */
 typedef enum zr_data_loss_on { ZR_LOSS_ON_ANSWERS, ZR_LOSS_ON_LAST, ZR_LOSS_ON_ALL } zr_data_loss_on;
 
 #endif

@@ -30,9 +30,9 @@ typedef struct zr_comm zr_comm;
 struct zr__group;
 struct zr__channel;
 
-/** Callback of an exchange, in which every rank sends this rank a piece. A call receives one range of bytes of all
- * these pieces. The ranges are in ascending order: pieces[r] points to bytes [first_byte, first_byte + bytes) of the
- * piece from rank r. This rank's own piece is read directly from `send`. The callback runs on the calling thread.
+/** Callback of an exchange, in which every rank sends this rank a piece. A call receives the same range of bytes of all
+ * pieces: pieces[r] points to bytes [first_byte, first_byte + bytes) of the piece from rank r. Successive calls receive
+ * ascending ranges. This rank's own piece is read directly from `send`. The callback runs on the calling thread.
  * first_byte and bytes are multiples of the exchange's grain_bytes. first_byte is also a multiple of 64, unless the
  * staging memory is too small for this. The callback is not called for a piece of 0 bytes.
  *
@@ -88,8 +88,9 @@ typedef struct zr_comm_board {
 struct zr_comm {
     const zr_comm_ops *ops;
     const char *transport; /* "self", "threads" or "mpi" */
-    uint64_t id; /* equal on the communicator's ranks, and different from other communicators' of a rank; world: 0 */
-    int splits;  /* number of calls of zr_comm_split so far */
+    /* ID of the communicator: equal on all its ranks, different for each communicator of a rank, and 0 for the world */
+    uint64_t id;
+    int splits; /* number of calls of zr_comm_split so far */
     int rank, size;
     int local_rank, local_size; /* number of this rank within its host, and number of ranks of the host */
     const int *world_ranks;     /* array of `size` world numbers of the ranks, shared by all ranks of a process */
@@ -98,12 +99,12 @@ struct zr_comm {
     int64_t staging_taken_bytes; /* bytes that are actually allocated for `staging` */
     /* whether calls spend time waiting for a link, so that a separate thread for communication saves time */
     bool concurrent;
-    bool second_thread;    /* whether two threads may share the calls of one rank, one call at a time */
+    bool second_thread;    /* whether two threads of a rank may make calls, one call at a time */
     zr_traffic traffic;    /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
-    /* array of size * n numbers, n from each rank, of the last call that exchanged numbers (zr_comm_scalars,
-     * zr_comm_agree or zr_comm_split). Valid until the next such call. Shared by all ranks of a process */
+    /* numbers that the last call of zr_comm_scalars, zr_comm_agree or zr_comm_split exchanged: an array of size * n,
+     * with n numbers from each rank. Valid until the next of these calls. Shared by all ranks of a process */
     const double *table;
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
     const void **pieces; /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
@@ -189,9 +190,10 @@ ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, z
  * job with exit code `code` and do not return. With threads, the other ranks fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
-/** Destroy a communicator. Collective, unless this rank has failed alone, or unless the communicator is lent by
- * zr_comm_threads_run or split off a lent one. After a failure, memory that MPI shares between ranks is kept until the
- * process ends. For a lent communicator the call frees nothing, because zr_comm_threads_run frees it on return. */
+/** Destroy a communicator. Collective, except if this rank has failed alone, or if the communicator is lent by
+ * zr_comm_threads_run or split off a lent communicator. After a failure, memory that MPI shares between ranks is kept
+ * until the process ends. For a lent communicator the call frees nothing, because zr_comm_threads_run frees it on
+ * return. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
 /** Create a communicator of one rank, without a transport. */

@@ -43,14 +43,14 @@ typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr
 typedef enum zr_config_layout { ZR_LAYOUT_LEAN, ZR_LAYOUT_PAPER } zr_config_layout;
 typedef enum zr_config_norm { ZR_NORM_ONE_PASS, ZR_NORM_TWO_PASS } zr_config_norm;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
-/** Where model states are stored between the steps that compute with them: on the device, in host memory, or on
+/** Place in which model states are stored between the steps that compute with them: the device, host memory, or a
  * disk. */
 typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_config_home;
 
-/** Offload of one kind of model states: values of offload_optimizer or offload_param. */
+/** Offload of one kind of model states: values of the section offload_optimizer or offload_param. */
 typedef struct zr_config_offloaded {
     zr_config_home device;
-    /* folder on disk, or a list of folders (a value of the form of data.train); NULL if not given */
+    /* folder on disk, or a list of folders in the form of data.train; NULL if not given */
     const char *folders;
     double ratio;    /* share of the elements that are offloaded, from 0 to 1 */
     int64_t buffers; /* key buffer_count; ZR_CONFIG_BUFFERS leaves the choice to the planner. Not used for parameters */
@@ -92,7 +92,7 @@ typedef struct zr_config {
         int64_t token_bytes; /* bytes of a token in token files without a header: 2 or 4; 0 for "auto" */
         zr_config_order order;
         zr_data_packing packing;
-        zr_data_loss_on loss_on; /* targets of records with prompts or messages */
+        zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
         /* name of the chat template's form, such as "llama3"; or "auto" to recognise the template in the tokenizer's
          * directory */
         const char *chat_template;
@@ -157,11 +157,11 @@ typedef struct zr_config {
         double weight_decay;
         double momentum;
         bool nesterov;
-        bool adam_w_mode;        /* whether Adam, or NVIDIA's LAMB, decouples weight decay, as AdamW does */
+        bool adam_w_mode;        /* for Adam and NVIDIA's LAMB: whether weight decay is decoupled, as in AdamW */
         zr_lamb_variant variant; /* variant of LAMB */
         bool bias_correction;    /* for Adam, AdamW and LAMB */
-        /* minimum trust ratio, and maximum trust ratio, of LAMB (zr_lamb_args); the following fields down to use_nvlamb
-         * are also for LAMB */
+        /* minimum and maximum trust ratio of LAMB (zr_lamb_args); the following fields down to use_nvlamb are also for
+         * LAMB */
         double min_coeff, max_coeff;
         bool eps_inside_sqrt, grad_averaging, use_nvlamb;
         double trust_coefficient; /* for LARS */
@@ -211,7 +211,8 @@ typedef struct zr_config {
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
         zr_config_offloaded optim, param; /* offload of optimizer states, and of parameters */
-        bool offload_gradients;           /* whether gradients are offloaded to the place of the optimizer states */
+        /* whether gradients are offloaded too, to the place of the optimizer states */
+        bool offload_gradients;
         /* number of elements of an offloaded state that are updated at a time; ZR_CONFIG_SUB_GROUP leaves the choice to
          * the planner */
         int64_t sub_group_elems;
@@ -335,7 +336,7 @@ typedef struct zr_key {
     bool chosen;   /* whether zr can choose the value, so that the key also takes "auto" */
 } zr_key;
 
-/** Return the table of keys, of all families. It ends with a key whose path is NULL. A key that several families
+/** Return the table of the keys of all families. It ends with a key whose path is NULL. A key that several families
  * declare identically is listed once. A key that they declare differently is listed once for each family. Free *keys
  * with zr_free. Errors: ZR_ERR_MEMORY; ZR_ERR_INTERNAL if a family's declaration is wrong (zr_family_check). */
 ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys);

@@ -123,7 +123,7 @@ typedef struct zr_data_info {
     const char *note;
     /* one-line message about documents that are longer than a sample (ZR_PACK_ONE, ZR_PACK_WHOLE), or "" */
     const char *cut;
-    const char *made_again; /* one-line message, or ""; given if cached tokens were damaged and made again */
+    const char *made_again; /* one-line message that cached tokens were damaged and made again, or "" */
     int64_t files, sources;
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
     int64_t tokens;
@@ -159,15 +159,16 @@ typedef struct zr_data_args {
     zr_data_order order;
     uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
-    zr_data_packing packing; /* what a sample contains */
+    zr_data_packing packing; /* contents of a sample */
     /* name of the chat template's form, such as "llama3"; NULL or "auto" to recognise the template in the tokenizer's
      * directory */
     const char *chat_template;
-    zr_data_loss_on loss_on; /* targets of records with prompts or messages */
-    bool as_text;            /* whether every file is read as plain text, also one with JSON records or tokens */
-    /* bytes of a token in files without a header: 2 or 4; 0 for 2, but refusing files that seem to have 4 */
+    zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
+    bool as_text;            /* whether every file is read as plain text, even if it has JSON records or tokens */
+    /* bytes of a token in files without a header: 2 or 4; 0 means 2, but refuse a file whose tokens seem to have 4
+     * bytes */
     int token_bytes;
-    bool documents;        /* whether zr_data_documents is called */
+    bool documents;        /* whether zr_data_documents will be called */
     bool skip_bad_lines;   /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
     const char *cache_dir; /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
     /* whether to skip checking cached tokens for damage, because this host has just opened and checked the same data */
@@ -286,7 +287,7 @@ typedef struct zr_pairs_args {
     int64_t vocab_size;  /* vocabulary size; every token id must be below this number */
     int64_t seq_length;  /* sequence length T, at least 5 */
     int64_t predictions; /* maximum number P of predicted tokens in a row, and thereby in a sample */
-    int64_t samples;     /* maximum number S of samples in a row; above 1, samples of a text are packed into rows */
+    int64_t samples;     /* maximum number S of samples in a row; above 1, samples of texts are packed into rows */
     zr_data_order order;
     uint64_t seed; /* seed of the order of rows, of the division of texts into samples, and of the masks */
     /* Only for texts: */
@@ -376,7 +377,7 @@ ZR_API zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs);
 ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out);
 
 /** Count the losses of a row for each term of the loss: its predicted tokens, and its labels of next-sentence
- * prediction. For texts, tokens are read only with whole_words. Errors: as for zr_pairs_read. */
+ * prediction. For texts, the call reads tokens only if whole_words is set. Errors: as for zr_pairs_read. */
 ZR_API ZR_NODISCARD zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
 
 /* ---- labelled texts and questions ------------------------------------------------------------ */
@@ -409,8 +410,8 @@ typedef struct zr_labelled_args {
     /* Only for ZR_LABELLED_ANSWERS: */
     int64_t doc_stride;       /* distance in tokens between the beginnings of two windows of a text; 0 for 128 */
     int64_t max_query_length; /* maximum number of tokens of a question; the rest is cut off; 0 for 64 */
-    /* whether questions are kept whose answer is not found at answer_start; otherwise they are left out, as in training
-     * with transformers */
+    /* whether to keep a question if its answer is not found at answer_start; if false, the question is left out, as in
+     * training with transformers */
     bool every_question;
     zr_progress_fn progress; /* callback for the progress in bytes of the files, or NULL */
     void *arg;
@@ -420,7 +421,7 @@ typedef struct zr_labelled_args {
 typedef struct zr_labelled_info {
     const char *path;   /* path as given to zr_labelled_open; owned by the object */
     const char *format; /* "jsonl with labels", or "SQuAD" */
-    const char *note;   /* one-line warning, or ""; given if bad lines or answers were found */
+    const char *note;   /* one-line warning, or ""; given if bad lines were skipped or answers were not found */
     const char *cut;    /* one-line message about texts or questions that are too long, or "" */
     int64_t files;
     int64_t bytes;         /* total bytes of the files */
@@ -434,13 +435,14 @@ typedef struct zr_labelled_info {
     int64_t memory_bytes;  /* bytes of memory that the object holds */
 } zr_labelled_info;
 
-/** Memory of one row. A member that is NULL is not filled. Arrays are filled up with the values in parentheses. */
+/** Memory of one row. A member that is NULL is not filled. Unused elements of an array have the value in parentheses.
+ */
 typedef struct zr_labelled_row {
     int32_t *tokens;   /* (T) token ids (0) */
     int32_t *segments; /* (T) 0 for the first text with its [CLS] and [SEP], 1 for the second text with its [SEP] (0) */
     /* (T) index in the row of the first token of the token's sample. The padding counts as one more sample */
     int32_t *documents;
-    int32_t *first;  /* (S) index in the row of each sample's first token, [CLS] (0) */
+    int32_t *first;  /* (S) index in the row of each sample's first token, which is [CLS] (0) */
     int32_t *label;  /* (S) label of each sample (-1) */
     int32_t *answer; /* (S, 2) indices in the row of the answer's first and last token (-1) */
 } zr_labelled_row;

@@ -35,7 +35,8 @@ typedef struct zr_task {
     int64_t index;
 } zr_task;
 
-/** Point in a queue, set by zr_device_ops.mark. It covers all tasks issued to the queue before. */
+/** Point in a queue, set by zr_device_ops.mark. The mark covers all tasks that were issued to the queue before it was
+ * set. */
 typedef struct zr_mark {
     zr_queue *queue; /* queue of the mark; NULL if the mark needs no wait */
     int64_t ticket;
@@ -100,7 +101,9 @@ typedef struct zr_kernel {
 } zr_kernel;
 
 typedef struct zr_device_config {
-    int threads; /* number of compute threads; on a GPU, of threads of its queues of ZR_QUEUE_HOST; 0 for one thread */
+    /* number of compute threads; on a GPU, number of threads for its queues of the kind ZR_QUEUE_HOST; 0 means one
+     * thread */
+    int threads;
     /* user-defined kernels, which replace the device's own, or NULL. The last entry has op NULL */
     const zr_kernel *kernels;
     int gpu; /* index of the GPU, from 0, for zr_device_create_cuda */
@@ -119,8 +122,9 @@ typedef struct zr_rate {
 
 /** Peak rates of arithmetic in registers in FLOP/s, an upper bound for the rates of kernels. */
 typedef struct zr_peak {
-    char level[12];  /* processor level, such as "v3" for x86-64-v3 */
-    zr_rate fma_f32; /* fused multiply-adds, or separate multiplications and additions if the level has no fused ones */
+    char level[12]; /* processor level, such as "v3" for x86-64-v3 */
+    /* rate of fused multiply-adds, or of separate multiplications and additions if the level has no fused ones */
+    zr_rate fma_f32;
     zr_rate dot_bf16; /* bf16 dot products accumulated in F32; 0 if the level has no instruction for them */
 } zr_peak;
 
@@ -138,7 +142,7 @@ typedef struct zr_rates {
     /* FLOP/s of small square matrix products: rate of one thread times number of threads */
     double matmul_f32, matmul_bf16;
     zr_rate triad; /* memory bandwidth in bytes/s, by the loop a = b + s * c with 12 bytes per element (STREAM triad) */
-    /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all threads */
+    /* rate in bytes/s at which threads of one process read each other's memory; `all` is the sum over all threads */
     zr_rate link;
     /* Rates of matrix products with all threads, and the rate of the fastest product in each type. zr_device_ops.bench
      * does not measure these rates. */
@@ -203,8 +207,8 @@ typedef struct zr_device_ops {
     /** Add the squares of args->weight to trust->weight, and the squares of the update's direction (computed from args)
      * to trust->direction (zr_optimizer.trust). With `exact`, add to the member `exact` of each sum. Write nothing
      * else. `first` is the index of the first element in this rank's shard. The sums add blocks of ZR_TRUST_BLOCK
-     * elements of the shard one after the other, so their bits do not depend on the number of threads, nor on the calls
-     * into which a range is divided at multiples of ZR_TRUST_BLOCK. Errors: as `update`. */
+     * elements of the shard one after the other, so their bits do not depend on the number of threads. They also do not
+     * change if a range is divided into several calls at multiples of ZR_TRUST_BLOCK. Errors: as `update`. */
     zr_status (*square_update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args, bool exact,
                                int64_t first, zr_trust *trust);
     /** Run the optimizer: unscale and clip the gradient, update the weights and cast them, in one pass over memory.

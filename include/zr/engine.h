@@ -42,20 +42,21 @@ typedef struct zr_batch {
  * reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, since another
  * thread of the rank may be using them.
  *
- * In a training step the callback must subtract the losses of term t that do not count from batch->counted[t], such as
- * the losses of targets of -1, which cross-entropy ignores. The value of a term is the sum of its losses in the global
- * batch divided by the number of losses that count, or 0 if that number is 0. The step's loss is the sum of the terms,
- * and the gradient is the gradient of this sum. If the callback does not change a number, all losses of the term count.
- * Tensor-parallel ranks have the same micro-batch, and must give the same numbers. zr_engine_eval ignores the numbers.
+ * In a training step the callback must reduce batch->counted[t] by the number of losses of term t that do not count,
+ * such as those of targets of -1, which cross-entropy ignores. The value of a term is the sum of its losses in the
+ * global batch divided by the number of losses that count, or 0 if that number is 0. The step's loss is the sum of the
+ * terms, and the gradient is the gradient of this sum. If the callback does not change a number, all losses of the term
+ * count. Tensor-parallel ranks have the same micro-batch, and must give the same numbers. zr_engine_eval ignores the
+ * numbers.
  *
  * If the callback fails, the schedule still runs to its end with zeros as input, because the other ranks need this
  * rank's part in collectives. A training step then updates nothing on any rank, as if a loss were not finite. The
  * engine's function returns the failure on this rank. Afterwards the caller must make the ranks agree on it. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
-/** Callback that counts the losses of a micro-batch without filling its inputs: it subtracts the losses that do not
- * count from batch->counted, as the batch callback will for the same micro-batch. If it fails, the micro-batches of the
- * step fail with its failure. */
+/** Callback that counts the losses of a micro-batch without filling its inputs: it reduces batch->counted[t] by the
+ * number of losses of term t that do not count, as the batch callback will for the same micro-batch. If it fails, the
+ * micro-batches of the step fail with its failure. */
 typedef zr_status (*zr_count_fn)(void *arg, const zr_batch *batch);
 
 typedef struct zr_step_args {
@@ -72,10 +73,10 @@ typedef struct zr_step_args {
      * this rank's micro-batches before the step reads the first. If `batch` later counts a different number, the step
      * fails with ZR_ERR_ARG and updates nothing. NULL if all losses count. Not called for models with one term */
     zr_count_fn count;
-    /* callback that returns ZR_ERR_STOPPED if this rank is asked to stop, otherwise ZR_OK; NULL, on all ranks, if none
-     * is ever asked.
-     * It is called between two rounds of the schedule, if no other thread of the rank may exchange then. If any rank is
-     * asked, the step ends on all ranks with ZR_ERR_STOPPED, as if it had not begun */
+    /* callback that returns ZR_ERR_STOPPED if this rank is asked to stop, otherwise ZR_OK. NULL on all ranks if no rank
+     * is ever asked to stop. The callback is called between two rounds of the schedule, unless another thread of the
+     * rank may be communicating then. If any rank is asked to stop, the step ends on all ranks with ZR_ERR_STOPPED, as
+     * if it had not begun */
     zr_status (*stop)(void *arg);
 } zr_step_args;
 
@@ -99,7 +100,8 @@ typedef struct zr_step_result {
      * of a micro-batch's losses is divided by the mean number of losses that count in a micro-batch, so that the mean
      * of the gradients is the step's gradient. 0 without zr_layout.micro_squares */
     double micro_square;
-    int64_t counted;                    /* number of losses of the global batch that count (zr_batch), of all terms */
+    /* number of losses of the global batch that count (zr_batch), summed over the terms */
+    int64_t counted;
     zr_term_result term[ZR_LOSS_TERMS]; /* results of the terms, in the order of zr_graph_loss_term */
 } zr_step_result;
 
@@ -112,8 +114,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *d
  * in each folder. The folders exist, and should be on different disks. They may differ between ranks, and ranks may
  * share them. Fail with ZR_ERR_ARG if the plan stores anything on disk and n_folders is 0. Fail on all ranks with
  * ZR_ERR_MEMORY if a rank's folder has too little room, and with ZR_ERR_CREATE if it cannot be written. If a transfer
- * fails later, the call of the engine fails with
- * ZR_ERR_IO. Collective. */
+ * fails later, the call of the engine fails with ZR_ERR_IO. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed,
                                                   const char *const *folder, int n_folders, zr_engine **engine);
 /** Destroy an engine. Collective, unless this rank has failed alone. */

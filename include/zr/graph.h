@@ -65,8 +65,8 @@ typedef struct zr_graph_spec {
      * zr_position read it: a token sees only its own document, and positions start again at each document. Not for
      * DECODE */
     bool documents;
-    /* whether the trained vectors of a unit form a unit of their own if the unit has trained matrices too, so that a
-     * unit has one kind of parameter. A vector has one dimension */
+    /* whether a unit with trained matrices and trained vectors (parameters of one dimension) is split into a unit of
+     * matrices and a unit of vectors */
     bool vectors_apart;
     /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
@@ -87,7 +87,7 @@ static inline int64_t zr_graph_head_bytes(const zr_device_facts *facts)
  * only A (rank, inputs) and B (outputs, rank) are trained. */
 typedef struct zr_lora {
     int64_t rank;   /* rows of A and columns of B; 0 for no adapters */
-    double alpha;   /* factor of A^T B^T, times the rank */
+    double alpha;   /* numerator of the factor alpha / rank */
     double dropout; /* dropout probability of an adapter's input */
     /* name patterns of the adapted linear layers, one per line, such as "q_proj"; NULL for all linear layers of
      * numbered blocks, whose names have a number between two dots */
@@ -112,11 +112,11 @@ typedef struct zr_value_info {
     zr_type type;
     /* unit of the op that writes the value; for a parameter, unit in which it was declared; -1 for inputs */
     int32_t unit;
-    /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its gradient */
+    /* index of the parameter, if the value is a parameter, its gradient or a part of its gradient; otherwise -1 */
     int32_t param;
     int32_t producer; /* index of the op that writes the value; -1 for parameters, inputs and caches */
-    /* 0 if every rank has all columns. Otherwise the columns are this many equal parts, and each part is cut into M
-     * pieces, one for each rank */
+    /* number of equal parts of the columns, if each part is cut into M pieces, one for each rank; 0 if every rank has
+     * all columns */
     int32_t cut;
     bool tokens; /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
 } zr_value_info;
@@ -139,13 +139,15 @@ typedef struct zr_cut {
 
 /** Tile of a table: consecutive rows, which are a parameter of their own. All tiles have the name of the table. */
 typedef struct zr_tile {
-    int32_t index, count; /* index of the tile among the `count` tiles of the table; 0 of 1 for a whole parameter */
-    int64_t first;        /* index of the tile's first row in the rank's part of the table */
+    /* index of the tile, and number of tiles of the table; a parameter without tiles has index 0 and count 1 */
+    int32_t index, count;
+    int64_t first; /* index of the tile's first row in the rank's part of the table */
 } zr_tile;
 
 typedef struct zr_param_info {
     char name[ZR_NAME_MAX];
-    /* shape on one rank, of the tile; if M does not divide a dimension, the last rank's piece ends with padding */
+    /* shape of the parameter (of the tile) on one rank; if M does not divide a dimension, the last rank's piece ends
+     * with padding */
     zr_shape shape;
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
@@ -175,12 +177,13 @@ typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
     int64_t elems; /* number of parameter elements on one rank, without padding */
-    /* whether this unit has only frozen parameters. Its name is such as "h.0, frozen", and it has no ops unless it is a
+    /* whether this unit has only frozen parameters. It then has a name such as "h.0, frozen", and no ops unless it is a
      * tile */
     bool frozen;
-    bool tile;    /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
-    bool vectors; /* whether this unit has the vectors of another unit (zr_graph_spec.vectors_apart), as "h.0, vectors"
-                   */
+    bool tile; /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
+    /* whether this unit has the vectors of another unit (zr_graph_spec.vectors_apart), with a name such as "h.0,
+     * vectors" */
+    bool vectors;
 } zr_unit_info;
 
 /** Attributes of an op. Their meaning is given in the op's comment in zr/ops.h. */
@@ -246,10 +249,10 @@ struct zr_op_def {
      * compared with the F32 peak. On devices with zr_device_facts.narrow_attention, attention multiplies in the type of
      * its operands instead. */
     bool in_f32;
-    /** 1 + index of an input whose memory output i may reuse, or 0 for none. The memory is reused
-     * only if the input is not needed afterwards. The input must have the same size in bytes, and the kernel must
-     * allow the reuse. If output i is a parameter's gradient and the input is an earlier partial sum of it, the
-     * partial sum is computed in the gradient's memory. */
+    /** 1 + index of an input whose memory output i may reuse, or 0 for none. The memory is reused only if the input is
+     * not needed afterwards. The input must have the same size in bytes, and the kernel must allow the reuse. If output
+     * i is a parameter's gradient and the input is an earlier partial sum of it, the partial sum is computed in the
+     * gradient's memory. */
     int8_t in_place[ZR_OP_OUTS];
     zr_join join; /* communication that replaces the op's kernel */
     /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. This requires
@@ -257,8 +260,8 @@ struct zr_op_def {
      * parameter, each rank computes a part of the parameter's gradient, and the parts are summed over the ranks. Other
      * ops refuse operands that are cut. */
     bool keeps_cut;
-    /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight, or a tile of a table.
-     * The op's builder may allow only some cases. */
+    /** Whether the op accepts a cut weight, of which each rank has only one piece, and a tile of a table. The op's
+     * builder may allow only some cases. */
     bool takes_pieces;
     /** Whether a tile as an operand stands for all tiles of its table. The adjoint then contributes to the gradient of
      * each tile. */
@@ -314,7 +317,7 @@ ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr 
  * whose losses have different weights in the gradient, ranks exchange the numbers before the first backward op
  * (zr_step_args.count). */
 ZR_API void zr_graph_loss_term(zr_graph *graph, const char *name, zr_value losses);
-/** Declare the losses of an objective of one term, "loss" (zr_graph_loss_term). */
+/** Declare the losses of an objective with a single term, which gets the name "loss" (zr_graph_loss_term). */
 ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
 /** Declare the model's output. In decode mode it is the result of zr_engine_decode, of shape (1, 1, V). In evaluation
  * mode the output may be any value, such as the logits. The output's memory is then not reused before the end of the
@@ -396,8 +399,8 @@ ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
  * documents. */
 ZR_API zr_value zr_graph_get_documents(const zr_graph *graph);
 /** Convert an index in one rank's part of a parameter (or of a tile) to an offset in the whole parameter. Return the
- * offset of element `first` of the part that rank `place` of M has, or -1 if the element is padding. *run receives how
- * many elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
+ * offset of element `first` of the part of tensor-parallel rank `place`, or -1 if the element is padding. *run receives
+ * how many elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
 ZR_API int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n,
                               int64_t *run);
 /** Return the number of parameters of the whole model (Psi), without padding. */
@@ -406,8 +409,8 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
 /** Sum of squares of this rank's part of a unit's gradient, and index of the first element that is not finite. The sum
- * is a double, or exact if it must not depend on the number of ranks; the other field is then 0. Ranks and units are
- * always added exactly. */
+ * is in `sum`, or in `exact` if it must not depend on the number of ranks; the other field is 0. Sums of different
+ * ranks and units are always added exactly. */
 typedef struct zr_square {
     double sum;
     zr_exact exact;
@@ -453,10 +456,10 @@ typedef struct zr_update_args {
  * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam and LAMB, and 8 or 4 for
  * SGD with or without momentum.
  *
- * A rule may use trust ratios, such as |w| / |u| in LAMB, where w is a whole parameter and u its direction. A training
- * step then computes `direction` for each rank's shards without storing it, and sums the squares of the direction and
- * of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms, and computes the
- * direction again. The bits of the norms do not depend on the stage or on the homes of states. */
+ * A rule may use trust ratios, such as |w| / |u| in LAMB, where w is a whole parameter and u the direction of its
+ * update. A training step then computes `direction` for each rank's shards without storing it, and sums the squares of
+ * the direction and of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms,
+ * and computes the direction again. The bits of the norms do not depend on the stage or on the homes of states. */
 typedef struct zr_optimizer {
     /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars") have a kernel of this name in the device */
     const char *name;
@@ -471,7 +474,7 @@ typedef struct zr_optimizer {
     /* names of the states in checkpoints, such as "exp_avg", of letters, digits and '_' */
     const char *slot_name[ZR_OPTIMIZER_SLOTS];
     bool trust; /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
-    /** Write the direction whose norm the rule needs to `out` (n elements), and change nothing else. Needed if `trust`
+    /** Write to `out` (n elements) the direction whose norm the rule needs, and change nothing else. Needed if `trust`
      * is true and `rule` is not NULL. All elements must be treated equally. args->norms is not set. */
     void (*direction)(const zr_update_args *args, float *out);
 } zr_optimizer;

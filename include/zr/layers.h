@@ -13,8 +13,8 @@ extern "C" {
 
 /** Add a linear layer: y = x w^T + b. "<name>.weight" has the shape (outputs, columns of x) and begins with normal
  * values of standard deviation `std`. "<name>.bias" begins with zeros. `cut` says how the weight may be cut over
- * tensor-parallel ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. By inputs, x must be cut in the same
- * way, and `inputs` is its width on all ranks together; otherwise x must be whole. */
+ * tensor-parallel ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. If the weight is cut by inputs, x must
+ * be cut in the same way, and `inputs` is the width of x on all ranks together. Otherwise x must be whole. */
 ZR_API zr_value zr_layer_linear(zr_graph *graph, zr_value x, int64_t inputs, int64_t outputs, zr_cut cut, double std,
                                 const char *name);
 
@@ -62,10 +62,10 @@ typedef struct zr_encoder_spec {
  * ZR_ERR_SHAPE for another shape of x; ZR_ERR_UNSUPPORTED if the columns of x are cut; ZR_ERR_ARG if x or the spec is
  * missing, or if a probability or eps is impossible.
  *
- * Without a recompute policy (ZR_RECOMPUTE_NONE) and tensor parallelism, the backward pass keeps 6 C + inner elements
- * per token, and one F32 number per token and head, whatever the dropout: outputs of norms and of GELU are recomputed,
- * and masks of dropout are drawn again (docs/memory.md). At stage 3 with norms after additions it also keeps the
- * result: C elements and two F32 numbers per token. */
+ * Without a recompute policy (ZR_RECOMPUTE_NONE) and without tensor parallelism, the backward pass keeps 6 C + inner
+ * elements per token, and one F32 number per token and head, whatever the dropout: outputs of norms and of GELU are
+ * recomputed, and masks of dropout are drawn again (docs/memory.md). At stage 3 with norms after additions it also
+ * keeps the result: C elements and two F32 numbers per token. */
 ZR_API zr_value zr_layer_encoder(zr_graph *graph, zr_value x, const zr_encoder_spec *spec);
 
 #ifdef __cplusplus

@@ -92,7 +92,7 @@ ZR_API const char *zr_space_name(zr_space space);
  * Sources: ZeRO-Offload (Ren et al. 2021), ZeRO-Infinity (Rajbhandari et al. 2021). */
 typedef struct zr_homes {
     zr_space param; /* space of the parameter shards; other than DEVICE only at stage 3 */
-    zr_space grad;  /* space of the gradients that outlive their reduction */
+    zr_space grad;  /* space of the gradients that are kept after their reduction */
     zr_space optim; /* space of the fp32 masters and optimizer states */
     /* Shares of the elements whose states are stored in the spaces `param` and `optim`, from 0 to 1, rounded up to
      * whole units. The states of the other units, which are the first units of the model, stay on the device: their
@@ -135,7 +135,7 @@ typedef struct zr_layout {
     int64_t batch;                 /* B, rows per micro-batch on one rank */
     int64_t seq;                   /* T, tokens per row */
     int64_t accum;                 /* k, micro-batches per training step */
-    zr_accum_order accum_order;    /* order in which they run */
+    zr_accum_order accum_order;    /* order in which micro-batches run */
     int64_t accum_ahead;           /* with ZR_ACCUM_AHEAD: forward passes that run before the first backward pass */
     /* bucket size of gradient reductions in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t reduce_bucket_elems;
@@ -147,7 +147,7 @@ typedef struct zr_layout {
     /* hpZ of ZeRO++ at stage 3: number of data-parallel ranks over which a second copy of the parameters is sharded; 0
      * for no copy */
     int hpz_ranks;
-    /* number of ranks per host, which are consecutive among the N * M ranks; 0 if all ranks are on one host */
+    /* number of ranks per host; 0 if all ranks are on one host. Ranks of a host have consecutive numbers */
     int host_ranks;
     bool hierarchical; /* whether collectives run in two levels: within each host and between hosts */
     /* whether communication overlaps computation: a unit's gradient is reduced during the backward pass of the next
@@ -190,7 +190,7 @@ typedef struct zr_layout {
     /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements than this */
     int64_t persist_elems;
     int64_t persist_model_elems; /* maximum number of elements of all units that are not sharded; 0 for no limit */
-    /* whether to compute the square norm of each micro-batch's own gradient before its reduction
+    /* whether to compute the square norm of each micro-batch's own gradient (micro-gradient) before its reduction
      * (zr_step_result.micro_square); requires at least two micro-batches per step */
     bool micro_squares;
     bool train;     /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */
@@ -211,7 +211,7 @@ typedef struct zr_layout {
 #define ZR_DEFAULT_BUCKET_ELEMS (16 << 20)
 
 /** Return the layout with which every other layout begins: stage 0 in fp32 on one rank with one row of one token, and
- * the schedules "train" and "eval". `optimizer` is left to the caller. */
+ * the schedules "train" and "eval". The caller must set `optimizer`. */
 ZR_API zr_layout zr_layout_default(void);
 
 #ifdef __cplusplus

@@ -3,10 +3,10 @@
  * without regard to ZeRO, ranks or devices. The same builder is called for training, evaluation and decoding. In each
  * of the three, it must declare the same parameters in the same order.
  *
- * A family (zr_family) is a kind of model: its builder, and a declaration of its settings. The keys of CONFIG.json
- * below "model.", help and documentation, config.json of Hugging Face in both directions, presets, names of tensors and
- * defaults all follow from the declaration. A family is one file of src/models and one row of the table in families.c;
- * gpt2.c is an example. A program can define its own families (zr_own_families).
+ * A family (zr_family) is a kind of model: its builder, and a declaration of its settings. From the declaration follow:
+ * the keys below "model." in CONFIG.json, their defaults, help and documentation, the presets, the names of tensors,
+ * and how config.json of Hugging Face is read and written. A family is one file of src/models and one row of the table
+ * in families.c; gpt2.c is an example. A program can define its own families (zr_own_families).
  */
 #ifndef ZR_MODELS_H
 #define ZR_MODELS_H
@@ -43,7 +43,8 @@ typedef enum zr_field_type {
      * word for all other layers. The value is 1 + the number of layers with the first word, or 0 for null. The field is
      * read, but never written */
     ZR_FIELD_LAYERS,
-    /* the struct has no member for it: zr supports one value, and refuses any other with the key's name */
+    /* no member of the struct: zr supports only one value, and refuses other values with a message that names the key
+     */
     ZR_FIELD_FIXED
 } zr_field_type;
 
@@ -90,8 +91,8 @@ typedef struct zr_field {
     const char *same;
     const char *help; /* one line of help; FIXED: a remedy for other values, or NULL */
     /* name of a setting that families share under different keys, or NULL. Each family has one field for each of
-     * "layers", "heads", "width", "positions" and "vocabulary", of type INT. Messages use other names to find the key
-     * of another family with the same meaning */
+     * "layers", "heads", "width", "positions" and "vocabulary", of type INT. Messages also use other names, to find the
+     * key with the same meaning in another family */
     const char *means;
     const char *divides; /* INT: key of the field whose value must be a multiple of this field's value, or NULL */
     const char *twin;    /* second key in config.json that is read and written with the same value, or NULL */
@@ -110,9 +111,9 @@ typedef struct zr_hf_names {
      * parameter for the head. If a file has a tensor for the head nevertheless, its values must equal the table's. NULL
      * if the head is never or always tied */
     const char *head, *table;
-    /* pairs of spellings of the end of a tensor name, by zr and by some files, such as {".LayerNorm.weight",
-     * ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one spelling. If a file has a tensor under both
-     * names, the values must be equal */
+    /* pairs of endings of tensor names, in zr's spelling and in the spelling of some files, such as
+     * {".LayerNorm.weight", ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one spelling. If a file has
+     * a tensor under both names, the values must be equal */
     const char *const (*spelled)[2];
     /* beginnings of the names of the tensors of heads, which only some tasks have; ending with NULL. If a run begins
      * with weights of another task, its own heads begin with random values, and the heads in the files are ignored.
@@ -179,8 +180,8 @@ typedef struct zr_family {
     const zr_field *field;    /* settings, in the order of docs/config.md; ends with a row without key */
     const zr_preset *preset;  /* named models; ends with a row without name. NULL for no presets */
     zr_samples samples;       /* samples on which models with the first task are trained */
-    /* Further tasks, for the choices from 1 on of the field that means "task"; ends with a row without architecture.
-     * NULL for only one task, whose class is `architecture`. */
+    /* Further tasks; ends with a row without architecture. Row i is the task of choice i + 1 of the field that means
+     * "task". NULL if the family has only the task whose class is `architecture`. */
     const zr_family_task *task;
     zr_hf_names names;
     /** Set the values that are still "auto" (0 or NAN), from constants or from other values. Called for every source of
@@ -192,8 +193,8 @@ typedef struct zr_family {
      * tokens are the only input, and the logits are the output. Encoders do not decode. */
     void (*build)(zr_graph *graph, const void *config);
     /** Adapt other sizes when a search for the largest model has set a new width or number of heads. `from` has the
-     * previous sizes. Values that are set to "auto" are completed. May be NULL if no other size depends on width or
-     * heads. */
+     * previous sizes. The function may set values to "auto", which are then completed. May be NULL if no other size
+     * depends on width or heads. */
     void (*resize)(void *config, const zr_model_sizes *from);
 } zr_family;
 
@@ -216,24 +217,25 @@ ZR_API size_t zr_field_bytes(zr_field_type type);
 ZR_API const zr_field *zr_family_field(const zr_family *family, const char *key);
 /** Return the field with this meaning (zr_field.means), such as "width", or NULL. */
 ZR_API const zr_field *zr_family_meaning(const zr_family *family, const char *means);
-/** Return the sizes of a model (layers, heads, width, positions, vocabulary), or set them together with the sizes that
- * depend on them. `config` is the family's struct. */
+/** Return the sizes of a model (_sizes): layers, heads, width, positions, vocabulary. Or set these sizes and the sizes
+ * that depend on them (_resize). `config` is the family's struct. */
 ZR_API zr_model_sizes zr_family_sizes(const zr_family *family, const void *config);
 ZR_API void zr_family_resize(const zr_family *family, void *config, const zr_model_sizes *sizes);
 
-/** Return the samples on which a model is trained, and its class of transformers, which depend on its task. `config` is
- * the family's struct. */
+/** Return the samples on which a model is trained (_samples), or its class of transformers (_architecture). Both depend
+ * on the model's task. `config` is the family's struct. */
 ZR_API zr_samples zr_family_samples(const zr_family *family, const void *config);
 ZR_API const char *zr_family_architecture(const zr_family *family, const void *config);
 
 /** Return the builder of a model. `config` is borrowed. */
 ZR_API zr_model zr_family_model(const zr_family *family, const void *config);
 
-/** Return the i-th preset of all families, numbered family by family, and its family. Return NULL after the last. */
+/** Return the i-th preset of all families, numbered family by family, and store its family in *family. Return NULL
+ * after the last preset. */
 ZR_API const zr_preset *zr_family_preset(int i, const zr_family **family);
-/** Return the preset of any family with this name, and its family, or NULL. A name of Hugging Face, such as
- * meta-llama/Meta-Llama-3-8B, stands for the preset llama3-8b, because its publisher's model computes the same from
- * the same weights. Letters may be small or capital. */
+/** Return the preset with this name, and store its family in *family. Return NULL if no family has the preset. A name
+ * of Hugging Face may be given instead: meta-llama/Meta-Llama-3-8B means llama3-8b, for example, because both models
+ * compute the same from the same weights. Letters may be small or capital. */
 ZR_API const zr_preset *zr_family_preset_called(const char *name, const zr_family **family);
 /** Find a preset by its name as zr_family_preset_called does, and copy its settings. Fail with ZR_ERR_NOT_FOUND and the
  * most similar names in the message. `family` may be NULL. */
@@ -329,7 +331,7 @@ typedef struct zr_bert_config {
  *    tokens (B,T)
  *    segments (B,T)         0 or 1, below type_vocab_size
  *    masked (B,P)           PRETRAINING: index in the row of each masked token; 0 for padding
- *    masked_targets (B,P)   PRETRAINING: the token there; -1 for padding
+ *    masked_targets (B,P)   PRETRAINING: original id of each masked token; -1 for padding
  *    first (B,S)            not ANSWERS: index in the row of each sample's first token, [CLS]; 0 for padding
  *    next (B,S)             PRETRAINING: 0 if the sample's second text follows its first one, 1 if it does not; -1 does
  *                           not count

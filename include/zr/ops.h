@@ -27,8 +27,9 @@ ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
 /** Take rows of x by their indices: y[b,p,:] = x[b, index[b,p], :], with index (B,P) and x (B,T,C). An index may occur
  * several times. If a rank has only its own tokens of x, y is summed over the ranks, and every rank has all of y.
- *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
- *         the flat micro-batch on. A row of y whose row of x is on another rank is then 0
+ *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows of the flat
+ *         micro-batch, beginning at row place * R (zr_runtime.place). A row of y is then 0 if its row of x is on
+ *         another rank
  *  rows:    index (B,P) I32, x (B,T,C) g -> y (B,P,C) g
  *  rows_dx: index, dy (B,P,C) g, [earlier, shape of x, g] -> dx g, shape of x;
  *           dx[b,t] = earlier[b,t] + sum over index[b,p]==t of dy[b,p], with p in order; may be in place of earlier */
@@ -36,8 +37,9 @@ ZR_API zr_value zr_rows(zr_graph *graph, zr_value x, zr_value index);
 
 /** Add a position table: y[b,t,:] = x[b,t,:] + table[position + t,:], where position is 0 except in DECODE. With
  * documents, t counts from the beginning of the token's document.
- *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
- *         the flat micro-batch on (zr_runtime.place). Row r of the flat micro-batch then has position r % T
+ *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows of the flat
+ *         micro-batch, beginning at row place * R (zr_runtime.place). Row r of the flat micro-batch then has position
+ *         r % T
  *  position:    x (B,T,C) g, table (P,C) g, [documents] -> y (B,T,C) g; may be in place of x
  *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w; rows from T on are copied from earlier, or 0;
  *               with documents: documents, dy, [earlier] -> dtable */
@@ -131,7 +133,8 @@ typedef struct zr_rotary_spec {
      * than beta_slow turns are divided by `factor` */
     double beta_fast, beta_slow;
     double attention_factor; /* for YARN: factor of cosines and sines in the table; 0 for 0.1 ln(factor) + 1 */
-    bool truncate;           /* for YARN: whether the two limits are rounded to whole pairs */
+    /* for YARN: whether the pair numbers j that belong to beta_fast and beta_slow are rounded to integers */
+    bool truncate;
 } zr_rotary_spec;
 
 /** Compute the cosines and sines of a rotary embedding (Su et al. 2021). Row t of the table has the cosines of the D/2
@@ -148,8 +151,9 @@ ZR_API zr_value zr_rotary_table(zr_graph *graph, const zr_rotary_spec *spec);
  * angle j: y[j] = x[j] c - x[j + D/2] s and y[j + D/2] = x[j + D/2] c + x[j] s. With documents, positions count from
  * the beginning of the token's document. The adjoint is rotary too.
  *  i[0] = 1 for the inverse rotation
- *  i[1] = 0 if x has all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows, from row place * R
- *         of the flat micro-batch on. Row r of the flat micro-batch then has position r % T
+ *  i[1] = 0 if x has all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows of the flat
+ *         micro-batch, beginning at row place * R (zr_runtime.place). Row r of the flat micro-batch then has position
+ *         r % T
  *  rotary: x (B,T,H*D) g, table (T,D) F32, [documents] -> y g; may be in place of x
  *          y has x's shape, and type w if y is the gradient of a parameter. */
 ZR_API zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table);
@@ -219,8 +223,8 @@ typedef struct zr_attention_spec {
  * three.
  *
  * Tensor parallelism cuts heads. M must divide heads. If M divides kv_heads, k and v may be cut as well. Otherwise k
- * and v must be whole on each rank, and the gradients of k and v are summed over the ranks. A fused value can only be
- * cut if kv_heads is heads. If each rank has only its own tokens of k and v, zr_attend gathers them.
+ * and v must be whole on each rank, and the gradients of k and v are summed over the ranks. A fused value can be cut
+ * only if kv_heads equals heads. If each rank has only its own tokens of k and v, zr_attend gathers them.
  *
  *  i[0] = H, i[1] = dropout stream, i[2] = heads, i[3] = kv_heads, i[4] = window, i[5] = 1, or 0 if bidirectional
  *  f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
@@ -246,11 +250,11 @@ ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, doub
  *  i[2] = 0, or the number of columns of a piece if this rank has a piece of each part of the columns (zr_cut)
  *  i[3] = 0, or the number of pieces of a part, M
  *  dropout: x g -> y g; may be in place of x
- * An element is kept if (u32 >> 8) * 2^-24 >= p, where u32 is its random number. Element i of the flat micro-batch
- * uses random element first_row * (elems / B) + i. If i[2] is not 0, element i of the rank's columns uses random
- * element first_row * i[1] + (i / i[2] * i[3] + place) * i[2] + i % i[2]. If only i[1] is not 0, element i of the
- * rank's tokens uses random element first_row * i[1] + place * elems + i. The mask therefore does not depend on how x
- * is divided among ranks, unless M does not divide the columns. */
+ * An element is kept if (u32 >> 8) * 2^-24 >= p, where u32 is its random number. x has `elems` elements. Element i of
+ * the flat micro-batch uses random element first_row * (elems / B) + i. If i[2] is not 0, element i of the rank's
+ * columns uses random element first_row * i[1] + (i / i[2] * i[3] + place) * i[2] + i % i[2]. If only i[1] is not 0,
+ * element i of the rank's tokens uses random element first_row * i[1] + place * elems + i. If M divides the columns,
+ * the mask therefore does not depend on how x is divided among ranks. */
 ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 
 /** Compute the cross-entropy: losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]. A negative target gives
@@ -261,11 +265,11 @@ ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
 
 /** Compute the cross-entropy of places in a row: column k of the logits scores the tokens of a document, and
- * targets[b,s,k] is the index in row b of the right one. With lse over the tokens t of the document of the target,
- * losses[b,s,k] = lse(logits[b,t,k]) - logits[b,targets[b,s,k],k]. Without documents a row is one document. Tokens of
- * other documents, such as padding, take no part. A negative target gives loss 0 and no gradient.
- *  i[0] = 0, or the number R of tokens whose gradient this rank computes, from token place * R of the flat micro-batch
- *         on; the gradient of other tokens is then 0
+ * targets[b,s,k] is the index in row b of the right token. losses[b,s,k] = lse(logits[b,t,k]) -
+ * logits[b,targets[b,s,k],k], where lse is over the tokens t of the target's document. Without documents a row is one
+ * document. Tokens of other documents, such as padding, take no part. A negative target gives loss 0 and no gradient.
+ *  i[0] = 0, or the number R of tokens of the flat micro-batch whose gradient this rank computes, beginning at token
+ *         place * R; the gradient of other tokens is then 0
  *  place_cross_entropy:    logits (B,T,K) g, targets (B,S,K) I32, [documents] -> losses (B,S,K) F32, lse (B,S,K) F32
  *  place_cross_entropy_dx: dlosses (B,S,K) F32, logits, targets, lse, [documents] -> dlogits (B,T,K) g */
 ZR_API zr_value zr_place_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
@@ -276,9 +280,9 @@ ZR_API zr_value zr_place_cross_entropy(zr_graph *graph, zr_value logits, zr_valu
  * zr_linear_cross_entropy_bias adds a bias b (V) to the logits of each row; b may be ZR_NONE. If w is cut among
  * tensor-parallel ranks, b must be cut as well.
  *
- * zr_linear_cross_entropy_hits also sets *hits to a value (B,T) F32. It is 1 where the target has the largest logit
- * (the first of the largest, if several are equal), and 0 elsewhere, also if the target is negative or a logit is NaN.
- * Only the forward op computes it, so it suits an evaluation. With `hits` NULL, the call does the same as
+ * zr_linear_cross_entropy_hits also sets *hits to a value (B,T) F32. The value is 1 where the target has the largest
+ * logit (the first of the largest, if several are equal), and 0 elsewhere, also if the target is negative or a logit is
+ * NaN. Only the forward op computes this value, so it suits an evaluation. With `hits` NULL, the call does the same as
  * zr_linear_cross_entropy_bias.
  *  i[0] = rows of a block; the last block may have fewer; i[2] = 1 with a bias
  *  linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32, [b (V) g] -> losses (B,T) F32, [hits]

@@ -32,9 +32,10 @@ typedef struct zr_state {
 /** States of a unit on one rank. */
 typedef struct zr_plan_unit {
     int64_t elems; /* number of parameter elements; 0 if the unit is not held */
-    /* group over which the unit's gradient is summed, of N ranks: they have the same parameters, but other rows */
+    /* group of N ranks over which the unit's gradient is summed. Its ranks have the same parameters, but different
+     * rows */
     int32_t sum_group;
-    /* group over which those states of the unit are sharded that the stage shards: sum_group, or a part of it (MiCS) */
+    /* group over which the unit's states are sharded, if the stage shards them: sum_group, or a part of it (MiCS) */
     int32_t shard_group;
     int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;  /* padded_elems / N */
@@ -43,7 +44,7 @@ typedef struct zr_plan_unit {
      * that the rank stores */
     zr_range update;
     /* whether the plan's role (zr_plans) holds the unit. A unit that is not held has no states, and no op of the role
-     * reads its parameters; their names and numbers are the same in the plans of all roles */
+     * reads its parameters. Parameters have the same names and numbers in the plans of all roles */
     bool held;
     bool trains;                     /* whether the unit is trained; a frozen unit has only parameters as its state */
     bool gathered;                   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
@@ -57,14 +58,17 @@ typedef struct zr_plan_unit {
     zr_state sums;
     zr_state master;                   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the optimizer */
-    /* first of n_open_sums buffers, each with a further accumulator of this rank's shard (rank_free_sums) */
+    /* index of the first of n_open_sums buffers, each of which holds a further accumulator of this rank's shard
+     * (rank_free_sums) */
     int32_t open_sums;
     int32_t n_open_sums;
-    int32_t saved;        /* first of the buffers with copies of this rank's parameters and states (ZR_SAVE_COPY) */
-    int32_t square;       /* buffer of the gradient's zr_square, or ZR_NONE without training */
-    int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
-    int32_t verdict;      /* buffer of the zr_verdict on which the unit's update depends */
-    /* buffers of a zr_trust and of the zr_norms for each of the unit's parameters; ZR_NONE without zr_optimizer.trust
+    /* index of the first buffer with copies of this rank's parameters and states (ZR_SAVE_COPY) */
+    int32_t saved;
+    int32_t square; /* buffer of the gradient's zr_square, or ZR_NONE without training */
+    /* buffer of the zr_square of single micro-batches' gradients, or ZR_NONE without zr_layout.micro_squares */
+    int32_t micro_square;
+    int32_t verdict; /* buffer of the zr_verdict on which the unit's update depends */
+    /* buffers with a zr_trust, and with a zr_norms, for each parameter of the unit; ZR_NONE without zr_optimizer.trust
      */
     int32_t trust, norms;
 } zr_plan_unit;
@@ -73,7 +77,7 @@ typedef struct zr_plan_unit {
 typedef struct zr_verdict {
     double grad_norm, loss;
     double term[ZR_LOSS_TERMS];     /* mean loss of each term */
-    double micro_square;            /* mean square norm of micro-gradients, as in zr_step_result.micro_square */
+    double micro_square;            /* mean square norm of micro-batches' gradients (zr_step_result.micro_square) */
     int64_t counted[ZR_LOSS_TERMS]; /* number of losses of each term that count, of all ranks */
     float grad_scale;               /* factor by which an update multiplies gradients */
     int32_t bad_param;              /* index of the first parameter whose gradient is not finite on any rank, or -1 */
@@ -82,7 +86,7 @@ typedef struct zr_verdict {
 
 /** Memory of one rank in one space, in bytes. */
 typedef struct zr_space_memory {
-    int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category, not necessarily at the same time */
+    int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category; the maxima may be at different times */
     int64_t total_bytes;
 } zr_space_memory;
 
@@ -118,10 +122,10 @@ typedef struct zr_plan {
     /* the ZeRO stage: whether optimizer states, gradients and parameters are sharded (zr_plan_unit.shard_group). On a
      * single rank, a state that is sharded is not divided, but may be freed earlier */
     bool shards_optim, shards_grad, shards_param;
-    int64_t recompute_every;      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    bool partition_checkpoints;   /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_space checkpoint_home;     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_save save;                 /* from the layout, or chosen by ZR_SAVE_AUTO */
+    int64_t recompute_every;      /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    bool partition_checkpoints;   /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    zr_space checkpoint_home;     /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    zr_save save;                 /* the layout's value, or the choice of ZR_SAVE_AUTO */
     int ranks;                    /* number of ranks of the grid */
     bool side_by_side;            /* whether streams can run at the same time */
     bool norm_first;              /* whether the whole gradient's norm is known before the first update */
@@ -150,7 +154,7 @@ typedef struct zr_plan {
     int32_t n_persistent;
     int64_t persistent_room;
     bool moves;                 /* whether units are communicated between ranks */
-    int32_t staging[ZR_GROUPS]; /* staging buffer of each group that is its own zr_group.same, or ZR_NONE */
+    int32_t staging[ZR_GROUPS]; /* index of each group's staging buffer, or ZR_NONE; read by zr_plan_staging */
     /* buffers of results, or ZR_NONE if absent. `loss`: this rank's loss of each term (zr_exact). `verdict`: a
      * zr_verdict. `numbers`: the values that ranks exchange. `counted`: with several loss terms, for each term how many
      * of its losses count, summed over all ranks (double). `output`: the output of decoding */
@@ -158,8 +162,8 @@ typedef struct zr_plan {
     bool has_stream[ZR_STREAMS]; /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;             /* buffer in host memory through which states are filled and read */
     int32_t saving;              /* buffer in host memory through which states are saved in place, or ZR_NONE */
-    /* bounce buffer in host memory, for transfers from or to disk whose address or length does not allow direct I/O; it
-     * has room for up to two transfers in each direction. Or ZR_NONE */
+    /* bounce buffer in host memory, or ZR_NONE, for transfers from or to disk whose address or length does not allow
+     * direct I/O. It has room for up to two transfers in each direction */
     int32_t passing_disk;
     /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on disk */
     int32_t windows;
@@ -214,7 +218,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  *   squared all its elements before, and all ranks have added the squares.
  * - With several loss terms, all ranks have exchanged the numbers of losses that count before an op reads them.
  * - After an update no step uses the unit's parameters in the space where they are stored.
- * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
+ * - Squares of a micro-batch's gradient are computed from the whole gradient, before a reduction changes it.
  * - A save writes all elements of each state before the state is updated.
  * - A step computes only with device memory; an update by the host's processors, only with host memory. Changes to an
  *   offloaded state are copied home.

@@ -22,8 +22,8 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
-    /* number of exchanges: for a step that moves data one per bucket, which share wire_bytes; for TRUST one or more; 1
-     * for any other step */
+    /* number of exchanges, which together move wire_bytes: one per bucket for a step that moves data, one or more for
+     * TRUST, and 1 for any other step */
     double calls;
 } zr_step_cost;
 
@@ -44,7 +44,7 @@ ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profil
 /** Cost of an asynchronous save on one rank. */
 typedef struct zr_save_price {
     int64_t bytes;    /* number of bytes that are written to files */
-    double write_sec; /* time to write these bytes */
+    double write_sec; /* time to write `bytes` to files */
     double stall_sec; /* time by which the save prolongs the training step in which it begins */
 } zr_save_price;
 

@@ -63,14 +63,14 @@ typedef struct zr_train_info {
  * Smaller data stay in the page cache. */
 #define ZR_TRAIN_AHEAD_BYTES ((int64_t)64 << 20)
 
-/** Report of one training step. Tokens and rates are totals over all ranks, unless a field's comment says otherwise. */
 /** Result of one loss term of a model with several terms (zr_graph_loss_term). */
 typedef struct zr_train_term {
     const char *name; /* name of the term, such as "masked_lm" */
     double loss;      /* mean over the losses of the term that count; NaN if no loss counts */
-    int64_t counted;  /* number of these losses */
+    int64_t counted;  /* number of losses of the term that count */
 } zr_train_term;
 
+/** Report of one training step. Tokens and rates are totals over all ranks, unless a field's comment says otherwise. */
 typedef struct zr_train_step {
     int64_t step;  /* number of the step, from 1 */
     int64_t steps; /* total number of steps of the run */
@@ -85,13 +85,13 @@ typedef struct zr_train_step {
     double loss_scale;    /* loss scale of this step; 0 without fp16 */
     bool noise;           /* whether the gradient noise scale is measured (train.gradient_noise_scale) */
     double noise_scale;   /* gradient noise scale in tokens, or NaN if not known yet; valid if `noise` is true */
-    int terms;            /* number of loss terms, or 0 for a decoder with only one */
+    int terms;            /* number of loss terms, or 0 if the model has only one */
     zr_train_term term[ZR_LOSS_TERMS];
 } zr_train_step;
 
 typedef struct zr_train_eval {
     int64_t step;
-    double val_loss;    /* sum of the terms, or the mean over the targets that count */
+    double val_loss;    /* mean over the targets that count; with several terms, the sum of the terms */
     int64_t val_tokens; /* number of targets that count; with several terms, targets of the first term */
     int terms;          /* number of loss terms, or 0 if the model has only one */
     zr_train_term term[ZR_LOSS_TERMS];
@@ -103,7 +103,7 @@ typedef struct zr_train_save {
     /* time for which training waited for the save. An asynchronous save also slows down training steps; this is not
      * included */
     double sec;
-    const char *dir; /* directory of the run, in which zr_checkpoint_name gives the name of the checkpoint */
+    const char *dir; /* directory of the run; zr_checkpoint_name gives the name of the checkpoint in it */
 } zr_train_save;
 
 /** Maximum number of kinds of steps that are timed separately. The other kinds of each stream are added up under the
@@ -202,7 +202,7 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* number of steps, including the steps before the checkpoint from which the run resumed */
     int64_t skipped;
-    double loss;        /* loss of the last step with a target that counts, or NaN without one */
+    double loss;        /* loss of the last step that has a target that counts, or NaN if there is no such step */
     double val_loss;    /* loss of the last evaluation, or NaN if there was none */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;
@@ -295,7 +295,7 @@ typedef struct zr_eval_result {
     double loss;       /* mean of the losses that count, in nats (natural logarithms); with several terms, their sum */
     double perplexity; /* e^loss; with several terms, e to the loss of the first term */
     double bits_per_byte; /* loss in bits per byte of text; NaN if the number of bytes is unknown */
-    int64_t tokens;       /* number of tokens whose losses are included; with several terms, of the first term */
+    int64_t tokens;       /* number of tokens whose losses are included; with several terms, tokens of the first term */
     int terms;            /* number of loss terms, or 0 for a decoder with only one */
     struct {
         char name[ZR_NAME_MAX];
@@ -307,7 +307,7 @@ typedef struct zr_eval_result {
     /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of windows that zr has
      * chosen, or "" */
     char note[512];
-    int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
+    int64_t bytes;       /* bytes of the text that the counted tokens encode, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
     double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */
     double exact, f1;    /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN */
@@ -339,7 +339,7 @@ typedef struct zr_eval_args {
      * smaller S takes more time: T/S times as long as S = T. A stride of 0 means S = T, but leaves out tokens at the
      * end that do not fill a window. */
     int64_t stride;
-    bool answers;        /* question answering: whether the result has the answers. Needs all batches */
+    bool answers;        /* question answering: whether to return zr_eval_result.answers; requires `batches` 0 */
     bool as_text;        /* whether the data are read as plain text, as with data.format "text" */
     int64_t token_bytes; /* data.token_bytes, 2 or 4; 0 for the run's value */
 } zr_eval_args;
@@ -376,7 +376,7 @@ typedef struct zr_generate_args {
      */
     int64_t samples;
     /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text that may be the
-     * beginning of a stop text is not emitted until it is clear whether it is one */
+     * beginning of a stop text is held back until later tokens decide this */
     const char *const *stop;
     int64_t n_stop;
     bool past_end; /* whether to go on after a token that ends a text */

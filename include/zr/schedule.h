@@ -48,8 +48,8 @@ enum {
 /** Facts about a group in the grid of a plan. */
 typedef struct zr_group {
     int32_t size; /* number of ranks in the group */
-    int32_t same; /* the group without its axes of a single rank, which has the same ranks */
-    /* whether the group's ranks exchange anything, according to the layout; false unless `same` is the group itself */
+    int32_t same; /* group of the same ranks, without the axes along which there is only one rank */
+    /* whether the group's ranks exchange anything, according to the layout; always false if `same` is another group */
     bool exchanges;
 } zr_group;
 
@@ -123,9 +123,9 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                            Uses: each, [staging], sums (mine), [further accumulators:                  \
                                            zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \
                                            `nccl`, NCCL first sums the pieces into this rank's piece of "each" */      \
-    X(COUNT, "count") /* with several loss terms: add the ranks' numbers of losses that count, before the first        \
-                         backward op. Uses: numbers of all ranks, the sums, which ops read that set gradients of       \
-                         losses */                                                                                     \
+    X(COUNT, "count") /* with several loss terms, before the first backward op: for each term, sum over the            \
+                         data-parallel ranks the number of the step's losses that count. Uses: numbers of all ranks,   \
+                         their sums, which the ops that set the gradients of losses read */                            \
     X(LOSS, "loss")   /* add a term's losses of this micro-batch to the loss of this rank. Uses: the losses, the loss  \
                          of each term */                                                                               \
     X(REPEAT, "repeat") /* run the following steps, up to END, `rounds` times */                                       \
@@ -138,7 +138,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                            numbers of all ranks, the unit's verdict, the unit's sum of squares, [the sums of COUNT] */ \
     X(NORM, "norm")     /* agree on the gradient norm, the loss and the factor for gradients. Also agree whether the   \
                            gradient is finite. Uses: the loss, numbers of all ranks, the verdict, each unit's sum of   \
-                           squares, [each unit's sum of squares of micro-gradients], [the sums of COUNT] */            \
+                           squares, [each unit's sum of squares of the gradients of micro-batches], [the sums of       \
+                           COUNT] */                                                                                   \
     X(SQUARE_UPDATE, "square_update") /* write sums of squares of each parameter of a unit, and of the optimizer's     \
                                          direction for it (zr_optimizer.trust). Uses: sums (mine), master (mine) or    \
                                          none, each optimizer state (mine), parameters (mine) if there is no master,   \
@@ -228,8 +229,8 @@ static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool sa
     if (when == ZR_WHEN_LATER) return round > 0;
     return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
 }
-/** Return whether a step of the schedule runs only in training steps for which the caller requests it. Nothing in other
- * training steps may depend on the order of this step. */
+/** Return whether a step of the schedule runs only in training steps for which the caller requests it. The step is
+ * missing in other training steps, so no other step may depend on its order. */
 static inline bool zr_when_asked(zr_when when)
 {
     return when == ZR_WHEN_SAVE;
@@ -268,8 +269,8 @@ typedef struct zr_step {
     int32_t peer;  /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise -1 */
     /* for REPEAT: number of rounds. For SEND and RECV: number of messages of the channel that may be on their way at
      * the same time; SENT of a message precedes the SEND that comes so many messages later. For a reduction: number of
-     * micro-batches that it sums. For NORM: number of micro-gradients, over all ranks, whose squares are passed, or 0
-     */
+     * micro-batches that it sums. For NORM: number of micro-batches on all ranks together, if it averages the square
+     * norms of their gradients; otherwise 0 */
     int64_t rounds;
     /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state: range of the
      * unit. For BATCH: range of rows */
@@ -307,8 +308,8 @@ typedef struct zr_schedule {
     int32_t n_waits;
     zr_buffer *buffer; /* persistent buffers of the plan, followed by transient buffers of this schedule */
     int32_t n_buffers; /* number of buffers, persistent and transient */
-    /* for each graph value, the last use that writes it. For a parameter, its buffer is ZR_NONE; see the uses of the
-     * steps that read it */
+    /* for each graph value, the last use that writes it. For a parameter, the use's buffer is ZR_NONE; see the uses of
+     * the steps that read the parameter */
     zr_use *value;
 } zr_schedule;
 
@@ -328,9 +329,9 @@ typedef enum zr_schedule_kind {
  * (COUNT gets one number for each loss term.) */
 #define ZR_NORM_SCALARS (2 * ZR_EXACT_LIMBS + 2)
 #define ZR_AGREE_SCALARS 3
-/** Return the number of values that each rank passes to the step NORM in a plan with this many loss terms. With
- * `micro`, an exact sum of the squares of micro-gradients follows. Last come the exact sums of the losses of further
- * terms. */
+/** Return the number of values that each rank passes to the step NORM in a plan with `terms` loss terms. With `micro`,
+ * ZR_NORM_SCALARS values are followed by an exact sum of the squares of micro-batches' gradients. The exact sums of the
+ * losses of further terms come last. */
 static inline int zr_norm_scalars(bool micro, int terms)
 {
     return ZR_NORM_SCALARS + (micro + terms - 1) * ZR_EXACT_LIMBS;

@@ -25,8 +25,8 @@ typedef struct zr_cluster_link {
      * level */
     int32_t devices;
     double bytes_sec; /* bytes per second into one device, and at the same time the same rate out of it */
-    /* limit for each unit of the next lower level, such as a host, in bytes per second: total rate into its devices,
-     * and at the same time the same total rate out of them; 0 for no limit */
+    /* limit for each block of devices that the next lower level connects, such as a host, in bytes per second: total
+     * rate into the block, and at the same time the same total rate out of it; 0 for no limit */
     double shared_bytes_sec;
     double latency_sec; /* latency of one message */
     double share;       /* fraction of this level's rates that exchanges reach; 0 to use the cluster's link_share */
@@ -47,7 +47,7 @@ typedef struct zr_step_sample {
     char kind[32]; /* name of the op or of the kind of step */
     bool narrow; /* whether the step was measured in bf16. On processors fp16 counts as fp32, to which it is widened */
     int32_t ranks; /* number of ranks in the group of an exchange; otherwise 0 */
-    bool across;   /* whether these ranks are on several hosts */
+    bool across;   /* whether the group's ranks are on several hosts */
     zr_step_cost cost;
     double sec;
 } zr_step_sample;
@@ -108,7 +108,8 @@ typedef struct zr_cluster {
      * rates of `device` */
     double disk_bytes_sec;
     zr_algorithm algorithm;
-    /* Software of the runs. The zeros of a named cluster stand for kernels and streams as zr has them on a GPU. */
+    /* Software of the runs. In a named cluster these members are 0, which means zr's own kernels and streams on a GPU.
+     */
     /* memory bytes per query-key pair that attention kernels read and write in the forward pass to store scores. The
      * backward pass needs twice this number. 0 if scores stay on the chip */
     double scores_bytes;
@@ -163,9 +164,9 @@ typedef struct zr_simulation {
     double mfu;       /* model FLOPs utilization: share of the device's peak rate, without recomputation */
     /* factor, at least 1, by which kernels take longer on the slowest rank than the cluster's rates predict */
     double slowest;
-    /** Cost of a save during a training step, through the disk that the ranks of a host share. Zeros if the plan has
-     * no save steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or
-     * host_bytes_sec. */
+    /** Cost of a save during a training step. All ranks of a host share the host's disk. Zeros if the plan has no save
+     * steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or host_bytes_sec.
+     */
     zr_save_price save;
 } zr_simulation;
 

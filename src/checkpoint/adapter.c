@@ -8,9 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Members of adapter_config.json that zr reads, or that do not change what peft computes with a loaded adapter: it sets
- * fan_in_fan_out by the layer, and reads megatron_core, qalora_group_size and the configurations of the ways to
- * initialize only together with other members. Any other member must be null, false or empty. */
+/* Members of adapter_config.json that zr reads, or that alone do not change the results of a loaded adapter. peft sets
+ * fan_in_fan_out itself, by the type of the layer. It reads megatron_core, qalora_group_size and the configurations of
+ * initializations only together with other members. Any member that is not listed must be null, false or empty. */
 static const char *const known[] = {"peft_type",      "r",
                                     "lora_alpha",     "lora_dropout",
                                     "bias",           "init_lora_weights",
@@ -23,8 +23,9 @@ static const char *const known[] = {"peft_type",      "r",
                                     "corda_config",   "lora_ga_config",
                                     "runtime_config"};
 
-/* Ways to initialize factors after which peft loads an adapter as W + alpha / r B A. Of others peft changes W when it
- * loads the adapter, or the base to which the adapter belongs is not W. "gaussian" is one too, in any letters. */
+/* Initializations with which a loaded adapter computes W + alpha / r B A, where W is a weight of the base model.
+ * "gaussian", in small or capital letters, is a further one (check_start). With any other initialization, peft changes
+ * W when it loads the adapter, or the adapter belongs to a changed base. */
 static const char *const plain[] = {"orthogonal", "eva"};
 
 bool zr__adapter_is_in(const char *dir)
@@ -52,7 +53,7 @@ static bool is_nothing(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* Return whether a list has a word. */
+/* Return whether a list of n words contains `word`. */
 static bool is_in(const char *const *list, size_t n, const char *word)
 {
     for (size_t i = 0; i < n; i++)
@@ -61,8 +62,8 @@ static bool is_in(const char *const *list, size_t n, const char *word)
 }
 #define IS_IN(list, word) is_in(list, sizeof(list) / sizeof(*(list)), word)
 
-/* Refuse an adapter that does not belong to the base as it is, such as one of PiSSA, which peft adds to the base minus
- * the factors with which training began. */
+/* Refuse an adapter that belongs to a changed base. For example, peft adds a PiSSA adapter to the base minus the
+ * product of the initial factors. */
 static zr_status check_start(const char *file, const json_t *start)
 {
     const char *way = json_string_value(start);
@@ -78,7 +79,7 @@ static zr_status check_start(const char *file, const json_t *start)
     return ZR_OK;
 }
 
-/* Refuse an adapter of another kind, or one that uses a feature that zr lacks. */
+/* Refuse an adapter that is not LoRA, or that uses a feature that zr lacks. */
 static zr_status check_kind(const char *file, const json_t *root)
 {
     const json_t *type = json_object_get(root, "peft_type"), *bias = json_object_get(root, "bias");
@@ -123,7 +124,8 @@ static zr_status read_config(const char *file, const json_t *root, zr__adapter *
     return ZR_OK;
 }
 
-/* Check that target_modules names a layer if it is a list. peft ignores the factors of other layers. */
+/* Check that target_modules, if it is a list, names `layer`. peft ignores the factors of layers that the list does not
+ * name. */
 static zr_status check_target(const char *dir, const json_t *targets, const char *layer)
 {
     size_t i;
@@ -211,7 +213,7 @@ zr_status zr__adapter_write(const char *dir, const zr__adapter *adapter)
     char path[PATH_MAX];
     const zr_lora *lora = &adapter->lora;
     ZR_TRY(zr__path_join(path, dir, ZR_ADAPTER_CONFIG));
-    /* With the type of a task of encoders, peft would expect a trained head in the file; without a type it does not. */
+    /* Write no task_type for an encoder: with an encoder's task_type, peft would expect a trained head in the file. */
     const char *task = adapter->predicts_next ? "CAUSAL_LM" : NULL;
     const double whole = (double)(int64_t)lora->alpha;
     json_t *alpha = lora->alpha == whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);

@@ -85,16 +85,16 @@ typedef struct zr__slices {
  * and hashes the other one. */
 typedef struct zr__chunk_writer zr__chunk_writer;
 
-/** Open a writer. `writers` is the number of writers that this process uses at once. The buffers of up to 128 writers
- * take 16 MiB together. Errors: ZR_ERR_NOT_FOUND if the file is missing, is not a regular file or is a symbolic link;
- * ZR_ERR_MEMORY. */
+/** Open a writer. `writers`: number of writers that this process uses at once. It sets the size of the buffers, so that
+ * those of up to 128 writers take at most 16 MiB in total. Errors: ZR_ERR_NOT_FOUND if the file is missing, is not a
+ * regular file or is a symbolic link; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__chunk_writer_open(const char *path, int writers, zr__chunk_writer **writer);
 /** Copy n bytes, to be written at `offset` in the file. Offsets must ascend. A put that begins at the end of the last
  * put continues the same range; any other put begins a new range. All bytes must lie inside the file.
  *
- * If `slices` is not NULL, the bytes belong to one slice, a range of columns: after its last column in one row it
- * continues at its first column in the next row. One writer must write a whole slice, in ascending order, without other
- * puts in between. Writers of neighbouring slices must pass the same `slices`.
+ * If `slices` is not NULL, the bytes belong to one slice, that is, to a range of columns. The bytes of one row are
+ * followed by the bytes of the same columns of the next row. One writer must write a whole slice, in ascending order,
+ * without other puts in between. Writers of neighbouring slices must pass the same `slices`.
  *
  * Errors: ZR_ERR_ARG for the offset or n, or if the bytes are outside the slices; ZR_ERR_STATE after
  * zr__chunk_writer_end; ZR_ERR_IO naming the file and the byte, if the bytes of this put or of an earlier put could not
@@ -212,9 +212,11 @@ ZR_NODISCARD zr_status zr__checkpoint_remove(const char *run_dir, int64_t step);
  * zr__chunk_writer_end has succeeded, return NULL and set *n to 0. */
 const zr__slices *zr__chunk_writer_slices(const zr__chunk_writer *writer, int64_t *n);
 
-/** Describe the file dir/name for a manifest. With `tensors` it is a safetensors file, whose header's chunks are
- * computed here, and `written` has the n chunks of its tensors. Otherwise all chunks are computed here. `name` is
- * borrowed; free file->chunk with zr_free, also after a failure. Errors: as for zr__chunks_of_file, and ZR_ERR_DATA. */
+/** Describe the file dir/name for a manifest. If `tensors` is true, the file is a safetensors file: only the hashes of
+ * its header's chunks are computed here, and `written` has the n chunks of its tensors with their hashes. Otherwise the
+ * hashes of all chunks are computed here.
+ * `name` is borrowed; free file->chunk with zr_free, also after a failure. Errors: as for zr__chunks_of_file, and
+ * ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__manifest_describe(const char *dir, const char *name, bool tensors, const zr__chunk *written,
                                              int64_t n, zr__manifest_file *file);
 
@@ -244,7 +246,7 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 #define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
 #define ZR_ADAPTER_PREFIX "base_model.model."
 
-/** Name of the weights of adapters in the older format of PyTorch, which zr does not read, and what to do about it. */
+/** Name of an adapter's weights in the older format of PyTorch, which zr does not read, and advice for its users. */
 #define ZR_ADAPTER_PICKLED "adapter_model.bin"
 #define ZR_ADAPTER_PICKLED_REMEDY                                                                                      \
     "zr does not read " ZR_ADAPTER_PICKLED "; load the adapter with peft and save it again, which writes "             \
@@ -252,8 +254,9 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 
 /** An adapter directory of peft. */
 typedef struct zr__adapter {
-    zr_lora lora; /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
-    /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows its list
+    /* rank, alpha, dropout and adapted layers; the list of layers is borrowed from `targets` or elsewhere */
+    zr_lora lora;
+    /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows its list from
      * elsewhere */
     char *targets;
     char base[4096];    /* path of the base model; "" if unknown */
@@ -296,8 +299,9 @@ const char *zr__weights_file_of(const zr_weights *weights, const char *name);
  * same form again when they are exported. */
 typedef struct zr__hf_source zr__hf_source;
 
-/** Read the record of a Hugging Face directory or of a checkpoint. `weights` are the weights of the directory. They may
- * be NULL: then only a record in config.json has files and types. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_DATA, ZR_ERR_MEMORY.
+/** Read the record of a Hugging Face directory or of a checkpoint. `weights` are the weights of the directory. If they
+ * are NULL, files and types come only from a record in config.json. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_DATA,
+ * ZR_ERR_MEMORY.
  */
 ZR_NODISCARD zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **source);
 void zr__hf_source_free(zr__hf_source **source);
@@ -315,7 +319,7 @@ typedef struct zr__weights_form {
     const zr_hf_names *names;
     const zr__hf_source *source; /* source of the names of tensors; NULL if the weights come from no directory */
     bool same_types;             /* whether to keep the types of the source, if it has all tensors */
-    zr_dtype dtype;              /* otherwise, the type of all tensors: F32, BF16 or F16 */
+    zr_dtype dtype;              /* type of all tensors if their types are not kept: F32, BF16 or F16 */
     /* maximum bytes of tensors in a file; tensors are assigned to files in order, and a tensor that is larger gets a
      * separate file, as with max_shard_size of transformers. 0 keeps the files of the source, or writes one file if
      * they are unknown */
@@ -336,8 +340,8 @@ int64_t zr__weights_out_files(const zr__weights_out *out);
 zr_dtype zr__weights_out_dtype(const zr__weights_out *out);
 
 /** Create all files at their full size, with tensors that are all zero, and the index. `suffix` is appended to the name
- * model.safetensors or of the index, to show that the weights are not complete; "" for none. On failure, files may be
- * left (zr__weights_remove). Errors: as zr__safetensors_create. */
+ * of model.safetensors or of the index, to show that the weights are not complete; "" for none. On failure, files may
+ * be left (zr__weights_remove). Errors: as zr__safetensors_create. */
 ZR_NODISCARD zr_status zr__weights_make(const zr__weights_out *out, const char *suffix);
 
 /** Open the files that zr__weights_make created with `suffix`, for writing. Any number of threads and processes may do

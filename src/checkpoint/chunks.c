@@ -96,7 +96,7 @@ int64_t zr__slice_after(const zr__slices *s, int64_t offset, int64_t n)
     return next < s->end ? next : s->end;
 }
 
-/* Count the bytes in [s->begin, end) of the slice that begins `column` bytes after the start of each row. */
+/* Count the bytes in [s->begin, end) that belong to one slice. In each row, the slice begins at byte `column`. */
 static int64_t bytes_before(const zr__slices *s, int64_t column, int64_t end)
 {
     const int64_t past = (end - s->begin) % s->row_bytes - column;

@@ -26,18 +26,18 @@ ZR_NODISCARD zr_status zr__chunk_add(zr__chunk_list *list, zr__chunk chunk);
 /** Return whether `slices` is valid in a file of `bytes` bytes. The range must lie in the file and consist of whole
  * rows, and each row must consist of two or more whole slices. */
 bool zr__slices_good(const zr__slices *slices, int64_t bytes);
-/** Return the end of the region that begins at `offset`. All chunks of the region end at or before the returned
- * offset. */
+/** Return the end of the region (zr__region) that begins at `offset`. All chunks of the region end at or before the
+ * returned offset. */
 int64_t zr__slices_limit(const zr__slices *slices, int64_t offset);
-/** Return the number of contiguous bytes of the slice from `offset` on. */
+/** Return the number of bytes from `offset` to the end of the slice in this row. */
 int64_t zr__slice_run(const zr__slices *slices, int64_t offset);
-/** Return the offset of the slice's next byte after n bytes from `offset`, where n <= zr__slice_run. After the slice's
- * last byte, return slices->end. */
+/** Return the offset of the byte that follows n bytes of the slice from `offset` on, where n <= zr__slice_run. It may
+ * be in the next row. After the slice's last byte, return slices->end. */
 int64_t zr__slice_after(const zr__slices *slices, int64_t offset, int64_t n);
-/** Return how many bytes of the slice lie in the file's bytes [offset, end). */
+/** Return how many of the file's bytes [offset, end) belong to the slice that contains `offset`. */
 int64_t zr__slice_bytes(const zr__slices *slices, int64_t offset, int64_t end);
-/** Compute XXH3-64 of the slice's bytes in [offset, end). `bytes` holds the file's bytes from `offset` on. Error:
- * ZR_ERR_MEMORY. */
+/** Compute the XXH3-64 hash of those bytes in [offset, end) that belong to the slice that contains `offset`. `bytes`
+ * holds the file's bytes from `offset` on. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__slice_hash(const zr__slices *slices, int64_t offset, int64_t end, const unsigned char *bytes,
                                       uint64_t *hash);
 
@@ -88,7 +88,7 @@ typedef struct zr__checked_file {
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);
-/** Read the region of chunk i, and check all its chunks. If the region directly before was loaded last, begin to
+/** Read the region of chunk i, and check all its chunks. If the last region loaded was the one before, begin to
  * prefetch the next region. Error: ZR_ERR_DATA naming file and bytes. */
 ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
 /** Read bytes [offset, offset + n) of the file. Each chunk is checked before bytes are copied from it. `tensor` is the

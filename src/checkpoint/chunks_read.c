@@ -53,8 +53,8 @@ static void give_region(zr__checked_file *file, int part, const zr__region *regi
     zr__queue_give(&file->queue, part);
 }
 
-/* Read a region into the queue's part that is not the current one, and make that part the current part. If the region
- * is already being prefetched into it, only wait. The region's bytes are not checked yet. */
+/* Read a region into the queue's other part, and make this part the current part. If the region is already being
+ * prefetched, only wait for it. The region's bytes are not checked yet. */
 static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;

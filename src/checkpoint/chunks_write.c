@@ -1,5 +1,6 @@
 /*
- * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
+ * Writing ranges of a file in chunks: the caller fills and hashes one part (a buffer of the queue, zr__file_part) while
+ * the queue writes the other part.
  *
  * A part holds a whole chunk, or a fraction of a chunk if many ranks of a process write at the same time. This saves
  * memory, which the plan does not count, and many small parts keep the disk as busy as a few large ones. If the bytes
@@ -111,8 +112,8 @@ static void fill_part(zr__chunk_writer *w, int64_t offset, const unsigned char *
     w->open.bytes += n;
 }
 
-/* Take the first bytes of the n that fit into the current part and chunk, and return their number. Without slices, a
- * part ends at a multiple of its size, so that the next part is aligned for direct I/O. */
+/* Take as many of the n bytes as fit into the current part and chunk, and return their number. Without slices, a part
+ * ends at a multiple of its size, so that the next part is aligned for direct I/O. */
 static int64_t put_some(zr__chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;

@@ -29,14 +29,14 @@ typedef struct zr__hf_place {
     zr_dtype dtype;
 } zr__hf_place;
 
-/** Write the i-th spelling of a tensor's name to `out`: the name itself, then those that some files have
- * (zr_hf_names.spelled). Return false after the last. */
+/** Write the i-th spelling of a tensor's name to `out`: first the name itself, then the spellings that only some files
+ * use (zr_hf_names.spelled). Return false after the last. */
 bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char out[ZR_FILE_NAME_BYTES]);
 
 /** Function that looks a name up exactly as it is spelled. It returns whether the name was found. */
 typedef bool (*zr__hf_look_fn)(void *arg, const char *name);
-/** Look up a name with and without the family's prefix and, for a factor of LoRA, with the prefix of adapters (_as); or
- * look up each spelling of a tensor's name in this way (_any). Return whether `look` found it. */
+/** _as: look up a name with and without the family's prefix and, for a factor of LoRA, with the prefix of adapters.
+ * _any: look up each spelling of a tensor's name in this way. Return whether `look` found it. */
 bool zr__hf_look_as(const zr_hf_names *names, const char *name, zr__hf_look_fn look, void *arg);
 bool zr__hf_look_any(const zr_hf_names *names, const char *tensor, zr__hf_look_fn look, void *arg);
 

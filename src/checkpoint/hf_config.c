@@ -1,4 +1,4 @@
-/* config.json of a Hugging Face directory, of any family: read and written by the family's declaration. */
+/* config.json of a Hugging Face directory, of any family: read and written according to the family's declaration. */
 #include "base/file/folder.h"
 #include "base/text/text.h"
 #include "checkpoint/hf.h"
@@ -60,8 +60,8 @@ static bool equals_declared(const json_t *value, const char *text)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Write the i-th key of a field in config.json to `key`: its main key, then the twin, then the keys that are only read.
- * Return false after the last one. */
+/* Write the i-th key of a field in config.json to `key`: first its main key, then its second key (zr_field.twin), then
+ * the keys that are only read. Return false after the last key. */
 static bool nth_key(const zr_field *field, int i, char key[KEY_BYTES])
 {
     const char *at = field->also;
@@ -115,7 +115,8 @@ static zr_status find_value(reading *r, const zr_field *field, const json_t **va
     char key[KEY_BYTES];
     snprintf(r->key, sizeof(r->key), "%s", field->key);
     *value = NULL;
-    if (field->type != ZR_FIELD_CHOICE) ZR_TRY(check_twin(r, field)); /* a choice has further keys, such as "type" */
+    /* skip a choice, which may be found under a further key, such as "type" */
+    if (field->type != ZR_FIELD_CHOICE) ZR_TRY(check_twin(r, field));
     for (int i = 0; nth_key(field, i, key); i++) {
         const json_t *one = member_at(r->root, key, strlen(key));
         if (!one || (*value && json_is_null(one))) continue;
@@ -202,7 +203,7 @@ static zr_status read_bool(const reading *r, const zr_field *field, const json_t
     return ZR_OK;
 }
 
-/* Print a list "a|b|c" as "a, b, c". Return `out`. */
+/* Print the list a|b|c as a", "b", "c; the caller prints the first and the last quote. Return `out`. */
 static const char *print_choices(const char *choices, char out[SHOWN_BYTES])
 {
     size_t used = 0;
@@ -227,7 +228,7 @@ static zr_status read_choice(const reading *r, const zr_field *field, const json
                    r->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
 }
 
-/* Read token ids. Some files have the id -1 for no token; they are written again with it. */
+/* Read token ids. Some files have the id -1 for no token; zr keeps this id when it writes the file again. */
 static zr_status read_ids(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
     (void)field;
@@ -272,7 +273,7 @@ static zr_status read_layers(const reading *r, const zr_field *field, const json
     return ZR_OK;
 }
 
-/* Return whether a value, or each element of a list, equals a text of a declaration. */
+/* Return whether a value, or each element of a list, equals a declared value, which is JSON text. */
 static bool all_equal(const json_t *value, const char *text)
 {
     size_t i;
@@ -436,8 +437,8 @@ static json_t *value_json(const zr_field *field, const zr_model_config *config)
     return declared(field->standard);
 }
 
-/* Set the member of an object at a path, and take over `value`. Objects on the path are created. Return nonzero on
- * failure. */
+/* Set the member of an object at a path, and take ownership of `value`. Create missing objects on the path. Return
+ * nonzero on failure. */
 static int set_at(json_t *object, const char *path, json_t *value)
 {
     for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
@@ -464,9 +465,10 @@ static int set_no_object(json_t *root, const char *key)
     return set_at(root, path, json_null());
 }
 
-/* Add a field to an object. Leave out a member of an object if its absence means the same value. Leave out a twin if
- * the field has no value. Also leave out a twin whose absence means the same value, unless the field is a choice on
- * which other members depend. Return nonzero on failure. */
+/* Add a field to the JSON object `root`, under its key and under its second key (zr_field.twin). Leave out a key inside
+ * a nested object if its absence means the same value. Leave out the second key if the field has no value, or if its
+ * absence means the same value. A choice always has its second key, because other members depend on it. Return nonzero
+ * on failure. */
 static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
 {
     const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);
@@ -506,7 +508,7 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
     for (const zr_field *field = family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
-    /* the type of the weights has another key in transformers 4 than in version 5 */
+    /* transformers 4 and 5 have different keys for the type of the weights */
     failed |= json_object_set_new(root, "torch_dtype", json_string(type));
     failed |= json_object_set_new(root, "dtype", json_string(type));
     return failed ? NULL : ZR_TAKE(root);

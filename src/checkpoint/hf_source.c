@@ -25,7 +25,7 @@ static bool find_type(const char *name, zr_dtype *dtype)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Add the tensors of a file. Return nonzero on failure. */
+/* Add a file, with the types of its loadable tensors, to the record. Return nonzero on failure. */
 static int add_file(json_t *files, const zr_safetensors *file)
 {
     const char *path = zr__safetensors_path(file), *slash = strrchr(path, '/');
@@ -38,7 +38,7 @@ static int add_file(json_t *files, const zr_safetensors *file)
     return failed;
 }
 
-/* Check the record that a checkpoint's config.json holds. */
+/* Return whether the record in a checkpoint's config.json is valid. */
 static bool is_record(json_t *files)
 {
     const char *name, *tensor;

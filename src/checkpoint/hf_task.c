@@ -60,7 +60,7 @@ static zr_status check_names(const char *file, const json_t *names, int64_t n)
 }
 
 /* Count the labels of a classification: the members "0", "1", ... of id2label, or num_labels. As in transformers, there
- * are two without both keys. */
+ * are two labels if both keys are missing. */
 static zr_status count_labels(const char *file, const json_t *root, int64_t *labels)
 {
     const json_t *names = json_object_get(root, "id2label"), *number = json_object_get(root, "num_labels");
@@ -96,8 +96,8 @@ zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family
     return ZR_OK;
 }
 
-/* Remove the source's keys of labels, unless there are two labels. With another number, transformers gives the heads of
- * other tasks one output for each label too. */
+/* Remove the source's keys of labels, unless there are two labels. With another number of labels, transformers would
+ * give the heads of other tasks as many outputs. */
 static int drop_labels(json_t *root)
 {
     static const char *const keys[] = {"id2label", "label2id", "num_labels"};

@@ -119,8 +119,8 @@ static void print_checked(zr__json_out *out, const zr__manifest_file *file, int 
     zr__json_close(out, '}');
 }
 
-/* Remove duplicates from sorted slices. Duplicates arise because each rank that writes one of several neighbouring
- * slices lists all of them. */
+/* Remove duplicates from sorted slices. Duplicates arise because all ranks that write slices of the same matrix list
+ * the same entry. */
 static int64_t drop_doubles(zr__slices *slices, int64_t n)
 {
     int64_t kept = 0;

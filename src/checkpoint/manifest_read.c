@@ -177,7 +177,7 @@ static zr_status read_slices(parser *p, zr__manifest_file *file)
     if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return expect_mark(p, ']');
     do {
         const zr_status st = read_place(p, file, &list);
-        file->slices = list.slices; /* for each entry, because the list's memory may move when it grows */
+        file->slices = list.slices; /* set again for each entry, because the list's memory may move when it grows */
         file->n_slices = list.n;
         ZR_TRY(st);
         ZR_TRY(expect_more(p, &more));

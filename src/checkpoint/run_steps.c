@@ -111,7 +111,7 @@ static zr_status remove_own_files(int fd, const char *shown, char *foreign, size
     return ZR_OK;
 }
 
-/* Remove `name`, of any type, from the open directory. It may be missing. */
+/* Remove the file or directory `name` from the open directory `run`. Do nothing if `name` is missing. */
 static zr_status remove_tmp(int run, const char *run_dir, const char *name)
 {
     char shown[ZR_SHOWN_BYTES + TMP_NAME_BYTES], foreign[ZR_QUOTE_BYTES];

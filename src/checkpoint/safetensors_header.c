@@ -273,7 +273,8 @@ zr_status zr__safetensors_parse(const char *name, const char *text, int64_t byte
                 .data_start = data_start,
                 .data_bytes = file_bytes - data_start,
                 .header = header};
-    /* Set upper bounds from the length of the text. Each dimension takes at least two bytes, a digit and a comma. */
+    /* Derive upper bounds of the numbers of tensors and dimensions from the length of the text. Each dimension takes at
+     * least two bytes, a digit and a comma. */
     const size_t tensors = p.bytes / ENTRY_BYTES_MIN + 1;
     *header = (zr__safetensors_header){.tensor = zr_alloc(tensors * sizeof(header->tensor[0])),
                                        .by_name = zr_alloc(tensors * sizeof(header->by_name[0])),

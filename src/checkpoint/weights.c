@@ -304,7 +304,7 @@ zr_status zr__weights_sync(const zr_weights *weights)
 /* ---- checking -------------------------------------------------------------------------------- */
 
 /* Return whether a wanted tensor is missing or does not fit. If so, and if `show` is true, add a line about it. Set
- * *differs if it is missing or has another shape. */
+ * *differs if the tensor is missing or has another shape. */
 static bool misfit(const zr_weights *weights, const zr__tensor_spec *wanted, zr__text *lines, bool show, bool *differs)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
@@ -349,7 +349,8 @@ static bool is_wanted_name(const char *name, const zr__tensor_spec *wanted, int6
     "\n  (the files have the body of the model, but not this head; with model.init they can begin a run of another "   \
     "model.task, which has a new head)"
 
-/* Compare elements [first, first+n) of two tensors, with room for n elements of each. `remedy` ends the message. */
+/* Compare elements [first, first+n) of two tensors. `room` has space for n elements of each tensor. `remedy` ends the
+ * message. */
 static zr_status compare_piece(const zr_weights *weights, place a, place b, int64_t first, int64_t n, float *room,
                                const char *remedy)
 {
@@ -378,7 +379,7 @@ static zr_status check_equal(const zr_weights *weights, place a, place b, const 
     return ZR_OK;
 }
 
-/* Check a tensor for the head of a tied model, if the files have one: its values must equal the table's. */
+/* If the files have a tensor for the head of a tied model, check that its values equal the table's. */
 static zr_status check_tied(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
 {
     const char *head = weights->names->head, *table = weights->names->table;
@@ -387,7 +388,7 @@ static zr_status check_tied(const zr_weights *weights, const zr__tensor_spec *wa
                        "set tie_word_embeddings to false in config.json to keep both");
 }
 
-/* Check each tensor that the files have in two spellings. */
+/* For each tensor that the files have in two spellings, check that the values are equal. */
 static zr_status check_spelled(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n)
 {
     char spelled[ZR_FILE_NAME_BYTES];
@@ -442,8 +443,8 @@ static int64_t add_extras(const zr_weights *weights, const zr__tensor_spec *want
     return extras;
 }
 
-/* Find the text that stands before the name of a wanted tensor in the files, such as "_orig_mod.", where the files have
- * no tensor with the name alone. Return whether there is one. */
+/* Find the prefix, such as "_orig_mod.", that a wanted tensor's name has in the files. Call this if the files lack the
+ * name without a prefix. Return whether there is a prefix. */
 static bool find_wrapper(const zr_weights *weights, const zr__tensor_spec *wanted, char wrapper[ZR_FILE_NAME_BYTES])
 {
     const size_t prefix = strlen(weights->names->prefix);
@@ -461,8 +462,8 @@ static bool find_wrapper(const zr_weights *weights, const zr__tensor_spec *wante
     return false;
 }
 
-/* Add what may be wrong with the weights as a whole. `first` is the first tensor that is missing or has another shape.
- * Of the misfits `heads` are missing tensors of a head. */
+/* Add advice about the weights as a whole. `first` is the first tensor that is missing or has another shape. `misfits`
+ * tensors do not fit; `heads` of them are missing tensors of a head. */
 static void add_advice(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n, int64_t misfits,
                        int64_t heads, const zr__tensor_spec *first, zr__text *text)
 {

@@ -10,7 +10,7 @@
 
 /* A tensor to be written. */
 typedef struct tensor {
-    const char *name; /* name in the file; borrowed from the source or the list of tensors */
+    const char *name; /* name in the file; borrowed from the source (zr__hf_source) or from the list of tensors */
     zr_dtype dtype;
     int64_t file; /* index of its file */
 } tensor;

@@ -26,7 +26,7 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Sleep while *word equals `value`, for at most a quarter of a second. Return whether it still did at the end.
+/* Sleep while *word equals `value`, for at most a quarter of a second. Return whether this time ran out.
  * FUTEX_PRIVATE_FLAG is not set, because the word may lie in memory that processes share. */
 static bool sleep_while(_Atomic uint32_t *word, uint32_t value)
 {

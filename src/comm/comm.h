@@ -26,24 +26,25 @@
  */
 ZR_NODISCARD zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier);
 
-/** Check that the shared memory of every host has room for all staging memory together that zr_comm_staging is about to
- * allocate: bytes[i] in each of the n communicators group[i], which are `comm` or split off it. Collective over `comm`;
- * all ranks return the same status. Otherwise some groups could get their memory while others wait for it. */
+/** Check that the shared memory of every host has room for the staging memory that zr_comm_staging is about to allocate
+ * in all n communicators together: bytes[i] in communicator group[i], which is `comm` or split off `comm`. Collective
+ * over `comm`; all ranks return the same status. Without this check, some groups could get their memory and then wait
+ * for groups that cannot. */
 ZR_NODISCARD zr_status zr__comm_room(zr_comm *comm, zr_comm *const *group, const int64_t *bytes, int n);
 
 /** Check that all ranks pass the same 64-bit number. Otherwise return ZR_ERR_CONFIG, with a message that names `what`
  * and the ranks that differ. */
 ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine);
 
-/** Stop this rank's communication: its current wait in a call, and every later call, soon returns ZR_ERR_PEER. Not
+/** Stop this rank's communication: a call that waits now soon returns ZR_ERR_PEER, and so does every later call. Not
  * collective; any thread may call it. Use it when the computing thread has failed while another thread of the rank is
  * in a call. Afterwards join this other thread. The memory that its call used may then be freed, except under MPI.
  *
  * Communicators split off `comm` are stopped too. If ranks are threads, all other communicators of this rank are also
  * stopped; under MPI they are not. Peers notice that this rank has stopped if ranks are threads, or if all ranks of an
  * MPI world share a window. In other MPI worlds, peers wait until this rank calls zr_comm_abort. Under MPI, messages
- * that this rank has requested may still arrive in this memory: call zr_comm_abort, or keep the memory until
- * zr_comm_destroy. With one rank the function does nothing, since a single rank never waits. */
+ * that this rank has requested may still arrive in the memory of its call: call zr_comm_abort, or keep this memory
+ * until zr_comm_destroy. With one rank the function does nothing, since a single rank never waits. */
 void zr__comm_cancel(zr_comm *comm);
 
 /** Note that this rank has failed alone: its peers may wait for it, and it must not wait for them. Afterwards,
@@ -63,8 +64,9 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
  * examined. Ignore the result when the job is done and ranks end normally. */
 int zr__comm_gone(const zr_comm *comm);
 
-/** Return whether exchanges overlap with kernels if a second thread makes the calls. This is so if calls wait for a
- * link (zr_comm.concurrent), and if devices with their own memory (`own_memory`) copy while they compute. */
+/** Return whether exchanges overlap with kernels if a second thread makes the calls. This is so in two cases: calls
+ * wait for a network link (zr_comm.concurrent), or devices with their own memory (`own_memory`) copy while they
+ * compute. */
 bool zr__comm_overlaps(const zr_comm *comm, bool own_memory);
 
 /** Return how many of the communicator's ranks run in this process: `size` if ranks are threads, else 1. */

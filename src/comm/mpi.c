@@ -56,7 +56,7 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-/* Write the number of a rank whose message has not arrived yet to the board. Other ranks can then find out why the job
+/* Write to the board the number of a rank whose message has not arrived yet. Other ranks can then find out why the job
  * hangs. */
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
@@ -154,7 +154,7 @@ typedef struct move {
     void *arg;
 } move;
 
-/* One chunk of a transfer. */
+/* One chunk of a transfer: `bytes` bytes of every piece, from byte `at` of the piece on. */
 typedef struct chunk {
     int64_t at, bytes;
     int64_t half; /* offset of this chunk's half of the staging, in bytes */
@@ -183,9 +183,9 @@ static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
 }
 
 /* Start all sends, or all receives, of a chunk. Callers start the sends first, because of the rendezvous protocol over
- * TCP: a receiver's clear-to-send for a long message travels in the same stream as data. If a peer received this rank's
- * clear-to-send before this rank's sends, the peer would send all its data before its own clear-to-send, and the link
- * would carry one direction after the other. */
+ * TCP: a receiver's clear-to-send for a long message travels in the same stream as data. If receives were started
+ * first, a peer would get this rank's clear-to-send early, and send all its data before its own clear-to-send. The link
+ * would then carry one direction after the other. */
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;

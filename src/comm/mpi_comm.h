@@ -40,7 +40,7 @@ typedef struct zr__comm_mpi {
     int64_t staging_bytes;
     unsigned char **stagings; /* array of `size` addresses in this process: the staging of each rank of the node */
     int half;                 /* half of the staging that the next chunk uses, 0 or 1; equal on all ranks */
-    /* whether this rank waits no longer in this communicator: zr__comm_cancel was called, or a call has lost a peer */
+    /* whether this rank no longer waits in this communicator: zr__comm_cancel was called, or a call has lost a peer */
     _Atomic bool cancelled;
     zr__nccl *nccl;               /* NCCL state for pieces in memory of GPUs, or NULL */
     int node_number;              /* index of this node within its host; split communicators copy the world's index */
@@ -90,8 +90,9 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const in
  * sleeping barrier if the world has no remote ranks. Collective. */
 zr_status zr__mpi_open_shared(zr__comm_mpi *me);
 void zr__mpi_close_shared(zr__comm_mpi *me);
-/** Check that the host has room for the memory of zr__mpi_open_shared in all parts that are about to be split off `me`
- * (`joins`: this rank is in one). Collective over the node. All ranks of the node return the same status. */
+/** Check that the host has room for the memory of zr__mpi_open_shared in all parts that are about to be split off `me`.
+ * `joins` says whether this rank joins a part. Collective over the node. All ranks of the node return the same status.
+ */
 zr_status zr__mpi_check_parts(zr__comm_mpi *me, bool joins);
 
 /** Let MPI make progress during a wait outside MPI. Return ZR_ERR_PEER if this rank is cancelled. */

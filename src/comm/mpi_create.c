@@ -18,7 +18,7 @@ static void cancel_tree(zr__comm_mpi *me)
 {
     atomic_store(&me->cancelled, true);
     /* Leave the sleeping barrier, since a rank that sleeps there does not check `cancelled`. This barrier exists only
-     * if the node has all ranks of `comm`, with the same numbers. */
+     * if the node has all ranks of `comm`; a rank then has the same number in both. */
     if (me->barrier) zr__barrier_leave(me->barrier, me->comm.rank);
     for (zr__comm_mpi *part = me->parts; part; part = part->sibling) cancel_tree(part);
 }
@@ -90,8 +90,9 @@ static void destroy_mpi(zr_comm *comm)
         if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
         if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
     }
-    /* Otherwise keep windows, because freeing one waits for the node's ranks. Also keep MPI's communicators, because
-     * MPI may reuse their numbers for new ones, in which messages that nobody has received could then arrive. */
+    /* A rank that is alone (zr__mpi_is_alone) frees neither MPI windows, because that would wait for the other ranks of
+     * the node, nor communicators: a new communicator could reuse the number of an old one and receive its undelivered
+     * messages. */
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
     if (!me->parent) zr_free(me->boards);
     zr_free(me->stagings);
@@ -183,7 +184,7 @@ static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm
     me->shared_window = me->staging_window = MPI_WIN_NULL;
     me->parent = parent;
     me->world = parent ? parent->world : me;
-    strcpy(me->folder, "/dev/shm"); /* until the first window is there */
+    strcpy(me->folder, "/dev/shm"); /* until find_folder finds the folder of the first window */
     pthread_mutex_init(&me->lock, NULL);
     ZR_TRY(fill_tables(me, rank, size));
     *made = ZR_TAKE(me);

@@ -54,8 +54,8 @@ static void find_folder(zr__comm_mpi *me, const void *at)
     "smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
 
 /* Check that windows fit into the host's shared memory. This rank's parts take `bytes`. Containers often limit shared
- * memory to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on one rank of the
- * node only, for which the others would then wait. All ranks of the node return the same status. */
+ * memory to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on only one rank of
+ * the node, and the other ranks would wait for this rank. All ranks of the node return the same status. */
 static zr_status check_room(zr__comm_mpi *me, double bytes)
 {
     struct statvfs shm;
@@ -183,8 +183,8 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     if (sleeps) me->barrier = barrier;
     if (!world) return ZR_OK;
     me->comm.processes_seen = true;
-    /* No rank has ended yet, so every process should be visible. If one is not, ranks have separate process ids, for
-     * example in containers. A rank then cannot detect that another rank has ended. */
+    /* No rank has ended yet, so every process should be visible. If a process is not visible, ranks have separate
+     * process ids, for example in containers. A rank then cannot detect that another rank has ended. */
     me->comm.processes_seen = zr__comm_gone(&me->comm) < 0;
     return meet_window(me);
 }
@@ -242,7 +242,7 @@ zr_status zr__mpi_room(zr_comm *comm, zr_comm *const *group, const int64_t *byte
     for (int i = 0; i < n; i++) {
         const zr__comm_mpi *its = (const zr__comm_mpi *)group[i];
         if (its->node_size > 1) mine += part_room(host_part(its, bytes[i]));
-        if (its->staging_window != MPI_WIN_NULL) mine -= (double)its->staging_bytes; /* freed before */
+        if (its->staging_window != MPI_WIN_NULL) mine -= (double)its->staging_bytes; /* will be freed first */
     }
     return check_room(me, mine > 0 ? mine : 0);
 }

@@ -33,7 +33,8 @@ typedef struct comm_threads {
     unsigned turn; /* number of calls of scalars so far, equal on all ranks; its lowest bit selects the group's table */
     bool failed;   /* whether a call has failed */
     struct channel_threads *channels;
-    void *lent; /* memory that peers access between a call's two barriers; they write only to `out` of a gather */
+    void *lent; /* memory that peers access between a call's two barriers: in a gather they write to it, otherwise
+                   they only read it */
 } comm_threads;
 
 /* The ranks of one communicator: the whole team, or a group split off another communicator. */
@@ -151,7 +152,8 @@ static zr_status exchange_threads(zr_comm *comm, const void *send, int64_t strid
 }
 
 /* Copy this rank's piece to every rank, including itself, part by part. Each of N ranks thus reads its own piece from
- * memory once and writes it N times. If peers fetched the piece instead, memory would also be read N times. */
+ * memory once and writes it N times. If each peer fetched the piece itself, the piece would also be read N times from
+ * memory. */
 static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
     const int64_t part_bytes = me->comm.copier.copy ? piece_bytes : PART_BYTES;

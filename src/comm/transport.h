@@ -111,8 +111,8 @@ static inline void zr__comm_wait(zr_comm *comm)
     __atomic_store_n(&b->waits, __atomic_load_n(&b->waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
-/** In a long wait, show on the board the first of the communicator's ranks that does not wait in it too. A rank whose
- * board cannot be read is not shown. `comm` is a zr_comm. */
+/** In a long wait, show on the board the communicator's first rank that is not waiting in this communicator. A rank
+ * whose board cannot be read is not shown. `comm` is a zr_comm. */
 void zr__comm_late(void *comm);
 
 /** Pause between two polls of a wait. Yield the core after some polls, and sleep in a long wait. */

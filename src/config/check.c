@@ -46,8 +46,8 @@ const char *zr__config_foreign_param(const zr_config *config, const char **type)
     return NULL;
 }
 
-/* Refuse parameters that the configured optimizer or scheduler ignores. Where a recipe may still give the type of the
- * scheduler, zr_config_resolve refuses them. */
+/* Refuse parameters that the configured optimizer or scheduler ignores. If a recipe may still give the scheduler's
+ * type, leave this to zr_config_resolve. */
 static zr_status check_params(const zr_config *config, const zr__source *source)
 {
     const char *type, *path = zr__config_foreign_param(config, &type);
@@ -95,8 +95,8 @@ const char *zr__config_low_above(const zr_config *config, double *low, double *h
     return cycles ? "scheduler.params.cycle_min_lr" : "scheduler.params.warmup_min_lr";
 }
 
-/* Refuse a lowest learning rate above the highest. A highest rate that a recipe or optimizer.params.lr may still give
- * is left to zr_config_resolve. */
+/* Refuse a schedule whose lowest learning rate is above its highest. If a recipe or optimizer.params.lr may still give
+ * the highest rate, leave this to zr_config_resolve. */
 static zr_status check_rates(const zr_config *config, const zr__source *source)
 {
     double low, high;
@@ -237,7 +237,7 @@ static zr_status check_offload(const zr_config *config, const zr__source *source
            "%" PRId64 " is not a multiple of 4096, the block of a disk; use %" PRId64, config->aio.block_bytes,
            config->aio.block_bytes / 4096 * 4096 + 4096);
     if (config->zero.param.device == ZR_HOME_NONE) return ZR_OK;
-    /* below stage 3 it has no effect, as a note says */
+    /* below stage 3 an offload of parameters has no effect, and resolve.c adds a note */
     if (config->zero.stage < 3 && zr__config_given(config, ZERO "stage")) return ZR_OK;
     REFUSE(config->zero.hpz_partition_ranks > 1, param, ZR_ERR_UNSUPPORTED,
            "it cannot be used with zero_hpz_partition_size %" PRId64
@@ -266,7 +266,7 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
-/* Sets of zr_samples. */
+/* Kinds of samples (zr_samples) as bits, for sets of kinds. */
 enum {
     NEXT = 1 << ZR_SAMPLES_NEXT,
     PAIRS = 1 << ZR_SAMPLES_PAIRS,
@@ -278,8 +278,8 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
 {
     static const struct {
         const char *path;
-        unsigned samples;  /* set of the samples that have the key */
-        const char *owner; /* models that have the key */
+        unsigned samples;  /* set of the kinds of samples that use the key */
+        const char *owner; /* models that use the key */
     } keys[] = {{"data.packing", NEXT, "decoders"},
                 {"data.chat_template", NEXT, "decoders"},
                 {"data.text_key", NEXT, "decoders"},
@@ -301,7 +301,8 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         const zr_key *key = zr__key_find(zr__keys_of(config), keys[i].path);
         if (keys[i].samples & samples || !key || zr__value_is_standard(config, key)) continue;
-        /* Without tasks a family's key of this name has another meaning; and model.init may have labels of its own. */
+        /* In a family without tasks, a key of this name has another meaning. A value that is not given came from
+         * model.init. */
         if (key->field && (!family->task || !zr__origin_of(config, key)->given)) continue;
         const bool encoder = samples != NEXT, task = encoder && keys[i].samples != NEXT;
         if (task)
@@ -314,7 +315,8 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
     return NULL;
 }
 
-/* Return the set of samples that the model may have. Without model.task the directory model.init determines it. */
+/* Return the set of kinds of samples that the model may have. Without model.task, the directory model.init determines
+ * the kind. */
 static unsigned possible_samples(const zr_config *config)
 {
     const zr_family *family = config->model.family;
@@ -325,7 +327,7 @@ static unsigned possible_samples(const zr_config *config)
     return all;
 }
 
-/* Refuse other values than the default of keys that the model's samples do not have. */
+/* Refuse a key that the model's kind of samples does not use, unless it has its default value. */
 static zr_status check_samples(const zr_config *config, const zr__source *source)
 {
     char why[ZR__FOREIGN_BYTES];
@@ -335,7 +337,7 @@ static zr_status check_samples(const zr_config *config, const zr__source *source
     return ZR_OK;
 }
 
-/* Refuse weights on the sources of data.val, because an evaluation reads all of the data, and tokens of 3 bytes. */
+/* Refuse sampling weights in data.val, because an evaluation reads all of its data. Also refuse tokens of 3 bytes. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_auto_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;

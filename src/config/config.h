@@ -57,7 +57,7 @@ void zr__config_offer_disk(zr_config *config, int64_t bytes);
 /** Return the bytes of zr__config_offer_disk, or 0 if it was not called. */
 int64_t zr__config_disk_bytes(const zr_config *config);
 
-/** Take the keys of optimizer, scheduler and gradient_clipping that are not given from a recipe: with model.preset the
+/** Use a recipe for the keys of optimizer, scheduler and gradient_clipping that are not given: with model.preset the
  * recipe for its size, with model.init the recipe for fine-tuning. A section to which the file gives a type stays as
  * written. If the file gives an optimizer with a type and no scheduler, the run has no scheduler. Values "auto" always
  * come from the recipe. The recipe is AdamW with betas 0.9 and 0.95, weight decay 0.1 and gradient_clipping 1. The lr
@@ -67,9 +67,8 @@ int64_t zr__config_disk_bytes(const zr_config *config);
  * then includes them. Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 
-/** Take the keys of optimizer, scheduler and gradient_clipping that are not given from `run`, the configuration of a
- * run that is resumed. Sections that the file writes with a type do not change. Call this between loading and
- * resolving. */
+/** Copy from `run`, the configuration of a resumed run, the keys of optimizer, scheduler and gradient_clipping that are
+ * not given. Sections that the file writes with a type do not change. Call this between loading and resolving. */
 ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *run);
 
 /** Keep train_batch_size when a run is resumed. This matters if the run's file gives all three keys of the batch
@@ -79,11 +78,11 @@ ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *
  * and resolving. */
 void zr__config_go_on(zr_config *config);
 
-/** Return the open choices. All but the last three can be open only if memory.limit is given. Even without
- * zr__config_leave_open, `split` is open if train_batch_size is given and three keys are "auto":
- * train_micro_batch_size_per_gpu, gradient_accumulation_steps and activation_checkpointing.policy. `offload` is open if
- * no device of offload is given, and either zr__config_offer_disk was called, or nvme_path is given with
- * zr__config_leave_open or with offload_optimizer.device "auto". */
+/** Return the open choices. All members but the last three (optim_ratio, param_ratio, order) can be open only if
+ * memory.limit is given. Even without zr__config_leave_open, `split` is open if train_batch_size is given and three
+ * keys are "auto": train_micro_batch_size_per_gpu, gradient_accumulation_steps and activation_checkpointing.policy.
+ * `offload` is open if no device of offload is given, and either zr__config_offer_disk was called, or nvme_path is
+ * given with zr__config_leave_open or with offload_optimizer.device "auto". */
 zr__config_open zr__config_get_open(const zr_config *config);
 
 /** Return whether any choice is open. */
@@ -111,9 +110,9 @@ enum { ZR__FOREIGN_BYTES = 128 };
 const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES]);
 
 struct json_t;
-/** Return an object of the keys, by their paths, whose values differ between two configurations, with the values of
- * `to`. train_batch_size is left out, since it follows from other keys. Keys of the list `shown`, which NULL ends, are
- * members in any case. Return NULL if memory is short. */
+/** Return a JSON object with the keys whose values differ between two configurations. Members are named by the keys'
+ * paths and have the values of `to`. train_batch_size is left out, since it follows from other keys. Keys of the list
+ * `shown`, which ends with NULL, are members even if they do not differ. Return NULL if memory is short. */
 struct json_t *zr__config_changes(const zr_config *from, const zr_config *to, const char *const *shown);
 
 /** Compute the XXH3-64 hash of the JSON of zr_config_to_json and of the library's version. Ranks with equal

@@ -55,8 +55,8 @@ static const struct {
 };
 enum { VALUES = sizeof(value) / sizeof(value[0]) };
 
-/* Write `path` with its beginning `from` replaced by `to` into `out`. Return false if it does not begin with the parts
- * of `from`. */
+/* If `path` is `from` or lies in the section `from`, replace this beginning by `to` and write the result to `out`.
+ * Otherwise return false. */
 static bool renamed(const char *path, const char *from, const char *to, char *out, size_t size)
 {
     const size_t n = strlen(from);

@@ -68,7 +68,8 @@ static void add_comment(zr__text *out, int level, const char *words)
     zr__add_words(out, begin, begin, MOST_COLUMNS, words);
 }
 
-/* Return the length in bytes of the objects that two paths share. For a.b.c and a.b.d it is 4, the length of "a.b.". */
+/* Return how many bytes at the beginning of two paths name the same objects. For a.b.c and a.b.d it is 4, the length of
+ * "a.b.". */
 static size_t shared_bytes(const char *a, const char *b)
 {
     size_t shared = 0;
@@ -114,7 +115,7 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
 }
 
-/* Return the key of a row, in the keys of the example's family. */
+/* Return the key that a row of `shown` names, from the keys of the example's family. */
 static const zr_key *shown_key(const zr_key *keys, const char *path)
 {
     for (const zr_key *key = keys; key->path; key++)
@@ -124,8 +125,9 @@ static const zr_key *shown_key(const zr_key *keys, const char *path)
 
 enum { VALUE_BYTES = 96 };
 
-/* Return the JSON text of a row's value, or NULL if the example leaves out the key. A preset determines the sizes. Its
- * sequences are shorter than its maximum, because long sequences need much memory. `room` is memory for the text. */
+/* Return the JSON text of a row's value, or NULL if the example leaves out the key. Leave out sizes that a preset
+ * determines. With a preset, limit the sequence length to PRESET_TOKENS, because long sequences need much memory.
+ * `room` is memory for the text. */
 static const char *value_of(const example *model, int row, const zr_key *key, char room[VALUE_BYTES])
 {
     const char *path = key->path, *value = shown[row].value;

@@ -53,8 +53,9 @@ struct zr_config_state {
 extern const zr_key zr__common_keys[];
 extern const int zr__common_keys_n;
 
-/** Make the list of keys of a family, or with NULL of all families as zr_config_keys does: the keys that every
- * configuration has and those of the family, and at the end a key whose path is NULL. Free *keys with zr_free. */
+/** Make the list of keys of a family, or of all families if `family` is NULL, as zr_config_keys does. The list has the
+ * keys of every configuration and the keys of the family, and ends with a key whose path is NULL. Free *keys with
+ * zr_free. */
 ZR_NODISCARD zr_status zr__keys_make(const zr_family *family, zr_key **keys);
 
 static inline const zr_key *zr__keys_of(const zr_config *config)
@@ -81,7 +82,7 @@ typedef struct zr__source {
     size_t bytes;
     const char *const *overrides;
     int n_overrides;
-    const zr_config *config; /* knows the names under which keys were given, or NULL */
+    const zr_config *config; /* configuration that knows the names under which keys were given, or NULL */
 } zr__source;
 
 /** Fail with "file:line:column: key.path: message" or, if an override gave the value, with "command line: key.path:
@@ -98,8 +99,8 @@ const zr_family *zr__config_family(const json_t *root);
  * family, and the key with the same meaning in the configuration's own family. */
 zr_status zr__config_refuse_key(const zr_config *config, const zr__source *source, const zr__json_place *place,
                                 const char *path);
-/** Find a field of the family whose value does not divide the value of the field zr_field.divides, if both are known.
- * Set the two values. Return NULL if all such values divide. */
+/** Find a field of the family whose value does not divide the value of the field that its zr_field.divides names, if
+ * both values are known. *value and *multiple receive the two values. Return NULL if there is no such field. */
 const zr_field *zr__config_undivided(const zr_config *config, int64_t *value, int64_t *multiple);
 
 /** Return the key of an override, without "--". *value points to the text after '=', or is NULL if there is no '='. */
@@ -128,15 +129,16 @@ typedef struct zr__key_place {
 } zr__key_place;
 /** Split a path at its dots into `out`. Return the place of the last part, which points into `out`. */
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out);
-/** Write the name that zr has for the key or section at `path`, which may have another name in DeepSpeed's files, into
- * `out`. Return `out`. */
+/** Write zr's own name of the key or section `path` into `out`. `path` may be another name from DeepSpeed's files.
+ * Return `out`. */
 const char *zr__key_own_name(const char *path, char *out, size_t size);
 /** Remove the values that a file gives for the key `path` under other names. */
 void zr__key_remove_others(json_t *root, const char *path);
 /** Add a list of all other names of keys and sections. */
 void zr__key_list_names(zr__text *out);
-/** Return a new reference to the value that is meant by the value `given` of the key that the file names `path`:
- * another value or `given` itself. *note receives a text for the user, or NULL. Return NULL if memory runs out. */
+/** Return the value that zr uses for the value `given` of the key that the file names `path`: another value of
+ * deepspeed.c, or `given` itself. The result is a new reference. *note receives a text for the user, or NULL. Return
+ * NULL if memory runs out. */
 json_t *zr__value_meant(const char *path, const json_t *given, const char **note);
 /** Return whether any key begins with `path` and a dot. */
 bool zr__key_is_section(const zr_key *keys, const char *path);
@@ -187,7 +189,8 @@ ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
  * user gets another result than intended. Return its path and set *advice to the correction. Return NULL if no key must
  * be refused. */
 const char *zr__config_needy(const zr_config *config, const char **advice);
-/** Add notes on the other given keys that have no effect because of other keys, one for each section and reason. */
+/** Add notes on given keys that have no effect because of other keys but are not refused (zr__config_needy), one note
+ * for each section and reason. */
 ZR_NODISCARD zr_status zr__config_note_needs(zr_config *config);
 
 /** Write advice that names the available values of a ZR_KEY_LIMITED key, such as: write "AdamW", "Adam" or "SGD".
@@ -205,8 +208,8 @@ void zr__refusals_free(zr_config *config);
 
 /** Store a copy of a string that lives as long as the configuration. Return NULL if memory runs out. */
 const char *zr__config_keep(zr_config *config, const char *text);
-/** Return the key of a schedule's lowest learning rate if that is above the highest, and set the values and the name of
- * the highest. Return NULL if it is not. */
+/** If a schedule's lowest learning rate is above its highest, return the key of the lowest rate, and set both rates and
+ * the key of the highest rate. Otherwise return NULL. */
 const char *zr__config_low_above(const zr_config *config, double *low, double *high, const char **high_path);
 #define ZR__LOW_ABOVE "%g is above %s, which is %g; wanted %g or less"
 

@@ -83,8 +83,8 @@ static int count_names(const char *families)
     return n;
 }
 
-/* Set the allowed values of model.type: the names of all families, and the words of the table for families that do not
- * exist yet. */
+/* Set the allowed values of model.type: the names of all families, then those names in the key table (table.c) that no
+ * family has, which are reserved for planned families. */
 static void set_types(making *m, zr_key *type)
 {
     const zr_family *family;
@@ -124,8 +124,8 @@ static void add_family(making *m, const zr_family *family)
         if (field->place != ZR_FIELD_IN_HF) add_key(m, key_of(m, field), family);
 }
 
-/* Add the keys of one family, or of all families. In a list of all, a key that some families lack names the families
- * that have it. */
+/* Add the keys of one family, or of all families. In a list of all families, a key that some families lack has the
+ * names of the families that have it. */
 static void add_families(making *m, const zr_family *only)
 {
     const zr_family *family;

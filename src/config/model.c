@@ -47,7 +47,8 @@ const zr_family *zr__config_family(const json_t *root)
     return family ? family : zr_family_at(0);
 }
 
-/* Return the field of a family with this key of CONFIG.json (without "model."), or in an object with this name. */
+/* Return the first field of a family whose key in CONFIG.json, without "model.", is `key` or lies in the object
+ * `key`. */
 static const zr_field *field_at(const zr_family *family, const char *key)
 {
     const size_t n = strlen(key);

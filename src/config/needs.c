@@ -12,13 +12,13 @@
 #define DISK                                                                                                           \
     ZERO "offload_optimizer.device=nvme|" ZERO "offload_param.device=nvme|activation_checkpointing.offload=disk"
 #define ADAPTERS "model.lora.rank|model.lora.init", "give model.lora.rank or model.lora.init too", true
-#define SPARE "|data.train=null" /* a plan without data */
+#define SPARE "|data.train=null" /* another part of `on`: a plan without data */
 
-/* A key has an effect if any part of `on` holds. A part is a key that is not off (0, false, null, "none"), or a key
- * with = and a list of values, or with != and a list of values that it does not have. */
+/* A key has an effect if any part of `on` holds. Parts are separated by |. The part KEY holds unless the value is 0,
+ * false, null or "none". KEY=A,B holds if the value is in the list, and KEY!=A,B if it is not. */
 typedef struct requirement {
     const char *key, *on;
-    const char *why; /* reason of the note, or advice of the refusal; NULL: made of the first part of `on` */
+    const char *why; /* reason in the note, or advice in the refusal; if NULL, made from the first part of `on` */
     bool fails;      /* whether the key is refused; with its default value a note names it instead */
 } requirement;
 
@@ -103,14 +103,14 @@ static bool holds(const zr_config *config, const char *part)
 {
     const char *rest;
     const zr_key *key = key_of_part(config, part, &rest);
-    if (!key || is_undecided(config, key)) return true; /* another family lacks the key */
+    if (!key || is_undecided(config, key)) return true; /* the model's family lacks the key */
     json_auto_t *value = zr__value_get(config, key);
     const bool other = *rest == '!', off = json_is_null(value) || is_listed(value, "0,false,none");
     return *rest == '\0' || *rest == '|' ? !off : is_listed(value, rest + other + 1) != other;
 }
 
-/* Return whether a key is given and has no effect. The default counts as given only on the command line or, for a key
- * that can be refused, if no part of `on` is given either: a run's own file has all keys. */
+/* Return whether a key is given and has no effect. A key with its default value counts only if an override gives it, or
+ * if it can be refused and no key in `on` is given: the config.json that a run writes gives all keys. */
 static bool is_idle(const zr_config *config, const requirement *r)
 {
     const zr_key *key = zr__key_find(zr__keys_of(config), r->key);

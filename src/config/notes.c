@@ -41,7 +41,7 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
 {
     char names[LINE_BYTES];
     int n = 0, used = 0;
-    bool alike = true, whole = true; /* whether all have one reason, and whether all are of a key such as "aio.*" */
+    bool alike = true, whole = true; /* whether all have the same reason; whether all match a key such as "aio.*" */
     const char *path = first->text, *help = key_at(config, path)->help;
     const int section = (int)section_bytes(path);
     for (const zr__string *v = config->state->unused; v != first; v = v->next)
@@ -65,7 +65,7 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
 /* ---- "auto" ----------------------------------------------------------------------------------- */
 
 /* Find the value that Hugging Face's Trainer would put in place of "auto". Write its origin in words, such as "the
- * learning rate", to `from`. Return false if Trainer replaces nothing for this key. */
+ * learning rate", to `from`. Return false if Trainer does not replace the "auto" of this key. */
 static bool trainers_value(const zr_config *config, const zr_key *key, double *value, char from[LINE_BYTES])
 {
     static const char zero[] = "zero_optimization.";

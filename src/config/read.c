@@ -35,8 +35,9 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
     return zr__json_fail(source->text, source->bytes, source->name, place, status, message);
 }
 
-/* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device, the
- * message shows how to write its name. A text in place of the model is probably a directory of weights. */
+/* Refuse a value that is not an object, at a path where the table has a section. If the value names a device, as in
+ * "offload_optimizer": "cpu", the message shows the object to write instead. A text in place of the model is probably a
+ * directory of weights. */
 static zr_status no_object(const zr_key *keys, const zr__source *source, const zr__json_place *place, const char *path,
                            const json_t *value)
 {
@@ -56,14 +57,15 @@ static zr_status no_object(const zr_key *keys, const zr__source *source, const z
                            word, word);
 }
 
-/* Return whether a key was already read under another name. A key such as "aio.*" stands for several. */
+/* Return whether a key was already read under another name. A key such as "aio.*" stands for several keys, so it may be
+ * read again. */
 static bool is_twice(const zr_config *config, const zr_key *key)
 {
     const zr__origin *origin = zr__origin_of(config, key);
     return (origin->given || origin->automatic) && key->path[strlen(key->path) - 1] != '*';
 }
 
-/* Record the name under which a key is given, if it is another name. */
+/* Record the name under which a key is given, unless it is zr's own name. */
 static zr_status set_name(zr_config *config, const zr_key *key, const char *path)
 {
     char own[PATH_BYTES];

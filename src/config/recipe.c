@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* The recipe of `zr init`, with the learning rate of a small model and a warm-up for the default train.steps. NULL
- * stands for the learning rate, which the schedule of another scheduler.type reaches at its highest. */
+ * stands for the value of optimizer.params.lr: these keys are the highest learning rate of other values of
+ * scheduler.type. */
 static const struct {
     const char *path, *value;
 } recipe[] = {
@@ -84,9 +85,9 @@ static bool is_scheduler(const char *path)
     return strncmp(path, "scheduler.", 10) == 0;
 }
 
-/* Return whether values from elsewhere lie under the given keys of a key's section. They do not if the file writes the
- * section with a type, nor for a scheduler that is not given beside a written optimizer: its rate is constant.
- * gradient_clipping goes with the optimizer. */
+/* Return whether a recipe or a resumed run sets the keys of a section that are not given. It does not if the file gives
+ * the section a type. It does not set the scheduler either if the file gives a type of optimizer and no key of the
+ * scheduler: the learning rate is then constant. gradient_clipping counts as a key of the optimizer. */
 static bool is_open(const zr_config *config, const char *path)
 {
     bool any = !config->state->writes_optimizer;

@@ -26,7 +26,7 @@ static key_list list_of(const zr_key *key)
     return key->state == ZR_KEY_LIMITED && !strchr(key->built, '|') ? ONE_VALUE : HAS_EFFECT;
 }
 
-/* Add an item of a list, wrapped. The item begins with the names of keys, which `help` explains. */
+/* Add an item of a list, broken into lines. The item begins with the names of keys, which `help` explains. */
 static void add_item(zr__text *out, zr__text *names, const char *help)
 {
     /* Capitalise the help text, unless its first word is a file name, a key, a value or "zr". */
@@ -106,7 +106,8 @@ static bool is_listed(const zr_key *keys, const zr_key *section, key_list list, 
     return list_of(key) == list && (section ? own == section : !has_effect(keys, own));
 }
 
-/* Add the keys of a list, one item for all keys with the same help text. Keys of one value have it in brackets. */
+/* Add the keys of a list, one item for all keys with the same help text. If a key has only one available value, add the
+ * value in brackets. */
 static void add_list(zr__text *out, const zr_key *keys, const zr_key *section, key_list list)
 {
     const char *title = list == ONE_VALUE ? "\nOnly the default is available:\n\n" : "\nWithout effect:\n\n";

@@ -28,8 +28,8 @@ static zr_status check_adopted(const zr_config *config)
     return ZR_OK;
 }
 
-/* Set the keys that follow from others: without labels their number and their dropout are the defaults, whatever
- * model.init has; and short rows of masked tokens have fewer predictions than the default. */
+/* Set keys that follow from others. A model whose samples have no labels gets the default number of labels and label
+ * dropout, whatever model.init has. If data.max_predictions is not given, it is at most data.seq_length. */
 static void settle_encoder(zr_config *config)
 {
     const zr_samples samples = zr__config_samples(config);
@@ -315,13 +315,14 @@ static zr_status note_reduce_bucket(zr_config *config, int ranks)
         config, "%s: it has no effect with collectives.reduce nccl, which reduces a whole unit at once", name);
 }
 
-/* Return whether neither the user nor a recipe, which sets "auto", gives a key. */
+/* Return whether a key has a value neither from the user nor from a recipe. A recipe sets "auto" keys but leaves them
+ * marked as not given. */
 static bool is_unset(const zr_config *config, const char *path)
 {
     return !zr__config_given(config, path) && !(config->state->recipe && is_automatic(config, path));
 }
 
-/* Set the defaults of an optimizer that differ from the key's. NVIDIA's LAMB clips gradients by itself. */
+/* Set parameters whose default depends on the type of optimizer. NVIDIA's LAMB clips gradients by itself. */
 static zr_status resolve_optimizer(zr_config *config)
 {
     const zr_config_optimizer type = config->optimizer.type;
@@ -366,8 +367,8 @@ static zr_status note_clipping(zr_config *config)
                 "since June 2026; write \"gradient_clipping\": 1.0 for that, or 0 for no clipping");
 }
 
-/* Add a note if optimizer.params.lr has no effect, because the schedule has its own rates. The lr is the user's or, if
- * the user gives neither lr nor the schedule's highest rate, the lr of a recipe. */
+/* Add a note if optimizer.params.lr has no effect, because the schedule has its own rates. Also add it for the lr of a
+ * recipe, if the user gives neither lr nor the schedule's highest rate. */
 static zr_status note_lr(zr_config *config, bool lr_given)
 {
     const zr_config_scheduler type = config->scheduler.type;
@@ -376,7 +377,7 @@ static zr_status note_lr(zr_config *config, bool lr_given)
     const double highest = cycles ? config->scheduler.cycle_max_lr : config->scheduler.warmup_max_lr;
     const char *path = cycles ? "scheduler.params.cycle_max_lr" : "scheduler.params.warmup_max_lr";
     if (!(warms || cycles) || config->optimizer.lr == highest || is_unset(config, "optimizer.params.lr")) return ZR_OK;
-    /* the text of a resolved configuration has both keys */
+    /* without file and override, the keys are from the text of a resolved configuration, which has both */
     const bool both = !zr__config_from_file(config) && !zr__config_overridden(config, "optimizer.params.lr");
     if (zr__config_given(config, path) && (both || !lr_given)) return ZR_OK;
     return zr__config_note(config,
@@ -391,7 +392,7 @@ static zr_status resolve_schedule(zr_config *config)
         type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE || type == ZR_SCHEDULER_WARMUP_POLY;
     int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
     if (*total == 0) *total = config->train.steps;
-    /* DeepSpeed 0.19 does the same; its WarmupDecayLR keeps the default 0.001 */
+    /* as in DeepSpeed 0.19, whose WarmupDecayLR keeps the default 0.001 instead */
     if (type == ZR_SCHEDULER_WARMUP && !zr__config_given(config, "scheduler.params.warmup_max_lr"))
         config->scheduler.warmup_max_lr = config->optimizer.lr;
     if (config->scheduler.second_step_size == 0) config->scheduler.second_step_size = config->scheduler.first_step_size;
@@ -522,8 +523,8 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-/* Refuse an offload of parameters if neither the user nor the memory limit chooses the stage. At a given stage below 3
- * it has no effect, as in DeepSpeed. */
+/* Refuse an offload of parameters below stage 3 if neither the user nor the memory limit chooses the stage. If the user
+ * gives a stage below 3, the offload has no effect, as in DeepSpeed. */
 static zr_status settle_offload_stage(zr_config *config)
 {
     static const char why[] = "parameters are whole on every rank at zero_optimization.stage";

@@ -274,7 +274,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     return st;
 }
 
-/* Check and store a value that is not another name of the value that is meant. */
+/* Check and store a value. zr__value_meant has already replaced DeepSpeed's own spellings. */
 static zr_status set_meant(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                            const zr__json_place *place)
 {

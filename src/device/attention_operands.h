@@ -18,7 +18,7 @@ typedef struct zr__attention_sizes {
     bool causal;
 } zr__attention_sizes;
 
-/** Return the sizes. q is the fused operand if k is NULL. */
+/** Return the sizes of an op from the shapes of its operands q and k. If k is NULL, q is the fused operand qkv. */
 static inline zr__attention_sizes zr__attention_sizes_of(const zr_op_attr *attr, const zr_shape *q, const zr_shape *k)
 {
     zr__attention_sizes s;
@@ -53,8 +53,8 @@ static inline int64_t zr__attention_first_kv(const zr__attention_sizes *s, int64
     return s->K < s->all / s->group ? place * s->K : 0;
 }
 
-/** Columns of one operand or gradient: element d of token t of a head is at ((row * T + t) * stride + first + head * D
- * + d). */
+/** Columns of one operand or gradient. Element d of token t of head `head`, in row `row` of the batch, is at (row * T +
+ * t) * stride + first + head * D + d. */
 typedef struct zr__head_columns {
     const zr_tensor *x;
     int64_t stride, first; /* elements in a token of x, and the first column */
@@ -83,31 +83,31 @@ static inline zr__attention_operands zr__attention_operands_of(const zr__attenti
 
 /* ---- operands of attention and attention_dx ----------------------------------------------------- */
 
-/** Return whether q, k and v are one operand of the op attention. The op has 1 or 3 operands, which documents may
- * follow. */
+/** Return whether q, k and v are one operand of the op attention. The op has 1 or 3 operands, and perhaps the operand
+ * `documents` after them. */
 static inline bool zr__attention_is_fused(int n_in)
 {
     return n_in <= 2;
 }
 
-/** Return whether a kernel needs the ends of documents, because queries see later keys of their documents. */
+/** Return whether a kernel needs the ends of documents. It does if queries see later keys of their documents. */
 static inline bool zr__attention_needs_ends(const zr_op_attr *attr, bool documents)
 {
     return documents && attr->i[5] == 0;
 }
 
-/** Return the operand documents of the op attention, or NULL. */
+/** Return the operand `documents` of the op attention, or NULL if the op does not have it. */
 static inline const zr_tensor *zr__attention_documents(const zr_tensor *in, int n_in)
 {
     return n_in % 2 == 0 ? in + n_in - 1 : NULL;
 }
 
-/** Operands of the op attention_dx besides q, k and v. documents is NULL if it is absent. */
+/** Operands of the op attention_dx besides q, k and v. `documents` is NULL if it is absent. */
 typedef struct zr__attention_dx_operands {
     const zr_tensor *dy, *y, *lse, *documents;
 } zr__attention_dx_operands;
 
-/** Return the operands. n_out is 1 for a fused operand, else 3. */
+/** Return these operands from `in`. n_out is 1 if q, k and v are one fused operand, else 3. */
 static inline zr__attention_dx_operands zr__attention_dx_operands_of(const zr_tensor *in, int n_in, int n_out)
 {
     zr__attention_dx_operands o;

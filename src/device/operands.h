@@ -59,8 +59,8 @@ typedef struct zr__dropout_runs {
     int64_t length; /* number of elements of a run. All of x is one run, unless this rank has only some columns of x */
 } zr__dropout_runs;
 
-/** Return the random numbers for x, which has `elems` elements on this rank. The comment of zr_dropout (zr/ops.h) lists
- * the attributes of the op. */
+/** Return the runs of random numbers for x, which has `elems` elements on this rank. The comment of zr_dropout
+ * (zr/ops.h) lists the attributes of the op. */
 static inline zr__dropout_runs zr__dropout_runs_of(const zr_kernel_args *args, int64_t elems)
 {
     const zr_runtime *now = args->runtime;
@@ -83,23 +83,23 @@ static inline ZR__ANYWHERE uint64_t zr__dropout_element(const zr__dropout_runs *
  * pass that computes no dw, dw is NULL. Attribute 2 of the op is 1 if it has a bias; otherwise b and db are NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *b, *targets, *losses, *dlosses, *dx, *dw, *db;
-    const zr_tensor *hits; /* whether the target has the largest logit, or NULL */
+    const zr_tensor *hits; /* for each row, whether the target has the largest logit; or NULL */
     /* lse, part and earlier are only for ops on a part of the vocabulary. */
     const zr_tensor *lse, /* log-sum-exps, an input of the backward pass */
         *part,            /* partial results of all tiles, the output of the forward pass */
         *earlier;         /* results of earlier tiles: `part`, or the sum of dx in F32; NULL for the first tile */
     int64_t rows, V, C;
-    int64_t part_row, /* row of `part` that is the first of this tile */
+    int64_t part_row, /* first row of this tile in `part` */
         numbers;      /* numbers of a row of `part`: log-sum-exp, the target's logit, and perhaps the threshold */
     int64_t first,    /* first token id of this part of the vocabulary */
         valid,        /* number of the part's tokens without padding */
         all;          /* number of tokens in the whole vocabulary */
 } zr__loss_operands;
 
-/** Attributes of the ops: number of rows in a block of logits; number of rows of the whole table if the op has only a
- * part of the vocabulary (the piece of a tensor-parallel rank, or a tile of it), otherwise 0; and whether there is a
- * bias. Ops on a part also have: number of rows of each rank's piece, first row of the tile in the piece, index of the
- * tile, number of tiles, and whether dw is the only output. A head in tiles has no bias. */
+/** Attributes of the ops, in the order of this enum: number of rows in a block of logits; number of rows of the whole
+ * table if the op has only a part of the vocabulary (the piece of a tensor-parallel rank, or a tile of it), otherwise
+ * 0; and whether there is a bias. Ops on a part also have: number of rows of each rank's piece, first row of the tile
+ * in the piece, index of the tile, number of tiles, and whether dw is the only output. A head in tiles has no bias. */
 enum {
     ZR__LOSS_BLOCK,
     ZR__LOSS_ALL,

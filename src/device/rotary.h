@@ -25,7 +25,7 @@ typedef struct zr__rotary {
     double enlarge; /* factor by which cosines and sines are multiplied */
 } zr__rotary;
 
-/** Return the number of the pair, as a real number, that makes `turns` turns in `original` tokens. */
+/** Return the index of the pair that makes `turns` full turns in `original` tokens. The index is a real number. */
 static inline double zr__rotary_pair(double turns, const zr_op_attr *attr)
 {
     const double two_pi = 6.283185307179586476925;
@@ -81,8 +81,8 @@ static inline ZR__ANYWHERE double zr__rotary_frequency(const zr__rotary *r, int6
 
 /* ---- rotary ------------------------------------------------------------------------------------ */
 
-/** Sizes of the op rotary. Token r of the operand x uses row (row + r) % T of the table, or with documents the row that
- * is documents[row + r] before it. */
+/** Sizes of the op rotary. Token r of the operand x uses row (row + r) % T of the table, or with documents the row (row
+ * + r) % T - documents[row + r]. */
 typedef struct zr__rotation {
     int64_t tokens, heads, half; /* half: number of pairs of elements in a head, D/2 */
     int64_t T, row;

@@ -20,7 +20,7 @@ int64_t zr__first(const zr_engine *engine, const zr_range *range)
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
 {
     zr_range range = use->range;
-    /* the range of all ranks begins at the range of the group's first rank */
+    /* the use covers the ranges of all ranks of the group, which begin with the first rank's range */
     if (use->each) range.by = (zr_stride){0};
     return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr_dtype_span(use->dtype, zr__first(engine, &range));
 }
@@ -68,7 +68,7 @@ static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *st
         if (use[i].buffer == ZR_NONE) continue;
         tensor[i] = (zr_tensor){zr__use_at(e, s, &use[i]), use[i].dtype, zr_graph_value(g, value)->type.shape};
     }
-    /* scratch follows inputs and outputs, and the sums of COUNT follow scratch */
+    /* scratch memory, if any, follows the inputs and outputs; the sums of COUNT, if any, come last */
     const int32_t more = op->n_in + op->n_out;
     const bool scratch = step->n_uses > more && use[more].buffer != e->plan->counted;
     run->args = (zr_kernel_args){.device = e->queue[ZR_STREAM_COMPUTE]->device,
@@ -110,8 +110,8 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-/* Number the steps for which other streams wait. Allocate two marks for the end of each: for even and for odd rounds.
- */
+/* Number the steps for which other streams wait. For each of these steps, allocate two marks of its end: one for even
+ * rounds and one for odd rounds. */
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;

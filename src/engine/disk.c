@@ -51,7 +51,7 @@ zr_status zr__disk_create(zr_engine *e, const char *const *folder, int n_folders
     return ZR_OK;
 }
 
-/* Name a buffer on disk for messages, as in "optimizer states (fp32) 2 of h.3". */
+/* Name a buffer on disk for messages, as in "optimizer states (fp32), state 2 of h.3". */
 static const char *name_buffer(const zr_engine *e, const zr_buffer *buffer, char *text, size_t bytes)
 {
     const zr_plan_unit *u = buffer->unit >= 0 ? &e->plan->unit[buffer->unit] : NULL;

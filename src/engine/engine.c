@@ -28,8 +28,8 @@ static zr_status take_memory(zr_engine *e)
         e->memory[space] = memory;
         if (spare > 0) e->memory[space] += (spare - (uintptr_t)memory % (uintptr_t)spare) % (uintptr_t)spare;
         e->taken_bytes[space] = zr__alloc_taken() - before - spare;
-        /* In two cases zr__alloc_taken is wrong, so use the planned bytes: it reports 1 byte for an allocation of 0
-         * bytes, and nothing for memory of a device. */
+        /* Use the planned bytes in the two cases in which zr__alloc_taken is wrong: for an allocation of 0 bytes it
+         * reports 1 byte, and for memory of a device nothing. */
         if (bytes == 0 || e->taken_bytes[space] <= 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < ZR_GROUPS; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
@@ -78,13 +78,13 @@ static zr_status take_queues(zr_engine *e)
 }
 
 /* Create a communicator for each group whose ranks exchange anything. All ranks create them in the same order, and
- * agree on each. */
+ * agree on the status of each creation. */
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     for (int32_t g = 0; g < ZR_GROUPS; g++) {
         if (!plan->group[g].exchanges) continue;
-        /* ranks with the same color form a group: the number of the group's first member */
+        /* ranks with the same color form a group; the color is the rank of the group's first member */
         const int color = e->comm->rank - zr__plan_member(plan, g, e->place[g]);
         if (plan->group[g].size == plan->ranks)
             e->group_comm[g] = e->comm;
@@ -139,8 +139,9 @@ static zr_status check_room(const zr_engine *e)
     return zr__comm_room(e->comm, comm, bytes, n);
 }
 
-/* Allocate the staging memory. All ranks agree on each collective call. Otherwise ranks of a group without room would
- * leave the others waiting. Engines with the same communicator share its staging memory. */
+/* Allocate the staging memory. All ranks agree on the status of each collective call. Otherwise ranks of a group
+ * without room would return, and the other ranks would wait for them. Engines with the same communicator share its
+ * staging memory. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -189,8 +190,8 @@ static zr_status take_channels(zr_engine *e)
     return ZR_OK;
 }
 
-/* Check that each device that runs updates has the optimizer's rule, and that each device that runs SQUARE_UPDATE has
- * its direction. */
+/* Check that each device that runs updates has the optimizer's rule, and that each device that runs SQUARE_UPDATE can
+ * compute its direction (zr_optimizer.direction). */
 static zr_status check_rule(const zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -300,7 +301,7 @@ void zr_engine_destroy(zr_engine **engine)
         for (int s = 0; s < ZR_STREAMS; s++) {
             if (e->queues.of[s] != s || !e->queue[s]) continue;
             if (pass == 0) ops->cancel(e->queue[s]);
-            /* Keep the message of that failure, since every call to a GPU with a fault fails. */
+            /* Keep the message of the first failure, since every later call to a GPU with a fault fails too. */
             if (pass == 1 && ops->sync(e->queue[s]) != ZR_OK) (void)!zr__failure_tell(&cause);
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
@@ -328,7 +329,8 @@ static void count_traffic(zr_engine *e, int sign)
     for (int32_t g = 0; g < ZR_GROUPS; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && e->group_comm[g]; k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* Scalars are exchanged in the group ALL, which may be the same as TENSOR. */
+            /* All-reduces exchange scalars among all ranks, even if g is TENSOR: this group may have the communicator
+             * of all ranks. */
             const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE ? ZR_GROUP_ALL
                                   : k == ZR_TRAFFIC_PIPELINE ? ZR_GROUP_SELF
                                                              : g;

@@ -12,7 +12,8 @@
  * step. Collective. */
 ZR_NODISCARD zr_status zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
-/** Return whether a collective call of the engine has failed on this rank alone. The states may then be a mixture. */
+/** Return whether a collective call of the engine has failed on this rank alone. The states may then be updated in
+ * part. */
 bool zr__engine_failed(const zr_engine *engine);
 
 /** Generate elements of a parameter's initial values (zr_init). A value depends only on the seed and on the element's
@@ -27,9 +28,9 @@ zr_status zr__engine_initial(void *arg, const zr_param_info *param, int64_t firs
 typedef void (*zr__watch_fn)(void *arg, const zr_event *event);
 void zr__engine_watch(zr_engine *engine, zr__watch_fn fn, void *arg);
 
-/** Slot of a rank's board (zr__comm_show) that shows the step that the computing thread began last. zr__engine_shown
- * decodes the number in this slot. If another thread makes the calls between ranks, the next slot shows the step of
- * this thread. */
+/** Slot of a rank's board (zr__comm_show). It shows the step that the computing thread began last, as a number that
+ * zr__engine_shown decodes. If a second thread makes the calls of comm, the next slot shows the second thread's step.
+ */
 #define ZR_ENGINE_SHOWN 0
 
 /** Slot of a rank's board for a counter of the parts of model states that the rank has filled, read or saved. Other
@@ -44,17 +45,18 @@ typedef struct zr__engine_at {
 } zr__engine_at;
 zr__engine_at zr__engine_shown(uint64_t number);
 
-/* Return how transfers from and to disk are made. Return NULL if the engine stores nothing on disk. */
+/* Return the name of the way in which disk transfers are made. Set *direct to whether they bypass the page cache.
+ * Return NULL if the engine stores nothing on disk. */
 const char *zr__engine_transfers(const zr_engine *engine, bool *direct);
 
 /** Return the part of a parameter that this rank passes to callbacks of zr_engine_read and zr_engine_save. The part
- * consists of elements [*first, *first + *n) of the parameter's shape on one rank (zr_param_info.shape).
- * zr_param_place converts such indices to offsets in the whole parameter. The numbers are equal on all
- * tensor-parallel ranks. May be called on any thread. */
+ * consists of elements [*first, *first + *n) of the parameter's shape on one rank (zr_param_info.shape). zr_param_place
+ * converts such indices to offsets in the whole parameter. Ranks whose elements do not count (zr__counts in walk.h)
+ * pass nothing: *n is 0. May be called on any thread. */
 void zr__engine_part(const zr_engine *engine, const zr_param_info *param, int64_t *first, int64_t *n);
 
 /** Return whether a single thread makes all calls of comm, in the order of the schedule. If so, batch callbacks may
- * call comm too, in the same way on every rank. The result is the same on every rank. */
+ * call comm too, if every rank makes the same calls. The result is the same on every rank. */
 bool zr__engine_serial(const zr_engine *engine);
 
 #endif

@@ -36,7 +36,7 @@ zr_status zr__gather(const zr__running *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-enum { SUMS = 2 }; /* index of the sums in `use`; further accumulators follow */
+enum { SUMS = 2 }; /* index in `use` of accumulator 0, which holds the final sums; further accumulators follow */
 
 /* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {
@@ -98,8 +98,8 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return finish_pending(r);
 }
 
-/* Reduce-scatter with NCCL. The sum over ranks overwrites this rank's piece of the gradient. If the sums have another
- * buffer, add this piece there. */
+/* Reduce-scatter with NCCL. The sum over ranks overwrites this rank's piece of the gradient. If the sums over
+ * micro-batches have a separate buffer, add the piece to them. */
 static zr_status reduce_nccl(const zr__running *r)
 {
     const int64_t count = r->count;

@@ -1,5 +1,5 @@
 /* Saves states asynchronously. SAVE steps run on their own queue, for which walks do not wait. SAVE steps that read
- * copies of the states may run until later training steps. */
+ * copies of the states may still run during later training steps. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 

@@ -72,7 +72,8 @@ typedef struct passing {
     zr_engine *engine;
     const zr_param_info *param;
     const zr_state *state;
-    /* window of the state, and when filling also the window of the parameters that are rounded from it */
+    /* window[0]: window of the state; window[1], when filling: window of the 16-bit parameters that are rounded from
+     * the state */
     zr__window *window;
     int64_t at, n;
     int64_t whole; /* index, within the whole parameter, of the unit's element `at` */

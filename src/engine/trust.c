@@ -1,6 +1,6 @@
-/* Adds the squares of all ranks for trust ratios. Each rank has squared the parts of parameters that are in its shards
- * (zr__square_update). A part's sum is a double, or exact. The sums are added exactly. Therefore the norms have the
- * same bits at every stage, and do not depend on which rank has which shard. */
+/* Computes the norms of whole parameters for trust ratios. Each rank has summed the squares of the parts of parameters
+ * that are in its shards (zr__square_update). A part's sum is a double or a zr_exact. The sums of all ranks are added
+ * exactly. Therefore the norms have the same bits at every stage, and do not depend on which rank has which shard. */
 #include "base/number/exact.h"
 #include "engine/walk.h"
 #include "zr/comm.h"
@@ -25,8 +25,8 @@ static void pack(const zr_square *square, bool exact, double *out)
         *out = square->sum;
 }
 
-/* Return the root of the sum of all ranks' squares. `all` begins with those of rank 0; each further rank's are `each`
- * values later. */
+/* Return the root of the sum of all ranks' squares. `all` points to the values of rank 0; the values of each next rank
+ * are `each` doubles further on. */
 static double norm_of(int ranks, const double *all, int each, bool exact)
 {
     zr_exact sum = {0};

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Return the index of the first parameter of a unit whose gradient is not finite. Return INFINITY if all gradients are
- * finite. */
+/* Return the index of a unit's first parameter that has a gradient that is not finite, or INFINITY if there is none.
+ * Operand `use` is the unit's sum of squares. */
 static double bad_param(const zr__running *r, int use)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -29,7 +29,7 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* Add the squares of those parameters that count on this rank. */
+/* Add the squares of the gradients of the parameters that count on this rank (zr__counts). */
 static zr_status square_cut(const zr__running *r, int64_t begin)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -75,8 +75,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Add the ranks' numbers of losses that count, with several loss terms. The sums determine the gradient seed of each
- * term's losses. A term without losses that count contributes nothing. */
+/* With several loss terms, sum the number of losses that count over the ranks, for each term. The sums determine the
+ * gradient seed of each term's losses. A term without losses that count contributes nothing. */
 zr_status zr__count(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -93,11 +93,10 @@ zr_status zr__count(const zr__running *r)
     return ZR_OK;
 }
 
-/* Write the numbers of losses that count, of all ranks, into the verdict. With one term, `counted` is this number; also
- * store the factor that converts a mean over all losses of the global batch to a mean over the losses that count, which
- * is exactly 1 if all count. With several terms, the numbers are the last operand of the step. Return whether any loss
- * counts.
- */
+/* Write each term's number of losses that count, over all ranks, into the verdict. With one term, `counted` is this
+ * number. Then also set e->per_counted, the factor that converts a mean over all losses of the global batch to a mean
+ * over the losses that count. It is exactly 1 if all losses count. With several terms, the numbers are the last operand
+ * of the step. Return whether any loss counts. */
 static bool set_counted(const zr__running *r, double counted, zr_verdict *verdict)
 {
     zr_engine *e = r->engine;
@@ -112,7 +111,7 @@ static bool set_counted(const zr__running *r, double counted, zr_verdict *verdic
     return any;
 }
 
-/* Return whether the loss of a term is not finite on this rank. */
+/* Return whether any term's loss is not finite on this rank. */
 static bool is_loss_bad(const zr__running *r)
 {
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
@@ -121,8 +120,8 @@ static bool is_loss_bad(const zr__running *r)
     return bad;
 }
 
-/* Agree with all ranks that a unit's gradient is finite. This precedes the unit's update, which cannot be undone. If a
- * number is not finite on any rank, end the run with ZR_ERR_DIVERGED. */
+/* Agree with all ranks that a unit's gradient is finite. This precedes the unit's update, which cannot be undone. If
+ * the gradient or a loss is not finite on any rank, return ZR_ERR_DIVERGED, which ends the run. */
 zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -162,7 +161,8 @@ typedef struct agreed {
     double micro;   /* sum of the squares of all micro-gradients; 0 if not requested */
 } agreed;
 
-/* Exchange an exact sum of each rank in one call, after *used numbers of earlier calls. */
+/* Gather an exact sum from each rank in one call. Append the sums to `numbers` after the *used numbers of earlier
+ * calls, and increase *used. */
 static zr_status exchange_exact(const zr__running *r, const zr_exact *sum, double *numbers, ptrdiff_t *used)
 {
     double mine[ZR_EXACT_LIMBS];
@@ -172,9 +172,10 @@ static zr_status exchange_exact(const zr__running *r, const zr_exact *sum, doubl
     return ZR_OK;
 }
 
-/* Exchange the ranks' numbers for NORM in one call. Sums of micro-gradients, and of the losses of further terms, take a
- * call each. A unit's squares on one rank are a double, or an exact sum if sums are independent of the number of ranks.
- * All are added exactly, so that the norm does not depend on which rank has which unit or shard. */
+/* Exchange the ranks' numbers for NORM in one call. The squares of micro-gradients, and the losses of each further
+ * term, take one more call each. A unit's squares on one rank are a double, or an exact sum if sums are independent of
+ * the number of ranks. All squares are added exactly, so that the norm does not depend on which rank has which unit or
+ * shard. */
 static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
@@ -183,7 +184,7 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
     const bool micros = r->step->rounds > 0;
     const int32_t end = r->step->n_uses - (terms > 1), units = (end - SQUARES) / (micros ? 2 : 1);
     double bad = is_loss_bad(r) ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    zr_exact sum[2] = {0}; /* of the squares of the gradient, and of the micro-gradients */
+    zr_exact sum[2] = {0}; /* sums of squares: [0] of the gradient, [1] of the micro-gradients */
     for (int32_t u = SQUARES; u < end; u++) {
         const zr_square *square = (const zr_square *)zr__at(r, u);
         const bool micro = u >= SQUARES + units;
@@ -325,10 +326,10 @@ static zr_update_args args_of(const zr__running *r, const zr_param_info *param, 
     return args;
 }
 
-/* Update a range parameter by parameter, because weight decay and norms differ between parameters. A parameter without
- * a gradient in the graph keeps its value, even with weight decay. This is also the rule of torch.optim if grad is
- * None. On the host, the 16-bit parameters are written to a buffer that does not contain their old values, so elements
- * that keep their value are written too. */
+/* Update the parameters in a range one by one, because weight decay and norms differ between parameters. A parameter
+ * without a gradient in the graph keeps its value, even with weight decay. This is also the rule of torch.optim if grad
+ * is None. On the host, the 16-bit parameters are written to a buffer that does not contain their old values, so
+ * elements that keep their value are written too. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -355,7 +356,8 @@ zr_status zr__update(const zr__running *r)
     return all && kept > 0 ? round_params(r) : ZR_OK;
 }
 
-/* Add the squares of a range parameter by parameter, of parameters that count on this rank, as zr__square does. */
+/* For trust ratios, add the squares of the weights and directions in a range, for each parameter that counts on this
+ * rank (zr__counts). */
 zr_status zr__square_update(const zr__running *r)
 {
     zr_engine *e = r->engine;

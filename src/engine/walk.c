@@ -33,7 +33,7 @@ static zr_status check_documents(const zr_graph *g, void *const *input)
     return ZR_OK;
 }
 
-/* Set the numbers of a micro-batch's losses that count to the numbers of all its losses. */
+/* Let all losses of a micro-batch count: set each term's number of losses that count to the number of its losses. */
 static void count_all(zr_engine *e)
 {
     const zr_graph *g = e->plan->graph[e->kind];
@@ -59,7 +59,8 @@ static zr_status add_counted(const zr_engine *e, int64_t sum[ZR_LOSS_TERMS])
     return ZR_OK;
 }
 
-/* Check that a step's micro-batches have the same numbers of losses that count as COUNT has exchanged. */
+/* After a training step's last micro-batch, check that as many losses counted as zr_step_args.count announced to COUNT.
+ */
 static zr_status check_announced(const zr_engine *e)
 {
     const zr_graph *g = e->plan->graph[e->kind];
@@ -84,7 +85,7 @@ static zr_status fill_batch(zr_engine *e, void *const *input)
     return check_announced(e);
 }
 
-/* Return the number of micro-batches of a training step. *rows receives their rows. */
+/* Return the number of micro-batches of a training step. Set *rows to the range of BATCH, which gives their rows. */
 static int64_t find_micros(const zr_schedule *s, const zr_range **rows)
 {
     int64_t rounds = 1, batches = 0;
@@ -252,8 +253,8 @@ static zr_status poison(const zr__running *r, int32_t step)
     return ZR_OK;
 }
 
-/* Append the step to a failure's message, as in "(step 12 of the schedule, gather of h.3)". Of an op, the message has
- * the name. */
+/* Append the step to a failure's message, as in "(step 12 of the schedule, gather of h.3)". For a RUN step, name the
+ * op. */
 static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
 {
     const zr_graph *g = e->plan->graph[e->kind];
@@ -273,7 +274,7 @@ static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t ste
     const uint64_t low = ((uint64_t)1 << 28) - 1;
     const bool beside = stream == ZR_STREAM_SEND || stream == ZR_STREAM_RECV || stream == ZR_STREAM_FETCH ||
                         stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST || stream == ZR_STREAM_RETURN;
-    if (beside) return; /* show only the compute step that waits */
+    if (beside) return; /* not shown; the compute step that waits for this step is shown instead */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr__engine_serial(e)), number);
 }
@@ -392,7 +393,8 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
 
 /* ---- the list ---------------------------------------------------------------------------------- */
 
-/* Between two rounds, agree with all ranks whether the step goes on. If steps of another thread may use comm, go on. */
+/* Between two rounds, agree with all ranks whether the training step goes on. If another thread may be using comm, go
+ * on without asking. */
 static zr_status agree_to_go_on(zr_engine *e)
 {
     if (e->kind != ZR_SCHEDULE_TRAIN || !e->step->stop || !zr__engine_serial(e)) return ZR_OK;

@@ -53,16 +53,16 @@ struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
     zr_comm *comm;
-    /* communicators of the groups whose ranks exchange anything, for zr_group.same; `comm` for the group of all ranks
-     */
+    /* communicators of the groups whose ranks exchange anything; a group uses the one with index zr_group.same, and the
+     * group of all ranks uses `comm` */
     zr_comm *group_comm[ZR_GROUPS];
     char *memory[ZR_SPACES];        /* memory of each space; NULL for STAGING, which only comm uses, and for DISK */
     void *block[ZR_SPACES];         /* allocations that contain `memory` */
     zr__store *store;               /* files that hold the space DISK; NULL if nothing is on disk */
     int64_t taken_bytes[ZR_SPACES]; /* bytes allocated in each space */
     int place[ZR_GROUPS];           /* number of this rank within each group */
-    bool repeats;     /* whether this rank is not the first of the ranks with the same rows and the same pieces */
-    zr_queues queues; /* queue of each stream; several streams may share a queue */
+    bool repeats;                   /* whether another rank before this one has the same rows and the same pieces */
+    zr_queues queues;               /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     struct zr__channel **channel[ZR_SCHEDULES]; /* for each step that passes a value between roles: its channel */
@@ -87,21 +87,21 @@ struct zr_engine {
     double scale; /* loss scale */
     /* number of losses of each term that count in the micro-batch that batch_fn fills (zr_batch.counted) */
     int64_t batch_counted[ZR_LOSS_TERMS];
-    /* numbers of losses that count in this step's micro-batches so far, on this rank. Only BATCH changes them, and it
-     * precedes LOSS on the compute stream, for which NORM and AGREE wait */
+    /* numbers of losses that count in this step's micro-batches so far, on this rank. Only BATCH changes them. NORM and
+     * AGREE read them safely, because they wait for LOSS, which follows BATCH on the compute stream */
     int64_t counted[ZR_LOSS_TERMS];
     /* with several terms: number of losses of each term that count in the whole step, as zr_step_args.count gives it
      * before the first micro-batch. COUNT adds the numbers of the ranks */
     int64_t announced[ZR_LOSS_TERMS];
     int64_t micros; /* with several terms, number of micro-batches of a training step */
     /* with one term: number of losses in the global batch divided by the number of losses that count; 1 until NORM or
-     * AGREE has computed it, or if no loss counts. With several terms: 1, because their seeds already contain the
+     * AGREE has computed it, or if no loss counts. With several terms: 1, because the loss seeds already contain the
      * factor */
     double per_counted;
     _Atomic int32_t updated;  /* number of units updated in this training step */
     bool probing;             /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
-    zr__failure count_failed; /* failure of zr_step_args.count in this step; its micro-batches then fail with it */
+    zr__failure count_failed; /* failure of zr_step_args.count in this step; all micro-batches of the step then fail */
     int64_t updates;          /* number of optimizer steps that were not skipped */
 
     zr__watch_fn watch; /* NULL if the engine is not watched */
@@ -134,10 +134,11 @@ void *zr__result(const zr_engine *engine, int32_t index);
 
 /* Walk through a schedule once. Then wait for all queues except the queue of SAVE. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
-/* Pass on the status of a collective call of the engine. If it is a failure that other ranks do not return too, note
- * that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
+/* Return the status of a collective call of the engine. If the status is a failure that other ranks do not return too,
+ * note that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
 zr_status zr__lone(zr_engine *engine, zr_status st);
-/* Ask the caller of a training step of several loss terms for this rank's numbers of losses that count, for COUNT. */
+/* In a training step of several loss terms, ask the caller (zr_step_args.count) for this rank's numbers of losses that
+ * count. COUNT then adds the numbers of all ranks. */
 zr_status zr__count_ahead(zr_engine *engine);
 /* Run a task on the compute queue. Wait until it has ended. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
@@ -150,8 +151,8 @@ typedef struct zr__running {
     const zr_use *use;
     zr_device *device;
     int64_t micro;
-    /* first element, relative to the step's range, and number of elements; if the step moves a unit, of the current
-     * bucket only */
+    /* first element, relative to the step's range, and number of elements that the step processes; if the step moves a
+     * unit, these are the elements of the current bucket */
     int64_t first, count;
 } zr__running;
 
@@ -159,7 +160,7 @@ typedef struct zr__running {
  * current bucket. */
 char *zr__at(const zr__running *r, int use);
 
-/* Increase the counter on the board of parts of model states that were filled, read or saved (ZR_ENGINE_MOVED). */
+/* Increase the board's counter ZR_ENGINE_MOVED, which counts parts of model states that were filled, read or saved. */
 void zr__moved_part(zr_engine *engine);
 
 /* Elements [begin, end) of a unit. */
@@ -216,14 +217,14 @@ typedef struct zr__window {
     char *memory;
     int64_t bytes;         /* size of `memory` */
     const zr_state *state; /* state whose elements are in the window; NULL if it is empty */
-    int64_t first, count;  /* elements in the window, counted from the first element that the rank stores */
+    int64_t first, count;  /* range of the elements in the window; index 0 is the first element that the rank stores */
     bool changed;          /* whether the elements must be written back */
 } zr__window;
 
 /* Return an empty window in its planned memory. */
 zr__window zr__window_of(const zr_engine *engine, zr_plan_window which);
-/* Return how many of the n elements of a unit's state from `element` on fit into the same window. A state that is not
- * on disk needs no window, and the result is n. */
+/* Return how many of n elements of a unit's state, from `element` on, fit into one window. Return n for a state that is
+ * not on disk, since it needs no window. */
 int64_t zr__window_meet(const zr_engine *engine, const zr__window *window, const zr_state *state, int64_t element,
                         int64_t n);
 /* Set *at to the address of an element of a unit's state that this rank stores. If the state is on disk, move the

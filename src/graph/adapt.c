@@ -1,5 +1,5 @@
-/* Low-rank adapters of linear layers (LoRA, Hu et al. 2021): which layers have one, and the parameters of an adapter.
- * ops/linear.c adds its products. */
+/* Low-rank adapters of linear layers (LoRA, Hu et al. 2021): which layers have an adapter, and the parameters of
+ * adapters. ops/linear.c adds the products of an adapter. */
 #include "graph/internal.h"
 
 #include <inttypes.h>

@@ -197,7 +197,8 @@ static void find_needed(zr_graph *graph)
     }
 }
 
-/* Find the values that operand k stands for: itself, or all tiles of a table. Return their number. */
+/* Find the values for which operand k stands: the operand alone, or all tiles of its table (zr_op_def.all_tiles). Set
+ * *first to the first value, and return the number of values. */
 static int32_t values_of(const zr_graph *graph, const zr_op *op, int k, zr_value *first)
 {
     *first = op->in[k];
@@ -206,7 +207,7 @@ static int32_t values_of(const zr_graph *graph, const zr_op *op, int k, zr_value
     return tiles;
 }
 
-/* Return the number of contributions that operand k has received so far. */
+/* Return the number of contributions so far to the gradients of all values for which operand k stands. */
 static int32_t given_to(const zr_graph *graph, const zr_op *op, int k)
 {
     zr_value first;
@@ -264,7 +265,8 @@ static bool has_gradient(const zr_graph *graph, const zr_op *op)
     return false;
 }
 
-/* Set the gradient of a term's losses. A term that depends on no parameter that trains has no gradient. */
+/* Set the gradient of a term's losses to the loss seed. A term that depends on no parameter that trains has no
+ * gradient. */
 static void add_seed(zr_graph *graph, int term)
 {
     const zr_value losses = graph->term[term].losses;

@@ -265,7 +265,8 @@ zr_value zr_param_table(zr_graph *graph, zr_init init, int64_t rows, int64_t col
     return value;
 }
 
-/* Add a value that is filled by the caller. The model's own inputs are listed at once, the documents at the end. */
+/* Add a value that the caller fills, without listing it in graph->input. zr_input lists the model's own inputs at once,
+ * and end_documents lists the documents as the last input. */
 static zr_status input_add(zr_graph *graph, const char *name, zr_type type, zr_value *value)
 {
     ZR_TRY(check_type(name, &type));
@@ -348,8 +349,8 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
-/* Return whether each rank has the whole value even if other operands are only its own tokens. This is the case for a
- * parameter, an input, and the output of an op without operands, such as a table. */
+/* Return whether every rank has the whole value, even with sequence parallelism. This is the case for a parameter, an
+ * input, and the output of an op without operands, such as a rotary table. */
 static bool is_whole_everywhere(const zr_graph *graph, zr_value value)
 {
     const zr_value_info *info = &graph->value[value].info;
@@ -478,7 +479,7 @@ void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, 
 
 /* ---- end of building -------------------------------------------------------------------------- */
 
-/* Return whether a loss term may have this name, which becomes a member of JSON objects. */
+/* Return whether `name` is a valid name of a loss term. The name becomes a key in JSON objects. */
 static bool is_term_name(const char *name)
 {
     const size_t n = name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") : 0;

@@ -3,8 +3,8 @@
  * and units, layers.c builds layers of ops and parameters, autodiff.c adds the backward pass, read.c answers questions
  * about a finished graph; check.c and share.c help all ops.
  *
- * graph/ops: each op's builder, shape rule, adjoint and cost, in one file for each family. Kernels are not there but in
- * the device. */
+ * graph/ops: each op's builder, shape rule, adjoint and cost, in one file for each family. Kernels are in src/device.
+ */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
 
@@ -81,16 +81,16 @@ zr_value zr__graph_documents(zr_graph *graph);
 
 /* ---- freeze.c --------------------------------------------------------------------------------- */
 
-/** Return whether a pattern matches a name, or the name without its first component, which files of Hugging Face may
- * omit. */
+/** Return whether a pattern matches a name, or matches the name without its first component. Files of Hugging Face may
+ * omit this component. */
 bool zr__name_matches(const char *pattern, const char *name);
 
 /* ---- parts.c ---------------------------------------------------------------------------------- */
 
-/** Compute the shape of one rank's piece of a parameter. */
+/** Set info->shape, the shape of one rank's piece of a parameter, from info->whole and info->cut. */
 zr_status zr__cut_shape(const zr_graph *graph, zr_param_info *info);
-/** Compute the number of rows of a tile: the rows of the table are spread evenly over the fewest tiles that tile_elems
- * allows. The last tile may have fewer rows. */
+/** Compute the number of rows of a tile. The rows of the table are divided evenly among the smallest number of tiles
+ * that zr_graph_spec.tile_elems allows. The last tile may have fewer rows. */
 zr_status zr__tile_rows(const zr_graph *graph, const zr_param_info *info, int64_t *rows);
 /** Return the number of tiles of a table if `param` is one of its tiles. Return 1 for any other value. The values of
  * the tiles of a table are consecutive. */
@@ -98,8 +98,8 @@ int32_t zr__tiles(const zr_graph *graph, zr_value param);
 /** Write the attributes by which kernels find the rows of a table's piece or tile: i[0], the rows of the whole table;
  * i[1], the rows of each rank's piece; and i[2], the first row of the tile in the piece. */
 void zr__table_rows(const zr_graph *graph, zr_value tile, int64_t i[3]);
-/** Move tiles, frozen parameters and, if the spec says so, vectors to separate units. Move the ops that read a tile to
- * the tile's unit. */
+/** Move tiles, frozen parameters and, with zr_graph_spec.vectors_apart, vectors to separate units. Move the ops that
+ * read a tile to the tile's unit. */
 zr_status zr__part_units(zr_graph *graph);
 
 /* ---- adapt.c ---------------------------------------------------------------------------------- */
@@ -172,7 +172,8 @@ double zr__bytes(const zr_graph *graph, const zr_op *op);
 /** Return the cost of an op whose time depends only on the bytes that it reads and writes. Its FLOPs are 0, because the
  * papers count only the FLOPs of matrix products. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
-/** Define an op with one output and the cost zr__cost_bytes, by its name and its other members: a zr_op_def. */
+/** Initialise a zr_op_def of an op with the name `text`, one output and the cost function zr__cost_bytes. The other
+ * arguments set further members. */
 #define ZR__OP(text, ...)                                                                                              \
     {                                                                                                                  \
         .name = text, .n_out = 1, .cost = zr__cost_bytes, __VA_ARGS__                                                  \
@@ -202,13 +203,13 @@ zr_value zr__between_layers(zr_graph *graph, zr_value part);
 /** Return the value of shape (B,T,C) that holds all tokens of x. If each rank holds only its own tokens, gather the
  * tokens, at most once per unit. */
 zr_value zr__all_tokens(zr_graph *graph, zr_value x);
-/** Return T, the tokens of a row, if each rank has only its own tokens of x, and 0 otherwise. Ops that need T have it
- * as an attribute. */
+/** Return T, the number of tokens of a row, if each rank has only its own tokens of x. Otherwise return 0. Ops that
+ * need T store the result as an attribute. */
 int64_t zr__own_tokens(const zr_graph *graph, zr_value x);
-/** Return the expected shape of an operand with this result of zr__own_tokens: (B,T,C), or the rows of a rank (R,C). B
- * may be ZR__ANY. */
+/** Return the expected shape of an operand x, where T is the result of zr__own_tokens(x). If T is 0, the shape is
+ * (B,T,C), otherwise (R,C) with the rows R of one rank. All dimensions but B are ZR__ANY; B may be ZR__ANY too. */
 zr_shape zr__tokens_shape(int64_t T, int64_t B);
-/** Return the expected shape of the documents of such an operand x: (B,T). */
+/** Return the expected shape (B,T) of the documents of an operand x, where T is the result of zr__own_tokens(x). */
 zr_shape zr__documents_shape(int64_t T, const zr_shape *x);
 /** Return whether x is the result of a gather by zr__all_tokens. If so, an adjoint returns only this rank's part of the
  * gradient of x, and the adjoint of the gather sums the parts. */

@@ -37,18 +37,18 @@ zr_value zr_layer_norm(zr_graph *graph, zr_value x, double eps, const char *name
 
 /* ---- encoder ---------------------------------------------------------------------------------- */
 
-/* Cuts of a weight (outputs, inputs), as in Megatron (Shoeybi et al. 2019, section 3): by outputs, so that each
- * tensor-parallel rank gets whole heads or hidden units; by inputs. */
+/* Cuts of a weight of shape (outputs, inputs), as in Megatron (Shoeybi et al. 2019, section 3). A cut by outputs gives
+ * each tensor-parallel rank whole heads or hidden units. The next weight is cut by inputs. */
 static const zr_cut by_outputs = {0, 1}, by_inputs = {1, 1};
 
-/* An encoder layer that is being built: its spec without zeros, and the width of x. */
+/* An encoder layer that is being built: its spec, in which `settle` has replaced the zeros, and C, the width of x. */
 typedef struct encoder {
     zr_graph *graph;
     zr_encoder_spec spec;
     int64_t C;
 } encoder;
 
-/* BERT's names, in the forms without and with pre_layer_norm. */
+/* BERT's names of the parts of a layer, without (index 0) and with (1) pre_layer_norm. */
 static const char *const standard_name[2][ZR_ENCODER_PARTS] = {
     {"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
      "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"},

@@ -105,7 +105,8 @@ static bool is_tile(const zr_param_info *param)
     return param->tile.count > 1;
 }
 
-/* Kinds of parameters. Those that stay keep their unit, and all others move to units of their own, in this order. */
+/* Kinds of parameters. Parameters of the kind STAYS keep their unit. The other kinds move to new units, in this order.
+ */
 typedef enum param_kind { STAYS, VECTOR, TILE, FROZEN, FROZEN_TILE, KINDS } param_kind;
 
 static bool is_trained_matrix(const zr_param_info *param)
@@ -124,7 +125,7 @@ static param_kind kind_of(const zr_graph *graph, const zr_param_info *param)
     return STAYS;
 }
 
-/* Add a unit for parameters of one kind of the unit in which `param` was declared. */
+/* Add a new unit for the parameters of one kind that were declared in the same unit as `param`. */
 static zr_status add_unit(zr_graph *graph, const zr_param_info *param, param_kind kind)
 {
     zr_unit_info unit = {.frozen = param->frozen, .tile = is_tile(param), .vectors = kind == VECTOR};
@@ -135,7 +136,7 @@ static zr_status add_unit(zr_graph *graph, const zr_param_info *param, param_kin
     return zr__graph_unit_add(graph, &unit);
 }
 
-/* Place the parameters of one kind: in the units that they have, or in new units. */
+/* Place the parameters of one kind: STAYS in the units in which they were declared, other kinds in new units. */
 static zr_status place_kind(zr_graph *graph, const zr_param_info *was, const param_kind *of, int32_t n, param_kind kind,
                             int32_t *place)
 {

@@ -13,8 +13,8 @@ enum { LABELS_MAX = 1 << 20 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Return whether the number of parameters may overflow: layers x (4 C^2 + 2 C I + 9 C + I), the tables and the heads.
- */
+/* Return whether the number of parameters may overflow: layers x (4 C^2 + 2 C I + 9 C + I), with C = hidden_size and I
+ * = intermediate_size, plus the tables and the heads. */
 static bool params_overflow(const zr_bert_config *c)
 {
     const double C = (double)c->hidden_size, inner = (double)c->intermediate_size;
@@ -67,8 +67,9 @@ static zr_value dense(zr_graph *graph, const zr_bert_config *c, zr_value x, int6
     return zr_layer_linear(graph, x, c->hidden_size, outputs, whole, c->initializer_range, name);
 }
 
-/* Return the deviation of initial values of projections that end in a residual addition. It is divided by the square
- * root of the number of residual additions only if nothing normalises their sums. */
+/* Return the standard deviation of the initial weights of projections whose output is added to the residual stream.
+ * With pre_layer_norm nothing normalises the stream's sums, so the deviation is divided by the square root of their
+ * number. */
 static double residual_std(const zr_bert_config *c)
 {
     return c->pre_layer_norm ? c->initializer_range / sqrt(2.0 * (double)c->num_hidden_layers) : c->initializer_range;
@@ -170,8 +171,8 @@ static void classify(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_va
     if (zr_graph_get_spec(graph)->mode == ZR_MODE_EVAL) zr_graph_output(graph, logits);
 }
 
-/* Add the losses of the answers' first and last tokens. With sequence parallelism no rank has the logits of all tokens,
- * so they are no output. */
+/* Add the losses of the answers' first and last tokens. The output of an evaluation is the logits, except with sequence
+ * parallelism, where no rank has the logits of all tokens. */
 static void find_answers(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value answer)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
@@ -237,7 +238,7 @@ zr_model zr_bert(const zr_bert_config *config)
 
 /* ---- presets --------------------------------------------------------------------------------- */
 
-/* The struct of both families. */
+/* Settings of a model, for both families. */
 typedef struct bert_settings {
     zr_bert_config model;
     zr_ids pad; /* special token of config.json */
@@ -362,8 +363,8 @@ static const zr_field fields[] = {
     {0},
 };
 
-/* Some files also hold a table of position ids, and the bias of the decoder under a second name. The first files have
- * the names of TensorFlow for the parameters of norms. */
+/* Some files also hold a table of position ids, and the bias of the decoder under a second name. The first published
+ * files use TensorFlow's names for the parameters of norms. */
 static const char *const redundant[] = {"embeddings.position_ids", ".embeddings.position_ids",
                                         "cls.predictions.decoder.bias", NULL};
 static const char *const spelled[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},

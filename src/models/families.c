@@ -41,7 +41,7 @@ zr_status zr__check_dropout(const char *model, const char *field, double value)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* Return the further task of a model, or NULL for the family's first task. */
+/* Return a model's task if it is one of the family's further tasks (zr_family.task), or NULL for the first task. */
 static const zr_family_task *task_of(const zr_family *family, const void *config)
 {
     const zr_field *field = family->task ? zr_family_meaning(family, "task") : NULL;

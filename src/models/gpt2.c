@@ -9,7 +9,8 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Return whether the number of parameters, n_layer (12 C^2 + 13 C) + (vocab_size + n_positions) C + 2 C, overflows. */
+/* Return whether the number of parameters, n_layer (12 C^2 + 13 C) + (vocab_size + n_positions) C + 2 C with C =
+ * n_embd, overflows. */
 static bool params_overflow(const zr_gpt2_config *c)
 {
     int64_t C = c->n_embd, layer = 0, all = 0, table = 0;
@@ -46,8 +47,9 @@ zr_status zr__gpt2_check(const zr_gpt2_config *c)
 static const zr_init zero = {.kind = ZR_INIT_ZERO};
 
 /* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs), cut as in Megatron (Shoeybi et al. 2019,
- * section 3). A cut by columns (dimension 1) cuts each of the side-by-side parts, so that each rank gets whole heads or
- * hidden units. The next product, which reads the output, must be cut by rows (dimension 0). */
+ * section 3). A cut by columns (dimension 1) cuts each of the parts that lie side by side (q, k and v), so that each
+ * rank gets whole heads or hidden units. The next product, which reads the output, must be cut by rows (dimension 0).
+ */
 static zr_value dense(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs, zr_cut cut,
                       double std)
 {
@@ -229,11 +231,11 @@ zr_model zr_gpt2(const zr_gpt2_config *config)
     X("zero-c4", 175, 8192, 64, 1024, 50257)                                                                           \
     X("zero-c5", 187, 8192, 64, 1024, 50257)
 
-/* The family's struct: the sizes, and settings that exist only in files. */
+/* Settings of a model: the sizes, and settings that exist only in files. */
 typedef struct gpt2_settings {
     zr_gpt2_config model;
     double dropout;  /* dropout probability for the dropouts that are not given */
-    int64_t n_inner; /* width of the hidden layer in config.json, which must be 4 n_embd; 0 for null */
+    int64_t n_inner; /* width of the hidden layer in config.json, which must be 4 n_embd; 0 if it is null */
     zr_ids bos, eos; /* special tokens of config.json */
 } gpt2_settings;
 
@@ -288,7 +290,7 @@ static zr_status check_gpt2(const void *config)
     return ZR_OK;
 }
 
-/* Let the width of the hidden layer follow n_embd if it was not given. */
+/* Make the width of the hidden layer follow the new n_embd. */
 static void resize_gpt2(void *config, const zr_model_sizes *from)
 {
     (void)from;

@@ -57,7 +57,7 @@ static const char *part_name(char name[PART_BYTES], int64_t i, const char *what)
     return name;
 }
 
-/* Add a norm of every `width` columns of x. */
+/* Add an RMSNorm that normalises each group of `width` columns of x separately. */
 static zr_value norm(zr_graph *graph, const zr_llama_config *c, zr_value x, int64_t width, const char *name)
 {
     zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, ZR_SHAPE(width), "%s.weight", name);
@@ -75,8 +75,8 @@ static zr_value dense(zr_graph *graph, const zr_llama_config *c, zr_value x, con
     return zr_linear(graph, x, w, b, true);
 }
 
-/* Cuts of a weight (outputs, inputs): by outputs, so that each tensor-parallel rank gets whole heads or hidden units;
- * by inputs; not at all. */
+/* Cuts of a weight of shape (outputs, inputs). A cut by outputs gives each tensor-parallel rank whole heads or hidden
+ * units. `whole` is for a weight that is not cut. */
 static const zr_cut by_outputs = {0, 1}, by_inputs = {1, 1}, whole = {0, 0};
 
 static zr_value self_attention(zr_graph *graph, const zr_llama_config *c, int64_t i, zr_value x)
@@ -84,7 +84,7 @@ static zr_value self_attention(zr_graph *graph, const zr_llama_config *c, int64_
     const int64_t hidden = c->hidden_size, D = c->head_dim, ranks = zr_graph_get_spec(graph)->tensor;
     const int64_t q_cols = c->num_attention_heads * D, kv_cols = c->num_key_value_heads * D;
     const bool biased = c->attention_bias || c->qkv_bias, windowed = c->sliding_window && i >= c->max_window_layers;
-    /* If the ranks do not divide the key/value heads, each rank has all key/value heads. */
+    /* If the number of ranks does not divide the number of key/value heads, each rank has all of these heads. */
     const zr_cut kv_cut = ranks > 1 && c->num_key_value_heads % ranks != 0 ? whole : by_outputs;
     const zr_attention_spec spec = {.heads = c->num_attention_heads,
                                     .kv_heads = c->num_key_value_heads,
@@ -177,7 +177,7 @@ zr_model zr_llama(const zr_llama_config *config)
 
 /* ---- presets --------------------------------------------------------------------------------- */
 
-/* The struct of all four families. */
+/* Settings of a model, for all four families. */
 typedef struct llama_settings {
     zr_llama_config model;
     bool use_sliding_window; /* whether sliding_window is used (Qwen2, Qwen3); true for Mistral */
@@ -191,7 +191,7 @@ typedef struct llama_settings {
         .theta = base, .factor = NAN, .attention_factor = NAN, UNSCALED                                                \
     }
 #define UNSCALED .low_freq_factor = NAN, .high_freq_factor = NAN, .beta_fast = 32, .beta_slow = 1, .truncate = true
-/* Scaling of Llama 3.1 and 3.2 from 8,192 tokens. */
+/* Scaling of rotary positions in Llama 3.1 and 3.2, by the factor `by` from 8,192 tokens on. */
 #define LLAMA3(by)                                                                                                     \
     {                                                                                                                  \
         .kind = ZR_ROTARY_LLAMA3, .theta = 500000, .factor = by, .original = 8192, .low_freq_factor = 1,               \
@@ -281,8 +281,8 @@ static void resize(void *config, const zr_model_sizes *from)
     if (from->width > 0) c->intermediate_size = (c->intermediate_size * c->hidden_size / from->width + 63) / 64 * 64;
 }
 
-/* Return the model of complete settings, without constants for other kinds of rotary embeddings, and without a window
- * that is not used. */
+/* Return the model that complete settings describe. Set constants of the rotary embedding that are not given to their
+ * defaults. Remove the window unless `windows` is true. */
 static zr_llama_config settled(const llama_settings *s, bool windows)
 {
     zr_llama_config c = s->model;
@@ -394,7 +394,7 @@ FAMILY(qwen3)
     FIELD(REAL, "rope_scaling." name, model.rotary.member, RESULT, default_of_both, .twin = "rope_parameters." name,   \
           .min = 0, .max = 1e9, .help = text)
 
-/* Fields of all four families: the sizes with the defaults of transformers, in the order of the arguments. */
+/* Fields that all four families have. The arguments are the defaults of transformers for some of the sizes. */
 #define COMMON(width_, mlp_width, kv_heads, head_width, tokens, vocabulary)                                            \
     SIZE(num_hidden_layers, "32", "layers", "number of transformer blocks; auto: 30"),                                 \
         SIZE(num_attention_heads, "32", "heads", "number of query heads of attention; auto: 9"),                       \
@@ -487,7 +487,7 @@ static const zr_field qwen3_fields[] = {
     COMMON("4096", "22016", "32", "128", "32768", "151936"), ATTENTION_BIAS, QWEN_WINDOWS, LAYER_TYPES, {0},
 };
 
-/* Old files also hold the frequencies of rotary positions, which zr computes itself. */
+/* Tensors of old files that are skipped: the frequencies of rotary positions, which zr computes itself. */
 static const char *const redundant[] = {".rotary_emb.inv_freq", NULL};
 
 #define ROW(of, its_title, class)                                                                                      \

@@ -1,5 +1,5 @@
-/* Finds named models of all families by their names and by their names on Hugging Face, and names that are similar to
- * an unknown one. */
+/* Finds presets of all families by name, also by their names on Hugging Face. For an unknown name, finds similar names.
+ */
 #include "zr/models.h"
 #include "base/text/text.h"
 
@@ -52,8 +52,9 @@ static const struct {
             {"bert_uncased_L-12_H-768_A-12", "bert-base"}};
 enum { ALSO = sizeof(also) / sizeof(also[0]) };
 
-/* Return whether a name has no owner on Hugging Face, or the publisher of the presets' models. The same name of another
- * owner may be a different model: unsloth/mistral-7b has the settings of Mistral-7B-v0.1. */
+/* Return whether a name has no owner (on Hugging Face, the part before the slash), or an owner that published models of
+ * the presets. The same name of another owner may be a different model: unsloth/mistral-7b has the settings of
+ * Mistral-7B-v0.1. */
 static bool has_known_owner(const char *name)
 {
     static const char site[] = "https://huggingface.co/";
@@ -75,8 +76,8 @@ static const char *without_owner(const char *name)
     return strncasecmp(name, "meta-llama", 10) == 0 ? name + strlen("meta-") : name;
 }
 
-/* Write a name in small letters without its owner, and without separators except between two digits: of Llama-3-8B
- * remains llama3-8b, and of llama3-8b too. Return `text`. */
+/* Write a name in small letters without its owner, and without separators except between two digits: Llama-3-8B and
+ * llama3-8b both become llama3-8b. Return `text`. */
 static const char *plain(const char *name, char text[PLAIN_BYTES])
 {
     size_t n = 0;
@@ -123,8 +124,8 @@ static size_t longest_prefix(const char *name, const char *wanted)
     return most;
 }
 
-/* Return the length of the longest prefix of `wanted` that occurs in `name`: of the names as given or as `plain` writes
- * them, whichever is longer. */
+/* Return the length of the longest prefix of `wanted` that occurs in `name`: compare the names as given, and as `plain`
+ * writes them, and return the longer length. */
 static size_t likeness(const char *name, const char *wanted)
 {
     const size_t as_given = longest_prefix(name, wanted), as_plain = longest_prefix(PLAIN(name), PLAIN(wanted));
@@ -147,8 +148,8 @@ static size_t length_to_size(const char *text)
 }
 
 /* List up to NEAREST names that contain a prefix of `wanted` of at least half its length, longest prefix first. Among
- * names with the same prefix, list those that also contain the last word of `wanted`. A space precedes each name.
- * Return the number of all names. */
+ * names with the same prefix, list those first whose last word `wanted` contains. A space precedes each name. Return
+ * the number of all names. */
 static int nearest(const char *wanted, char text[NEAREST_BYTES])
 {
     size_t used = 0, length = strlen(wanted), found = 0;

@@ -369,7 +369,7 @@ static void make_grid(zr_plan *plan)
     for (int32_t a = 0, step = 1; a < ZR_AXES; step *= ranks[a++]) {
         plan->axis_ranks[a] = ranks[a];
         plan->axis_step[a] = step;
-        /* the groups with this axis and none behind it */
+        /* the groups that contain this axis and no slower axis */
         for (int32_t g = 0, more = 1 << a; g < more; g++)
             plan->group[more + g] = (zr_group){.size = plan->group[g].size * ranks[a],
                                                .same = plan->group[g].same + (ranks[a] > 1 ? more : 0)};
@@ -387,8 +387,8 @@ static void make_grid(zr_plan *plan)
 
 /* Translate the ZeRO stage into what is sharded. On a single rank nothing is divided, but stages 2 and 3 can still save
  * memory. Stage 2 with fp32 sums frees a gradient as soon as it is added to the sums. Stage 3 with lean states stores
- * no 16-bit parameters, but casts them from the master when they are needed. Both stages also free states on the device
- * that have been copied to their home. */
+ * no 16-bit parameters, but casts them from the master when they are needed. Both stages also free a state on the
+ * device after copying it to its home. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;

@@ -12,9 +12,9 @@
  *
  * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7. Each row is a different kind of run: 8B by ZeRO-OS
  *            within nodes, 8B by Megatron within nodes, 40B by Megatron across nodes, and 1.5B by ZeRO-OS on Azure
- *            (marked in bench/papers/data.py). In this least-squares fit of the logarithms, the shares of
- *            kernels and NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share.
- *            Attention has the share of products.
+ *            (marked in bench/papers/data.py). In this least-squares fit of the logarithms, the shares of kernels and
+ *            NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share. Attention
+ *            is priced like products.
  * ampere, hopper
  *            Products and attention are fitted on llm.c's runs and on every second FSDP run of tests/published.csv
  *            (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of memory and
@@ -80,8 +80,8 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* Bytes per second in one direction: the number of lanes times the rate of a lane. Coding leaves 128 of 130 bits for
- * data, or 64 of 66 bits. */
+/* Bytes per second in one direction: bits per second of a lane, times the share of bits that the line code leaves for
+ * data, times lanes, divided by 8. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
@@ -220,12 +220,12 @@ bool zr__through_pcie(const zr_cluster *cluster)
     return cluster->n_links > 0 && strcmp(cluster->link[0].name, "PCIe") == 0;
 }
 
-/* Rates and memory that are assumed if a cluster does not give them: of a server, whose devices have links of their
- * own, or of a workstation, whose devices have only PCI Express or are alone. A server has 16 channels of DDR4-3200 and
- * four NVMe drives, a workstation 4 channels and one drive. */
+/* Rates and memory that are assumed if a cluster does not give them. The first entry is for a server, whose devices
+ * have their own links. The second entry is for a workstation, which has a single device or links its devices by PCI
+ * Express. A server has 16 channels of DDR4-3200 and four NVMe drives, a workstation 4 channels and one drive. */
 static const struct {
-    double device, memory, disk; /* bytes per second: to a device over PCI Express; of all memory; of all drives */
-    int64_t bytes;               /* of memory */
+    double device, memory, disk; /* bytes per second: between the host and a device, of all memory, and of all drives */
+    int64_t bytes;               /* bytes of all memory */
 } usual_host[2] = {{PCIE4_X16 / 2, 16 * 25.6e9, 8e9, 1000000000000}, {PCIE3_X16, 4 * 25.6e9, 2e9, 256000000000}};
 
 static bool is_workstation(const zr_cluster *cluster)

@@ -74,8 +74,8 @@ static double level_rate(const zr_cluster *cluster, int level)
 }
 
 /* Raise the times in `spot` to at least the times over one level of links. `first` is the first rank of the group. A
- * ring enters each unit of the level once. The number of rings is the number of members in the unit with the fewest
- * members. */
+ * ring enters each unit of the level below once. As many rings run in parallel as the unit with the fewest members of
+ * the group has members. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
@@ -90,7 +90,9 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
         for (int32_t in = place, out; in < end; in = out) {
             out = unit_end(p, first, in, below);
             const int32_t members = out - in, others = end - place - members;
-            if (others == 0) continue; /* members within a single unit of the level below cross no link of this level */
+            /* the members in this unit are all in one unit of the level below, so they do not use the links of this
+             * level */
+            if (others == 0) continue;
             if (fewest == 0 || members < fewest) fewest = members;
             spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
             if (shared <= 0) continue;

@@ -8,9 +8,9 @@
 /* ---- ranks that wait for each other -------------------------------------------------------------- */
 
 /* Return the time of the wait for an exchange, divided by the time of the computation before the exchange. Interpolate
- * this ratio between measured models, weighted by distance: the logarithm of (computation between exchanges of the
- * measured model) / (this computation). The wait does not grow beyond the longest measured computation, because another
- * task on a rank's core delays the rank by at most one time slice. */
+ * this ratio between the measured models by inverse distance weighting. The distance is the logarithm of the ratio
+ * between the measured model's computation time and this one. The wait does not grow beyond the longest measured
+ * computation, because another task on a rank's core delays the rank by at most one time slice. */
 static double wait_share(const zr_launch *launch, double computed_sec)
 {
     double weights = 0, sum = 0, longest = 0;
@@ -78,7 +78,7 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
 
 /* Find the slowdown of computation and exchanges that overlap. Each step takes longer by a fraction of its overlap, and
  * the overlap itself depends on the slowdown. Therefore iterate from no slowdown until the total changes by less than a
- * thousandth. An iteration leaves at most this part of the error: the larger of `lost` and `late` of the launch. */
+ * thousandth. Each iteration multiplies the error by at most the larger of `lost` and `late` of the launch. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 64 };

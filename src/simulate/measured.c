@@ -26,8 +26,8 @@ zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, in
     return sample;
 }
 
-/* Return the work to which a step's time is proportional: its FLOPs, or if these are 0, the bytes received from other
- * ranks, or if these are 0 too, the bytes of memory traffic. A step without a size has work 0. */
+/* Return the work to which a step's time is proportional: its FLOPs if there are any, else the bytes received from
+ * other ranks, else the bytes of memory traffic. A step without a size has work 0. */
 static double sample_work(const zr_step_cost *cost)
 {
     if (cost->flops > 0) return cost->flops;

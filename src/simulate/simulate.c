@@ -11,7 +11,7 @@ const char *zr__cause_name(zr_cause cause)
     return cause < ZR_CAUSES ? names[cause] : "?";
 }
 
-/* Causes by which a kernel's seconds are divided into parts. */
+/* Parts of a kernel's time, by cause. */
 enum { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, PARTS };
 typedef struct parts {
     double sec[PARTS];
@@ -55,9 +55,9 @@ static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
     return true;
 }
 
-/* Return the FLOP/s of an op. If the device has measured products, interpolate between them. Otherwise the rate of a
- * product depends on its sizes. The rate of attention is then attention_share of the peak. If attention_share is
- * unknown, the rate depends on the width of a head. */
+/* Return the FLOP/s of an op. If the device has measured products, interpolate between them. Otherwise return a share
+ * of the peak, which depends on the smallest size of the product. For attention the share is attention_share; if it is
+ * 0, the share depends on the width of a head. */
 static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
 {
     const zr_machine *device = &me->cluster->device;

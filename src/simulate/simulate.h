@@ -39,12 +39,12 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *clust
  * other ranks of the group. */
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 
-/** Estimate the seconds of a step in a launch from similar steps that were measured in this launch. step->sec is
- * ignored. Return false if no similar step was measured. */
+/** Estimate the seconds of a step in a measured launch (zr_launch) from similar measured steps. step->sec is ignored.
+ * Return false if no similar step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
 /** For each step of the training schedule in a launch, find how many seconds longer the step takes than alone. The
- * causes are ranks that wait for each other, and streams that overlap. `pricer` must return a step's time alone plus
- * its `longer_sec`. All of `longer_sec` must be 0 on entry. Error: ZR_ERR_MEMORY. */
+ * causes are ranks that wait for each other, and streams that overlap. `pricer` must return the time that a step takes
+ * alone plus the step's entry of `longer_sec`. All entries must be 0 at the call. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer,
                                        double *longer_sec);
 
@@ -94,8 +94,8 @@ ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 /** Return the names of the built-in clusters, ending with NULL. */
 const char *const *zr__cluster_names(void);
 
-/** For rates of host memory, PCI Express and disk that a cluster does not give, assume usual values for the kind of its
- * hosts. Return the bytes of a host's memory, likewise assumed if they are not given. */
+/** Set the rates of host memory, PCI Express and disk that a cluster does not give to usual values for its kind of
+ * hosts. Return the bytes of a host's memory, or a usual value if the cluster does not give them. */
 int64_t zr__cluster_assume(zr_cluster *cluster);
 #define ZR__ASSUMED_BYTES 256
 /** Write what zr__cluster_assume would assume for a cluster to `note`, such as "host.disk_bytes_per_sec 8.00 GB/s (mine

@@ -17,8 +17,7 @@ enum { RESERVE_BYTES = 1 << 30 }; /* maximum bytes that one call reserves, since
 
 /* ---- a file without a name -------------------------------------------------------------------- */
 
-/* Create a file with a random name and remove the name at once. This is for file systems that do not support files
- * without a name. */
+/* Create a file with a random name and remove the name at once. This is for file systems without O_TMPFILE. */
 static int create_and_unlink(const char *folder)
 {
     char path[PATH_MAX];

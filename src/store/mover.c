@@ -1,4 +1,4 @@
-/* The list of movers, and the environment variable that selects one. */
+/* The list of I/O backends (zr__mover), and the environment variable that selects one. */
 #include "store/transfer.h"
 
 #include "base/text/text.h"

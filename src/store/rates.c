@@ -1,7 +1,7 @@
 /*
- * Measurement of a folder's rates. A reader and a writer move a store in buckets of `depth` blocks. For the mixed rate
- * both run at the same time, each on one half of the store. As in training, neither can be more than a ring of buckets
- * ahead of the other.
+ * Measurement of a folder's rates. A reader reads, and a writer writes, all bytes of a store in buckets of `depth`
+ * blocks. For the mixed rate both run at the same time, each on one half of the store. As in training, neither can be
+ * more than a few buckets ahead of the other (LEAD).
  */
 #include "store/store.h"
 
@@ -38,8 +38,8 @@ static zr_status move_alone(const bench *b, bool writes, double *rate)
     return ZR_OK;
 }
 
-/* Publish the progress of this direction, and wait until it is not too far ahead of the other. Return false if the
- * other direction has failed. */
+/* Publish the progress of this direction, and wait until it is less than LEAD buckets ahead of the other direction.
+ * Return false if either direction has failed. */
 static bool keep_near(bench *b, bool writes, int64_t done, bool fails)
 {
     pthread_mutex_lock(&b->lock);
@@ -52,7 +52,7 @@ static bool keep_near(bench *b, bool writes, int64_t done, bool fails)
     return goes_on;
 }
 
-/* Move one half of the store: the first half by the writer, the second by the reader. */
+/* Write the first half of the store (if `writes`), or read the second half. */
 static zr_status move_half(bench *b, bool writes)
 {
     const int64_t half = b->buckets / 2;

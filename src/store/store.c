@@ -1,8 +1,8 @@
 /*
  * A store: a memory space on disk. It is cut into blocks, which are assigned to the files in turn. A read or write is
  * cut into transfers that do not cross the border of a block. Up to `depth` transfers are in flight at a time. Each
- * direction has its own mover, transfers and slots of the passing buffer, so that one thread can read while another
- * writes.
+ * direction has its own I/O backend (zr__mover), transfers and slots of the passing buffer, so that one thread can read
+ * while another writes.
  */
 #include "store/store.h"
 
@@ -17,7 +17,7 @@
 
 enum {
     DEPTH_MAX = 1024,
-    BLOCK_MAX = 1 << 30, /* the result of io_uring has 31 bits */
+    BLOCK_MAX = 1 << 30, /* io_uring returns the bytes of a transfer as a number of 31 bits */
     TRIES = 1000         /* number of attempts without progress, one per millisecond, after which a transfer fails */
 };
 
@@ -26,13 +26,14 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
+/* State of the transfers in one direction. */
 typedef struct lane {
     bool writes;
     pthread_mutex_t lock;
-    void *object; /* of the mover */
+    void *object; /* the mover's instance for this direction */
     zr__transfer *transfer, *idle;
     int n_flying;
-    unsigned char *slot[ZR_PASSING_SLOTS]; /* NULL if depth is less */
+    unsigned char *slot[ZR_PASSING_SLOTS]; /* NULL from zr__passing_slots(depth) on */
     bool used[ZR_PASSING_SLOTS];           /* whether a transfer uses the slot */
     range *moved;                          /* range of each file that the current call has moved */
     atomic_llong bytes;
@@ -157,7 +158,7 @@ static void complete(call *c, zr__transfer *t)
 }
 
 /* Advance a transfer by the bytes that have moved. Return 0 or a negative errno. If a direct transfer ends within a
- * block, this block is transferred again. */
+ * block of ZR_STORE_ALIGN bytes, this block is transferred again. */
 static int advance(const call *c, zr__transfer *t)
 {
     int64_t n = t->result < t->bytes ? t->result : t->bytes;
@@ -270,7 +271,8 @@ static zr_status create_files(zr__store *s, const zr__store_config *config)
     return ZR_OK;
 }
 
-/* Choose the mover that ZR_STORE names. Without ZR_STORE choose the first mover that works on this machine. */
+/* Choose the I/O backend (zr__mover) that ZR_STORE names. Without ZR_STORE choose the first one that works on this
+ * machine. */
 static zr_status create_movers(zr__store *s, int depth)
 {
     const zr__mover *asked;

@@ -71,12 +71,13 @@ typedef struct zr__store_rates {
     double read, write;    /* rates of one direction alone */
     double mixed;          /* sum of both directions, with equal bytes read and written */
     const char *transfers; /* "io_uring" or "threads" */
-    bool direct;           /* whether the page cache was bypassed; if not, the rates may be rates of memory */
+    /* whether the page cache was bypassed; if not, the rates may be those of memory instead of the disk */
+    bool direct;
 } zr__store_rates;
 
-/* Measure the rates of a folder with a store of `bytes` bytes, rounded up to whole buckets of 2 x depth blocks, which
- * is removed afterwards. For each rate, all bytes are moved once. A first pass writes them before. Fail as
- * zr__store_create, zr__store_read and zr__store_write do. */
+/* Measure the rates of a folder with a temporary store of `bytes` bytes, rounded up to a multiple of 2 x depth blocks.
+ * A first pass writes all bytes. Then all bytes are moved once for each rate. Fail as zr__store_create, zr__store_read
+ * and zr__store_write do. */
 ZR_NODISCARD zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_bytes, int depth,
                                          zr__store_rates *rates);
 

@@ -1,6 +1,7 @@
 /*
- * Transfers by threads that call pread and pwrite. If no transfer has ended, the waiting thread makes one itself.
- * Therefore the number of helpers is one less than the maximum number of transfers in flight.
+ * Transfers by threads that call pread and pwrite. If no transfer has ended, the thread that waits for one makes a
+ * transfer itself. Therefore depth - 1 helper threads are enough for `depth` transfers in flight. At most
+ * ZR_STORE_THREADS are started.
  */
 #include "store/transfer.h"
 

@@ -1,4 +1,4 @@
-/** Transfers between files and memory, and the two ways to make them (movers): io_uring and threads. */
+/** Transfers between files and memory, and the two I/O backends that make them (zr__mover): io_uring and threads. */
 #ifndef ZR_STORE_TRANSFER_H
 #define ZR_STORE_TRANSFER_H
 

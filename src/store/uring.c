@@ -1,5 +1,5 @@
-/* Transfers by io_uring. Each transfer is submitted at once. This costs little, since transfers are large, and if the
- * kernel refuses a transfer, it has certainly not begun. */
+/* Transfers by io_uring. Each transfer is submitted at once. This costs little, since transfers are large. And a
+ * transfer that the kernel refuses has certainly not begun. */
 #include "store/transfer.h"
 
 #include "base/core/core.h"
@@ -91,7 +91,8 @@ int zr__uring_begin(void *object, zr__transfer *t)
         submitted = io_uring_submit(&u->ring);
     }
     if (submitted == 1) return 0;
-    /* The entry is still in the ring, so nothing may be submitted any more. */
+    /* The transfer's entry is still in the ring, and the next submission would begin it. Therefore submit nothing
+     * more. */
     u->error = submitted < 0 ? submitted : -EIO;
     return u->error;
 }

@@ -1,4 +1,4 @@
-/** tensor: types of elements, shapes, and views of memory. zr/tensor.h has most of it. */
+/** tensor: types of elements, shapes, and views of memory. zr/tensor.h declares most of this layer. */
 #ifndef ZR_TENSOR_TENSOR_H
 #define ZR_TENSOR_TENSOR_H
 

@@ -8,9 +8,9 @@
 
 enum { TEXT = 512, PATH = 4096 };
 
-/* Load the file from NVIDIA's wheels in one installation of Python. They install libraries into nvidia/PACKAGE/lib
- * among its packages, where the loader does not search. The installation's folder is `length` bytes of `prefix`,
- * followed by `below`. Return NULL if no matching file can be loaded. */
+/* Load `file` from NVIDIA's wheels in one installation of Python. The wheels put libraries into nvidia/PACKAGE/lib in
+ * the folder of Python's packages, where the loader does not search. The installation's folder is `length` bytes of
+ * `prefix`, followed by `below`. Return NULL if no matching file can be loaded. */
 static void *load_from_wheels(const char *prefix, size_t length, const char *below, const char *file)
 {
     static const char *const folders[] = {"site-packages", "dist-packages"}; /* the second is Debian's */
@@ -29,8 +29,8 @@ static void *load_from_wheels(const char *prefix, size_t length, const char *bel
     return loaded;
 }
 
-/* Load the file from the first Python that has it: the active virtual environment, the user's own packages, then those
- * of the programs in PATH. */
+/* Load the file from the first installation of Python that has it: the active virtual environment, then the user's own
+ * packages (~/.local), then the parent of each folder in PATH. */
 static void *load_from_pythons(const char *file)
 {
     const char *environment = getenv("VIRTUAL_ENV"), *home = getenv("HOME");

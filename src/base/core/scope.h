@@ -1,5 +1,5 @@
-/** Variables that are released at the end of their block, as jansson's json_auto_t is, so that a function may return
- * from any place; and a function's own variable arguments, printed. */
+/** Variables that are released at the end of their block, like jansson's json_auto_t, so that a function may return
+ * from any place. Also a macro that prints a function's variable arguments. */
 #ifndef ZR_BASE_SCOPE_H
 #define ZR_BASE_SCOPE_H
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Declare a variable that `release` receives by its address at the end of the block. It must have an initial value:
+/** Declare a variable whose address is passed to `release` at the end of the block. It must have an initial value:
  *     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL; */
 #define ZR_AUTO(release) __attribute__((cleanup(release)))
 /** Declare a pointer to memory of zr_alloc that is freed at the end of the block. */

@@ -13,8 +13,7 @@ int zr__thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(thread, &attr, run, arg);
-    /* A thread's stack also holds the thread-local variables of the whole program, which may be larger than the stack.
-     */
+    /* The stack also holds the program's thread-local variables. If they do not fit, use the default stack size. */
     if (error == EINVAL && stack_bytes > 0) error = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);

@@ -19,7 +19,8 @@ zr_status zr__file_missing(const char *path, int error)
 {
     char here[512];
     bool told = error == ENOENT && path[0] != '/' && getcwd(here, sizeof(here));
-    /* The file may be there, so callers that go on without a missing file must not go on. */
+    /* After these errors the file may exist, so do not report it as missing: callers may go on without a missing
+     * file. */
     const bool fails = error == EMFILE || error == ENFILE || error == EIO;
     return ZR_FAIL(fails ? ZR_ERR_IO : ZR_ERR_NOT_FOUND, "%s: cannot open: %s%s%s%s", ZR_SHOWN(path),
                    zr__error_text(error), told ? " (in " : "", told ? ZR_SHOWN(here) : "", told ? ")" : "");

@@ -22,12 +22,12 @@ typedef struct zr__file {
     char name[ZR_FILE_NAME_BYTES]; /* printable form of the path, for messages */
 } zr__file;
 
-/** Fail with ZR_ERR_NOT_FOUND for a file that could not be opened; `error` is the errno of open. If a relative path
- * does not exist, the message also names the current directory. */
+/** Fail for a file that could not be opened; `error` is the errno of open. Return ZR_ERR_IO for EMFILE, ENFILE and EIO,
+ * otherwise ZR_ERR_NOT_FOUND. If a relative path does not exist, the message also names the current directory. */
 zr_status zr__file_missing(const char *path, int error);
 
-/** Open a regular file for reading, or for reading and writing if `writable`. If this is not possible, fail with
- * ZR_ERR_NOT_FOUND and a message with path and reason. */
+/** Open a regular file for reading, or for reading and writing if `writable`. If this is not possible, fail as
+ * zr__file_missing does, with ZR_ERR_NOT_FOUND if the file is not a regular one. */
 ZR_NODISCARD zr_status zr__file_open(const char *path, bool writable, zr__file *file);
 /** Open a regular file in a directory for reading. Neither the file nor the directory may be a symbolic link. Errors:
  * ZR_ERR_NOT_FOUND if either does not exist; ZR_ERR_DATA if either is a link or of the wrong type; ZR_ERR_IO. The

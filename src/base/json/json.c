@@ -137,7 +137,7 @@ static zr_status fail_missing_comma(const char *text, size_t bytes, const char *
     if (!ends || !begins) return ZR_OK;
     if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
     const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
-    if (key) return ZR_OK; /* a key may lack its colon, not a comma */
+    if (key) return ZR_OK; /* after a key, a colon is missing and not a comma */
     return fail_on(text, name, before.end - 1, &trail, "a comma is missing after this value");
 }
 
@@ -230,7 +230,8 @@ zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char
         left = true;
     leave = NULL;
     ZR_CHECK(!left, ZR_ERR_MEMORY, "%s: no memory to read it", ZR_SHOWN(name));
-    /* jansson's own text names a flag of its interface. The last byte of the text is the code of the error. */
+    /* Replace jansson's text, which names a flag of its interface. Keep the last byte of the array: it is jansson's
+     * error code. */
     if (!*root && json_error_code(error) == json_error_null_character)
         snprintf(error->text, sizeof(error->text) - 1, "a text has the character U+0000, which zr does not read");
     return ZR_OK;

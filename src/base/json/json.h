@@ -33,7 +33,7 @@ ZR_NODISCARD zr_status zr__json_read_most(const char *path, size_t most, char **
  * `name` is the file's name in messages. Fail with ZR_ERR_CONFIG and the message "name:line:column: key.path:
  * reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
-/** Read and parse a file inside a directory that counts as data, not as configuration. Release *root with json_decref.
+/** Read and parse a file of a directory. The file counts as data, not as configuration. Release *root with json_decref.
  * Errors: ZR_ERR_NOT_FOUND; ZR_ERR_IO; ZR_ERR_MEMORY; ZR_ERR_DATA with the message of zr__json_parse. */
 ZR_NODISCARD zr_status zr__json_load_data(const char *path, json_t **root);
 /** Call json_loadb with `flags`. If the text is not JSON, return ZR_OK, set *root to NULL and store the reason in

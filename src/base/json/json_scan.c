@@ -103,7 +103,7 @@ size_t zr__json_skip(const char *text, size_t bytes, size_t at)
     return at;
 }
 
-/* Return whether a string that reaches the end of the text has its closing quote there, which no backslash escapes. */
+/* Return whether a string that reaches the end of the text ends there with a quote that no backslash escapes. */
 static bool is_closed(const char *text, const zr__json_token *string)
 {
     size_t last = string->end - 1, escapes = 0;

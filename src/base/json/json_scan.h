@@ -30,8 +30,8 @@ zr__json_token zr__json_next(const char *text, size_t bytes, size_t at);
  * closed. */
 size_t zr__json_skip(const char *text, size_t bytes, size_t at);
 
-/** Return the offset behind the value that begins at offset `at`, or -1 if it does not end in the text. `whole`: the
- * text does not go on, so that a number or a word may end with it. */
+/** Return the offset behind the value that begins at offset `at`, or -1 if the value does not end in text[0, n). If
+ * `whole`, nothing follows the text, so a number or a word may end with the text. */
 int64_t zr__json_value_end(const char *text, int64_t n, int64_t at, bool whole);
 
 /** Read tokens until one ends at offset `stop` or later; with SIZE_MAX, read to the end of the text. *token receives

@@ -8,11 +8,11 @@
 
 typedef struct zr__json_stream {
     zr__file file;
-    char *text; /* bytes of the file that have been read and not yet been used */
+    char *text; /* text[at, n): bytes that have been read from the file but not used */
     int64_t room, n, at;
     int64_t read; /* bytes of the file that have been read */
-    /* whether a function failed because the file is not JSON. The file must then be read as a whole
-     * (zr__json_parse_most), whose message says why and where */
+    /* Whether a function failed because the file is not JSON. To get a message with reason and position, parse the
+     * whole file with zr__json_parse_most. */
     bool broken;
 } zr__json_stream;
 

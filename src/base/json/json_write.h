@@ -18,7 +18,7 @@ typedef struct zr__json_out {
     bool spaced; /* whether to write "key": value, with a space, rather than "key":value */
     bool tight;  /* whether to leave out the space after a comma */
     bool more;   /* whether the open object or array has a member already */
-    bool object; /* whether the document is an object that no call of zr__json_open began */
+    bool object; /* whether the document is an object that zr__json_write must end */
     /* Whitespace to write before the next member, such as "\n ", in place of a space. If the member is not the first, a
      * comma is written before this text. */
     const char *at;
@@ -58,8 +58,8 @@ void zr__json_add_json(zr__json_out *out, const char *key, const char *json);
 /** Add a value printed with a printf format. The printed text must be JSON. */
 void zr__json_add_as(zr__json_out *out, const char *key, const char *format, ...) ZR_PRINTF(3, 4);
 
-/** Begin an object ('{') or an array ('[') inside the open one, or begin the document. key is NULL for an element of an
- * array, and for the document itself. */
+/** Begin an object ('{') or an array ('[') inside the open object or array, or begin the document. key is NULL for an
+ * element of an array, and for the document itself. */
 void zr__json_open(zr__json_out *out, const char *key, char bracket);
 /** End the open object or array; bracket is '}' or ']'. */
 void zr__json_close(zr__json_out *out, char bracket);

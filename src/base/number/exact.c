@@ -8,8 +8,8 @@
 /* Number of terms after which carries are propagated. A limb could hold 2^30 terms. */
 #define TERMS_A_CARRY 4096
 
-/* Add a double as an integer of 53 bits times a power of two. Bits below the unit of the sum are zeros. A subnormal
- * double is below the unit, so it can only be zero. */
+/* Add a double as an integer of 53 bits times a power of two. `x` is a multiple of the sum's unit
+ * (zr__exact_add_double). Subnormal doubles are below this unit, so the only one here is zero. */
 static void add_one(zr_exact *sum, double x)
 {
     uint64_t u;

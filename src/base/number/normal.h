@@ -37,8 +37,8 @@ ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
 }
 
 /** Return sqrt(-2 ln u), where u = (h + 1/2) / 2^31 and h is the upper 31 bits of `word`. If u >= sqrt(1/2), 1 - u is
- * computed from the integer, so that small radii are as precise as large ones. Otherwise u is split into 2^k (1 +
- * f). */
+ * computed from the integer, so that small radii are as precise as large ones. Otherwise ln u is computed from u = 2^k
+ * (1 + f). */
 ZR_INLINE float zr__normal_radius(uint32_t word)
 {
     const uint32_t sqrt_half = 0x3F3504F3u, one = 0x3F800000u; /* bit patterns of the floats sqrt(1/2) and 1 */

@@ -4,7 +4,8 @@
  *
  * This header has the generator Philox-4x32-10 (Salmon et al., SC11), inline so that kernels can vectorise over blocks.
  *
- * Counter words: block low, block high, step, purpose << 24 | stream. Key words: seed low, seed high.
+ * The counter has the words block low, block high, step, and purpose << 24 | stream. The key has the words seed low and
+ * seed high.
  */
 #ifndef ZR_BASE_RNG_H
 #define ZR_BASE_RNG_H

@@ -205,7 +205,7 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
     int limit = (int)length / 3 + 1;
     for (int i = 0; i < n_names; i++) {
         int distance = zr__text_distance(wanted, names[i]);
-        /* A shortened name is as close as a misspelled one. */
+        /* If `wanted` is the beginning of a name, count this as one error. */
         if (length >= 3 && distance > 1 && strncmp(names[i], wanted, length) == 0) distance = 1;
         if (distance >= limit + (best == NULL)) continue;
         best = names[i];

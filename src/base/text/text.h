@@ -87,14 +87,14 @@ ZR_NODISCARD zr_status zr__text_copy(const char *text, size_t n, char **copy);
 int64_t zr__text_utf8(const char *text, int64_t bytes);
 
 /** Return the number of bytes of the hidden character with which text[0, bytes) begins, or 0 if it begins with another
- * one. A terminal would obey a hidden character instead of showing it. Hidden characters are control characters (ASCII
- * or not, also as a single byte), and characters that set the direction of text or end a line or paragraph. */
+ * character. A terminal would obey a hidden character instead of showing it. Hidden characters are control characters
+ * (ASCII or not, also as a single byte), and characters that set the direction of text or end a line or paragraph. */
 int64_t zr__text_hidden(const char *text, int64_t bytes);
 
 #define ZR_JSON_ESCAPE_BYTES 8
-/** Return the number of leading bytes that a JSON string can contain unescaped. `escape` must replace the next *escaped
- * bytes. These are a quote, a backslash, a hidden character (zr__text_hidden), or a byte that is not UTF-8, which
- * becomes U+FFFD. At the end of the text, `escape` is "". */
+/** Return the number of leading bytes that a JSON string can contain unescaped. `escape` receives the text that
+ * replaces the next *escaped bytes: a quote, a backslash, a hidden character (zr__text_hidden), or a byte that is not
+ * UTF-8, which becomes U+FFFD. At the end of the text, `escape` is "". */
 int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES], int64_t *escaped);
 /** Append the bytes as a JSON string in quotes, escaped as zr__text_json does. */
 void zr__text_add_json(zr__text *text, const char *string, int64_t bytes);

@@ -137,8 +137,8 @@ static zr_status generate_samples(const char *dir, const zr_generate_args *args,
     return json ? print_samples(&s) : ZR_OK;
 }
 
-/** Set how tokens are drawn. An option that was not given has a negative number: replace it by the setting of the
- * directory if `own` is set, or by the default if not. */
+/** Set how tokens are drawn. An option that was not given is negative. Replace it by the directory's setting if `own`
+ * is set, otherwise by the default. */
 static zr_status settle_sampling(const char *dir, bool own, zr_generate_args *want)
 {
     zr_sampling usual = {.temperature = 0.8, .top_p = 1};

@@ -179,7 +179,7 @@ static zr_status show_plan(cli_choices *p)
 {
     const zr_config *c = p->config;
     ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
-    cli_trial trial; /* made also to check that the cluster has enough devices */
+    cli_trial trial; /* made in any case, to check that the cluster has enough devices */
     ZR_TRY(cli_try(&p->target, c, &trial, &plan));
     if (p->o->svg) {
         const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
@@ -223,7 +223,7 @@ static zr_status find_max(cli_choices *p)
     zr__free *free = &p->question.free;
     free->stage = !zr__config_given(p->config, "zero_optimization.stage");
     free->policy = !zr__config_given(p->config, "activation_checkpointing.policy");
-    /* a host of unknown memory has no largest model */
+    /* if the host's memory is unknown, an offload to the host would leave the size of the model unlimited */
     free->host = free->host && cli_train_target(&p->target).host_bytes > 0;
     p->max.away = free->disk;
     free->disk = free->disk && (p->target.disk_bytes > 0 || p->config->zero.optim.folders);
@@ -234,7 +234,7 @@ static zr_status find_max(cli_choices *p)
     ZR_TRY(cli_max_find(&p->max));
     p->asked = p->max.asked;
     p->question.free = p->max.question.free;
-    p->answered = true; /* the advice repeats the answer */
+    p->answered = true; /* the advice then reports this answer and makes no search of its own */
     return ZR_OK;
 }
 
@@ -283,7 +283,8 @@ static zr_status make_plan(cli_args *args, cli_choices *p)
     p->batch = brief.batch > 0 || cli_overrides(args, "train_micro_batch_size_per_gpu=");
     const bool alone = args->n_operands == 0;
     ZR_TRY(cli_brief_overrides(&brief, args, room));
-    /* the advice uses the disk, as the memory of a device of the cluster is known */
+    /* Without a memory limit on the command line, only the advice chooses an offload to --disk, for the memory of the
+     * cluster's devices. */
     if (alone && p->o->cluster && !brief.memory && !cli_overrides(args, "memory.limit=")) args->disk = NULL;
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     p->batch |= !alone && zr__config_given(p->config, "train_micro_batch_size_per_gpu");

@@ -137,8 +137,8 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
-    /* each letter's line refers to the line of the letter before, so print the lines of all letters up to the highest
-     * one */
+    /* the explanation of b and c refers to the letter before, so explain all letters up to the highest one in the
+     * table */
     zr__light most = ZR__LIGHT_NONE;
     bool differs = false;
     for (int i = 0; i < choices->n; i++) {

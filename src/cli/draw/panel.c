@@ -52,7 +52,8 @@ static bool is_wide(const cli_panel *p)
     return p->axes.box.w >= 500;
 }
 
-/** Write the step of a tick like cli_step_text, or with all digits if fewer cannot tell it from the next tick. */
+/** Write the step number of a tick in short form (cli_step_text), or with all digits if the short form could equal that
+ * of the next tick. */
 static const char *tick_step_text(double step, double every, char text[32])
 {
     if (step < 1e6 * every) return cli_step_text(step, text);
@@ -98,8 +99,8 @@ static double value_of(const curve_points *p, int i)
     return p->at[i].sum / (double)p->at[i].n;
 }
 
-/** Return the value at point i of the line of least squares through the points from `first` on. Keep it between their
- * lowest and their highest value. */
+/** Return the value at point i of the line of least squares through the points from `first` on. Limit the result to the
+ * range of the values of these points. */
 static double line_at(const curve_points *p, int first, int i)
 {
     double n = 0, x_mean = 0, mean = 0, xx = 0, xy = 0, low = NAN, high = NAN;

@@ -15,7 +15,8 @@ typedef struct cli_panel {
     cli_curve *const *curve; /* `n` curves, one for each run */
     const char *const *name; /* `n` names, one for each run */
     int n;
-    /* colour number of the line if the panel has only one run; with several runs, each has its run number */
+    /* colour number of the line if the panel has only one run; with several runs, each line has the number of its
+     * run */
     int color;
     cli_axes axes;
     bool any_bad; /* whether any cross was drawn */

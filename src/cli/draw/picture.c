@@ -432,7 +432,8 @@ static void find_marks(cli_picture *p)
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
         /* If no LOSS step comes before the first backward op, this op also computes the losses. The forward pass then
-         * ends before this op. With several loss terms, forward ops may also follow a LOSS. */
+         * ends before this op. With several loss terms, forward ops may follow a LOSS, so only the first backward op
+         * tells the end. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
         if (((kind == ZR_STEP_LOSS && p->plan->terms == 1) || back) && p->loss_step < 0)
             p->loss_step = back ? i - 1 : i;

@@ -112,7 +112,7 @@ static const char *matmul_of(const zr_rates *rates)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/** Return a rate for JSON, where NAN is null, if it is not known. */
+/** Return a rate for JSON, or NAN, which is written as null, if the rate is not known. */
 static double known(double rate)
 {
     return rate > 0.0 ? rate : NAN;

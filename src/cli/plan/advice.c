@@ -41,14 +41,15 @@ static void add_name(zr__text *p, const cli_choices *choices)
                  cli_choice_name(choices->told, choices->shares_layers, name));
 }
 
-/** Add the keys of the choice, to paste. */
+/** Add the keys of the choice that the advice names, as command line options to paste. */
 static void add_keys(zr__text *p, const cli_choices *choices)
 {
     zr__way_options(&choices->told->way, choices->config, &choices->asked, choices->target.ranks, true, " ", p);
     zr__text_add(p, "\n");
 }
 
-/** Add the question, and the bytes that the choice has in host memory and on disk. */
+/** Add the question that the advice answers (zr__question), and the bytes that the choice has in host memory and on
+ * disk. */
 static void add_question(zr__text *p, const cli_choices *choices)
 {
     const zr__trial *made = &choices->told->made;

@@ -39,7 +39,7 @@ int64_t cli_brief_disk_bytes(const cli_brief *brief)
     return brief->disk && zr__text_bytes(brief->disk, &bytes) ? bytes : 0;
 }
 
-/* Refuse an unknown key, or a value of the wrong type, on the command line alone. */
+/* Refuse an unknown key or a value of the wrong type on the command line, without reading a file. */
 static zr_status check_keys(const cli_args *args)
 {
     ZR_AUTO(zr_config_destroy) zr_config *config = NULL;

@@ -36,7 +36,8 @@ int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c)
     return zr__way_tokens(&c->way, choices->config, choices->target.ranks);
 }
 
-/** Return the word of the column "fits": yes, no, or the memory that is too small if the device has room. */
+/** Return the text of the column "fits": "yes"; "no" if the device's memory is too small; otherwise "no" with the name
+ * of the memory that is too small. */
 static const char *fits_word(const cli_choices *choices, const cli_choice *c)
 {
     return c->made.fits                                                                      ? "yes"
@@ -120,7 +121,7 @@ static zr_status find_ranks(const cli_choices *choices, cli_more_ranks *more)
 
 /* ---- the question, the list and the advice ---------------------------------------------------- */
 
-/** Return the keys that are free in the question of the advice if none were left open: stage, policy, and the keys of
+/** Return the keys that the advice may choose if the configuration left no choice open: stage, policy, and the keys of
  * micro-batch and offload that neither the file nor the command line gives. */
 static zr__free free_keys(const cli_choices *p)
 {

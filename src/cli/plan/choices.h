@@ -38,7 +38,7 @@ typedef struct cli_choices {
     const cli_args *args;
     const cli_plan_options *o;
     cli_target target;
-    zr_config *config; /* with the keys that were chosen, if `answered` */
+    zr_config *config; /* the configuration, with the chosen keys if `answered` */
     bool batch;        /* whether a micro-batch is given */
     cli_max max;
     /* `question`: the question of the advice, about `asked`, which is the configuration before any choice. `found`: its
@@ -49,9 +49,9 @@ typedef struct cli_choices {
     zr__choices found;
     bool answered;
     /* The list, of n choices. `own`: the configured choice. `told`: the choice that the advice names: the preferred one
-     * or, if nothing fits, the nearest (zr__choices.least). `advised`: whether it fits. */
+     * or, if nothing fits, the nearest (zr__choices.least). `advised`: whether `told` fits. */
     zr__choices list;
-    const zr__choices *answer; /* `found`, or `list` if no more than the list was asked */
+    const zr__choices *answer; /* `found`, or `list` for a model with many layers */
     cli_choice **choice;
     int n;
     const cli_choice *own, *told;
@@ -66,8 +66,8 @@ typedef struct cli_choices {
     cli_more_ranks more;
 } cli_choices;
 
-/** Ask the question of the advice: settle the target and the configuration, and choose missing keys. The target's
- * device and rates are set. */
+/** Ask the question of the advice: settle the target and the configuration, and choose missing keys. The caller has set
+ * the target's device and rates. */
 ZR_NODISCARD zr_status cli_choices_ask(cli_choices *choices);
 /** Plan the list of choices (zr__choices_list), and find the choice to name. Plan a model with more than
  * CLI_MANY_LAYERS layers only as configured. Return an error if the configured plan is refused, or if any plan fails
@@ -80,8 +80,8 @@ void cli_choices_table(const cli_choices *choices, cli_table *table);
  * as in "unit/2 Pa". Return `text`. */
 #define CLI_CHOICE_BYTES 48
 const char *cli_choice_name(const cli_choice *c, bool placed, char text[CLI_CHOICE_BYTES]);
-/** Return whether a choice has other micro-batches, homes of states or, without tensor parallelism, another place of
- * checkpoints than configured. */
+/** Return whether a choice differs from the configuration in its micro-batches, its homes of states or, without tensor
+ * parallelism, its place of checkpoints. */
 bool cli_choice_differs(const cli_choices *choices, const cli_choice *c);
 /** Return the tokens of a step of a choice, over all ranks. */
 int64_t cli_choice_tokens(const cli_choices *choices, const cli_choice *c);
@@ -118,8 +118,8 @@ void cli_print_wrapped(const char *text);
 /* ---- traffic between tensor-parallel ranks --------------------------------------------------- */
 
 /** Print the bytes that a rank receives from other tensor-parallel ranks in a step, by purpose. Print their ratio to
- * the traffic of stage 3 without tensor parallelism on the same ranks. Beside it, print the papers' estimate of the
- * ratio, b s / (3 h), for b samples of s tokens and width h. The estimate counts only the blocks, with 12 b s h
+ * the traffic of stage 3 without tensor parallelism on the same ranks. Beside it, print the ZeRO papers' estimate of
+ * the ratio, b s / (3 h), for b samples of s tokens and width h. The estimate counts only the blocks, with 12 b s h
  * elements per block. Print the parameters that are replicated on all tensor-parallel ranks. If parallel.tensor is 1,
  * print nothing. */
 ZR_NODISCARD zr_status cli_within_print(const cli_choices *choices, const zr_plan *plan);

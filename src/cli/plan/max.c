@@ -26,9 +26,9 @@ static void set_number(const cli_max *max, int64_t n)
         zr__config_resize(max->config, &sizes);
 }
 
-/** A number of samples or layers, and how much of the limit a rank needs with this number, in bytes. If a host's memory
- * or the disk is shorter, `needs` is that share of the limit. It is 0 if unknown. `bytes` and `disk_bytes` are needed
- * by the way that comes nearest. */
+/** A number n of samples or layers, and the bytes of memory and of disk that a rank needs with it, in the way (zr__way)
+ * that comes nearest to fitting. `needs` is the memory limit times zr__trial.share, the largest used share of the
+ * memory, the host's memory or the disk. So n fits if `needs` is at most the limit. `needs` is 0 if unknown. */
 typedef struct point {
     int64_t n, needs, bytes, disk_bytes;
 } point;
@@ -60,7 +60,8 @@ static int64_t line_meets(point a, point b, int64_t limit_bytes)
 }
 
 /** Return the number to try next. Plans of large models take long, so try few numbers. Interpolate, because the bytes
- * grow nearly linearly. Bisect or double in each third round, so that the search ends soon for any curve. */
+ * grow nearly linearly. Bisect or double in every third round, so that the search ends soon even if the bytes grow
+ * otherwise. */
 static int64_t next_try(int round, point before, point fits, point fails, int64_t limit_bytes)
 {
     const point other = fails.needs ? fails : before;
@@ -156,7 +157,7 @@ static zr_status from_one(cli_max *max, point *fits, point *fails)
     max->failed = 0;
     ZR_TRY(needs_of(max, fits));
     if (fits->needs > max->target->limit_bytes && max->away && !max->question.free.disk) {
-        max->question.free.disk = true; /* a disk, which is not given, is assumed only if nothing fits without */
+        max->question.free.disk = true; /* assume a disk that is not given only if nothing fits without a disk */
         ZR_TRY(needs_of(max, fits));
     }
     const zr__free *free = &max->question.free;
@@ -232,9 +233,10 @@ static bool stops_at(const zr_config *config, int64_t width)
     return elems < width || (rows - 1) / (elems / width) >= ZR_TILES_MOST;
 }
 
-/** For each width find how many layers fit. Choose the width whose number is nearest, as a ratio, to its shape's own
- * number. Leave out widths at which half that number does not fit, or twice that number fits. If none is left, take the
- * largest width at which twice fits. A width for which memory.tile_elems is too small does not fit. */
+/** For each shape's width, find how many layers fit. Choose the shape whose own number of layers is nearest to this
+ * number, as a ratio. Leave out shapes of which half the layers do not fit, or twice the layers fit. If no shape is
+ * left, take the widest of which twice the layers fit. A width for which memory.tile_elems is too small does not
+ * fit. */
 static zr_status find_family(cli_max *max, point *fits, point *fails)
 {
     double nearest = INFINITY;
@@ -268,8 +270,9 @@ static zr_status largest_model(cli_max *max, point *fits, point *fails)
     return ZR_OK;
 }
 
-/** Choose the keys with which the result trains: the answer to the question at its size, or with very many layers,
- * whose plans take long, the way that comes nearest. */
+/** Choose the keys with which a model of the size found trains: those that zr__search prefers. With more than
+ * CLI_MANY_LAYERS layers, zr__search takes too long, so choose the keys that need the smallest share of memory and
+ * disk. */
 static zr_status choose_keys(cli_max *max)
 {
     uint64_t none = 0;

@@ -30,7 +30,7 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
     return c;
 }
 
-/** Return the name of the source from which zr takes the disk rates of this target. */
+/** Return advice on how to give zr the disk rates of this target. */
 static const char *source_of_rates(const cli_target *target)
 {
     if (target->simulated || target->here) return "`zr info --bench --disk DIR` measures a disk";

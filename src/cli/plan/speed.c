@@ -104,9 +104,9 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
 
 /* ---- order of micro-batches -------------------------------------------------------------------- */
 
-/** Maximum number of micro-batches with which both orders are planned, since the time to plan the order "layer" grows
- * with their number. With more micro-batches, the orders are compared only if the configuration has the order "layer".
- */
+/** Maximum number of micro-batches with which both values of train.accumulation_order, "micro" and "layer", are planned
+ * to be compared, since the time to plan "layer" grows with their number. With more micro-batches, they are compared
+ * only if the configuration has "layer". */
 #define MICROS_MOST 16
 
 /** Print the bytes that a rank receives, and the bytes of memory that it needs, in one order. */

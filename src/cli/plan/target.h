@@ -23,8 +23,9 @@ typedef struct cli_target {
     double efficiency;  /* share of the peak FLOP/s that matrix products reach (--efficiency), or 0 if not given */
     bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
-    /* `assumed`: texts on the assumed values of the cluster (zr__cluster_assumed), or "", the second with the disk's
-     * rate. `host_bytes`: memory of one of its hosts, given or assumed. An assumed memory limits only a search. */
+    /* `assumed`: texts on the assumed values of the cluster (zr__cluster_assumed), or "". The second text has the
+     * disk's rate too. `host_bytes`: memory of one of its hosts, given or assumed. An assumed memory limits only a
+     * search. */
     char assumed[2][256];
     int64_t host_bytes;
     zr_simulate_options options; /* options for the simulation of `cluster` */
@@ -70,8 +71,8 @@ int32_t cli_host_ranks(const cli_target *target);
 double cli_days(double tokens, double step_tokens, double step_sec);
 /** Remark on times of GPUs that were computed and not measured. */
 #define CLI_GPU_REMARK "Times of GPUs are computed: zr has not yet run on a GPU."
-/** Return whether the target's times are computed: it is a GPU, and no GPU was measured. Print CLI_GPU_REMARK beside
- * them then. */
+/** Return whether the target's times are computed: it is a GPU, and no GPU was measured. If so, print CLI_GPU_REMARK
+ * beside them. */
 bool cli_target_computed(const cli_target *target);
 /** Check before planning that the output does not overwrite a file that the configuration reads. The output is stdout
  * and, unless `svg` is NULL, the file `svg`. */

@@ -64,7 +64,7 @@ void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const 
 ZR_NODISCARD zr_status cli_refuse_run(const char *dir);
 
 /** Read the runs in the directories `dir`. Return ZR_ERR_NOT_FOUND if a directory contains neither metrics.jsonl nor
- * the run.json or config.json that a run writes, and ZR_ERR_DATA if no line of its metrics.jsonl is one of a run.
+ * the run.json or config.json that a run writes, and ZR_ERR_DATA if its metrics.jsonl has no line that a run writes.
  * Return ZR_ERR_MEMORY if memory is lacking. `name` must outlive the report. Free the report with cli_report_clear,
  * even after a failure. */
 ZR_NODISCARD zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n);

@@ -131,7 +131,7 @@ static void find_facts(cli_report_run *run)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/** Write the label of a number at the top of "copied", such as "disk to device" for "disk_to_device". */
+/** Write the label of a number at the top level of "copied", such as "disk to device" for "disk_to_device". */
 static void copied_words(const char *key, char words[96])
 {
     snprintf(words, 96, "%s", key);

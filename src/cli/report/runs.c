@@ -1,4 +1,4 @@
-/* Name the runs of a command line, and refuse other folders. */
+/* Name the runs that a command line gives, and refuse folders that are not runs. */
 #include "base/text/text.h"
 #include "cli/report/report.h"
 #include "config/config.h"
@@ -24,7 +24,7 @@ void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const 
     for (int i = 0; i < n; i++) name[i] = room[i][common] ? room[i] + common : room[i];
 }
 
-/** Return whether the folders in a folder are runs. */
+/** Return whether a folder contains folders that are runs. */
 static bool holds_runs(const char *dir)
 {
     char pattern[PATH_MAX];

@@ -10,7 +10,7 @@ void cli_next_say(const zr_config *config, const zr_train_result *result)
     const char *dir = ZR_WORD(config->train.output_dir);
     zr__text line = {0};
     ZR_AUTO_FREE char *text = NULL;
-    /* whether there is model/ or a checkpoint; all these commands read both */
+    /* whether the run has stored weights: model/ or a checkpoint, which all these commands can read */
     const bool weights = result->saved || config->train.save_end || config->train.save_interval > 0;
     const bool writes = zr__config_samples(config) == ZR_SAMPLES_NEXT;
     const bool chats = config->data.chat_template && strcmp(config->data.chat_template, "auto") != 0;

@@ -94,7 +94,7 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
     for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;
     char path[128];
     const char *near = zr__text_nearest(name, names, n);
-    /* a misspelled option, which is more likely than the last part of a key's path */
+    /* one edit away from an option: more likely a misspelled option than the last part of a key's path */
     const bool slip = near && zr__text_distance(name, near) == 1;
     if (args->keys && !slip && key_called(name, path))
         return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration; give its value after an equals sign: --%s=%s",

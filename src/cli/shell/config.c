@@ -4,7 +4,8 @@
 #include "config/config.h"
 #include "zr/run.h"
 
-/** Leave the offload to disk open if --disk is given, for states that do not fit in memory. */
+/** If --disk is given, let zr choose an offload to disk (zr__config_offer_disk), for states that do not fit in
+ * memory. */
 static zr_status offer_disk(const cli_args *args, zr_config *config)
 {
     int64_t bytes = 0;

@@ -38,7 +38,7 @@ void cli_help_as(cli_help_form *form)
 
 /* ---- words ------------------------------------------------------------------------------------ */
 
-/** Fold a letter for comparisons. Words may be separated by spaces, as in help texts, or as in names. */
+/** Fold a letter for comparisons: to lower case, and '_' and '-' to a space, so that words match names too. */
 static int folded(char c)
 {
     return c == '_' || c == '-' ? ' ' : tolower((unsigned char)c);
@@ -72,7 +72,7 @@ static bool has_all(const topic_words *w, const char *name, const char *help, co
     return true;
 }
 
-/** Fail because nothing has the words. Suggest the last part of a similar key's path, or a similar option. */
+/** Fail because no option or key has the words. Suggest the last part of a similar key's path, or a similar option. */
 static zr_status fail_topic(const topic_words *w, const cli_option *options)
 {
     enum { MOST = 1024 };
@@ -124,7 +124,8 @@ static void print_options(const topic_words *w, const char *command, const cli_o
     }
 }
 
-/** Print the options, if there are any, and, if `keys`, the configuration keys that have the words. */
+/** Print the options that have the words and, if `keys` is set, the configuration keys that have them. `options` may be
+ * NULL. */
 static zr_status print_topic(const char *const *word, int n, const char *command, const cli_option *options, bool keys)
 {
     ZR_AUTO_FREE zr_key *all = NULL;

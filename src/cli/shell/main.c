@@ -48,7 +48,7 @@ void cli_end_world(zr_comm *comm, zr_status st)
     const bool lost = st == ZR_ERR_PEER || st == ZR_ERR_COMM;
     /* The cause of a lost peer is on another rank. Give that rank time to report it, and to end this process too. */
     if (lost) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
-    /* Claim the right to report why the job ends, so that no other rank reports only that it has lost this one. */
+    /* Claim the right to report why the job ends, so that no other rank reports merely the loss of this rank. */
     const bool claimed = zr__comm_claim_telling(comm);
     if (claimed || !lost)
         cli_say_error();

@@ -20,8 +20,8 @@ ZR_NODISCARD zr_status cli_man(const cli_command *const *commands, int n, const 
 enum { CLI_EXITS = 14 };
 typedef struct cli_exit {
     int code;
-    /* status with this exit code; ZR_ERR_COMM counts as ZR_ERR_PEER, and a status that is not listed as ZR_ERR_INTERNAL
-     */
+    /* status with this exit code; ZR_ERR_COMM counts as ZR_ERR_PEER, and a status that is not listed counts as
+     * ZR_ERR_INTERNAL */
     zr_status status;
     const char *words;
 } cli_exit;
@@ -35,11 +35,12 @@ extern const cli_option cli_common_options[];
  * */
 const char *cli_key_words(const zr_key *key, char words[256]);
 #define CLI_KEY_HELP_BYTES 1536
-/** Write a key's help text into `help`, after the names of its families if not every family has the key, and after a
- * remark if the key has no effect. Return `help`. */
+/** Write a key's help text into `help`. If only some families have the key, begin with their names. If the key has no
+ * effect, begin with a remark. Return `help`. */
 const char *cli_key_help(const zr_key *key, char help[CLI_KEY_HELP_BYTES]);
-/** Return the first key of a table (zr_config_keys) after `key`, or of the whole table if `key` is NULL, that has an
- * effect and whose path no earlier key has, since families may declare a key differently. Return NULL at the end. */
+/** Return the next key after `key` in a table (zr_config_keys), or the first key if `key` is NULL. Skip keys without
+ * effect, and keys with the path of an earlier key, since families may declare a key differently. Return NULL at the
+ * end. */
 const zr_key *cli_key_next(const zr_key *keys, const zr_key *key);
 
 #endif

@@ -1,5 +1,5 @@
-/** `zr simulate --search`: the question is which configuration is the fastest that fits, with all keys free that the
- * command line does not give. train/choose answers it. */
+/** `zr simulate --search`: ask train/choose for the fastest configuration that fits. All keys that the command line
+ * does not give are free. */
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
 #include "cli/simulate/search.h"
@@ -13,8 +13,8 @@
 
 /* ---- the question ------------------------------------------------------------------------------- */
 
-/** Return the keys that stay free: those that the command line does not give. Micro-batches of a step are free with
- * --step-tokens. The samples of a step are given also by the file. */
+/** Return the keys that stay free: those that the command line does not give. The number of micro-batches in a step is
+ * free only with --step-tokens. train_batch_size is not free if the file gives it. */
 static zr__free free_keys(const cli_searched *s, const cli_args *typed)
 {
 #define OPEN(key) (!cli_simulate_typed(typed, &s->o->brief, key))
@@ -65,7 +65,8 @@ static int by_speed(const void *a, const void *b)
     return by_need(a, b);
 }
 
-/** Keep the first of the candidates that are alike, and none that is like one of `others`. */
+/** Of candidates that are alike, keep only the first. Drop candidates that are like one of `others`. Return the number
+ * left. */
 static int64_t keep_first(const zr__tried **list, int64_t n, zr__likeness likeness, const zr__tried **others,
                           int64_t n_others)
 {

@@ -12,15 +12,16 @@ typedef struct cli_searched {
     zr__train_target where;
     zr__question question;
     zr__choices found;
-    /** Candidates to print. `best`: the preferred one, then the others that fit, the fastest first. `missed`: for
-     * each stage, tensor-parallel degree and groups of ranks with which nothing fits, the one with the least memory. */
+    /** Candidates to print. `best`: the preferred candidate, then the other candidates that fit, the fastest first.
+     * `missed`: for each stage, tensor-parallel degree and groups of ranks with which nothing fits, the candidate with
+     * the least memory. */
     const zr__tried **best, **missed;
     int64_t n_best, n_missed;
-    int64_t ways; /* number of candidates that could be planned, each counted once for all its micro-batches */
+    int64_t ways; /* number of planned candidates; those alike but for buckets, overlap and micro-batches count once */
 } cli_searched;
 
-/** Write the bytes that a trial needs of the memory or disk that is too small into `text`, such as "31.2 GB of a
- * device's 32 GB". Return `text`. */
+/** Write how much a trial needs of the memory or disk that is too small for it, such as "31.2 GB of a device's 32 GB",
+ * into `text`. Return `text`. */
 const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128]);
 ZR_NODISCARD zr_status cli_searched_json(const cli_searched *s);
 void cli_searched_print(const cli_searched *s);

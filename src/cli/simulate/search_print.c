@@ -80,7 +80,7 @@ static const char *why_slower(const zr__tried *best, const zr__tried *way, char 
     return text;
 }
 
-/** Return the further keys (zr__free) in which a candidate differs from the configuration, as a way. */
+/** Return a way with the candidate's further keys (zr__free), and with the configuration's values of all other keys. */
 static zr__way further_of(const cli_searched *s, const zr__tried *t)
 {
     const zr__way *w = &t->way;
@@ -187,7 +187,7 @@ static json_t *way_json(const cli_searched *s, const zr__tried *w)
     return object;
 }
 
-/** Return the question: the memory of a rank, the tokens of the preferred way's step, and the free keys. */
+/** Return the question as JSON: the memory of a rank, the tokens of the preferred way's step, and the free keys. */
 static json_t *question_json(const cli_searched *s)
 {
     const zr__way *best = &s->best[0]->way;
@@ -237,8 +237,8 @@ static void print_way(const cli_searched *s, const zr__tried *t, int64_t place)
            recompute_words(t, again), group_name(w, group), why.data ? why.data : "");
 }
 
-/** Add the keys of the fastest candidate that `zr plan` does not vary, because of which its answer may differ. `zr
- * plan` varies the place of checkpoints and, if nothing fits otherwise, buckets and overlap. */
+/** Add the keys of the fastest candidate that `zr plan` does not vary. They are why the answer of `zr plan` may differ.
+ * `zr plan` varies the place of checkpoints and, if nothing fits otherwise, buckets and overlap. */
 static void add_beyond_plan(const cli_searched *s, zr__text *text)
 {
     const zr__way own = zr__way_of(s->config);

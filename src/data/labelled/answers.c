@@ -19,7 +19,7 @@ typedef struct choice {
 
 /* An answer: its sample, and its first and last token in the sample. */
 typedef struct candidate {
-    int64_t number; /* order in which candidates were found, which decides between equal sums */
+    int64_t number; /* number in the order of finding, which decides between candidates with equal sums of logits */
     int64_t sample;
     choice start, end;
 } candidate;
@@ -29,12 +29,12 @@ struct zr__answers {
     const zr__questions *questions;
     const zr__bert *bert;
     int64_t n_best, most_tokens; /* arguments of zr__answers_open */
-    int64_t kept;         /* number of best tokens that are kept of a sample: n_best, but not more than a row has */
+    int64_t kept;         /* number of best tokens to keep for each sample: the minimum of n_best and the row length */
     choice *best;         /* for each sample: the `kept` best first tokens, then the `kept` best last tokens */
     bool *added;          /* for each sample: whether its logits have been added */
     int64_t *number;      /* buffer for the samples of a row */
     zr__classes *classes; /* for comparing answers */
-    /* The question that was asked for last: */
+    /* Results for the question of the last call of zr__answers_get: */
     zr__words words;
     candidate *candidate;
     int64_t candidates, room;
@@ -51,7 +51,7 @@ static choice *best_of(const zr__answers *a, int64_t sample, bool end)
     return a->best + (2 * sample + end) * a->kept;
 }
 
-/* Return the number of best tokens of a sample. */
+/* Return the number of best tokens that are kept for a sample. */
 static int64_t n_best_of(const zr__answers *a, int64_t sample)
 {
     const int64_t n = zr__labelled_length(&a->questions->list->sample[sample]);

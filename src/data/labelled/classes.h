@@ -15,7 +15,7 @@ typedef struct zr__class_reader {
     int64_t cut; /* number of samples that were too long */
 } zr__class_reader;
 
-/** Compute the numbers of tokens that two texts keep together, at most `most`. If there is no second text, b is
+/** Shorten two texts of *a and *b tokens to at most `most` tokens together. If there is no second text, *b is
  * ZR__NO_TEXT. */
 void zr__labelled_shorten(int64_t most, int64_t *a, int64_t *b);
 

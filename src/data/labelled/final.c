@@ -29,8 +29,8 @@ static int64_t count(const char *text, size_t bytes)
     return n;
 }
 
-/* Return the place of the character number n of a text, counted from 0 and without spaces. The text must have more than
- * n characters besides spaces. */
+/* Return a pointer to character n of a text, counted from 0 without spaces. The text must have more than n characters
+ * besides spaces. */
 static const char *place_of(const char *text, int64_t n)
 {
     while (!counts(*text) || n-- > 0) text++;

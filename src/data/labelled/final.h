@@ -7,8 +7,8 @@
 #include "data/pieces/classes.h"
 
 /** Append the part of `original` that corresponds to `said`, the text of an answer's tokens, like get_final_text of
- * transformers. `original` is the text of the words that contain the answer. If the two do not fit together, append all
- * of `original`. Error: ZR_ERR_MEMORY. */
+ * transformers. `original` is the text of the words that contain the answer. If `said` does not fit to `original`,
+ * append all of `original`. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__final_text(const zr__bert *bert, const char *said, const char *original, zr__text *out);
 
 /** Compare an answer with a reference answer as SQuAD's evaluation 1.1 does: in lower case, without ASCII punctuation

@@ -23,7 +23,7 @@ struct zr_labelled {
     zr__questions questions;
     zr__found_texts found; /* counts of .jsonl files */
     int64_t *in_group;     /* buffer for the numbers of the samples of a group */
-    int32_t *in_row;       /* buffer for the places in their group of the samples of a row */
+    int32_t *in_row;       /* buffer for the samples of a row, as indices in their group */
     int64_t *number;       /* buffer for the numbers of the samples of a row */
     zr__rows rows;
     char note[NOTE_BYTES], cut[NOTE_BYTES];
@@ -165,7 +165,7 @@ static zr_status open_labelled(zr_labelled *l)
     l->info.samples = l->list.samples;
     l->info.tokens = e->tokens;
     l->info.filled = (double)e->tokens / ((double)l->info.rows * (double)l->args.seq_length);
-    /* The caller's memory may end with this call. */
+    /* The caller may free this memory after the call. */
     l->args.path = l->args.tokenizer = NULL;
     l->args.label_names = NULL;
     l->args.progress = NULL;
@@ -232,7 +232,7 @@ zr_status zr__labelled_check(const zr_labelled *l, uint64_t *hash, zr_progress_f
 {
     uint64_t all = 0;
     int64_t read = 0;
-    /* Without `hash` nothing is left to do: opening has checked all files. */
+    /* Read the files only for the hash: zr_labelled_open has already checked them. */
     for (int64_t i = 0; hash && i < l->files.n; i++) {
         ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
         uint64_t its = 0;
@@ -268,7 +268,7 @@ zr_status zr__labelled_samples(zr_labelled *l, int64_t row, int64_t *found, int6
     return ZR_OK;
 }
 
-/* Write the members of a row that belong to place i. There is no sample if `sample` is NULL. */
+/* Write element i of the row's arrays for samples. If the row has fewer samples, `sample` is NULL. */
 static void write_place(const zr__labelled_sample *sample, int64_t i, int64_t at, const zr_labelled_row *out)
 {
     const int32_t first = (int32_t)at;

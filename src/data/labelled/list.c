@@ -62,7 +62,7 @@ zr_status zr__labelled_add(zr__labelled_list *list, zr__labelled_sample sample)
     return ZR_OK;
 }
 
-/* Copy n tokens of a text into a row, and [SEP] after them. Return the index after it. */
+/* Copy n tokens of a text into a row from index `at` on, and append [SEP]. Return the index after [SEP]. */
 static int64_t write_text(const zr__labelled_list *list, int64_t first, int64_t n, int64_t at, int32_t *tokens)
 {
     if (n > 0) memcpy(tokens + at, list->token + first, (size_t)n * sizeof(*tokens));

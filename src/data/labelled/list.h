@@ -25,8 +25,8 @@ typedef struct zr__labelled_list {
     int64_t encoded_room;
 } zr__labelled_list;
 
-/** Set up a list. Call zr__labelled_list_free even after a failure. Error: ZR_ERR_CONFIG if the tokenizer lacks a
- * token. */
+/** Set up a list. Call zr__labelled_list_free even after a failure. Error: ZR_ERR_CONFIG if the tokenizer lacks [CLS]
+ * or [SEP]. */
 ZR_NODISCARD zr_status zr__labelled_list_open(const zr_tokenizer *tokenizer, zr__labelled_list *list);
 void zr__labelled_list_free(zr__labelled_list *list);
 /** Return a hash of all tokens, labels and answers. It depends on the tokenizer and on the order of labels too. */

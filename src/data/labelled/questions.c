@@ -17,14 +17,14 @@ typedef struct reading {
     const char *name;                           /* path of the file */
     zr__words words;                            /* words of the paragraph that is being read */
     const zr__json_place *article, *paragraphs; /* places of the article that is being read and of its paragraphs */
-    bool found;                                 /* whether the list that is looked for has been found */
+    bool found;                                 /* whether the wanted list ("data" or "paragraphs") has been found */
     int64_t context;                            /* offset in questions->strings of the paragraph's text */
     int64_t token;                              /* index in the list of the paragraph's first token */
 } reading;
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Return the failure for a value that is not as wanted. `value` may be NULL. */
+/* Fail for a value at `place`; the message says what was `wanted`. `value` is NULL if it is missing. */
 static zr_status refuse(const reading *r, const zr__json_place *place, const json_t *value, const char *wanted)
 {
     char message[256];
@@ -140,7 +140,7 @@ static zr_status add_windows(const reading *r, const zr__labelled_sample *a, int
     return ZR_OK;
 }
 
-/* Tokenize a question, and cut it to most_query tokens. *a receives a sample of the cut question. */
+/* Tokenize a question, and cut it to most_query tokens. *a receives a sample whose first text is the cut question. */
 static zr_status add_query(zr__questions *q, const char *text, zr__labelled_sample *a)
 {
     int64_t n = 0;
@@ -211,7 +211,7 @@ static zr_status read_one_paragraph(void *arg, zr__json_stream *stream, const ch
     return json_is_object(paragraph) ? read_paragraph(r, paragraph, &place) : refuse(r, &place, paragraph, "an object");
 }
 
-/* Read the list that is the value of a member, or skip another member. */
+/* If the member has the key `wanted`, read its list by calling `element` for each element. Skip any other member. */
 static zr_status read_member(reading *r, zr__json_stream *stream, const zr__json_place *place, const char *wanted,
                              zr__json_stream_fn element)
 {
@@ -255,7 +255,7 @@ static zr_status read_article(void *arg, zr__json_stream *stream, const char *ke
         r->found = false;
         ZR_TRY(zr__json_stream_each(stream, c, read_article_member, r));
         ZR_TRY(want_list(r, &place, "paragraphs"));
-        r->found = true; /* the list of this element is the member "data" */
+        r->found = true; /* the file has the list "data", to which this article belongs */
         return ZR_OK;
     }
     ZR_TRY(zr__json_stream_value(stream, &value));
@@ -283,7 +283,7 @@ static zr_status read_stream(reading *r, zr__json_stream *stream)
     return zr__json_stream_end(stream);
 }
 
-/* Fail with the message of a parser that has the whole file. */
+/* Fail with a message that has the position of the error, for which the whole file must be parsed. */
 static zr_status refuse_file(const char *path)
 {
     ZR_AUTO_FREE char *text = NULL;
@@ -305,7 +305,7 @@ zr_status zr__questions_read(zr__questions *q, const char *path)
     if (st != ZR_OK && stream.broken) st = refuse_file(path);
     zr__json_stream_close(&stream);
     zr__words_free(&r.words);
-    /* Questions count as data, not as configuration. */
+    /* Questions count as data, so return ZR_ERR_DATA instead. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 

@@ -21,7 +21,7 @@ typedef struct zr__questions {
     zr__question *question;
     int64_t n, room;
     int64_t read;      /* total bytes of the files that have been read */
-    int64_t lost, cut; /* number of questions whose answer is not found at answer_start; of questions that were cut */
+    int64_t lost, cut; /* number of questions whose answer is not at answer_start; number of questions that were cut */
     char first_lost[128]; /* file and id of the first lost question */
 } zr__questions;
 

@@ -13,7 +13,7 @@ static bool is_punctuation(uint32_t c)
     return (c >= 0x21 && c <= 0x2f) || (c >= 0x3a && c <= 0x40) || (c >= 0x5b && c <= 0x60) || (c >= 0x7b && c <= 0x7e);
 }
 
-/* Replace an article by a space if out ends with one, which is the word that begins at offset `word`. */
+/* If the last word of `out`, which begins at offset `word`, is an article, replace it by a space. */
 static void drop_article(zr__text *out, size_t word)
 {
     static const char *const article[] = {"a", "an", "the"};
@@ -29,7 +29,7 @@ static void drop_article(zr__text *out, size_t word)
 /* Append a text in lower case, without punctuation and articles. */
 static void add_plain(const zr__classes *classes, const char *text, zr__text *out)
 {
-    size_t word = out->length; /* beginning of the letters and numbers at the end of `out` */
+    size_t word = out->length; /* offset of the last word of `out` */
     for (int64_t i = 0, length; text[i]; i += length) {
         int32_t lower[2];
         const int32_t c = (int32_t)zr__character_at((const unsigned char *)text + i, &length);
@@ -64,7 +64,7 @@ static size_t word_length(const char *text)
     return strcspn(text, " ");
 }
 
-/* Return the word after a word. */
+/* Return the beginning of the next word. */
 static const char *next_word(const char *text)
 {
     text += word_length(text);
@@ -87,8 +87,8 @@ static int64_t count_word(const char *text, const char *end, const char *word)
     return found;
 }
 
-/* Return the number of words that two texts have in common. A word that both texts repeat counts as often as it occurs
- * in both. */
+/* Return the number of words that two texts have in common. A repeated word counts as often as it occurs in the text
+ * that has fewer of it. */
 static int64_t common_words(const char *a, const char *b)
 {
     int64_t same = 0;

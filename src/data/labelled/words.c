@@ -122,8 +122,8 @@ static zr_status contain(const zr__words *w, int64_t from, int64_t to, const cha
     return ZR_OK;
 }
 
-/* Narrow the range of tokens [*first, *last] to the first place in it where the tokens of the answer alone occur, if
- * there is one. */
+/* Encode the answer alone. If its tokens occur in the range [*first, *last], narrow the range to their first
+ * occurrence. */
 static zr_status narrow(const zr__words *w, zr__labelled_list *list, const char *answer, int64_t *first, int64_t *last)
 {
     int64_t n = 0;

@@ -36,12 +36,12 @@ int64_t zr__words_of_token(const zr__words *words, int64_t token);
 void zr__words_join(const zr__words *words, int64_t from, int64_t to, zr__text *out);
 
 /** Find the first and the last token of an answer that begins at character `start` of the text. *found receives whether
- * the words there contain the answer. The range is first the tokens of these words. If it contains the answer's own
- * tokens, it is narrowed to them. Error: ZR_ERR_MEMORY. */
+ * the words there contain the answer. The range has all tokens of these words or, if the tokens of the answer alone
+ * occur in it, only these. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__words_answer(const zr__words *words, zr__labelled_list *list, const char *answer,
                                         int64_t start, bool *found, int64_t *first, int64_t *last);
 
-/** Append a text without white space at its ends, and with a single space for each other run of white space. */
+/** Append a text without the white space at its ends, and with one space for each inner run of white space. */
 void zr__join_split(const char *text, zr__text *out);
 
 #endif

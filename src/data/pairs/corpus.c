@@ -33,7 +33,7 @@ static zr_status open_tokenizer(const zr_pairs_args *args, zr__corpus *c)
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
-/* Begin a document at a token, unless the last document has no sentence. */
+/* Begin a document at a token. If the last document has no sentence, replace it. */
 static zr_status begin_document(zr__corpus *c, int64_t token)
 {
     if (c->documents > 0 && c->document[c->documents - 1].sentence == c->sentences) c->documents--;
@@ -78,7 +78,7 @@ static zr_status open_files(const zr__shards *files, int64_t vocab_size, zr__cor
         ZR_TRY(zr__tokens_add(c->tokens, &c->opening, files->path[i]));
         ZR_TRY(read_sentences(c, i));
     }
-    ZR_TRY(begin_document(c, c->tokens->total)); /* the end of the last one */
+    ZR_TRY(begin_document(c, c->tokens->total)); /* the end of the last document */
     c->documents--;
     ZR_CHECK(c->documents >= 2, ZR_ERR_DATA,
              "%s%s: %lld document%s; at least 2 are needed, because half of the sentence pairs are from two documents; "
@@ -102,7 +102,7 @@ zr_status zr__corpus_open(const zr_pairs_args *args, const zr__shards *files, zr
     c->opening.sentences = true;
     zr_status st = open_tokenizer(args, c);
     if (st == ZR_OK) st = open_files(files, args->vocab_size, c);
-    c->opening.args = NULL; /* it ends with this call */
+    c->opening.args = NULL; /* the caller may free `args` after this call */
     return st;
 }
 

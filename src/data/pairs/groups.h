@@ -1,6 +1,6 @@
 /**
- * Rows of sentence pairs. Neighbouring documents form groups with similar numbers of tokens, so that finding the
- * samples of a row takes dividing only the documents of one group again.
+ * Rows of sentence pairs. Neighbouring documents form groups with similar numbers of tokens, so that to find the
+ * samples of a row, only the documents of one group must be divided again.
  */
 #ifndef ZR_DATA_PAIRS_GROUPS_H
 #define ZR_DATA_PAIRS_GROUPS_H

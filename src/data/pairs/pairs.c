@@ -161,7 +161,7 @@ zr_status zr__pairs_check(const zr_pairs *pairs, uint64_t *hash, zr_progress_fn 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A row: its epoch, and its number in the epoch's order of the text. */
+/* A row: its epoch, and its number in the epoch, in the order of the text. */
 typedef struct place {
     uint32_t epoch;
     int64_t own;
@@ -182,7 +182,7 @@ static zr_status find_row(zr_pairs *p, int64_t row, place *found)
     return ZR_OK;
 }
 
-/* Write the samples of a row one after the other, and fill the row up. */
+/* Write the samples of a row one after the other, and pad the row. */
 static zr_status write_row(zr_pairs *p, uint32_t epoch, int64_t samples, const zr_pairs_row *out, int64_t *predicted)
 {
     int64_t at = 0;

@@ -10,7 +10,7 @@ enum { STREAM_DIVIDE, STREAM_SAMPLE }; /* random streams of ZR_RNG_PAIRS */
 enum {
     DRAW_BITS = 28, /* each document and each sample has 2^DRAW_BITS random numbers */
     EXTRA = 3,      /* number of the tokens [CLS], [SEP] and [SEP] */
-    LEAST = 2,      /* least target length */
+    LEAST = 2,      /* minimum target length of a sample, in tokens */
 };
 #define USUAL_MASKED 0.15
 

@@ -78,8 +78,8 @@ static const uint16_t ranges[] = {
     /* bench/unicode_classes.py: end */
 };
 
-/* Ranges of Chinese characters. In BERT's own code one range begins with U+2B820; in the package it begins with
- * U+2B920. */
+/* Ranges of Chinese characters. In BERT's own code one range begins with U+2B820; in the package `tokenizers`, as here,
+ * it begins with U+2B920. */
 static const uint32_t chinese[][2] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},  {0x20000, 0x2a6df},
                                       {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
 

@@ -24,7 +24,7 @@ typedef struct zr__bert zr__bert;
 ZR_NODISCARD zr_status zr__bert_open(zr__bert_options options, zr__bert **bert);
 void zr__bert_close(zr__bert **bert);
 
-/** Return a number that differs between different options. */
+/** Return a number that identifies the options. */
 int zr__bert_number(const zr__bert *bert);
 
 /** Append the normalized text to `out`. The number of its characters is at most `bytes`. Error: ZR_ERR_MEMORY. */

@@ -1,6 +1,6 @@
 /**
  * Classes of characters, as the regular expressions of the package `tokenizers` see them (Unicode 16). The pieces of a
- * text and the borders of added tokens depend on nothing else of a character.
+ * text and the borders of added tokens depend only on the classes of characters.
  */
 #ifndef ZR_DATA_CLASSES_H
 #define ZR_DATA_CLASSES_H
@@ -91,8 +91,8 @@ static inline unsigned zr__class_at(const zr__classes *classes, const unsigned c
     return zr__class_of(classes, zr__character_at(text, bytes));
 }
 
-/** Return whether the character that ends at `at` (that begins at `at`) has a class of the set. An incomplete or
- * missing character has the class OTHER. */
+/** Return whether the character that ends at `at` (_before) or begins at `at` (_behind) has a class of the set. An
+ * incomplete or missing character has the class OTHER. */
 bool zr__class_before(const zr__classes *classes, const char *text, int64_t at, unsigned set);
 bool zr__class_behind(const zr__classes *classes, const char *text, int64_t at, int64_t bytes, unsigned set);
 

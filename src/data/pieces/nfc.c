@@ -123,7 +123,7 @@ static bool has_ascii(const char *text)
     return !(eight & UINT64_C(0x8080808080808080));
 }
 
-/* Find the first stretch at or after `at`, a position at which text may be divided. Return false if there is none. */
+/* Find the first stretch at or after `at`. The text must be divisible at `at`. Return false if there is none. */
 static bool find_stretch(const zr__nfc *nfc, const char *text, int64_t at, int64_t bytes, stretch *found)
 {
     unsigned last = 0;

@@ -1,7 +1,7 @@
 /**
- * Unicode's normalization form C, by the library utf8proc. Most text is already normalized, and is recognized without
- * the library. As in the package `tokenizers`, only the combining characters of Unicode 9 are known: newer ones keep
- * their places and do not compose.
+ * Unicode's normalization form C, by the library utf8proc. Most text is already normalized, which zr__nfc_is finds out
+ * by a table, without the library. As in the package `tokenizers`, only the combining characters of Unicode 9 are
+ * known: newer ones keep their places and do not compose.
  */
 #ifndef ZR_DATA_NFC_H
 #define ZR_DATA_NFC_H
@@ -19,7 +19,7 @@ void zr__nfc_close(zr__nfc **nfc);
 /** Return whether a character combines with others only in versions of Unicode after 9. */
 bool zr__nfc_is_newer(int32_t c);
 
-/** Return the version of Unicode, such as "15.0.0". */
+/** Return the version of Unicode that the library uses, such as "15.0.0". */
 const char *zr__nfc_version(void);
 
 /** Return whether the text is certainly normalized. Bytes that are not UTF-8 stay unchanged. */

@@ -3,10 +3,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { NFC_GROWTH = 3 }; /* maximum growth of a text in bytes by NFC */
+enum { NFC_GROWTH = 3 }; /* maximum factor by which NFC increases the bytes of a text */
 
 /* Maximum size in bytes of the replacement of one byte of text, and of a prefix put before a text. Known tokenizers
- * need less than 20. Without a limit a short chain of replacements makes gigabytes of a short text. */
+ * need less than 20. Without a limit, a few replacements in a row could turn a short text into gigabytes. */
 enum { GROWTH_MOST = 64 };
 
 /* Refuse changes that let texts grow too much. */

@@ -40,12 +40,12 @@ typedef struct zr__changes {
  * are too many changes, or if they let a text grow too much; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char *from, const char *to,
                                        const char *where);
-/** Append the change BERT, once. Errors: as for zr__changes_add. */
+/** Append a change of the kind ZR__BERT. The list must not have one already. Errors: as for zr__changes_add. */
 ZR_NODISCARD zr_status zr__changes_add_bert(zr__changes *changes, zr__bert_options options, const char *where);
 void zr__changes_free(zr__changes *changes);
 
-/** Return the maximum number of bytes that one byte of text may become, and add the bytes that may be prepended to
- * *more. */
+/** Return the maximum number of bytes that one byte of text may become, and add to *more the bytes that may be
+ * prepended. */
 int64_t zr__changes_growth(const zr__changes *changes, int64_t *more);
 
 /** Return an XXH3-64 hash of the changes and of the version of Unicode. */

@@ -86,9 +86,9 @@ static int64_t contraction_bytes(const scanner *s, place at)
 }
 
 /* Return the end of the word that begins at `at`, for an expression that distinguishes case, or `at` if there is no
- * word. The word begins with all characters of HEAD. If lower case follows, it goes on with all of TAIL. If not, it
- * ends after the last of these characters that is not upper case (EITHER) or, without one, after all of them. This is
- * what HEAD* TAIL+, else HEAD+ TAIL*, matches. */
+ * word. Take all characters of HEAD. If lower case follows, take all characters of TAIL too. Otherwise end the word
+ * after the last taken character of EITHER or, without such a character, after all of them. This word is the match of
+ * HEAD* TAIL+ or, if there is none, of HEAD+ TAIL*. */
 static place cased_end(const scanner *s, place at)
 {
     place after_either = NULL;

@@ -408,8 +408,9 @@ bool zr__split_solid_before(const char *string, int64_t at)
 }
 
 /* Return the offset of the last ASCII white space that follows a character other than white space. A cut before this
- * white space is safe in GPT-2's expression and in the known expressions: it begins a piece, and only the alternatives
- * for white space look further. In the known expressions, line ends may belong to the piece before them. */
+ * white space is safe for GPT-2's expression and the expressions of scan.h: the white space begins a piece, and only
+ * alternatives for white space have a lookahead. For the expressions of scan.h, leave out line ends, because they may
+ * belong to the piece before them. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;

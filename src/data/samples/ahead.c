@@ -18,8 +18,8 @@ struct zr__ahead {
 
     /* Fields protected by `lock`: */
     zr__ahead_order order;
-    /* Positions in the order: of the first sample that has not been dropped, and of the first sample that has not been
-     * read. The window of the sample at position i is in buffer i % room. */
+    /* Positions in the order. `begin`: of the first sample that has not been dropped; `done`: of the first sample that
+     * has not been read. The window of the sample at position i is in buffer i % room. */
     int64_t begin, done;
     bool reading, quit;
     zr__failure failed; /* error of the window that could not be read */

@@ -10,7 +10,7 @@ typedef struct zr__ahead zr__ahead;
 typedef zr_status (*zr__ahead_fn)(void *arg, int64_t sample, int32_t *window);
 
 /** Samples in the order of their use: n samples, in blocks of `rows` consecutive samples. A block begins `stride`
- * samples after the block before it. n = INT64_MAX: without end. */
+ * samples after the block before it. If n is INT64_MAX, the order has no end. */
 typedef struct zr__ahead_order {
     int64_t first, rows, stride, n;
 } zr__ahead_order;
@@ -25,8 +25,8 @@ void zr__ahead_destroy(zr__ahead **ahead);
  * no read has failed, the prefetched windows are kept. Otherwise they are dropped. */
 void zr__ahead_want(zr__ahead *ahead, const zr__ahead_order *order);
 
-/** Copy a prefetched window, after waiting until it is read. Return the error if it could not be read. Then, unless
- * `keeps`, drop this window and all earlier ones, so that the thread reads on. If the sample is not prefetched, set
+/** Wait until a prefetched window has been read, and copy it. Unless `keeps`, drop this window and all earlier ones, so
+ * that the thread reads on. Return the error if the window could not be read. If the sample is not prefetched, set
  * *there to false. The thread then reads nothing, so the caller may read the window itself. */
 ZR_NODISCARD zr_status zr__ahead_take(zr__ahead *ahead, int64_t sample, bool keeps, int32_t *window, bool *there);
 

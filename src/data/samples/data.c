@@ -23,7 +23,7 @@ typedef struct source {
     int64_t *row;
     int64_t row_room;       /* capacity of `row` */
     int64_t first_document; /* number of documents in the sources before this one */
-    int64_t place, share;   /* first position in each block of ZR_DATA_MIX samples; number of positions there */
+    int64_t place, share; /* first position of the source in a block of ZR_DATA_MIX samples; number of its positions */
     uint64_t seed;
 } source;
 
@@ -75,8 +75,8 @@ static zr_status begin_row(zr_data *d, source *to, int64_t document, int64_t *le
     return ZR_OK;
 }
 
-/* Divide the documents of a source into samples: one document for each sample, or all following documents that fit into
- * it. Count the documents that are longer than a sample, and the padding. */
+/* Divide the documents of a source into samples: a sample is one document, or as many consecutive documents as fit.
+ * Count the documents that are longer than a sample, and the padding. */
 static zr_status divide_documents(zr_data *d, source *to)
 {
     const bool whole = d->opening.args->packing == ZR_PACK_WHOLE;
@@ -98,7 +98,7 @@ static zr_status divide_documents(zr_data *d, source *to)
     return ZR_OK;
 }
 
-/* Find the samples of a source whose samples have whole documents. */
+/* Find the samples of a source if each sample has whole documents (data.packing one or whole). */
 static zr_status set_documents(zr_data *d, const zr__source_shards *files, source *to)
 {
     const char *packing = d->opening.args->packing == ZR_PACK_WHOLE ? "whole" : "one";
@@ -415,7 +415,7 @@ static zr_status read_window(const zr_data *d, int64_t first, int32_t *window)
     return d->documents ? find_documents(d, first, window + d->seq_length + 1) : ZR_OK;
 }
 
-/* Note that the tokens [from, to) of a window are a document. */
+/* Record in a window that its tokens [from, to) are one document. */
 static void mark_document(const zr_data *d, int64_t from, int64_t to, int32_t *window)
 {
     const int64_t T = d->seq_length;

@@ -1,7 +1,7 @@
 /**
- * Shuffles windows by a Feistel network, which permutes the numbers of 2h bits for any round function. To permute [0,
- * n), the network is applied repeatedly until the result is below n (Black and Rogaway 2002, "Ciphers with Arbitrary
- * Finite Domains"). Since 2^(2h) <= 4n, the network is applied at most four times on average.
+ * Shuffles windows by a Feistel network with halves of h bits, which permutes the numbers of 2h bits for any round
+ * function. To permute [0, n), the network is applied repeatedly until the result is below n (Black and Rogaway 2002,
+ * "Ciphers with Arbitrary Finite Domains"). Since 2^(2h) <= 4n, the network is applied at most four times on average.
  */
 #include "data/samples/order.h"
 

@@ -21,7 +21,7 @@ typedef struct window {
     int n, rows;
 } window;
 
-/* Return the row with the least space into which a sample fits, or a new row. */
+/* Return the row with the least free space that can hold sample i, or a new row. */
 static int best_row(const zr__rows *x, window *w, int i)
 {
     int best = -1;
@@ -53,7 +53,7 @@ static void pack(const zr__rows *x, window *w)
     }
 }
 
-/* Pack the samples [from, from + w->n) of the divided group. In a row they have their order in the group. */
+/* Pack the samples [from, from + w->n) of the divided group. Within a row, samples keep their order in the group. */
 static zr_status add_window(const zr__rows *x, zr__divided *d, int64_t from, window *w)
 {
     int64_t at = from;

@@ -1,7 +1,7 @@
 /**
  * Rows of samples. Samples come in groups, which their source makes again when they are needed, so that no list of all
- * samples is in memory. The samples of a group are packed into rows. For an epoch, only the number of the first row and
- * of the first sample of each group is stored.
+ * samples is in memory. The samples of a group are packed into rows. For an epoch, only the index of each group's first
+ * row and the index of its first sample are stored.
  */
 #ifndef ZR_DATA_ROWS_H
 #define ZR_DATA_ROWS_H

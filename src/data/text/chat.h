@@ -87,8 +87,8 @@ int zr__chat_controls(const zr__chat *chat, const char *control[ZR__CHAT_CONTROL
 ZR_NODISCARD zr_status zr__chat_render(const zr__chat *chat, const zr__message *message, int64_t n, bool asks,
                                        zr__rendered *rendered, const char **reason);
 
-/** Render a prompt and its completion, which is followed by the end of the text. It counts for the loss, as the prompt
- * does with chat->all. Error: ZR_ERR_MEMORY. */
+/** Render a prompt, its completion and the token that ends the text. The loss counts the completion and this token, and
+ * with chat->all the prompt too. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const zr__message *completion,
                                        zr__rendered *rendered);
 

@@ -43,9 +43,9 @@ static zr_status put_tokens(encoding *e, int64_t begin, int64_t end, bool contin
     return ZR_OK;
 }
 
-/* Set *spelled to the position of offset `at` of a stretch in the text that the stretch's tokens spell, or to INT64_MAX
- * if `at` is not before the stretch's end. If the tokenizer changes the text, for example by a normal form, encode the
- * text before `at` and count the bytes of its tokens. */
+/* Convert an offset `at` in the rendered text to an offset in the text that the tokens of the stretch spell. *spelled
+ * receives this offset, or INT64_MAX if `at` is not before the stretch's end. If the tokenizer changes the text, for
+ * example by a normal form, encode the text before `at` and count the bytes of its tokens. */
 static zr_status find_spelled(encoding *e, const stretch *s, int64_t at, int64_t *spelled)
 {
     const int64_t n = e->n;
@@ -57,8 +57,8 @@ static zr_status find_spelled(encoding *e, const stretch *s, int64_t at, int64_t
     return ZR_OK;
 }
 
-/* Return the end of the run of spans from *span on that all train, or all do not train. *span receives the index of the
- * span after the run. */
+/* Return the end of the consecutive spans, from *span on, that have the same `trains`. *span receives the index of the
+ * span after them. */
 static int64_t end_of_alike(const zr__rendered *r, int64_t *span)
 {
     const bool trains = r->span[*span].trains;

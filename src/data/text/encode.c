@@ -52,8 +52,8 @@ static void put_tokens(worker *w, const int32_t *tokens, int64_t n)
     for (int64_t i = 0; i < n; i++) w->ids[w->n++] = tokens[i];
 }
 
-/* Encode a piece of text, with the tokens that the tokenizer puts at the ends of documents. Only lines are followed by
- * the separator. */
+/* Encode a piece of text, with the tokens that the tokenizer puts at the ends of documents. In a file of records,
+ * append the separator after each document. */
 static zr_status encode_text(void *arg, const char *text, int64_t bytes, int where)
 {
     worker *w = arg;

@@ -22,8 +22,8 @@ typedef zr_status (*zr__documents_fn)(void *arg, const zr__document *document, i
 typedef struct zr__encoding {
     zr__parts parts; /* input file and how to read it; zr__encode sets `cut`, `of`, and a missing `usual_bytes` */
     const zr_tokenizer *tokenizer;
-    /* settings for lines of instruction data; NULL if each line has one text. A token that does not count for the loss
-     * has ZR__IGNORED added; token_bytes must be 4 */
+    /* Settings for lines of instruction data; NULL if each line has one text. With settings, tokens that the loss does
+     * not count have ZR__IGNORED added, and token_bytes must be 4. */
     const zr__instruct *instruct;
     /* whether each line is a sentence, to which no tokens are added; parts.shape must be ZR__SHAPE_LINES. A line
      * without tokens is an empty document */
@@ -43,9 +43,9 @@ typedef struct zr__encoded {
     zr__found_texts found;
 } zr__encoded;
 
-/** Return whether the tokenizer can tell where a text may be cut. If it cannot, a whole text must be in memory, with
- * five bytes per byte of text. A text that is one word takes about 30 bytes per byte, and a line of .jsonl that
- * consists of other JSON members than the text takes up to 75. */
+/** Return whether the tokenizer can tell where a text may be cut. If it cannot, a whole text must be in memory, and
+ * takes five bytes of memory per byte of text. A text of one word takes about 30, and a line of .jsonl that consists of
+ * JSON members other than the text takes up to 75. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer);
 
 /** Encode a file. Errors: ZR_ERR_DATA naming file and line; ZR_ERR_MEMORY; ZR_ERR_IO, also if the file has changed;

@@ -10,11 +10,11 @@
  * tokens may equal them by chance. */
 ZR_NODISCARD zr_status zr__data_refuse_kind(const zr__file *file, bool tokens);
 
-/** Fail with ZR_ERR_DATA if the path of a file that has no records is the name of a table (.csv, .tsv). `remedy` ends
- * the message: the form of a record, and other ways. */
+/** Fail with ZR_ERR_DATA if the path of a file that has no records ends like that of a table (.csv, .tsv). `remedy`
+ * ends the message. It gives the form of a record, and other ways to pass the data. */
 ZR_NODISCARD zr_status zr__data_refuse_table(const zr__file *file, const char *path, const char *remedy);
 
-/** Store a remark in `note` if the path of a text is the name of a format that zr__data_refuse_kind refuses, such as
+/** Store a remark in `note` if the path of a text has the ending of a format that zr__data_refuse_kind refuses, such as
  * .gz. Otherwise store "". */
 void zr__data_note_name(const zr__file *file, const char *path, char *note, size_t size);
 

@@ -28,8 +28,8 @@ static int64_t character_cut(const char *text, int64_t n)
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
 }
 
-/* Return the end of the last whole record in the first n bytes of a part, or 0. All bytes belong to the part if they
- * are no sequence of records, which zr__part_run then says. */
+/* Return the end of the last whole record in the first n bytes of a part, or 0. If the bytes are not a sequence of
+ * records, return n: zr__part_run then reports the error. */
 static int64_t records_end(const zr__parts *parts, const zr__part *part, int64_t n)
 {
     zr__shape_walk walk = {.shape = parts->shape, .text = part->text, .n = n, .first = part->first};
@@ -53,7 +53,8 @@ static int64_t part_end(const zr__parts *parts, const zr__part *part, int64_t fr
     return end ? end - text + 1 : 0;
 }
 
-/* Skip the rest of a record that is too long. Only the end of a line can be found without its beginning. */
+/* Skip the rest of a record that is too long. If records are not lines, skip the rest of the file, because the record's
+ * end cannot be found. */
 static zr_status skip_record(zr__parts *parts, zr__part *part)
 {
     part->too_long = true;
@@ -114,7 +115,7 @@ static zr_status give_text(const zr__parts *parts, zr__part *part, const char *t
     return ZR_OK;
 }
 
-/* Count a bad record if bad records are skipped. Otherwise fail. */
+/* If bad records are skipped, count this one. Otherwise fail. */
 static zr_status refuse_record(const zr__parts *parts, zr__part *part, const char *reason)
 {
     if (!parts->skip_bad_lines) part->bad_line = part->line;

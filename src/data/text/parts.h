@@ -37,13 +37,13 @@ typedef struct zr__parts {
     int64_t most_bytes;   /* maximum bytes of a part; a longer text without a cut is cut between two characters */
     zr__shape shape;      /* how the records follow each other; the next members apply only to files of records */
     const char *text_key; /* key of the text in each record */
-    const char *forms;    /* forms of records that are read, for messages; NULL for texts only */
+    const char *forms;    /* forms of records that are read, for messages; NULL if only texts are read */
     zr__line_fn line;     /* function for records of instruction data; NULL if each record has one text */
     const void *line_of;
     bool skip_bad_lines;
     const char *key_named; /* name of the option text_key in messages, such as "--text-key" */
     const char *remedy;    /* advice against a bad line, such as "use --bad-lines skip to skip such records" */
-    const char *or_text;   /* advice if the file is no file of records but a text, appended to others; or NULL */
+    const char *or_text;   /* advice for a file that is a text without records, appended to other advice; or NULL */
     /* Current position: */
     int64_t first;            /* offset of the first part */
     int64_t read, lines_read; /* bytes read so far; number of lines that zr__part_take has counted */

@@ -31,8 +31,9 @@ static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_
     return ZR_OK;
 }
 
-/* Look in the first n bytes for the record that decides the kind of the file: the first that has one of the kinds or,
- * unless `skips`, the first that is not blank. `whole`: these are all bytes; *found is then always true. */
+/* Look in the first n bytes for the record that decides the kind of the file: the first record that has one of the
+ * kinds or, unless `skips`, the first that is not blank. If `whole`, the file has only these n bytes, and *found is
+ * always true. */
 static zr_status look_at_records(zr__shape shape, const char *text, int64_t n, bool whole, const char *text_key,
                                  bool skips, zr__lines_kind *kind, bool *found)
 {
@@ -75,7 +76,8 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
     if (kind == ZR__LINES_MESSAGES)
         return zr__chat_want(&x->chat, tokenizer, file, "data.chat_template",
                              "write the lines as {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}");
-    /* a completion ends with the tokenizer's end-of-text token, or else in the same way as a plain document */
+    /* a completion ends with the tokenizer's own end-of-text token, or else with ZR_END_OF_TEXT, or else with a
+     * newline */
     if (!x->chat.end[0] || zr_tokenizer_token(tokenizer, x->chat.end) < 0)
         strcpy(x->chat.end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");
     return ZR_OK;
@@ -117,8 +119,8 @@ static bool has(const json_t *one, const char *name)
     return value && !json_is_null(value) && (!json_is_array(value) || json_array_size(value) > 0);
 }
 
-/* Read the switch of a message, by which its author decides whether the loss counts it: "weight" 0 or 1 as in OpenAI's
- * files, "train" or "training" as in axolotl's. Without one *trains does not change. If it is bad, write the reason. */
+/* Read the member that says whether the loss counts a message: "weight" 0 or 1 as in OpenAI's files, "train" or
+ * "training" as in axolotl's. Without this member, *trains does not change. If its value is bad, write the reason. */
 static bool read_switch(const json_t *one, size_t i, bool *trains, char *reason)
 {
     static const char *const names[] = {"weight", "train", "training"};

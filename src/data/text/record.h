@@ -1,6 +1,6 @@
 /**
- * Reads the lines of .jsonl files for fine-tuning. A line has a prompt and its completion, or the messages of a
- * conversation. All lines of a file have the kind of its first line.
+ * Reads instruction data: the lines of .jsonl files for fine-tuning. A line has a prompt and its completion, or the
+ * messages of a conversation. All lines of a file have the kind of its first line.
  */
 #ifndef ZR_DATA_RECORD_H
 #define ZR_DATA_RECORD_H

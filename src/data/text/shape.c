@@ -54,8 +54,8 @@ static zr__shape_found broken(zr__shape_walk *w, int64_t at, const char *reason)
     return ZR__RECORD_BROKEN;
 }
 
-/* Skip what separates a record of an array from the one before it. *found receives ZR__RECORD_FOUND if a record
- * follows at the offset that is returned. */
+/* Skip the bracket before the first record of an array, or the comma before a later record. If the array ends here,
+ * skip its end. *found receives ZR__RECORD_FOUND if a record follows at the offset that is returned. */
 static int64_t skip_separator(zr__shape_walk *w, int64_t at, zr__shape_found *found)
 {
     const char c = w->text[at];
@@ -117,8 +117,8 @@ static bool is_line(const char *text, int64_t n, int64_t begin, int64_t end)
     return !memchr(text + begin, '\n', (size_t)(end - begin)) && (end == n || text[end] == '\n');
 }
 
-/* Find the shape from the first n bytes of a file. `whole`: these are all bytes of the file. `most`: no more bytes will
- * be read. *more receives whether more bytes are needed. */
+/* Find the shape from the first n bytes of a file. If `whole`, the file has only these bytes. If `most`, no more bytes
+ * will be read. *more receives whether more bytes are needed. */
 static zr_status look(const char *text, int64_t n, bool whole, bool most, const char *name, zr__shape *shape,
                       bool *more)
 {
@@ -134,7 +134,7 @@ static zr_status look(const char *text, int64_t n, bool whole, bool most, const 
     *more = end < 0 && !whole && !most;
     if (*more) return ZR_OK;
     if (end >= 0) ZR_TRY(is_object(text + at, end - at, name, &object));
-    if (end < 0 && !whole) object = begins_object(text, n, at); /* the record is too long, which its reader says */
+    if (end < 0 && !whole) object = begins_object(text, n, at); /* the record is too long, and its reader will say so */
     if (!object) return ZR_OK;
     *shape = array ? ZR__SHAPE_ARRAY : end >= 0 && is_line(text, n, at, end) ? ZR__SHAPE_LINES : ZR__SHAPE_VALUES;
     return ZR_OK;

@@ -152,7 +152,7 @@ static void hash_all(zr__bpe *bpe)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Find the tokens to which merging converts their own names. */
+/* Compute bpe->alone: find the tokens whose names, when merged, give exactly the token itself. */
 static zr_status find_alone(zr__bpe *bpe)
 {
     int64_t longest = 1;

@@ -234,7 +234,7 @@ static int64_t merge_all(merger *m, const char *piece, int32_t bytes, int32_t *t
     return n;
 }
 
-/* Maximum number of heap entries. Every symbol adds one at first, and every merge adds at most two. There are fewer
+/* Maximum number of heap entries. At first, every symbol adds an entry. Every merge adds at most two. There are fewer
  * merges than symbols. */
 #define HEAP_ROOM(bytes) (3 * (bytes))
 

@@ -107,7 +107,8 @@ zr_status zr__read_finish(const zr__reader *r)
     return zr__bpe_finish(bpe);
 }
 
-/* Return the token that separates documents if ZR_END_OF_TEXT is not an added token, or -1. */
+/* Return the token that tokenizer_config.json names as the end of a text, to separate documents. Return -1 if
+ * ZR_END_OF_TEXT is an added token, or if no token is named. */
 static int32_t separator_of(const zr__reader *r)
 {
     for (size_t i = 0; i < json_array_size(r->added); i++) {

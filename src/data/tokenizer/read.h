@@ -57,7 +57,7 @@ ZR_NODISCARD zr_status zr__read_vocab(const zr__reader *r);
 ZR_NODISCARD zr_status zr__read_merges(const zr__reader *r);
 /** Read the text of merges.txt. */
 ZR_NODISCARD zr_status zr__read_merge_lines(const zr__reader *r, const char *text, size_t bytes);
-/** Return the token with a name, of the vocabulary or added, or -1. */
+/** Return the token with this name, in the vocabulary or among the added tokens, or -1. */
 int32_t zr__read_find(const zr__reader *r, const char *name);
 /** Append an added token whose text is `name`. The caller sets its flags in *added. Errors: ZR_ERR_DATA if the text is
  * too long; ZR_ERR_MEMORY. */

@@ -6,7 +6,7 @@
 
 /* ---- normalizers ----------------------------------------------------------------------------- */
 
-/* Return the text of {"String": text}, or NULL if the pattern is of another kind or empty. */
+/* Return the text of a pattern {"String": text}, or NULL if the pattern has another form or the text is empty. */
 static const char *string_of(const json_t *pattern)
 {
     const char *text = json_string_value(json_object_get(pattern, "String"));
@@ -91,8 +91,8 @@ static zr_status read_sequence(zr__reader *r, const json_t *told)
 
 /* ---- pre-tokenizers of characters ------------------------------------------------------------ */
 
-/* Read Metaspace: spaces become ZR__BPE_SPACE, and one more may be put before the text. Old files have no
- * prepend_scheme. Then one is always put there, unless add_prefix_space is false. */
+/* Read Metaspace: spaces become ZR__BPE_SPACE, and one more ZR__BPE_SPACE may be put before the text. Without
+ * prepend_scheme (old files), it is always put there, unless add_prefix_space is false. */
 static zr_status read_metaspace(const zr__reader *r, const json_t *told)
 {
     const json_t *replacement = json_object_get(told, "replacement"), *scheme = json_object_get(told, "prepend_scheme");
@@ -196,7 +196,7 @@ zr_status zr__read_steps(zr__reader *r, const json_t *root)
 
 enum { ENDS_MOST = 64 }; /* largest number of tokens before or after a text; up to 4 in known tokenizers */
 
-/* Append a token to the beginning or the end of documents. */
+/* Append a token to a list of tokens: those at the beginning of documents, or those at their end. */
 static zr_status add_end(const zr__reader *r, int32_t **tokens, int64_t *n, const json_t *id)
 {
     const json_int_t token = json_is_integer(id) ? json_integer_value(id) : -1;

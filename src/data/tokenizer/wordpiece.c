@@ -29,7 +29,7 @@ static bool is_too_long(const zr__bpe *bpe, const char *word, int64_t bytes)
 }
 
 /* Divide a word, which follows PREFIX unused bytes, into tokens, and destroy it: the prefix is written over the bytes
- * before each further token. Return the number of tokens, or 0 if no token fits somewhere. */
+ * before each further token. Return the number of tokens, or 0 if no token fits at some position. */
 static int64_t divide(const zr__bpe *bpe, char *word, int64_t bytes, int32_t *tokens)
 {
     int64_t n = 0;
@@ -71,8 +71,8 @@ zr_status zr__wordpiece_word(const zr__bpe *bpe, const char *word, int64_t bytes
 /* Texts before which decoding drops the space. */
 static const char *const tidied[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
 
-/* Return the number of bytes of a space before a token: 0 if decoding drops it. A token may begin with any of the
- * texts, as "'st" does. */
+/* Return the bytes of the space before a token: 1, or 0 if decoding drops the space. The token only has to begin with
+ * one of the texts: "'st" begins with "'s". */
 static size_t space_before(const zr__bpe *bpe, const char *name, int64_t bytes)
 {
     for (size_t i = 0; bpe->tidies && i < sizeof(tidied) / sizeof(tidied[0]); i++) {

@@ -292,7 +292,7 @@ typedef struct output {
     const zr__file *file;
     int64_t at;
     int token_bytes;
-    zr__file index;      /* temporary file with the index of documents, whose place follows all tokens */
+    zr__file index;      /* temporary file with the index of documents, which is finally copied behind the tokens */
     int64_t index_bytes; /* bytes written to `index` */
     XXH3_state_t hash;
 } output;

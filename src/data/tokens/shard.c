@@ -41,7 +41,7 @@ static zr_status find_llmc(const zr__file *file, bool *found)
     return ZR_OK;
 }
 
-/* Find how a text's records follow each other. `note` receives a remark if the name says otherwise. */
+/* Find how a text's records follow each other. `note` receives a remark if the file's name suggests another format. */
 static zr_status find_records(const zr__shard *s, bool as_text, kind *found, zr__shape *shape, char *note, size_t size)
 {
     *shape = ZR__SHAPE_TEXT;
@@ -141,8 +141,8 @@ static zr_status check_width(const zr__shard *s, int given)
 }
 
 /* Return whether numbers of `width` bytes are the halves of n tokens twice as wide: every second number is at most
- * `most`, the largest upper half of a token, but at least a quarter of the others are above it. Numbers of so many
- * tokens do not look so by chance: every second token of a text would be one of the first few of the vocabulary. */
+ * `most`, the largest upper half of a token, but at least a quarter of the others are above it. Real tokens of `width`
+ * bytes do not look like this: every second token of a text would be one of the first few tokens of the vocabulary. */
 enum { HALVES_LEAST = 32, HALVES_MOST = 1 << 14 };
 static bool are_halves(const unsigned char *tokens, int64_t n, int width, uint64_t most)
 {
@@ -155,7 +155,7 @@ static bool are_halves(const unsigned char *tokens, int64_t n, int width, uint64
 }
 
 /* Refuse a file without a header that looks like tokens of 4 or 8 bytes. A file of fewer than HALVES_LEAST such tokens
- * says too little. */
+ * is too short to decide. */
 static zr_status refuse_halves(const zr__shard *s, int64_t vocab_size)
 {
     const int64_t all = s->file.bytes / 4, n = all < HALVES_MOST ? all : HALVES_MOST;

@@ -50,7 +50,8 @@ ZR_NODISCARD zr_status zr__shard_open(zr__opening *opening, const char *path, zr
 void zr__shard_close(zr__shard *shard);
 
 /** Set *text to whether the file is a text, and *shape to how its records follow each other. With `as_text` any file is
- * a text without records. `note` receives a remark on a suspicious text, or on one whose name says otherwise, or "". */
+ * a text without records. `note` receives a remark if the text is suspicious or its name suggests another format,
+ * otherwise "". */
 ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool as_text, bool *text, zr__shape *shape, char *note,
                                          size_t size);
 

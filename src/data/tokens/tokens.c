@@ -114,7 +114,8 @@ static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t po
                    cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
 
-/* Return the mark of a token that does not count for the loss, or 0. */
+/* Return the bit ZR__IGNORED of a stored token, which marks a token that the loss does not count. Return 0 if the file
+ * marks no tokens. */
 static uint32_t mark_of(const zr__shard *s, uint32_t token)
 {
     return s->answers_only ? token & (uint32_t)ZR__IGNORED : 0;

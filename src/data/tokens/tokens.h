@@ -50,9 +50,9 @@ ZR_NODISCARD zr_status zr__tokens_sizes(zr__tokens *tokens, int64_t shard, int64
  * after its last one. A file without an index is one document. Error: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokens_find_document(zr__tokens *tokens, int64_t token, int64_t *begin, int64_t *end);
 
-/** Read n tokens from `first` on to `out`, where ZR__IGNORED marks tokens that do not count for the loss; `stage` is a
- * buffer for n tokens of 4 bytes. Errors, both naming the file: ZR_ERR_DATA if a token is not below vocab_size;
- * ZR_ERR_IO if a file has changed or can no longer be read. */
+/** Read n tokens, beginning with token `first`, into `out`. There ZR__IGNORED marks tokens that do not count for the
+ * loss. `stage` is a buffer for n tokens of 4 bytes. Errors, both naming the file: ZR_ERR_DATA if a token is not below
+ * vocab_size; ZR_ERR_IO if a file has changed or can no longer be read. */
 ZR_NODISCARD zr_status zr__tokens_read(zr__tokens *tokens, int64_t first, int64_t n, unsigned char *stage,
                                        int32_t *out);
 

@@ -24,40 +24,42 @@
 typedef struct zr__attention_layout {
     /* row stride of q, k, v, y and gradients, in floats: D rounded up to a multiple of ZR__ATTENTION_LANES */
     int64_t width;
-    /* offset of transposed keys; forward: all blocks of keys, (D, BLOCK) each; backward: one block, (D, BLOCK) */
+    /* offset of transposed keys, in blocks (D, BLOCK): all blocks of the head in the forward pass, one block in the
+     * backward pass */
     int64_t keys_t;
     /* offset of one block's keys (BLOCK, width), backward only; for products of bf16: pairs of tokens (BLOCK / 2,
      * width) */
     int64_t keys;
     int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
-    /* offset of values; forward: all values of the head, (T rounded up to lanes, width), or pairs of tokens; backward:
-     * one block, (BLOCK, width), which may share memory with dv, because the rows of values are not needed when dv is
-     * computed */
+    /* offset of values. Forward pass: all values of the head, (T rounded up to lanes, width), or pairs of tokens.
+     * Backward pass: one block, (BLOCK, width), which may share memory with dv, because the rows of values are not
+     * needed when dv is computed */
     int64_t values;
     int64_t q;  /* offset of scaled queries; forward: (BLOCK, q_row); backward: (T, q_row) */
     int64_t y;  /* offset of the attention output (BLOCK, width), forward only */
     int64_t dy; /* offset of the output's gradient (T, q_row), backward only */
     int64_t dq; /* offset of the queries' gradient (T, width), backward only */
-    /* offsets of the gradients of keys and values, backward only; (BLOCK, width) each for one block, or (T, width) each
-     * for the whole head if query heads share it; for products of bf16, each block is transposed: (width, BLOCK) */
+    /* offsets of the gradients of keys and values, backward only. Each has (BLOCK, width) elements for one block, or
+     * (T, width) for the whole head if query heads share the head. For products of bf16, each block is transposed:
+     * (width, BLOCK) */
     int64_t dk, dv;
-    /* distance between two tokens in dk and dv, if these have all tokens: width; 0 if they have only one block */
+    /* distance between two tokens in dk and dv: `width` if dk and dv have all tokens, 0 if they have only one block */
     int64_t gradient_row;
     int64_t p;    /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
     int64_t ds;   /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
     int64_t kept; /* offset of the dropout factors (BLOCK, BLOCK), backward only */
-    /* offset of statistics; forward: maximum and sum of each query (BLOCK each); backward: sum of dy * y of each query
-     * (T) */
+    /* offset of statistics. Forward pass: maximum and sum of each query (BLOCK each). Backward pass: sum of dy * y of
+     * each query (T) */
     int64_t stat;
     /* offset of the ends of the documents of a row (T, int32); only if queries see later keys of their documents */
     int64_t ends;
-    /* offsets of q and dy as operands of the products that sum over queries, backward only; for products of bf16:
-     * transposed pairs of tokens, (width, BLOCK / 2) for each block of tokens; otherwise q and dy themselves */
+    /* offsets of q and dy as the products that sum over queries read them, backward only. For products of bf16 these
+     * are transposed pairs of tokens, (width, BLOCK / 2) for each block of tokens. Otherwise they are `q` and `dy` */
     int64_t q_pairs, dy_pairs;
-    /* row strides: of q and dy, and of rows of k and v; for products of bf16, the memory of a row of bf16, in multiples
-     * of ZR__ATTENTION_LANES floats; otherwise width */
+    /* row strides in floats: q_row of q and dy, kv_row of k and v. For products of bf16, a stride is the memory of a
+     * row of bf16, rounded up to a multiple of ZR__ATTENTION_LANES floats. Otherwise it is `width` */
     int64_t q_row, kv_row;
-    int64_t depth;  /* number of rows of transposed keys and values: D, or for products of bf16 the pairs of a row */
+    int64_t depth;  /* rows of transposed keys and values: D, or the number of pairs in a row for products of bf16 */
     int64_t floats; /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
@@ -93,11 +95,11 @@ static inline void zr__attention_backward_parts(zr__attention_layout *l, int64_t
     l->dy_pairs = narrow ? zr__attention_take(used, T / 2 * w) : l->dy;
 }
 
-/** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
- * pass. `ends` tells whether the kernel needs the ends of documents. `shared` tells whether several query heads share a
+/** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward pass.
+ * `ends` tells whether the kernel needs the ends of documents. `shared` tells whether several query heads share a
  * key-value head; only the backward pass depends on it. `narrow` tells whether products have bf16 operands, in pairs.
- * Then q, k, v and dy take half the memory, but the backward pass needs q and dy in two forms, and all have zeros after
- * the last token up to the end of its block. */
+ * In pairs, q, k, v and dy take half the memory. But the backward pass then needs q and dy in two forms, and all four
+ * have zeros after the last token up to the end of its block. */
 static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared,
                                                              bool ends, bool narrow)
 {

@@ -282,7 +282,7 @@ typedef struct trust_blocks {
     int64_t skipped; /* number of elements of the first block that precede the range */
 } trust_blocks;
 
-/* Compute block `b`: the direction in `out`, and the arguments of its elements. */
+/* Compute the direction of block `b` into `out`. Return update arguments that cover only the block's elements. */
 static zr_update_args trust_block(const trust_blocks *t, int64_t b, float out[ZR_TRUST_BLOCK])
 {
     const int64_t begin = b * ZR_TRUST_BLOCK - t->skipped, end = begin + ZR_TRUST_BLOCK;

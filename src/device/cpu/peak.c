@@ -20,8 +20,8 @@
 /* SIDE: number of rows and of columns of the matrices. It is not a power of two, because the rows would then compete
  * for the same cache sets. */
 enum { SIDE = 240, LEAST_RUNS = 16 };
-/* A stretch takes about 0.1 ms. Their number is fixed, not their total time, because a thread measures nothing while it
- * waits for a core. */
+/* A stretch takes about 0.1 ms. The number of stretches is fixed, not their total time, because a thread measures
+ * nothing while it waits for a core. */
 enum { STRETCH_ROUNDS = 1 << 14, STRETCHES = 300 };
 #define MEASURE_SEC 0.02
 #define FLOPS (2.0 * SIDE * SIDE * SIDE)

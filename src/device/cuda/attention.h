@@ -52,7 +52,8 @@ static inline zr__attention_sizes zr__attention_sizes_at(const zr_kernel_args *a
     return zr__attention_sizes_of(&args->op->attr, &q->shape, fused ? nullptr : &q[1].shape);
 }
 
-/* Describe an op for its kernels. q is as for zr__attention_operands_of; documents may be NULL. */
+/* Describe an op for its kernels. q is the operand q, followed by k and v, or the operand qkv. `documents` may be NULL.
+ */
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr__attention_sizes &s,
                                                const zr_tensor *q, const zr_tensor *documents)
 {
@@ -103,7 +104,7 @@ static inline int64_t zr__attention_blocks(const zr__attention *a, int heads, in
 struct zr__head {
     int64_t row; /* row of the batch */
     int query,   /* index of the query head among this rank's query heads */
-        kv;      /* index of the key-value head that it uses, among this rank's key-value heads */
+        kv;      /* index of the query head's key-value head among this rank's key-value heads */
 };
 
 /* Return a query head, from its index among the query heads of all rows. */
@@ -121,7 +122,7 @@ __device__ __forceinline__ zr__head zr__kv_head(const zr__attention &a, unsigned
     return {index / (unsigned)a.kv_heads, first > 0 ? first : 0, kv};
 }
 
-/* Return the end of the query heads that use a key-value head. */
+/* Return the index after the last query head that uses a key-value head. */
 __device__ __forceinline__ int zr__query_heads_end(const zr__attention &a, int kv)
 {
     const int end = (kv + 1) * a.group - a.offset;
@@ -148,7 +149,7 @@ __device__ __forceinline__ zr__tokens<T> zr__result(const zr__attention &a, cons
     return {y + h.row * a.T * a.y_stride + h.query * a.D, a.y_stride, a.T, a.D, a.wide};
 }
 
-/* Return one head of lse or delta, (B, heads, T). */
+/* Return the address of one head in lse or delta, arrays (B, heads, T). */
 __device__ __forceinline__ float *zr__stats(const zr__attention &a, const zr__head &h, float *x)
 {
     return x + (h.row * a.heads + h.query) * a.T;
@@ -186,7 +187,7 @@ struct zr__range {
     int begin, end;
 };
 
-/* Return the keys of the document of a query of a row. */
+/* Return the range of keys in the document to which a query of a row belongs. */
 __device__ __forceinline__ zr__range zr__document_of(const zr__attention &a, int row, int query)
 {
     return {zr__document(a, row, query), zr__document_end(a, row, query)};
@@ -215,8 +216,8 @@ __device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int row, in
            zr__document(a, row, i0 + queries - 1) <= j0 && zr__document_end(a, row, i0) >= j0 + keys;
 }
 
-/* Return the range of keys that contains all keys that the queries [i0, i0 + queries) of a row see. It begins at a
- * multiple of `step`. */
+/* Return a range that contains every key that any of the queries [i0, i0 + queries) of a row sees. The range begins at
+ * a multiple of `step`. */
 __device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int row, int i0, int queries, int step)
 {
     const int window = i0 - a.earlier, document = zr__document(a, row, i0), later = i0 + queries + a.later;
@@ -225,7 +226,8 @@ __device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int row
     return {begin > 0 ? begin / step * step : 0, end < a.T ? end : a.T};
 }
 
-/* Return the range of keys that all queries [i0, i0 + queries) of a row see, tokens beyond the last one included. */
+/* Return the range of keys that each of the queries [i0, i0 + queries) of a row sees. Queries beyond the last one count
+ * as well. */
 __device__ __forceinline__ zr__range zr__keys_of_all(const zr__attention &a, int row, int i0, int queries)
 {
     const int window = i0 + queries - 1 - a.earlier, document = zr__document(a, row, i0 + queries - 1);
@@ -278,7 +280,8 @@ __global__ void zr__find_ends(zr__attention a, int32_t *ends)
 
 /* ---- launching --------------------------------------------------------------------------------- */
 
-/* Launch a kernel with `bytes` of dynamic shared memory. A kernel must be allowed more than 48 KiB first. */
+/* Launch a kernel with `bytes` of dynamic shared memory. More than 48 KiB must be allowed explicitly for each kernel.
+ */
 template <typename Operands>
 zr_status zr__attention_launch(const zr_kernel_args *args, void (*kernel)(zr__attention, Operands), dim3 blocks,
                                unsigned threads, int bytes, const zr__attention &a, const Operands &o)

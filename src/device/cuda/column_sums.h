@@ -5,7 +5,7 @@
 #include "device/cuda/launch.h"
 #include "device/cuda/scratch.h"
 
-/* Numbers of threads of a block along columns, and along rows. */
+/* Numbers of threads of a block: ACROSS side by side along a row, DOWN along a column. */
 constexpr int ZR__SUM_ACROSS = 32, ZR__SUM_DOWN = 8;
 
 /* A matrix whose rows begin `ld` elements apart. */
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(ZR__SUM_ACROSS *ZR__SUM_DOWN)
     }
 }
 
-/* Compute out = earlier + the sums of all runs. Each of eight groups adds its runs in the order of the runs. The
- * groups' sums are then added in the order of the groups. */
+/* Compute out = earlier + the sums of all runs. Each of eight groups of threads adds some of the runs, in the order of
+ * the runs. The groups' sums are then added in the order of the groups. */
 __global__ void __launch_bounds__(ZR__SUM_ACROSS *ZR__SUM_DOWN)
     zr__sum_join(zr__array out, const float *earlier, const float *part, int64_t runs, int64_t cols)
 {

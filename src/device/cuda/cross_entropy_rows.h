@@ -83,9 +83,9 @@ __device__ __forceinline__ void zr__loss_softmax(const T *row, const T *bias, in
     *total = zr__block_all(sum * expf(max - *largest), zr__plus(), 0.0f);
 }
 
-/* Return the threshold of column `own`: the least logit with which it would have the largest logit of the row, the
- * first of several equal ones. `own` may be before or beyond the row. Every thread gets it. It is unspecified if a
- * logit is NaN. */
+/* Return the threshold of column `own`: the smallest logit with which the column would be the first column that has the
+ * row's largest logit. `own` may be before or beyond the row. Every thread gets the threshold, which is unspecified if
+ * a logit is NaN. */
 template <typename T>
 __device__ __forceinline__ float zr__loss_threshold(const T *row, const T *bias, int64_t n, bool packed, int64_t own)
 {

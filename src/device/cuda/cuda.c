@@ -271,7 +271,7 @@ static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 static void cuda_destroy(zr_device *device)
 {
     zr__cuda_device *cuda = zr__cuda(device);
-    (void)cudaSetDevice(cuda->ordinal); /* keep the message of an earlier failure */
+    (void)cudaSetDevice(cuda->ordinal); /* a failure is ignored, to keep the message of an earlier failure */
     zr__cuda_marks_destroy(cuda);
     zr__cuda_products_close(cuda);
     if (cuda->outside) (void)cudaFreeHost(cuda->outside);

@@ -19,8 +19,8 @@
 extern "C" {
 #endif
 
-/** Number of partial sums of a square norm or a total. Each block of threads computes one partial sum. Their number and
- * their size are the same on every GPU. */
+/** Number of partial sums of a square norm or a total. Each block of threads computes one partial sum. The number of
+ * partial sums, and the elements that each sum covers, are the same on every GPU. */
 #define ZR__CUDA_PARTS 1024
 
 /** Number of values that the exponent of an F32 can have. */
@@ -67,7 +67,7 @@ typedef struct zr__cuda_lost {
 typedef struct zr__cuda_device {
     zr_device base;
     int ordinal;
-    int host_threads; /* number of threads on the host's processors of a queue of ZR_QUEUE_HOST */
+    int host_threads; /* number of threads with which a queue of ZR_QUEUE_HOST computes on the host */
     cudaStream_t stream;
     zr__cuda_room *room;
     zr__cuda_outside *outside;   /* record of an index outside its table, written by kernels, in host memory */

@@ -5,8 +5,8 @@
 #include "device/cuda/launch.h"
 #include "device/rules.h"
 
-/* Set out[v] to the factor of element first + v. The code that computes a block of random numbers is long. The loop
- * over blocks contains it once. */
+/* Set out[v] to the factor of element first + v. The random numbers are computed in a separate loop over blocks,
+ * because the code that computes one block is long. */
 template <int V>
 __device__ __forceinline__ void zr__dropout_factors(const zr__dropout &dropout, uint64_t first, float (&out)[V])
 {

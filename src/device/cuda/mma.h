@@ -74,7 +74,7 @@ template <typename T> void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32
     zr_stand_in_exchange(own, 12);
 #pragma GCC unroll 16
     for (int k = 0; k < 16; k++) {
-        const uint32_t *rows = zr_stand_in_given(4 * g + k % 8 / 2) + k / 8 * 4 + k % 2; /* g, and behind it g + 8 */
+        const uint32_t *rows = zr_stand_in_given(4 * g + k % 8 / 2) + k / 8 * 4 + k % 2; /* rows g and g + 8 of A */
         const uint32_t *left = zr_stand_in_given(8 * t + k % 8 / 2) + 8 + k / 8 * 2 + k % 2;
         const uint32_t *right = zr_stand_in_given(8 * t + k % 8 / 2 + 4) + 8 + k / 8 * 2 + k % 2;
         const float upper = __uint_as_float(rows[0]), lower = __uint_as_float(rows[2]);

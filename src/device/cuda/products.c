@@ -180,7 +180,7 @@ static zr_status set_preferences(const zr__cuda_product *p, cublasLtMatmulPrefer
 {
     const functions *lt = p->lt;
     const uint64_t workspace = p->workspace_bytes;
-    /* Partial sums are stored separately in fp32, then added in order. */
+    /* Allow only this way to add partial sums: they are stored separately in fp32, then added in order. */
     const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;

@@ -97,8 +97,8 @@ static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket
 
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* Set the zero of times to now. First wait until the stream has completed its work, so that the event at time zero is
- * passed at once. */
+/* Let task times count from now on. First wait until the stream has completed its work, so that the event at time zero
+ * is passed at once. */
 static zr_status set_zero(zr__cuda_device *cuda)
 {
     ZR_CUDA(cudaStreamSynchronize(cuda->stream));
@@ -159,8 +159,8 @@ static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
     cudaEvent_t begin = t->task[i].begin;
     ZR_CUDA(cudaEventRecord(begin, cuda->stream));
     ZR_TRY(task->run(task->arg, &cuda->base, task->index));
-    /* If the task itself waited for the stream, swap its begin event. In this case all earlier times were reported, and
-     * this task has the first entry. */
+    /* If the task itself waited for the stream, the wait reported all earlier times, so the task's entry is now entry 0
+     * and not i. The task's begin event moves with it. */
     const int32_t own = t->n;
     t->task[i].begin = t->task[own].begin;
     t->task[own].begin = begin;

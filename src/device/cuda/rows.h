@@ -11,14 +11,14 @@
 
 /* ---- rows that are kept ------------------------------------------------------------------------ */
 
-/* Kept rows. One warp processes a row of C elements, or one block whose number of warps depends only on C. The order of
- * a row's sums therefore depends only on C and the type. Each thread processes every lanes-th chunk. If PACKED, chunks
- * are aligned to 16 bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every
- * pass reads the elements again, one by one. */
+/* Kept rows. A row of C elements is processed by one warp, or by one block whose number of warps depends only on C. The
+ * order of a row's sums therefore depends only on C and the type. Each thread processes every lanes-th chunk. If
+ * PACKED, chunks are aligned to 16 bytes, and a thread keeps its chunks in registers, so that memory is read once.
+ * Otherwise every pass reads the elements again, one by one. */
 constexpr int ZR__ROW_KEPT = 32;   /* maximum number of elements that a thread keeps */
 constexpr int ZR__ROW_LANES = 512; /* maximum number of threads of a row */
 
-/* Launch a kernel for rows of C elements, compiled for packed rows and for other rows: kernel(args..., lanes), with the
+/* Launch kernel(args..., lanes) for rows of C elements: `packed` for packed rows, otherwise `other`. lanes is the
  * number of threads for each row. aligned: whether the rows' arrays are aligned to 16 bytes. */
 template <typename T, typename... Params, typename... Args>
 zr_status zr__each_row(cudaStream_t stream, int64_t rows, int64_t C, bool aligned, void (*packed)(Params...),

@@ -53,8 +53,8 @@ static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
     return (most > ZR__CUDA_WORKSPACE_LEAST ? most : ZR__CUDA_WORKSPACE_LEAST) + ZR__CUDA_WORKSPACE_SHIFT;
 }
 
-/** Layout of the scratch of a linear_dw that adds `earlier` in fp32 and rounds the sum to 16 bits. The sum is computed
- * for one block of rows of w at a time. */
+/** Layout of the scratch of the op linear_dw if the op adds `earlier` in fp32 and rounds the sum to 16 bits. The sum is
+ * computed for one block of rows of w at a time. */
 typedef struct zr__cuda_rounded {
     int64_t rows;      /* number of rows in a block; the last block may have fewer */
     int64_t workspace, /* offset in bytes of the workspace, which follows the rows in fp32 */
@@ -112,8 +112,8 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
 /* ---- tokens in the order of their rows (embedding_dw) ------------------------------------------ */
 
 /** SORT_TILE: number of tokens in a tile, which one block of threads processes. SORT_DIGITS: number of values of a
- * digit in a round of the sort. MANY_TOKENS: number of tokens above which separate blocks process a row of the
- * table. */
+ * digit in a round of the sort. MANY_TOKENS: rows of the table with more tokens than this get blocks of threads of
+ * their own. */
 #define ZR__CUDA_SORT_TILE 1024
 #define ZR__CUDA_SORT_DIGITS 256
 #define ZR__CUDA_MANY_TOKENS 64

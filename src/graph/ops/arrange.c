@@ -25,7 +25,8 @@ static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = bytes * (double)zr_shape_elems(&y->shape)};
 }
 
-/* dy has only the columns of the slice, so it does not show the width of x. */
+/* Infer the type of dx from the prepared output. dy does not show the width of x, because dy has only the columns of
+ * the slice. */
 static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_prepared(graph, op, out));

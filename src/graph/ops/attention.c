@@ -11,8 +11,8 @@ typedef struct sizes {
     int64_t H, K, D; /* number of query heads and of key-value heads of this rank; width of a head */
 } sizes;
 
-/* Return the number of key-value heads in a fused value. A fused value is cut only if each query head has its own
- * key-value head. */
+/* Return the number of key-value heads of this rank in a fused value, which holds q, k and v side by side. A fused
+ * value is cut only if each query head has its own key-value head. */
 static int64_t fused_kv_heads(const zr_op_attr *attr)
 {
     return attr->i[0] < attr->i[2] ? attr->i[0] : attr->i[3];
@@ -73,8 +73,8 @@ static zr_status check_documents(const zr_graph *graph, const zr_op *op, const i
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /* Return the number of pairs of tokens of one head, counted as in the papers (ZeRO SC20 artifact; Narayanan et al.
- * 2021, appendix): T x T, including the masked half. With a window, it is at most twice the number of visible pairs.
- */
+ * 2021, appendix): T x T, including the masked half. With a window, the number is twice the number of visible pairs,
+ * but at most T x T. */
 static double pairs_of(const zr_op *op, double T)
 {
     const double W = (double)op->attr.i[4];
@@ -83,8 +83,8 @@ static double pairs_of(const zr_op *op, double T)
     return fmin(T * T, 2 * visible);
 }
 
-/* Return the cost. Each product takes D multiply-adds for each of a head's pairs of tokens. Scores that the backward
- * pass recomputes are not counted. */
+/* Return the cost of `products` matrix products. Each product takes D (the width of a head) multiply-adds for each pair
+ * of tokens of each head. Scores that the backward pass recomputes are not counted. */
 static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
 {
     const double B = (double)y->dim[0], width = (double)y->dim[2], pairs = pairs_of(op, (double)y->dim[1]);
@@ -118,7 +118,7 @@ static zr_cost attention_dx_cost(const zr_graph *graph, const zr_op *op)
     return pairs_cost(graph, op, 4, &zr__in(graph, op, 0)->shape);
 }
 
-/* Define the op with n outputs: dqkv if n is 1, dq, dk and dv if n is 3. */
+/* Define the op with n outputs: dqkv if n is 1; dq, dk and dv if n is 3. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
         .name = "attention_dx", .in_f32 = true, .n_out = n, .infer = attention_dx_infer, .cost = attention_dx_cost     \
@@ -145,15 +145,15 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
     return ZR_OK;
 }
 
-/* Return whether the gradient of operand i is a sum of parts of the ranks: for keys and values if each rank has its own
- * query heads, but all key-value heads. */
+/* Return whether each rank computes only a part of the gradient of operand i. This is the case for keys and values if a
+ * rank has only its own query heads, but all key-value heads. */
 static bool has_parts(const zr_graph *graph, const zr_op *op, int i)
 {
     return zr_graph_value(graph, op->in[0])->cut && !zr_graph_value(graph, op->in[i])->cut;
 }
 
-/* Contribute dq, dk and dv, which one op computes. Sum the ranks' parts of dk and dv. If zr__all_tokens gathered k and
- * v, do not: the adjoint of that gather sums the parts. */
+/* Contribute dq, dk and dv, which one op computes. Sum the ranks' parts of dk and dv, unless zr__all_tokens gathered k
+ * and v. In that case the adjoint of the gather sums the parts. */
 static zr_status contribute_apart(zr_graph *graph, const zr_op *op)
 {
     zr_value grad[3], out[3];
@@ -248,7 +248,8 @@ static zr_status check_attention_spec(const zr_graph *graph, const zr_attention_
     return ZR_OK;
 }
 
-/* Check how the operands are cut among M tensor-parallel ranks, given the numbers of parts of their columns. */
+/* Check how q, k and v are cut among M tensor-parallel ranks. The arguments q, k and v are the numbers of parts into
+ * which their columns are cut, or 0. */
 static zr_status check_head_cuts(int32_t q, int32_t k, int32_t v, bool fused, int64_t M, const zr_attention_spec *spec)
 {
     ZR_CHECK(q == 0 || q == (fused ? 3 : 1), ZR_ERR_UNSUPPORTED,

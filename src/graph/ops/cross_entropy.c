@@ -1,5 +1,5 @@
-/* cross_entropy: the losses of a choice among words or labels. place_cross_entropy: the losses of a choice among the
- * tokens of a document. */
+/* cross_entropy: the losses of predicting a token id or a label. place_cross_entropy: the losses of predicting a place,
+ * which is one of the tokens of a document. */
 #include "graph/internal.h"
 
 static zr_status cross_entropy_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -82,8 +82,8 @@ static zr_status place_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
     return ZR_OK;
 }
 
-/* Contribute the gradient of the logits. If tokens were gathered, all ranks compute the same losses, and each
- * contributes the gradient of only its own tokens, because the adjoint of the gather sums the contributions. */
+/* Contribute the gradient of the logits. If the logits' tokens were gathered, all ranks compute the same losses, and
+ * each contributes the gradient of only its own tokens, because the adjoint of the gather sums the contributions. */
 static zr_status place_adjoint(zr_graph *graph, const zr_op *op)
 {
     const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->in[1], op->out[1], op->in[2]};

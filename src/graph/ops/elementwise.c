@@ -14,7 +14,7 @@ static zr_status unary_dx_infer(const zr_graph *graph, const zr_op *op, zr_type 
 
 static zr_status unary_adjoint(zr_graph *graph, const zr_op *op);
 
-/* A function and the op that computes its gradient dx from dy and x. */
+/* A function of one operand, and the op that computes its gradient dx from dy and x. */
 typedef struct unary {
     zr_op_def forward, dx;
 } unary;

@@ -4,7 +4,8 @@
 
 #include <inttypes.h>
 
-/* Infer the type of a table's gradient, with rows of width C. No operand shows the number of rows. */
+/* Infer the type of a table's gradient, with rows of width C. The number of rows is taken from the prepared output,
+ * because no operand shows it. */
 static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
 {
     ZR_TRY(zr__want_prepared(graph, op, out));
@@ -24,8 +25,8 @@ static zr_status embedding_infer(const zr_graph *graph, const zr_op *op, zr_type
     return zr__want_optional(graph, op, 2, "earlier", graph->spec.dtype, out[0].shape);
 }
 
-/* Count only the table rows that are looked up. An op that adds the rows of one tile to earlier rows is assumed to
- * write the tile's share of the rows. */
+/* Count only the table rows that are looked up. A look-up in one tile of the table is assumed to write a part of the
+ * rows in proportion to the size of the tile. */
 static zr_cost embedding_cost(const zr_graph *graph, const zr_op *op)
 {
     double rows = (double)zr_shape_elems(&zr__in(graph, op, 0)->shape);
@@ -101,7 +102,7 @@ static zr_cost rows_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = 4 * indices + 2 * elems * (double)zr_dtype_bytes(y->dtype)};
 }
 
-/* No operand shows the number of rows of x. */
+/* Infer the type of dx. The number of rows of x is taken from the prepared output, because no operand shows it. */
 static zr_status rows_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_prepared(graph, op, out));

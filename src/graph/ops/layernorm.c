@@ -12,8 +12,8 @@ static zr_shape statistic_shape(zr_shape x, int64_t G)
     return G == C ? zr__row_shape(x) : zr__with_cols(x, C / G);
 }
 
-/* Return the number of columns that operand i, a gain, normalises together: its elements if it is a vector whose length
- * divides the C columns of x. Otherwise return C. Only rmsnorm may normalise fewer than C columns. */
+/* Return the number of columns that are normalised together: the length of the gain, operand i, if the gain is a vector
+ * whose length divides the C columns of x. Otherwise return C. Only rmsnorm may normalise fewer than C columns. */
 static int64_t group_cols(const zr_graph *graph, const zr_op *op, int i, int64_t C, bool grouped)
 {
     const zr_shape *gain = grouped && zr__in_has(op, i) ? &zr__in(graph, op, i)->shape : NULL;
@@ -51,7 +51,7 @@ static zr_status norm_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return zr__in_has(op, n) ? zr__want(graph, op, n, "earlier", zr__in(graph, op, n)->dtype, dy->shape) : ZR_OK;
 }
 
-/* Return the number of columns that rmsnorm_dw normalises together, by the shape of rstd, operand 2. */
+/* Return the number of columns that are normalised together. rmsnorm_dw finds it from the shape of rstd, operand 2. */
 static int64_t group_of_rstd(const zr_graph *graph, const zr_op *op, int64_t C)
 {
     const zr_shape *dy = &zr__in(graph, op, 0)->shape, *rstd = zr__in_has(op, 2) ? &zr__in(graph, op, 2)->shape : NULL;
@@ -136,8 +136,8 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
     return zr__accumulate(graph, x, &rmsnorm_dx, NULL, 4, (zr_value[]){dy, x, gain, rstd});
 }
 
-/* Define a norm. If only groups of columns are normalised together (`groups`), a rank may have only some groups of each
- * row. */
+/* Define a norm. If it may normalise groups of columns separately (`groups`), a rank may have only some of the groups
+ * of each row. */
 #define NORM(text, n, groups)                                                                                          \
     {                                                                                                                  \
         .name = text, .n_out = n, .infer = norm_infer, .adjoint = norm_adjoint, .cost = zr__cost_bytes, .cheap = true, \

@@ -89,8 +89,8 @@ static int output_dim(const zr_op_attr *attr)
     return attr->i[0] ? 0 : 1;
 }
 
-/* Add the ops for dw and db before the op for dx. Then x is last used before its gradient takes memory, and the
- * parameters' gradients can be reduced while dx is computed. In either order, dy is needed until the last op. */
+/* Add the ops for dw and db before the op for dx. Then the last use of x precedes the allocation of its gradient, and
+ * the parameters' gradients can be reduced while dx is computed. In either order, dy is needed until the last op. */
 static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]);
@@ -98,8 +98,8 @@ static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
     ZR_TRY(zr__accumulate(graph, b, &linear_db, NULL, 1, &dy));
     if (zr_grad_needed(graph, x)) {
         zr_value dx = zr_grad_begin(graph, x, NULL), part = ZR_NONE;
-        /* If w is cut by columns, each rank computes only a part of dx. Sum the parts. If zr__all_tokens gathered x, do
-         * not: the adjoint of that gather sums the parts. */
+        /* If w is cut by columns, each rank computes only a part of dx. Sum the parts, unless zr__all_tokens gathered
+         * x. In that case the adjoint of the gather sums the parts. */
         const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)) && !zr__is_gathered(graph, x);
         zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, cut ? &part : &dx);
         if (cut) zr__tensor_sum(graph, part, &dx);
@@ -147,7 +147,7 @@ static const zr_op_def bias =
 
 /* ---- builder --------------------------------------------------------------------------------- */
 
-/* Multiply by the factor A of an adapter, with dropout of x, and by the constant of adapters. */
+/* Return (alpha / rank) * dropout(x) A^T, where `a` is the factor A of an adapter (zr_lora). */
 static zr_value adapter_inputs(zr_graph *graph, zr_value x, zr_value a, bool partial)
 {
     const zr_lora *lora = &graph->lora;

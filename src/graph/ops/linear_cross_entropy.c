@@ -45,17 +45,18 @@ static int64_t blocks_of(const zr_op *op, sizes s)
     return ceil_div(s.rows, op->attr.i[0]);
 }
 
-/* Attributes, which kernels read too (device/operands.h). i[0] is the number of rows of a block. PIECE and later
- * attributes are only for ops on a part of the vocabulary. ALL is the size of the whole vocabulary. */
+/* Indices of the attributes in zr_op_attr.i. Kernels read the attributes too (device/operands.h explains all of them).
+ * i[0] is the number of rows of a block, and i[ALL] the size of the whole vocabulary. PIECE and later attributes are
+ * only for ops on a part of the vocabulary. */
 enum { ALL = 1, BIAS, PIECE, FIRST, TILE, TILES, DW_ALONE };
 
-/* Return whether the op adds a bias to the logits, which is its last operand. */
+/* Return whether the op adds a bias, its last operand, to the logits. */
 static bool has_bias(const zr_op *op)
 {
     return op->attr.i[BIAS] != 0;
 }
 
-/* Check the operands x, w, targets and perhaps the bias; x is operand number `x`, and the others follow it. */
+/* Check the operands x, w, targets and perhaps the bias; x is operand number `x`, and the other operands follow x. */
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
     ZR_TRY(zr__want(graph, op, x, "x", graph->spec.dtype, ZR_SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
@@ -67,7 +68,7 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
     return zr__want_at_most(op, op->attr.i[TILES] > 1 ? x + 4 : x + 3);
 }
 
-/* Set the types of the outputs from dw on, dw and db, of an op with the operand w of number `w`. */
+/* Set the types of output 1, dw, and of output 2, db if there is a bias. The operand w has the number `w`. */
 static void gradient_types(const zr_graph *graph, const zr_op *op, int w, zr_type *out)
 {
     const zr_shape *shape = &zr__in(graph, op, w)->shape;
@@ -76,8 +77,8 @@ static void gradient_types(const zr_graph *graph, const zr_op *op, int w, zr_typ
 }
 
 /* Return the cost of `products` matrix products. The bytes include each operand and output once. All logits are
- * transferred `logits` times between memory and processor, and w is read `reads` times more for every block after the
- * first. */
+ * transferred `logits` times between memory and processor. In addition, every block after the first reads w `reads`
+ * times. */
 static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(graph->spec.dtype);
@@ -101,11 +102,11 @@ static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* Return the cost of the products for logits, dx and dw, which is output dw_out, or -1 without dw. Logits are written,
- * read, overwritten with their gradient, and read by the products for dx and dw. w is read by the products for logits
- * and dx. The running sum of dw is read and written for every block but the first. If dw has 16 bits, the running sum
- * of several blocks is kept in F32 in the op's scratch memory. This F32 sum is also written for the first block, and
- * read once more to be rounded into dw. */
+/* Return the cost of the products for logits, dx and dw. dw_out is the number of the output dw, or -1 without dw.
+ * Logits are written, read, overwritten with their gradient, and read by the products for dx and dw. w is read by the
+ * products for logits and dx. The running sum of dw is read and written for every block but the first. If dw has 16
+ * bits, the running sum of several blocks is kept in F32 in the op's scratch memory. This F32 sum is also written for
+ * the first block, and read once more to be rounded into dw. */
 static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, int dw_out)
 {
     sizes s = head_sizes_of(graph, op, x);
@@ -185,7 +186,8 @@ static zr_status head_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-/* Return the cost of a forward op, which reads the logits once more if it compares them with the target's. */
+/* Return the cost of a forward op. With `hits`, the op reads the logits once more to compare them with the target's
+ * logit. */
 static zr_cost forward_cost(const zr_graph *graph, const zr_op *op, bool hits)
 {
     return head_cost_of(graph, op, head_sizes_of(graph, op, 0), 1, hits ? 3 : 2, 1);
@@ -208,8 +210,8 @@ static const zr_op_def losses_alone = HEAD(1), losses_and_hits = HEAD(2);
 /* A part of the vocabulary consists of the rows of one of M tensor-parallel ranks, or of a tile of the rows. A first
  * pass computes two numbers for each part: the log-sum-exp of its logits, and the target's logit if the target is in
  * the part. The losses are computed from these numbers of all parts. For hits there is a third number, the threshold:
- * the least logit with which the target would be ahead of all others in the part. The gradient needs the log-sum-exp
- * over the whole vocabulary, so the backward pass recomputes the logits. */
+ * the smallest logit with which the target would be ahead of all other tokens in the part. The gradient needs the
+ * log-sum-exp over the whole vocabulary, so the backward pass recomputes the logits. */
 enum { PAIR = 2, WITH_THRESHOLD = 3 };
 
 /* Set the attributes that say which part of the vocabulary w is. */
@@ -227,7 +229,7 @@ static void set_part(const zr_graph *graph, zr_value w, zr_op_attr *attr)
     attr->i[TILES] = tile->count;
 }
 
-/* Return the attributes of an op on x and w, without a part. */
+/* Return the attributes of an op on x and w, without those that set_part adds for a part of the vocabulary. */
 static zr_op_attr head_attr(const zr_graph *graph, zr_value x, zr_value w, bool bias)
 {
     const zr_value_info *info = zr_graph_value(graph, x), *table = zr_graph_value(graph, w);
@@ -264,7 +266,7 @@ static zr_cost head_part_cost(const zr_graph *graph, const zr_op *op)
     return c;
 }
 
-/* Define the op with its function for the output's type. */
+/* Define the op of the first pass over a part. `rule` is its function infer. */
 #define PART(rule)                                                                                                     \
     {                                                                                                                  \
         .name = "linear_cross_entropy_part", .n_out = 1, .infer = rule, .cost = head_part_cost, .in_place = {4},       \
@@ -289,7 +291,7 @@ static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 2, op->n_out > 1 ? 1 : -1);
 }
 
-/* Define the op with n outputs: dx, dw if n is 2 or 3, and db if n is 3. */
+/* Define the backward op of a rank's part with n outputs: dx, dw if n is 2 or 3, and db if n is 3. */
 #define PART_DX(n)                                                                                                     \
     {                                                                                                                  \
         .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = head_part_dx_infer, .cost = head_part_dx_cost,    \
@@ -299,7 +301,7 @@ static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
     }
 static const zr_op_def part_dx_dw_db = PART_DX(3), part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
 
-/* Infer the F32 sum of dx over the tiles so far, and dw. */
+/* Infer the types of the outputs for a tile: the F32 sum of dx over the tiles so far, and dw. */
 static zr_status tile_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const int dw = op->attr.i[DW_ALONE] ? 0 : 1;
@@ -318,7 +320,8 @@ static zr_cost tile_dw_cost(const zr_graph *graph, const zr_op *op)
     return c;
 }
 
-/* Define the op with n outputs: dx, which is written in place of the sum so far, and dw if n is 2. */
+/* Define the backward op of a tile with n outputs: dx, which overwrites the sum over the tiles so far, and dw if n is
+ * 2. */
 #define TILE_DX(n)                                                                                                     \
     {                                                                                                                  \
         .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = tile_dx_infer, .cost = head_part_dx_cost,         \
@@ -331,8 +334,8 @@ static const zr_op_def tile_dw = {
     .name = "linear_cross_entropy_part_dw", .n_out = 1, .infer = tile_dx_infer, .cost = tile_dw_cost};
 
 /* Check `all`, the n numbers of every part: shape (tiles B,T,n), or (M,tiles B,T,n) with M ranks. n is 2, or 3 if the
- * op also gives hits. Only the adjoint needs the other operands. w is the last tile, because the op before has just
- * read it. */
+ * op also gives hits. Only the adjoint needs the other operands. w is the last tile, because the previous op has just
+ * read that tile. */
 static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 1));
@@ -348,7 +351,8 @@ static zr_status piece_adjoint(zr_graph *graph, const zr_op *op)
     zr_value out[3] = {ZR_NONE, ZR_NONE, ZR_NONE};
     const gradients g = begin_gradients(graph, op, 1, out);
     const zr_op_def *def = !g.with_params ? &part_dx_alone : has_bias(op) ? &part_dx_dw_db : &part_dx_and_dw;
-    /* Sum the ranks' parts of dx. If zr__all_tokens gathered x, do not: the adjoint of that gather sums the parts. */
+    /* Sum the ranks' parts of dx, unless zr__all_tokens gathered x. In that case the adjoint of the gather sums them.
+     */
     const bool sums = !zr__is_gathered(graph, g.of[0]);
     zr_value dx = out[0];
     if (sums) out[0] = ZR_NONE;
@@ -381,7 +385,7 @@ static zr_value tile_gradients(zr_graph *graph, const zr_op *head, zr_value tile
     return out[0];
 }
 
-/* Work on the unit of a tile from now on. */
+/* Make the unit of a tile the current unit, which new ops belong to. */
 static void enter_tile(zr_graph *graph, zr_value tile)
 {
     graph->current_unit = zr_graph_param(graph, zr_graph_value(graph, tile)->param)->unit;
@@ -459,7 +463,7 @@ zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_val
     return zr_linear_cross_entropy_bias(graph, x, w, ZR_NONE, targets);
 }
 
-/* Build a head whose vocabulary is in parts. */
+/* Build a head whose vocabulary is divided into parts: pieces of ranks, tiles, or both. */
 static zr_value head_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets, bool cut,
                               zr_value *hits)
 {

@@ -15,7 +15,8 @@ static zr_status table_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
 
 static const zr_op_def rotary_table = ZR__OP("rotary_table", .infer = table_infer, .cheap = true);
 
-/* Check a constant of a rotary embedding: it is finite and at least, or with `above` more than, `low`. */
+/* Check that a constant of a rotary embedding is finite, and at least `low`, or greater than `low` if `above` is true.
+ */
 static zr_status check_number(const char *name, double number, double low, bool above)
 {
     ZR_CHECK(isfinite(number) && (above ? number > low : number >= low), ZR_ERR_CONFIG,

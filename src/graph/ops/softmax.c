@@ -36,7 +36,8 @@ static zr_status mean_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* dy has one number for each row of x, so it does not show the width of x. */
+/* Infer the type of dx from the prepared output. dy does not show the width of x, because dy has one number for each
+ * row. */
 static zr_status mean_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_prepared(graph, op, out));

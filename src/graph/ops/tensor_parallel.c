@@ -48,7 +48,7 @@ static zr_status parts_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
     return ZR_OK;
 }
 
-/* A sum of columns, as the gradient of a bias is. */
+/* Op that sums the ranks' parts. Its kernel is the kernel of linear_db, which sums the columns of a matrix. */
 static const zr_op_def sum_of_parts = ZR__OP("linear_db", .infer = parts_infer);
 
 void zr__tensor_sum_vector(zr_graph *graph, zr_value part, zr_value *sum)

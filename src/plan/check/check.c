@@ -182,9 +182,9 @@ static bool reads_counted(const zr__proof *p, const zr_step *step)
     return step->n_uses > 0 && p->plan->counted != ZR_NONE && last->buffer == p->plan->counted && last->reads;
 }
 
-/* With several loss terms, check that all ranks exchange the numbers of losses that count exactly once in a training
- * step, and that every step which needs the sums reads them. check_order.c and check_reads.c prove that the sums are
- * written before. */
+/* With several loss terms, check that the ranks add up their numbers of counted losses exactly once in a training step,
+ * and that every step which needs the sums reads them. check_order.c and check_reads.c prove that the sums are written
+ * before. */
 static zr_status check_counts(const zr__proof *p)
 {
     const bool several = p->graph && p->kind == ZR_SCHEDULE_TRAIN && zr_graph_loss_terms(p->graph) > 1;
@@ -290,8 +290,8 @@ static zr_status check_once(const zr__proof *p)
  * and without the steps of a save. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Whether a training step has several rounds. With two rounds, the pair of later rounds must be checked too,
-     * because its first round represents the last round, which the steps after END follow. */
+    /* Whether a training step has several rounds. Even with two rounds, the pair of later rounds must be checked: the
+     * steps after END follow its first round, which stands for the last round of the training step. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
@@ -325,7 +325,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
 }
 
 /* Check that each rank has its own place in the grid of ranks, and that no place is empty. Check the size of each
- * group, and that the facts that it shares with another group are about the same ranks. */
+ * group, and that zr_group.same has the same ranks. */
 static zr_status check_grid(const zr_plan *plan)
 {
     const int n = plan->layout.ranks, all = plan->ranks, copies = all / n;

@@ -10,7 +10,7 @@
 
 #include "zr/plan.h"
 
-/* A use of a buffer by the step at the time point `time`. */
+/* A use of a buffer by the step at the time point `time` (see zr__proof). */
 typedef struct zr__use_of {
     int32_t time;
     bool reads, writes;
@@ -25,8 +25,8 @@ typedef enum zr__pair {
 } zr__pair;
 
 /* The state of the proof of one schedule. Each execution of a step in the two rounds of a pair has a number, its time
- * point. Time points 0 to n_steps - 1 are all steps of the schedule, with the first round. The steps of the second
- * round have the numbers from n_steps on. A transient buffer has one instance for each round. */
+ * point. Time points 0 to n_steps - 1 are the steps of the whole schedule, with REPEAT's steps in the first round. Time
+ * points from n_steps on are REPEAT's steps in the second round. A transient buffer has one instance for each round. */
 typedef struct zr__proof {
     const zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
@@ -54,8 +54,8 @@ zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked);
 int32_t zr__step_at(const zr__proof *p, int32_t time);
 /* Return whether the step at time point a happens before the step at time point b. Both steps must run. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
-/* Return whether one time point is in the second round and the other is after END. The proof does not compare such time
- * points, because it lets the steps after END follow the first round. */
+/* Return whether one time point is in the second round and the other is after END. Such time points have no order,
+ * because the proof lets the steps after END follow the first round instead of the second. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
 /* Return a property of a step (check_kinds.c). zr__gathers: the step gathers pieces. zr__reduces: it reduces pieces.

@@ -16,7 +16,7 @@ typedef struct copied {
     zr_range range, at; /* range of the copied elements in the unit, and their range in the buffer */
     zr_when when;       /* rounds in which the step that makes the copy runs */
     bool changed;       /* whether a step has changed the copy, and the copy has not been written home since */
-    /* for a copy of a gradient on the device: value of `writes` of the gradient's buffer when the copy was made */
+    /* for a copy of a gradient on the device: homes.writes[gradient's buffer] when the copy was made */
     int64_t writes;
 } copied;
 
@@ -32,7 +32,8 @@ typedef struct homes {
     bool *saved;
 } homes;
 
-/* Add a range's strides. In a group of one rank a stride moves nothing, so it does not count. */
+/* Add a range's strides to `by`, or subtract them if `sign` is -1. Leave out strides over groups of one rank, which
+ * have no effect. */
 static void add_strides(const zr_plan *plan, int64_t by[ZR_GROUPS], const zr_range *range, int sign)
 {
     const zr_stride stride[] = {range->by, range->outer};
@@ -72,7 +73,8 @@ static bool is_off_device(const homes *h, int32_t buffer)
 }
 
 /* Find the state whose home is this buffer. Return false if the buffer is not a home. Sums of gradients have a home
- * only if they are off the device. The same holds for parameters, except if the host's processors update them. */
+ * only if they are stored off the device. Parameters have a home only if they are stored off the device or updated by
+ * the host's processors. */
 static bool find_kept(const homes *h, int32_t buffer, zr_state *kept)
 {
     const int32_t index = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -226,7 +228,7 @@ static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
     return ZR_OK;
 }
 
-/* Check a copy of a state: from its home to another buffer, between two such buffers, or back to its home. */
+/* Check a copy of a state: from its home to another buffer, between two other buffers, or back to its home. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -354,7 +356,8 @@ static zr_range gathered_range(const homes *h, const zr_range *part)
     return (zr_range){.count = part->by.elems * h->p->plan->group[part->by.group].size, .by = part->outer};
 }
 
-/* Check that a reduction writes sums on the device. In later rounds it must add to a copy of the sums at home. */
+/* Check that a reduction writes sums on the device. In later rounds it must add to a copy of the sums that are stored
+ * in their home. */
 static zr_status check_reduced(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];

@@ -1,6 +1,7 @@
-/* Part of the proof of a plan: the micro-batches of a round, which may have steps of several. check_values.c checks
- * that a step reads the values of its own micro-batch. This file checks that each micro-batch takes part once in each
- * sum over micro-batches, and in order, since sums of floating-point numbers depend on their order. */
+/* Part of the proof of a plan: the micro-batches of a round. A round may have steps of several micro-batches.
+ * check_values.c checks that a step reads the values of its own micro-batch. This file checks that each micro-batch
+ * takes part once in each sum over micro-batches, and in order, since sums of floating-point numbers depend on their
+ * order. */
 #include "plan/check/check.h"
 
 int32_t zr__micros(const zr__proof *p)

@@ -2,9 +2,9 @@
  * in the list of steps, since check_order.c proves that conflicting uses have this order.
  *
  * The first byte of a range may differ between ranks: it is a stride times the rank's number in a group. Written bytes
- * are recorded for each combination of strides, as a set of byte ranges ("stretches"). A range without a stride is
- * recorded without one. So is the union of the ranges that all members of a group write. Therefore the number of
- * records does not grow with the number of ranks. */
+ * are recorded for each combination of strides, as a set of byte ranges ("stretches"). The union of the ranges that all
+ * members of a group write is recorded without the stride over this group, so the number of records does not grow with
+ * the number of ranks. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"

@@ -1,10 +1,10 @@
 /* Part of the proof of a plan: checks that every read finds the intended value. A use must be within its buffer on
- * every rank. When a step reads an operand, or the caller the losses or the output, the buffer must still hold the
- * intended value. */
+ * every rank. When a step reads an operand, or the caller reads the losses or the output, the buffer must still hold
+ * the intended value. */
 #include "base/core/scope.h"
 #include "plan/check/check.h"
 
-/* Return the lowest first element that a range has on any rank if `which` is -1, or the highest if it is 1. */
+/* Return the first element of a range on the rank where it is lowest (`which` is -1) or highest (`which` is 1). */
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
@@ -12,8 +12,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that each use of a
- * range has the same number of elements as the step's range. */
+/* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that each of its uses
+ * with a range has as many elements as the step's range. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -58,14 +58,14 @@ static held_value value_of(const zr__proof *p, int32_t step, zr_value value)
     return (held_value)p->s->step[step].micro * zr_graph_values(p->graph) + value;
 }
 
-/* Return the value of the graph without the micro-batch, or ZR_NONE. */
+/* Return the graph's value that a held_value stands for, or ZR_NONE. */
 static zr_value graph_value(const zr__proof *p, held_value held)
 {
     return held == ZR_NONE ? ZR_NONE : (zr_value)(held % zr_graph_values(p->graph));
 }
 
-/* Return whether `value`, a part of a parameter's gradient, is the last value that a RUN step of micro-batch `micro`
- * wrote to the bytes of `use`. Only steps before `end_step` count. */
+/* Return whether `value` of micro-batch `micro`, a part of a parameter's gradient, is what RUN steps before `end_step`
+ * wrote last to the bytes of `use`. */
 static bool was_last(const zr__proof *p, int32_t end_step, int32_t micro, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
@@ -251,7 +251,7 @@ static void note_gradient(const zr__proof *p, const held *h, int32_t step, zr_va
 }
 
 /* Check that a unit's gradient is complete when a step squares it, reduces it or applies it. Within a round, the step
- * takes the gradient of its own micro-batch, from its buffer or from the buffer of its partial sums. After the last
+ * must take the gradient of its own micro-batch, from the buffer of the gradient or of its partial sums. After the last
  * round, and for squares of sums, all micro-batches must have completed their gradients. */
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {

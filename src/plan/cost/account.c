@@ -53,7 +53,7 @@ int64_t zr__memory_taken(const zr_memory *memory)
 {
     const int64_t *host = memory->space[ZR_SPACE_HOST].category_bytes;
     const int64_t states = host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_GRAD] + host[ZR_CATEGORY_OPTIM];
-    /* the layout requests the sizes of the buffers through which states pass from and to disk */
+    /* also count the buffers through which states pass from and to disk, since the layout chooses their sizes */
     const int64_t passing = memory->space[ZR_SPACE_DISK].total_bytes > 0 ? host[ZR_CATEGORY_WORK] : 0;
     return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + states + passing;
 }

@@ -8,8 +8,8 @@
 
 #include "zr/plan.h"
 
-/** Return the queues of the streams without FETCH, STORE, HOST and RETURN. COMM, COPY and SAVE get their own queue if
- * `comm`, `copy` or `save` is true. All other streams share the queue of COMPUTE. */
+/** Return the queue of each stream, in a plan without steps on FETCH, STORE, HOST and RETURN. COMM, COPY and SAVE get
+ * their own queue if `comm`, `copy` or `save` is true. All other streams share the queue of COMPUTE. */
 zr_queues zr__queues_of(bool comm, bool copy, bool save);
 
 /** Return the bytes that count against the memory limit: the total bytes on a device with its own memory
@@ -21,7 +21,7 @@ void zr__memory_sum(zr_memory *memory);
 
 /** Numbers of a training step over the plans of all roles. */
 typedef struct zr__totals {
-    /* maxima over the roles, each number for itself, as a run measures them over its ranks */
+    /* maxima over the roles, separately for each number, as a run measures them over its ranks */
     zr_memory memory;
     zr_traffic traffic, across[ZR_BORDERS];
     int64_t copied[ZR_SPACES][ZR_SPACES];
@@ -47,8 +47,9 @@ typedef struct zr__fullest {
     int64_t category_bytes[ZR_CATEGORIES];
 } zr__fullest;
 
-/** Bytes that a layer in the middle of the model keeps, and passes of its element-wise steps, on one rank in a
- * micro-batch. Arrays are activations and their gradients. Statistics of rows count only in kept_bytes. */
+/** Measurements of a layer in the middle of the model, on one rank in a micro-batch: the bytes that it keeps, and the
+ * bytes that its element-wise steps read and write. Arrays are activations and their gradients. Statistics of rows
+ * count only in kept_bytes. */
 typedef struct zr__layer {
     int32_t unit;         /* unit of the layer, or -1 if the model has no unit besides its ends; the rest is then 0 */
     int64_t input_bytes;  /* bytes of the layer's input, an array of the model's width */

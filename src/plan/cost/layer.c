@@ -26,7 +26,7 @@ typedef struct survey {
     zr__layer *layer;
 } survey;
 
-/* Return the unit of a layer in the middle of the model, or -1 if the model has no unit besides its ends. */
+/* Return the unit of a layer in the middle of the model, or -1 if the model has only its first and last unit. */
 static int32_t middle_unit(const zr_graph *g)
 {
     int32_t units = 0;
@@ -152,7 +152,8 @@ static void count_step(const survey *v, int32_t step)
     }
 }
 
-/* Add the buffers that the layer's forward pass has written and that steps of the backward pass read. */
+/* Add the buffers that the layer's forward pass has written and that the backward pass, which begins at step `turn`,
+ * reads. */
 static void count_kept(const survey *v, int32_t turn)
 {
     for (int32_t i = v->plan->n_persistent; i < v->s->n_buffers; i++) {

@@ -1,6 +1,6 @@
 /* Machine profiles by name: the rates of one rank, and facts about its device. A GPU has its own memory and multiplies
- * attention in 16 bits. A processor is assumed to run one thread and to use no panels, so that its kernels need the
- * least scratch. */
+ * attention in 16 bits. A processor is assumed to run one thread and to pack no operands (panel_bytes 0), so that its
+ * kernels need the least scratch. */
 #include "base/text/text.h"
 #include "plan/cost/cost.h"
 

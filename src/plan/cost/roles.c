@@ -1,14 +1,15 @@
-/* Adds the numbers of the plans of all roles. */
+/* Combines the numbers of the plans of all roles (zr__totals). */
 #include "plan/cost/cost.h"
 
-/* Raise each of n numbers to another plan's. */
+/* Raise each of the n numbers `most` to at least the corresponding number of `its`. */
 static void raise(int64_t *most, const int64_t *its, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (its[i] > most[i]) most[i] = its[i];
 }
 
-/* Raise a member of the totals, which consists of int64_t values only, to a plan's. */
+/* Raise each number in a member of `totals` to at least the same number of `plan`. The member consists of int64_t
+ * only. */
 #define RAISE(member)                                                                                                  \
     raise((int64_t *)&totals.member, (const int64_t *)&plan->member, sizeof(totals.member) / (sizeof(int64_t)))
 

@@ -23,7 +23,7 @@ typedef struct zr__link {
  * Otherwise it could run too far ahead of other streams. */
 typedef struct zr__pace {
     zr__id step;
-    int32_t next; /* index in zr__list.pace of the waiting step's previous pace wait, or ZR_NONE */
+    int32_t next; /* index in zr__list.pace of an earlier pace wait of the same step, or ZR_NONE */
 } zr__pace;
 
 /* The list of a schedule's steps while they are being written. Arrays grow on demand. After the first failure,

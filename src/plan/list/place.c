@@ -33,7 +33,7 @@ bool zr__plan_first_of_rows(const zr_plan *plan, int rank)
 
 int zr__plan_shard(const zr_plan *plan, int rank)
 {
-    /* with sums in two levels, consecutive shards are on ranks of different parts */
+    /* with sums in two levels, consecutive shards are on ranks of different LOCAL groups */
     const int32_t near = plan->two_levels ? ZR_GROUP_LOCAL : ZR_GROUP_SELF, far = ZR_GROUP_DATA & ~near;
     return zr__plan_place(plan, near, rank) * plan->group[far].size + zr__plan_place(plan, far, rank);
 }
@@ -78,8 +78,8 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
-/* Return a rank with the largest number of group members beyond a border. The numbers repeat from rank to rank with a
- * period that divides `width` times the step of the slowest axis of several ranks. */
+/* Return a rank with the largest number of group members beyond a border. It is enough to compare `period` ranks, since
+ * the numbers repeat after them. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;

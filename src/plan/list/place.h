@@ -1,5 +1,5 @@
-/** The grid of ranks: a rank's number (place) in a group, its shard, and the bytes that cross a border such as a
- * host. */
+/** The grid of ranks: a rank's number (place) in a group, its shard, and the bytes that cross a border, such as the
+ * border of a host. */
 #ifndef ZR_PLAN_LIST_PLACE_H
 #define ZR_PLAN_LIST_PLACE_H
 
@@ -11,7 +11,7 @@ int zr__plan_place(const zr_plan *plan, int32_t group, int rank);
 /** Return the index of a rank's own shard among the N shards of a unit. */
 int zr__plan_shard(const zr_plan *plan, int rank);
 
-/** Return how far the rank of member `place` of a group is behind the rank of the group's first member. */
+/** Return the rank of member `place` of a group minus the rank of the group's first member. */
 int zr__plan_member(const zr_plan *plan, int32_t group, int place);
 
 /** Return whether a rank is the first of the ranks with the same rows of the global batch. Their losses are the same,

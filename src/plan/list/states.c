@@ -36,7 +36,8 @@ zr_status zr__plan_persistent_disk(zr_plan *plan, const char *what, int64_t byte
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
 /* Return a rank's part of a unit that is sharded over a group. With the group SELF, return the whole unit. With sums in
- * two levels, the shards of the ranks of one host are adjacent, so that each level moves contiguous ranges. */
+ * two levels, the shards of ranks with the same place in their LOCAL groups are adjacent, so that each level moves
+ * contiguous ranges. */
 static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const int32_t near = group & ZR_GROUP_LOCAL, far = group & ~ZR_GROUP_LOCAL;
@@ -164,8 +165,8 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
     int64_t persisting = 0, params = 0, trained = 0, params_away = 0, trained_away = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        /* On a single rank, used parameters need a separate buffer only if they are stored in another dtype or in
-         * another memory space. */
+        /* On a single rank, the parameters that ops read need a separate buffer only if they are stored in another
+         * dtype or in another memory space. */
         u->gathered = true;
         const bool own_buffer = is_shared(plan, u) || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
         u->gathered = u->held && plan->shards_param && own_buffer && !stays_whole(plan, graph, i, &persisting);

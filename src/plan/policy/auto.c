@@ -18,7 +18,7 @@ typedef struct search {
     const zr_profile *profile;
     bool free;      /* whether the search also chooses how activation checkpoints are stored */
     bool partition; /* whether the plans that are tried now store checkpoints in pieces */
-    zr_space home;  /* memory space of the checkpoints in these plans */
+    zr_space home;  /* memory space in which these plans store checkpoints */
     int32_t units;  /* number of units that may be recomputed */
     zr_plan *best;
 } search;

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of zr_homes.depth and zr_homes.block_bytes
- * in a store. */
+/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of zr_homes.depth and zr_homes.block_bytes,
+ * which the layer store requires. */
 enum { BUCKETS_MAX = 4096, DEPTH_MAX = 1024, BLOCK_MAX = 1 << 30 };
 
 static bool uses_disk(const zr_homes *home)
@@ -76,7 +76,8 @@ static zr_status check_homes_built(const zr_layout *l)
         "whole gradients to the device there; choose stage 2 or 3, several micro-batches "
         "(gradient_accumulation_steps), or offload_optimizer.gradients false",
         device_of(home->grad), l->stage);
-    /* A transfer must begin at a block of the disk. In sums larger than this rank's part, the part does not. */
+    /* A transfer must begin at a block of the disk. In sums that are larger than this rank's part, the part may begin
+     * within a block. */
     const bool groups = l->shard_ranks > 0 && l->shard_ranks < l->ranks;
     const bool whole = l->ranks > 1 && (l->stage == 0 || groups);
     const bool larger = whole || (l->ranks > 1 && l->reduce_once && l->accum > 1);
@@ -87,8 +88,8 @@ static zr_status check_homes_built(const zr_layout *l)
         l->stage == 0 ? "at stage 0"
         : groups      ? "with shard groups (mics_shard_size)"
                       : "that are reduced once a step");
-    /* The same holds for states whose squares each rank adds for its own part: the masters or, in fp32, the parameters
-     * themselves, and the states of the optimizer. */
+    /* With trust ratios, a rank adds the squares of its own part of the masters (in fp32, of the parameters) and of the
+     * optimizer states. States on disk must not be larger than this part. */
     const bool optim = home->optim == ZR_SPACE_DISK, param = home->param == ZR_SPACE_DISK && l->dtype == ZR_F32;
     ZR_CHECK(
         !(optim || param) || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
@@ -111,8 +112,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Choose the number of buckets of a ring. The ring holds this rank's part of the median unit, so that the next unit's
- * states can be prefetched while a unit computes, and one more bucket, which is written home at the same time. A ring
- * of an update's fp32 states has at most 256 MiB. */
+ * states can be prefetched while a unit computes. One more bucket is written home at the same time. A ring of an
+ * update's fp32 states has at most 256 MiB. */
 static zr_status choose_buckets(zr_plan *plan)
 {
     enum { RING_BYTES_MOST = 256 << 20 };

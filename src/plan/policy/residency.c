@@ -21,8 +21,8 @@
 
 /* ---- what is off the device -------------------------------------------------------------------- */
 
-/* Return whether a buffer stores a model state of a unit. Unless `transient`, a gradient that is freed after its update
- * does not count. */
+/* Return whether a buffer stores a model state of a unit. A gradient that is freed after its update counts only if
+ * `transient` is true. */
 static bool is_state(const zr__list *l, int32_t buffer, bool transient)
 {
     if (buffer == ZR_NONE || (buffer >= l->plan->n_persistent && !transient)) return false;
@@ -74,9 +74,9 @@ typedef enum ring_kind {
     RINGS
 } ring_kind;
 
-/* An offloaded operand of a step. `column`: which buffer of a ring slot it uses. `fetched`, `stored`: the elements at
- * home that are copied in and back, for the whole step before it is cut into buckets; with buffer ZR_NONE nothing is
- * copied. */
+/* An offloaded operand of a step. `column`: which buffer of a ring slot it uses. `fetched`, `stored`: the elements that
+ * are copied from home and back. They cover the whole step; it is cut into buckets later. If `.buffer` is ZR_NONE,
+ * nothing is copied. */
 typedef struct operand {
     int32_t column;
     zr_use home;                          /* the operand as the original step names it */
@@ -360,8 +360,8 @@ static bool is_larger(const zr_use *a, const zr_use *b)
     return b->buffer == ZR_NONE || a->range.count > b->range.count;
 }
 
-/* Add a step's offloaded operands to the newest cut. Of several successive steps, only the first decides which elements
- * are fetched. */
+/* Add a step's offloaded operands to the newest cut. Of the steps of a cut, only the first decides which elements are
+ * fetched. */
 static void add_operands(ring *r, const zr_step *step)
 {
     zr__list *l = r->l;
@@ -385,9 +385,9 @@ static void add_operands(ring *r, const zr_step *step)
         }
         zr_range range;
         const zr_use all = copied_use(l, step, u, &range);
-        /* An update on the device may leave some elements of its outputs unchanged, so their old values are fetched
-         * first. (An update on the host writes all parameters that it does not read.) A reduction adds to the sums in
-         * all micro-batches but the first. A gather reads its own elements and writes the elements of all ranks. */
+        /* Which old values to fetch: for an update on the device, those of its outputs too, since it may leave elements
+         * unchanged (on the host it writes every element of an output that it does not read); for a reduction, the
+         * sums, except in the first micro-batch; for a gather, only this rank's elements. */
         const bool adds = reduces(step) && u > 0 && step->adds;
         bool reads = (use.reads && !(gathers(step) && u > 0)) || r->kind == RING_UPDATES;
         if (adds) reads = l->plan->rounds > 1 || step->micro > 0;
@@ -430,7 +430,8 @@ static zr_status size_ring(ring *r)
 {
     const zr_homes *home = &r->l->plan->layout.home;
     r->slots = home->buckets;
-    /* A part may be large, so two buffers must do: one computes while the other is copied from or to its home. */
+    /* A rank's part may be large, so this ring has only two buffers: a step computes with one while the other is copied
+     * from or to its home. */
     if (r->kind == RING_PARTS && r->slots > 2) r->slots = 2;
     if (r->elems > home->bucket_elems) r->elems = home->bucket_elems;
     const size_t places = (size_t)r->slots * (size_t)r->n_columns;

@@ -74,8 +74,8 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* Write the SAVE steps, in the order of the checkpoint's files. They are at the beginning of a micro-batch, after the
- * gathers of parameters that other ranks have updated. */
+/* Write the copies of the states that are saved from a copy, then the SAVE steps, in the order of the checkpoint's
+ * files. All are at the beginning of a micro-batch, after the gathers of parameters that other ranks have updated. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;

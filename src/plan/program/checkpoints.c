@@ -12,7 +12,7 @@
 /* The activation checkpoints. Arrays are indexed by zr_value. `goes`: whether the value is copied to its checkpoint's
  * home until the backward pass. `pieces`: whether each rank stores only a piece of it. */
 typedef struct checkpoints {
-    int32_t *made; /* indexed by zr_value: number of the forward run that writes the value, or -1 */
+    int32_t *made; /* number of the forward run that writes the value, or -1 */
     bool *goes;
     bool *pieces;
 } checkpoints;

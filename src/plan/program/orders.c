@@ -1,5 +1,6 @@
 /* The orders of micro-batches: each lists the segments of all micro-batches of a round, as cells. All give the same
- * bits, because a segment runs for the micro-batches in ascending order, in which their gradients are summed. */
+ * bits, because each segment runs for the micro-batches in ascending order, so that gradients are summed in this
+ * order. */
 #include "base/core/scope.h"
 #include "plan/list/list.h"
 #include "plan/program/pipeline.h"
@@ -23,8 +24,8 @@ static void add_segments(zr__decided *d, int32_t first, int32_t end, int32_t mic
     for (int32_t k = first; k < end; k++, d->n_cells++) d->cell[d->n_cells] = (zr__cell){k, micro, d->n_cells};
 }
 
-/* Return the number of segments before the first that belongs to the backward pass. The segment in which the passes
- * meet, usually of the head, belongs to it. */
+/* Return the number of segments before the first segment of the backward pass. A segment with ops of both passes,
+ * usually the segment of the head, belongs to the backward pass. */
 static int32_t forward_segments(const zr__decided *d)
 {
     const zr__run_of *run = d->program.run;

@@ -90,7 +90,7 @@ typedef struct zr__segment {
     int pass;
     int32_t stage;
     zr__phase phase;
-    /* units [first_unit, end_unit) contain all whose gradient is reduced or consumed at the end of this segment */
+    /* [first_unit, end_unit) contains all units whose gradient is reduced or consumed at the end of this segment */
     int32_t first_unit, end_unit;
 } zr__segment;
 

@@ -146,9 +146,9 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
     }
 }
 
-/* Return whether an output of `op` may be recomputed for backward ops [first, last] although another unit reads it. The
- * ops must be of one unit, in which the replay then runs, and neither unit may be recomputed by its policy, which would
- * store the output as a checkpoint. */
+/* Return whether an output of `op` may be recomputed for backward ops [first, last] although another unit reads it.
+ * These ops must be of one unit, in which the replay then runs. Neither this unit nor the unit of `op` may have a
+ * recompute policy, since the policy would store the output as a checkpoint. */
 static bool may_cross(const zr_plan *plan, const zr_graph *g, const zr_op *op, int32_t first, int32_t last)
 {
     const int32_t unit = zr_graph_get_op(g, first)->unit;
@@ -175,8 +175,9 @@ static int32_t wanted_at(const zr_plan *plan, const zr_graph *g, const zr_op *op
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether a parameter that `op` reads is whole at backward op `at` without a gather for the replay alone: stage
- * 3 gathers it for this unit's backward pass, or it stays whole. */
+/* Return whether a parameter of `unit` that `op` reads is available at backward op `at` without a gather for the replay
+ * alone. It must be a parameter of the unit of `op`, whose backward ops read parameters too. And `at` must be of this
+ * unit, or the unit must not be gathered. */
 static bool is_whole(const zr_plan *plan, const zr_graph *g, const zr_op *op, const readers *r, int32_t unit,
                      int32_t at)
 {

@@ -1,6 +1,7 @@
 /* Decides when stage 3 gathers units and when it frees them again. DeepSpeed's thresholds are applied when the plan is
- * created. prefetch_elems and live_elems limit how far ahead units are prefetched. reuse_elems decides whether a unit
- * stays gathered until its next use. */
+ * created: prefetch_elems and live_elems limit how far ahead units are prefetched, and reuse_elems decides whether a
+ * unit stays gathered until its next use. Units that stay whole (persist_elems) are not gathered; stays_whole
+ * (plan/list/states.c) decides which they are. */
 #include "plan/write/write.h"
 
 #include <string.h>

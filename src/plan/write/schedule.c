@@ -185,7 +185,7 @@ static bool passes(const zr_plan *plan, const zr__run_of *of)
     return plan->checkpoint_home == ZR_SPACE_DISK && (plan->profile.facts.own_memory || of->pieces);
 }
 
-/* Return a use of a new buffer through which a checkpoint on disk, `like`, passes. */
+/* Return a use of a new buffer through which a checkpoint on disk passes. `like` is a use of the checkpoint. */
 static zr_use passing_use(zr__list *l, int32_t unit, zr_use like)
 {
     const zr_space space = l->plan->profile.facts.own_memory ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
@@ -384,7 +384,8 @@ static void write_cells(zr__writing *w)
     zr__list *l = &w->list;
     w->ended[0] = w->ended[1] = w->stored[0] = w->stored[1] = ZR_NONE;
     for (int32_t c = 0; c < w->decided.n_cells && l->status == ZR_OK; c++) {
-        if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) { /* two passes have one micro-batch */
+        /* with two passes there is only one micro-batch */
+        if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) {
             zr__write_norm(l);
             for (int32_t u = 0; u < l->plan->n_units; u++) w->now->grad_buffer[u] = ZR_NONE;
         }
@@ -428,7 +429,7 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
     ZR_TRY(zr__decide(&w->decided, plan, kind));
     ZR_TRY(alloc_tables(w));
     const zr__decided *d = &w->decided;
-    ZR_TRY(zr__gathers_begin(&w->gathers, plan, d->n_cells)); /* a cell is at most one visit */
+    ZR_TRY(zr__gathers_begin(&w->gathers, plan, d->n_cells)); /* there are at most as many visits as cells */
     for (int32_t c = 0; c < d->n_cells; c++) {
         const zr__segment *segment = &d->segment[d->cell[c].segment];
         const bool again = !begins_visit(d, c) && d->cell[c].segment == d->cell[c - 1].segment;
@@ -455,7 +456,7 @@ static void end_writing(zr__writing *w)
     zr__list_end(&w->list);
     zr__decided_free(&w->decided);
     zr__gathers_end(&w->gathers);
-    if (w->micro) zr_free(w->micro->instance); /* the tables of all micro-batches */
+    if (w->micro) zr_free(w->micro->instance); /* this allocation has the tables of all micro-batches */
     zr_free(w->micro);
     zr__end_channels(w);
 }

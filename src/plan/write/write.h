@@ -53,9 +53,9 @@ void zr__write_reduce_once(zr__list *l, int32_t unit);
 /* Gather the parts of a unit that other ranks have updated. Write nothing if stage 3 gathers the unit anyway. */
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when);
 /* Gather the other ranks' sums that this rank's update reads, or all sums with ZR_REDUCE_ALL_REDUCE. At stage 0 this
- * gather completes an all-reduce. `step`: whether the call comes at the end of the training step, and not after the
- * reduction of a micro-batch. Only one of the two calls writes steps: the call at the end with fp32 sums
- * (zr_plan.sum_f32), else the call after the reduction. */
+ * gather completes an all-reduce. This function is called after the reduction in a micro-batch (`step` is false), and
+ * again at the end of the training step (`step` is true). Only one of these calls writes steps: with fp32 sums
+ * (zr_plan.sum_f32) the call at the end, else the call after the reduction. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
 
 /* The state of a micro-batch while the program is being written for it. */

@@ -1,9 +1,9 @@
-/** train/choose: which configuration to train with. A question (zr__question) says which keys are free; tiers.c
- * goes through the tiers of memory, search.c enumerates values of the keys (way.c) in one, plans and prices them
- * (trial.c), and prunes what cannot fit or win. prefer.c has the
- * one order of preference, list.c the list of stages and policies. choose.c asks the question of `--memory` for a run,
- * shares.c chooses shares of an offload and the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate
- * --search` only print what is found. */
+/** train/choose: chooses the configuration to train with. A question (zr__question) says which keys are free. tiers.c
+ * goes through the tiers of memory. search.c enumerates the candidates of a tier, and leaves out those that cannot fit
+ * or win. way.c has the keys of a candidate, and trial.c plans and prices it. prefer.c has the order of preference,
+ * list.c the list of stages and policies. choose.c asks the question of a configuration's open keys. shares.c chooses
+ * shares of an offload and the order of micro-batches. `zr train --memory`, `zr plan` and `zr simulate --search` only
+ * print the result. */
 #ifndef ZR_TRAIN_CHOOSE_CHOOSE_H
 #define ZR_TRAIN_CHOOSE_CHOOSE_H
 
@@ -40,8 +40,8 @@ typedef struct zr__trial {
     int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs) */
     int64_t host_bytes;  /* bytes of host memory that all ranks of one host need together */
     int64_t disk_bytes;  /* bytes of a rank on disk */
-    /* What the plan needs of the limit of a rank, the memory of a host or the disk, as a fraction: the largest of them,
-     * or 0 if none is limited. `fits`: whether it is at most 1. */
+    /* Largest of three fractions: needs_bytes of the rank's limit, host_bytes of a host's memory, and disk_bytes of the
+     * disk. A fraction without a limit is 0. `fits`: whether `share` is at most 1. */
     double share;
     bool fits;
     zr__fullest fullest; /* the step with the most memory in use */
@@ -62,21 +62,22 @@ bool zr__refused(zr_status st);
 
 /* ---- candidates --------------------------------------------------------------------------------- */
 
-/** Keys of buckets and overlap. The other members of a way change what is computed or stored, these only how. */
+/** Keys of buckets and overlap. They change only how a training step moves data. The other members of a zr__way change
+ * what is computed or stored. */
 typedef struct zr__moves {
     int64_t bucket_elems;             /* size of buckets in elements, or 0 to keep the configured sizes */
     int64_t prefetch_elems;           /* elements prefetched at stage 3, or -1 to keep the configured number */
     zr_config_switch overlap, levels; /* zero_optimization.overlap_comm, collectives.hierarchical */
-    bool once;                        /* gradient_reduction "step" */
+    bool once;                        /* whether gradient_reduction is "step" */
 } zr__moves;
 
 /** A candidate: values of all keys that a question may leave free. */
 typedef struct zr__way {
-    zr_config_home device; /* where `offload` puts its states; ZR_HOME_NONE if the configured homes stay */
+    zr_config_home device; /* home of the states of `offload`; ZR_HOME_NONE to keep the configured homes */
     zr__offload offload;
-    unsigned on_host; /* with ZR_HOME_NVME: kinds of states (ZR__KINDS) that go to the host's memory nevertheless */
+    unsigned on_host; /* with ZR_HOME_NVME: kinds of states (ZR__KINDS), as bits, that are in host memory instead */
     int64_t stage, tensor;
-    int64_t mics, hpz; /* ranks of a MiCS group, or -1; ranks of an hpZ group, or 1 */
+    int64_t mics, hpz; /* ranks of a MiCS group, or -1 for none; ranks of an hpZ group, or 1 for none */
     zr_recompute policy;
     int64_t every; /* spacing of checkpoints in units, with ZR_RECOMPUTE_UNIT */
     /* Place of activation checkpoints: whether they are partitioned (P_a), and their home. */
@@ -86,22 +87,22 @@ typedef struct zr__way {
     int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
 } zr__way;
 
-/** How much two ways have in common. Each value also demands what the earlier ones do. */
+/** Degrees to which two ways are alike. Each value also requires everything that the earlier values require. */
 typedef enum zr__likeness {
-    ZR__ALIKE_STATES, /* states of the same kind: stage, tensor parallelism and groups of ranks */
+    ZR__ALIKE_STATES, /* the same kind of states: stage, tensor parallelism and groups of ranks */
     ZR__ALIKE_HOMES,  /* the same offload */
-    ZR__ALIKE_POLICY, /* the same recompute, and place of checkpoints if there are any */
+    ZR__ALIKE_POLICY, /* the same recompute and, if there are checkpoints, the same place for them */
     ZR__ALIKE_ALL     /* the same buckets, overlap and micro-batches */
 } zr__likeness;
 bool zr__way_alike(const zr__way *a, const zr__way *b, zr__likeness likeness);
-/** Return whether `b` is `a`, or is `a` with further kinds of states offloaded. */
+/** Return whether `b` equals `a`, or `a` with further kinds of states offloaded. */
 bool zr__way_spares(const zr__way *a, const zr__way *b);
-/** Leave activation checkpoints out of a way's offload, since its policy stores none. */
+/** Remove activation checkpoints from a way's offload. Call this if the way's policy stores no checkpoints. */
 void zr__way_drop_checkpoints(zr__way *way);
-/** Return the number of further keys (zr__free) that differ between a way and a configuration. With `accum`, the
- * micro-batches of a step are such a key. */
+/** Return the number of further keys (zr__free) that differ between a way and a configuration. With `accum`, the number
+ * of micro-batches of a step counts as such a key. */
 int zr__way_further(const zr__way *way, const zr_config *config, bool accum);
-/** Return the way that a configuration has. */
+/** Return the keys of a configuration as a way. */
 zr__way zr__way_of(const zr_config *config);
 /** Set the keys of a way in a configuration. */
 void zr__way_set(const zr__way *way, int ranks, zr_config *config);
@@ -109,7 +110,8 @@ void zr__way_set(const zr__way *way, int ranks, zr_config *config);
  * {"zero_optimization.stage": 1}. With `usual`, stage, policy and micro-batches are members in any case, and the memory
  * limit if policy auto depends on it. Return NULL if memory is short. */
 struct json_t *zr__way_keys(const zr__way *way, const zr_config *config, const zr_config *given, int ranks, bool usual);
-/** Add these keys as options to paste, "--zero_optimization.stage=1 ...", each after `before`. */
+/** Add the keys of zr__way_keys to `text` as command-line options, "--zero_optimization.stage=1 ...", with `before` in
+ * front of each. */
 void zr__way_options(const zr__way *way, const zr_config *config, const zr_config *given, int ranks, bool usual,
                      const char *before, zr__text *text);
 
@@ -119,7 +121,9 @@ typedef struct zr__tried {
     int64_t number; /* order in which candidates were planned */
     zr__trial made;
     bool fits, recomputes; /* whether it fits; whether it recomputes any activations */
-    bool bound; /* whether it fits, but was planned only to bound others: `fits` is set when it is tried itself */
+    /* whether it fits, but was planned only to find out whether any candidate can fit; `fits` is set when it is tried
+     * itself */
+    bool bound;
     double sec, traffic; /* seconds per token (FLOPs per token if zr__choices.timed is false); bytes per token */
     int further;         /* number of further keys (zr__free) that differ from the configuration */
 } zr__tried;
@@ -129,13 +133,13 @@ typedef struct zr__tried {
 /** Keys that a question leaves free. */
 typedef struct zr__free {
     /* The usual keys. `split`: the split of train_batch_size into micro-batches; `batch`: the size of a micro-batch,
-     * and so the step's; `pieces`: P_a, with tensor parallelism; `host`, `disk`: offload to there; `kept`: also of
-     * activation checkpoints */
+     * and thus train_batch_size; `pieces`: P_a, with tensor parallelism; `host`, `disk`: offload to host memory, to
+     * disk; `kept`: whether an offload may include activation checkpoints */
     bool stage, policy, split, batch, pieces, host, disk, kept;
-    /* Keys that save memory at the cost of overlap, tried if nothing fits the device otherwise. */
+    /* Keys that save memory at the cost of overlap (zr__light), tried only if nothing fits the device otherwise. */
     bool lighter;
-    /* The further keys, which must gain more than ZR__TIE. `groups`: MiCS and hpZ; `places`: checkpoints in the host's
-     * memory; `accum`: micro-batches of a step */
+    /* The further keys, which are changed only if that saves more time than ZR__TIE. `groups`: MiCS and hpZ; `places`:
+     * checkpoints in the host's memory; `accum`: micro-batches of a step */
     bool tensor, groups, every, places, accum, buckets, prefetch, overlap, levels, once;
 } zr__free;
 
@@ -156,13 +160,13 @@ typedef struct zr__question {
 /** Memory tiers, in the order in which they are tried. A tier is tried only if nothing fits without it. */
 typedef enum zr__tier {
     ZR__TIER_DEVICE,  /* homes as configured */
-    ZR__TIER_LIGHTER, /* the same with less overlap and smaller buckets (zr__free.lighter) */
-    ZR__TIER_HOST,    /* states, then also checkpoints, in the host's memory */
-    ZR__TIER_DISK,    /* ... on disk */
+    ZR__TIER_LIGHTER, /* homes as configured, with less overlap and smaller buckets (zr__free.lighter) */
+    ZR__TIER_HOST,    /* states, then also checkpoints, in host memory */
+    ZR__TIER_DISK,    /* states, then also checkpoints, on disk */
     ZR__TIERS
 } zr__tier;
 
-/** What a search has found. Release it with zr__choices_clear. */
+/** Result of a search. Release it with zr__choices_clear. */
 typedef struct zr__choices {
     zr__tried **tried; /* all planned candidates, n in number, in the order of planning */
     int64_t n, room;
@@ -173,8 +177,8 @@ typedef struct zr__choices {
     const zr__tried *least; /* the candidate that comes nearest to fitting, with the least zr__trial.share, or NULL if
                                none could be planned */
     zr__tier tier;          /* tier of `best` */
-    /* `timed`: whether tried.sec is in seconds; `usual`: whether assumed rates replace unknown ones; `usual_disk`: the
-     * same for the disk; `keeps`: whether the micro-batches are those of zr__question.kept */
+    /* `timed`: whether tried.sec is in seconds; `usual`: whether assumed rates replace unknown rates; `usual_disk`:
+     * whether the rates of the disk are assumed; `keeps`: whether the micro-batches are those of zr__question.kept */
     bool timed, usual, usual_disk, keeps;
     zr__failure refused; /* status and message of the first candidate that could not be planned */
 } zr__choices;
@@ -190,18 +194,18 @@ typedef enum zr__light {
 /** Return the bucket size for ZR__LIGHT_BUCKETS, in elements. */
 int64_t zr__light_elems(const zr_config *config);
 void zr__lighten(zr__way *way, zr__light light, const zr_config *config);
-/** Make a way the one with the least memory at its stage: recompute unit, and all that zr__lighten does. */
+/** Give a way the keys that need the least memory at its stage: recompute unit and ZR__LIGHT_BUCKETS. */
 void zr__way_least(zr__way *way, const zr_config *config);
-/** Return how a way saves memory. */
+/** Return the zr__light that a way has. */
 zr__light zr__light_of(const zr__way *way);
 
-/** Answer a question: plan candidates, tier by tier, until one fits, and prefer one of them. At most 65536
- * micro-batches are tried. The answer depends only on the question. Errors are those of zr__try, but a candidate that
- * is refused is only left out. */
+/** Answer a question: plan candidates, tier by tier, until one fits, and prefer one of them. A training step has at
+ * most 65536 micro-batches of at most 65536 samples. The answer depends only on the question. Errors are those of
+ * zr__try, but a candidate that is refused is only left out. */
 ZR_NODISCARD zr_status zr__search(const zr__question *question, zr__choices *found);
-/** Find whether anything fits: plan only the way with the least memory of the homes of each tier, until one fits, which
- * becomes found->best. `failed` is a set of homes that are not tried; those that do not fit are added. A larger model
- * or batch fits none of them either. Clear `found` even after a failure. */
+/** Find out whether any candidate fits. For the homes of each tier, plan only the candidate with the least memory. Stop
+ * at the first candidate that fits, found->best. `failed` is a bit set of homes to leave out. Homes that do not fit are
+ * added to it, since a larger model or batch does not fit them either. Clear `found` even after a failure. */
 ZR_NODISCARD zr_status zr__search_least(const zr__question *question, uint64_t *failed, zr__choices *found);
 void zr__choices_clear(zr__choices *found);
 /** Plan the stages 0 to 3, each with every recompute policy and place of checkpoints, with the configured micro-batches
@@ -224,34 +228,37 @@ int64_t zr__list_find(const zr__choices *found, const zr__way *way);
  *
  *   1. the least time per token: all candidates within ZR__TIE of the fastest are ties. Without rates: the fewest
  *      FLOPs, then the least traffic
- *   2. the fewest further keys (zr__free)
+ *   2. the fewest changed further keys (zr__free: `tensor` and the members after it)
  *   3. the lowest stage
- *   4. the least recompute: none, keep, selective, unit, auto; then the fewest offloaded states, whole checkpoints, and
- *      the fewest changes of buckets and overlap
+ *   4. the least recompute: none, keep, selective, unit, auto; then the fewest offloaded states; activation checkpoints
+ *      that stay on the device; checkpoints that are not partitioned between tensor-parallel ranks; the fewest changes
+ *      of buckets and overlap (zr__light)
  *   5. the fewest micro-batches, then the fewest samples of a micro-batch
  *
- * So the choice is slower than the fastest of all by at most 2 %, and has further keys only if each candidate with
- * fewer of them is slower than that. Set found->best.
- */
+ * So the choice is at most 2 % slower than the fastest candidate. A further key is changed only if every candidate that
+ * changes fewer of them is more than 2 % slower than the fastest. Set found->best. */
 void zr__prefer(zr__choices *found);
 /** Return whether a candidate that a search has found is a tie of the best: it fits, and is within ZR__TIE of the
  * fastest. */
 bool zr__is_tie(const zr__choices *found, const zr__tried *t);
-/** Return the tie to name after `last`, or the first if `last` is NULL, or NULL after the last. The fastest come first,
- * then those with the least memory. Leave out a tie that is no faster and no smaller than the best or a tie before it,
- * or whose time and memory differ from these by less than 0.1 %, and name each stage and policy once. */
+/** Return the tie to name after `last`, or NULL after the last tie. If `last` is NULL, return the first. The fastest
+ * ties come first; equally fast ties are ordered by memory. Leave out a tie that is neither faster nor smaller than the
+ * best candidate or an earlier tie, or that differs from it by less than 0.1 % in time and memory. Name each
+ * combination of stage, policy and tensor parallelism once. */
 const zr__tried *zr__next_tie(const zr__choices *found, const zr__tried *last);
-/** Add these ties and what each costs, after the word `before`: "ties within 2 %: stage 1 with recompute keep and 2 x 1
- * samples (0.7 % faster, 6.00 GB more a rank)". Name three, and count the others. Add nothing without ties. */
+/** Add the ties of zr__next_tie and what each costs to `text`, after the word `before`: "ties within 2 %: stage 1 with
+ * recompute keep and 2 x 1 samples (0.7 % faster, 6.00 GB more a rank)". Name at most three, and count the others. Add
+ * nothing without ties. */
 void zr__add_ties(const zr__choices *found, const char *before, zr__text *text);
 /** Return the tokens of a step of a way, over all ranks. */
 int64_t zr__way_tokens(const zr__way *way, const zr_config *config, int ranks);
-/** Set `keys` to the keys that a question leaves free to a way, and return their number. */
+/** Set `keys` to the names of the keys that a question leaves free for a way, and return their number. */
 #define ZR__FREE_KEYS 20
 int zr__question_keys(const zr__question *question, const zr__way *way, const char *keys[ZR__FREE_KEYS]);
-/** Add the question: memory, tokens a step and the free keys. */
+/** Add the question to `text`: memory, tokens per step and the free keys. */
 void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text);
-/** Add bytes of host memory or disk that an offload takes: "24.13 GB a rank, 96.53 GB a host". */
+/** Add the bytes of host memory and disk that an offload takes to `text`: "24.13 GB of host memory a rank, 96.53 GB a
+ * host". */
 void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__text *text);
 
 /** Key of zr__free.pieces. */
@@ -263,15 +270,15 @@ void zr__add_away(const zr__train_target *target, const zr__trial *made, zr__tex
 
 /** Return whether the place of activation checkpoints is free: no key gives it. */
 bool zr__place_is_free(const zr_config *config);
-/** Return the question of a configuration's open keys (zr__config_get_open). The disk is one of them where states may
- * leave the device and a folder is given, or a disk is assumed. */
+/** Return the question of a configuration's open keys (zr__config_get_open). The disk is free if states may leave the
+ * device, and a folder is given or a disk is assumed. */
 zr__question zr__question_of(const zr_config *config, const zr__train_target *target);
 /** Choose values for the keys that a resolved configuration leaves open, and set them. Then choose the order of
- * micro-batches and the shares of an offload (zr__train_choose_shares). If the number of samples is open, its value in
- * `kept` is used; if only the micro-batches are open, `kept` is used if it fits. If nothing fits, take the candidate
- * with the least memory. `note` gets a description of the choice, or "" if nothing was open. Unless it is NULL, `found`
- * gets what the search has found; clear it with zr__choices_clear. If nothing can be planned, return the error of the
- * first candidate. */
+ * micro-batches and the shares of an offload (zr__train_choose_shares). If the size of a micro-batch is open, a resumed
+ * run keeps that of `kept`. If only the split into micro-batches is open, the split of `kept` is used if it fits. If
+ * nothing fits, take the candidate with the least memory. `note` gets a description of the choice, or "" if nothing was
+ * open. Unless it is NULL, `found` gets what the search has found; clear it with zr__choices_clear. If nothing can be
+ * planned, return the error of the first candidate. */
 #define ZR_TRAIN_NOTE_BYTES 2048
 ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                         zr__choices *found, char note[ZR_TRAIN_NOTE_BYTES]);

@@ -82,7 +82,7 @@ static zr_status list_stage(zr__searching *s, const zr__way base)
         any |= fits;
         short_of |= !fits && (w.policy == ZR_RECOMPUTE_NONE || w.policy == ZR_RECOMPUTE_KEEP);
     }
-    /* A mixture of policies can help if some fit, and those that recompute nothing do not. */
+    /* A mixture of policies can help if some policies fit, but not those that recompute nothing. */
     w = base;
     w.policy = ZR_RECOMPUTE_AUTO;
     w.every = 1;

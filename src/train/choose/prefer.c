@@ -1,4 +1,4 @@
-/** The order of preference among candidates (zr__prefer), and its words. */
+/** The order of preference among candidates (zr__prefer), and texts that describe the choice. */
 #include "train/choose/choose.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 enum { SEC, TRAFFIC, FURTHER, STAGE, RECOMPUTE, OFFLOAD, PLACE, MOVES, ACCUM, ROWS, MEASURES };
 
-/** Return a candidate's measure. The less, the better. */
+/** Return a candidate's value of a measure. Lower values are preferred. */
 static double measure_of(const zr__tried *t, int measure)
 {
     static const int recompute[] = {[ZR_RECOMPUTE_NONE] = 0, [ZR_RECOMPUTE_KEEP] = 1, [ZR_RECOMPUTE_SELECTIVE] = 2,
@@ -30,7 +30,7 @@ static double measure_of(const zr__tried *t, int measure)
 
 void zr__prefer(zr__choices *found)
 {
-    double most[MEASURES]; /* largest value of each measure that is left in the choice */
+    double most[MEASURES]; /* for each measure: largest value with which a candidate is still considered */
     found->best = NULL;
     for (int m = SEC; m < MEASURES; m++) {
         double least = INFINITY;
@@ -74,7 +74,7 @@ static bool is_enough(const zr__tried *a, const zr__tried *b)
     return same || (a->sec <= b->sec && a_bytes <= b_bytes);
 }
 
-/** Return whether a tie is worth naming beside the best and all ties before it. */
+/** Return whether a tie is worth naming beside the best candidate and all earlier ties. */
 static bool is_named(const zr__choices *f, const zr__tried *t)
 {
     if (t == f->best || !zr__is_tie(f, t)) return false;

@@ -1,15 +1,15 @@
 /** Enumeration of candidates with given homes of states: tensor-parallel degrees, stages, groups of ranks, recompute
- * policies with places of checkpoints, and micro-batches. Each candidate is planned completely and priced. These bounds
- * prune it:
+ * policies with places of checkpoints, and micro-batches. Each candidate is planned completely and priced. Rules leave
+ * out candidates that cannot fit or win:
  *
  * - Memory grows with the micro-batch, so larger ones are not tried after one that does not fit. If the model states
  *   alone do not fit, no policy makes them fit.
  * - A larger micro-batch spreads the fixed work of a step over more samples. The time that the last increase saved
- *   bounds the time that all further increases can save. If that is too little, or not enough to win, stop.
- * - More offload is slower and takes more of a host's memory, so a candidate with less that fits, or lacks memory of a
- *   host, stands for the same with more.
- * - Less recompute is faster, so a policy that recomputes more is tried only where less does not fit.
- * - Policy auto itself creates many plans, so it is tried only in the order of lower bounds of its times.
+ *   bounds the time that all further increases can save. Stop if this bound is too small, or too small to win.
+ * - More offload is slower and takes more host memory. So if a candidate fits, or lacks memory of a host or disk, it is
+ *   not tried with more offload.
+ * - Less recompute is faster, so a policy that recomputes more is tried only if less does not fit.
+ * - Policy auto itself creates many plans, so its candidates are tried in the order of lower bounds of their times.
  * - Further keys change the speed of most candidates little, so they are varied last, for the fastest candidates. */
 #include "train/choose/search.h"
 
@@ -23,7 +23,7 @@
 #define LEAST_GAIN 0.006
 #define KEEP_GAIN 0.05      /* upper bound of the time that policy keep saves, as a fraction */
 #define REFINED 4           /* maximum number of candidates for which further keys are varied */
-#define REFINED_SLOWER 1.15 /* further keys do not make good a larger difference in time */
+#define REFINED_SLOWER 1.15 /* candidates slower than the best by a larger factor are not varied */
 /* Bucket sizes in elements. With large buckets, a whole unit fits one bucket. */
 #define SMALL_BUCKET (1 << 22)
 #define LARGE_BUCKET (INT64_C(1) << 30)
@@ -53,7 +53,7 @@ static zr_status weigh(const zr__searching *s, const zr_plan *plan, zr__tried *t
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)t->made.report.traffic.bytes[i] / tokens;
     t->sec = (s->found->timed ? price.step_sec : t->made.report.flops_hardware) / tokens;
     t->fits = t->made.fits;
-    /* a share that is open may be reduced, which also reduces the bytes on disk */
+    /* if shares are open, a smaller share may put fewer bytes on disk */
     if (q->shares && t->made.disk_bytes > q->target->disk_bytes)
         t->fits = s->limit == 0 || t->made.needs_bytes <= s->limit;
     t->further = zr__way_further(w, q->config, q->free.accum);
@@ -90,7 +90,7 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     return ZR_OK;
 }
 
-/** Return whether a candidate that fits takes at most this time. */
+/** Return whether any candidate that fits takes at most `sec` seconds per token. */
 static bool as_fast(const zr__searching *s, double sec)
 {
     for (int64_t i = 0; i < s->found->n; i++)
@@ -124,7 +124,7 @@ static zr_status note_bound(zr__searching *s, const zr__way *w, double bound)
     return ZR_OK;
 }
 
-/** Result of trying the recompute policies of a kind of states and a division into micro-batches. */
+/** Result of trying the recompute policies with given states and micro-batches. */
 typedef struct reached {
     bool fits;
     bool all;   /* whether some plan fits without recompute */
@@ -143,8 +143,9 @@ bool zr__search_nearly_fits(const zr__searching *s, const zr__tried *t)
     return !lacks_room(s, t) && (s->limit == 0 || (double)t->made.needs_bytes <= (1 + ZR__SLACK) * (double)s->limit);
 }
 
-/** Return a candidate with less offload that stands for a way, or NULL. If it fits, the way is no faster, and less
- * offload is preferred. If it lacks memory of a host or disk, so does the way. */
+/** Return a candidate whose result makes it needless to plan the way `w`, or NULL if there is none. `w` equals the
+ * candidate's way, or offloads further kinds of states (zr__way_spares). If the candidate fits, `w` cannot win, since
+ * it offloads at least as much and is no faster. If the candidate lacks host memory or space on disk, so does `w`. */
 static zr__tried *stand_in(const zr__searching *s, const zr__way *w)
 {
     for (int64_t i = 0; i < s->found->n; i++) {
@@ -154,11 +155,13 @@ static zr__tried *stand_in(const zr__searching *s, const zr__way *w)
     return NULL;
 }
 
-/** Predict a candidate that cannot fit from two with smaller micro-batches, of which the larger one did not fit: bytes
- * and seconds of a step grow linearly with the micro-batch. Return NULL if it must be planned. */
+/** Predict the results of a way that cannot fit, because it does not fit with a smaller micro-batch. Extrapolate from
+ * the two largest smaller micro-batches, since bytes and seconds of a step grow linearly with the micro-batch. Return
+ * NULL if the way must be planned. */
 static zr__tried *predict(zr__searching *s, const zr__way *w)
 {
-    const zr__tried *a = NULL, *b = NULL; /* the two largest micro-batches below, a < b */
+    /* candidates with the two largest micro-batches below w->rows; that of `a` is the smaller one */
+    const zr__tried *a = NULL, *b = NULL;
     for (int64_t i = 0; i < s->found->n; i++) {
         const zr__tried *t = s->found->tried[i];
         zr__way same = t->way;
@@ -195,7 +198,7 @@ static zr_status try_policy(zr__searching *s, zr__way w, zr_recompute policy, zr
 }
 
 /** Try a policy that recomputes, with whole checkpoints and, if that is free, with partitioned ones. Set *t to the last
- * one that fits, or the last one. */
+ * of these that could be planned. */
 static zr_status try_pieces(zr__searching *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
 {
     zr__tried *pieces = NULL;
@@ -231,7 +234,8 @@ static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
     if (selective && selective->fits) return note_bound(s, w, mixed_sec(s, selective, none));
     if (selective) ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r));
     if (!unit || !zr__search_nearly_fits(s, unit)) return ZR_OK;
-    /* Policy auto knows only the limit of the device, so it takes what lacks memory of a host or disk. */
+    /* Policy auto knows only the limit of the device. It would choose a plan like `selective`, which is within this
+     * limit but lacks memory of a host or disk. */
     if (lacks_room(s, selective) && selective->made.needs_bytes <= s->limit) return ZR_OK;
     const double bound = mixed_sec(s, unit, none), other = mixed_sec(s, unit, selective);
     return note_bound(s, w, bound < other ? bound : other);
@@ -304,8 +308,8 @@ static int64_t host_group(const zr__searching *s, const zr__way *w)
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
-/** Try a stage without groups of ranks. Then, if they are free, try groups of one host: MiCS groups and, at stage 3,
- * hpZ groups. */
+/** Try a stage without groups of ranks. Then, if these keys are free, try groups of one host: MiCS groups and, at stage
+ * 3, hpZ groups. */
 static zr_status try_groups(zr__searching *s, zr__way w)
 {
     const int64_t host = s->q->free.groups ? host_group(s, &w) : 0;
@@ -381,7 +385,8 @@ zr_status zr__search_all(zr__searching *s)
 
 /* ---- further keys ------------------------------------------------------------------------------- */
 
-/** Try a variant of a candidate, unless it changes a key that is not free. If it fits, try larger micro-batches too. */
+/** Try a variant of a candidate, unless it changes a key that is not free. If it fits and `grows` is true, try larger
+ * micro-batches too. */
 static zr_status try_variant(zr__searching *s, const zr__tried *from, zr__way w, bool grows)
 {
     const zr__free *free = &s->q->free;
@@ -403,7 +408,7 @@ static zr_status try_variant(zr__searching *s, const zr__tried *from, zr__way w,
     return ZR_OK;
 }
 
-/** Vary buckets, overlap, levels and the reduction once a step. */
+/** Vary buckets, prefetch, overlap, hierarchical collectives (`levels`), and reduction once per step (`once`). */
 static zr_status vary_moves(zr__searching *s, const zr__tried *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->way.moves.levels,
@@ -476,7 +481,8 @@ zr_status zr__search_refine(zr__searching *s)
             w.accum = accum;
             ZR_TRY(try_variant(s, from[k], w, false));
         }
-        if (f->tier > ZR__TIER_LIGHTER) continue; /* the host's bus or the disk is the bound */
+        /* With offload, transfers to host memory or disk determine the time; the variants below would not shorten it */
+        if (f->tier > ZR__TIER_LIGHTER) continue;
         ZR_TRY(vary_checkpoints(s, from[k]));
         ZR_TRY(vary_moves(s, from[k]));
     }
@@ -508,7 +514,7 @@ static void usual_rates(zr__searching *s)
 
 void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *found)
 {
-    /* Only stage 3 has shards of parameters, which offload_param moves. */
+    /* With offload_param try only stage 3, since only this stage has shards of parameters to move. */
     const int64_t stage = q->config->zero.stage, first = q->config->zero.param.device != ZR_HOME_NONE ? 3 : 0;
     *s = (zr__searching){.q = q,
                          .found = found,

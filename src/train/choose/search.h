@@ -1,5 +1,5 @@
-/** What the tiers (tiers.c), the enumeration within one (search.c), and the list of stages and policies (list.c) share.
- */
+/** Declarations that tiers.c (tiers of memory), search.c (candidates of a tier) and list.c (list of stages and
+ * policies) share. */
 #ifndef ZR_TRAIN_CHOOSE_SEARCH_H
 #define ZR_TRAIN_CHOOSE_SEARCH_H
 
@@ -15,10 +15,10 @@ typedef struct zr__searching {
     zr__way base;     /* the configuration's way, with the homes of the tier that is tried */
     int64_t limit;    /* bytes of a rank, or 0 for no limit */
     bool any_policy;
-    bool alone;                  /* whether only ways with the least memory are tried (zr__search_least) */
-    bool tiers;                  /* whether states can be in the host's memory, which is not the device's */
-    zr__tried *least;            /* the candidate that may_fit planned last */
-    bool hopeless[ZR__OFFLOADS]; /* degrees of offload that move too little, or no more than a lesser degree */
+    bool alone;       /* whether only ways with the least memory are tried (zr__search_least) */
+    bool tiers;       /* whether states may be offloaded to host memory; only if the device has its own memory */
+    zr__tried *least; /* the candidate that may_fit planned last */
+    bool hopeless[ZR__OFFLOADS]; /* degrees of offload that cannot fit, or need the same memory as a lower degree */
     int64_t stages[2];           /* first and last stage to try */
     /* Candidates for policy auto, with lower bounds of their times; 0 if tried. */
     struct zr__mixed {
@@ -38,10 +38,10 @@ ZR_NODISCARD zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried
 int64_t zr__search_next_degree(const zr__searching *s, int64_t tensor);
 /** Return whether any candidate fits. */
 bool zr__search_fits(const zr__searching *s);
-/** Return whether a candidate fits, or policy auto may fit with its other keys, since with auto several units can share
- * a checkpoint. */
+/** Return whether a candidate fits, or exceeds the limit by at most ZR__SLACK. Then it may fit with policy auto, in
+ * which several units can share a checkpoint. */
 bool zr__search_nearly_fits(const zr__searching *s, const zr__tried *t);
-/** Try all candidates with the homes and the buckets of s->base, but policy auto, which zr__search_mixed tries. */
+/** Try all candidates with the homes and the buckets of s->base, except policy auto, which zr__search_mixed tries. */
 ZR_NODISCARD zr_status zr__search_all(zr__searching *s);
 /** Try policy auto on the candidates of zr__search_all in the order of the lower bounds of their times. Stop when no
  * other candidate can be faster than the fastest one so far. */

@@ -48,8 +48,8 @@ static bool copies_timed(const zr__train_target *target, const zr_plan *plan, co
            (!updates || m->host_memory_bytes_sec > 0);
 }
 
-/** Plan a configuration. If `plan` is not NULL, also return the plan. A plan that the planner refuses is not an error.
- */
+/** Plan a configuration. If `plan` is not NULL, also return the plan. A configuration that the planner refuses is not
+ * an error. */
 static zr_status see(const zr_config *config, const zr__train_target *target, seen *s, zr_plan **plan)
 {
     ZR_AUTO(zr_plan_destroy) zr_plan *made = NULL;
@@ -109,7 +109,7 @@ static zr_status choose_order(zr_config *config, const zr__train_target *target,
 
 /* ---- shares ------------------------------------------------------------------------------------- */
 
-/** Units among which the share of an offload is chosen, with the bytes that a share of 1 offloads. */
+/** Units that a share of 1 offloads. The chosen share offloads the last of them. */
 typedef struct units {
     int64_t *elems; /* elems[n]: elements of the last n units of the model that are offloaded, for n from 0 to `n` */
     int n;
@@ -146,7 +146,7 @@ static double share_of(const units *u, int n)
 /** A search for the share of one kind of states. */
 typedef struct search {
     zr_config config; /* copy of the configuration, in which the share is changed */
-    double *ratio;    /* the share in it */
+    double *ratio;    /* the share in `config` */
     const zr__train_target *target;
     units units;
     bool limited;    /* whether the share must fit memory.limit; otherwise the share must not prolong a step */
@@ -160,8 +160,8 @@ static zr_status see_share(search *s, int n, seen *found)
     return see(&s->config, s->target, found, NULL);
 }
 
-/** Find the smallest number of units that fits memory.limit, or the largest number that does not prolong a step. All
- * units always fit; no unit never prolongs a step. */
+/** Find the smallest number of units that fits memory.limit, or the largest number that does not prolong a step.
+ * Offloading all units is known to fit, and offloading none does not prolong a step. */
 static zr_status bisect(search *s, int *n)
 {
     int low = 0, high = s->units.n;
@@ -184,7 +184,7 @@ static zr_status bisect(search *s, int *n)
     return ZR_OK;
 }
 
-/** Describe the chosen share. `before` is the plan with a share of 1. */
+/** Describe the chosen share, which offloads the last n units. */
 static zr_status note_share(search *s, const char *key, int n, zr__text *text)
 {
     seen found;

@@ -6,7 +6,8 @@
 
 enum { AUTO_LAYERS = 128 }; /* maximum number of layers for which zr__search_least also tries policy auto */
 
-/** Make a way the one with the least memory at its stage: recompute unit, small micro-batches, and less overlap. */
+/** Give a way the keys that need the least memory at its stage: recompute unit, small micro-batches, and less
+ * overlap. */
 static void make_least(const zr__searching *s, zr__light light, zr__way *w)
 {
     const int64_t rows = s->q->free.split ? s->q->config->train_batch_size / (s->q->target->ranks / w->tensor) : 0;
@@ -17,8 +18,9 @@ static void make_least(const zr__searching *s, zr__light light, zr__way *w)
     zr__lighten(w, light, s->q->config);
 }
 
-/** Find whether any candidate with the homes of s->base may fit: plan the one with the least memory of each
- * tensor-parallel degree, at the highest stage that can be planned. Set s->least to the last of them. */
+/** Find out whether any candidate with the homes of s->base may fit. For each tensor-parallel degree, until one may
+ * fit, plan the candidate with the least memory, at the highest stage that can be planned. Set s->least to the last
+ * candidate. */
 static zr_status may_fit(zr__searching *s, zr__light light, bool *may)
 {
     *may = false;
@@ -39,7 +41,7 @@ static zr_status may_fit(zr__searching *s, zr__light light, bool *may)
     return ZR_OK;
 }
 
-/** Try less overlap at the highest stage, the mildest way that fits. */
+/** Try less overlap at the highest stage. Stop at the first zr__light that fits. */
 static zr_status try_lighter(zr__searching *s)
 {
     const zr__way base = s->base;
@@ -57,15 +59,16 @@ static zr_status try_lighter(zr__searching *s)
     return ZR_OK;
 }
 
-/** Return whether two candidates need the same memory everywhere. */
+/** Return whether two candidates need the same bytes of the device, of the host and of the disk. */
 static bool same_memory(const zr__tried *a, const zr__tried *b)
 {
     return a->made.needs_bytes == b->made.needs_bytes && a->made.host_bytes == b->made.host_bytes &&
            a->made.disk_bytes == b->made.disk_bytes;
 }
 
-/** Set the homes of s->base: a degree of offload, with the kinds `disk` of states on disk and others in the host's
- * memory. Return whether there are such homes. Only a plan that may recompute has checkpoints. */
+/** Set the homes of s->base to a degree of offload, with the kinds `disk` (ZR__KINDS) of its states on disk and the
+ * other kinds in host memory. Return false if such homes are impossible. Only a plan that may recompute has
+ * checkpoints. */
 static bool set_homes(zr__searching *s, zr__offload offload, unsigned disk)
 {
     const zr__question *q = s->q;
@@ -83,14 +86,15 @@ static bool set_homes(zr__searching *s, zr__offload offload, unsigned disk)
 /** Try the degrees of offload that move the kinds `disk` of states to disk, and other kinds to the host's memory. */
 static zr_status try_offload(zr__searching *s, unsigned disk)
 {
-    const bool whole = disk && !s->tiers; /* all that a degree moves goes to disk */
+    const bool whole = disk && !s->tiers; /* whether all states that a degree moves go to disk */
     const zr__tried *before = NULL;
     bool may = true;
     for (int offload = ZR__OFFLOAD_OPTIM; offload < ZR__OFFLOADS; offload++) {
         if (s->hopeless[offload] || !set_homes(s, offload, disk)) continue;
         if (!s->q->free.split) { /* fewer samples in more micro-batches may need more memory */
             ZR_TRY(may_fit(s, ZR__LIGHT_NONE, &may));
-            const bool nothing = before && s->least && same_memory(before, s->least); /* no more is moved */
+            /* whether this degree moves no more bytes than the previous one */
+            const bool nothing = before && s->least && same_memory(before, s->least);
             s->hopeless[offload] =
                 s->least && (nothing || (double)s->least->made.needs_bytes > (1 + ZR__SLACK) * (double)s->limit);
             before = s->least;
@@ -105,8 +109,8 @@ static zr_status try_offload(zr__searching *s, unsigned disk)
     return zr__search_mixed(s);
 }
 
-/** Put states on disk. If others can be in the host's memory, put first the kinds there that are moved least: of the
- * parameters, the checkpoints and the optimizer states. */
+/** Try states on disk. If the other states can be in host memory, first try the kinds on disk that are moved least:
+ * parameters, then checkpoints, then optimizer states. */
 static zr_status try_disk(zr__searching *s)
 {
     for (unsigned disk = s->tiers ? 1 : ZR__KINDS; disk <= ZR__KINDS && !zr__search_fits(s); disk++)
@@ -114,9 +118,9 @@ static zr_status try_disk(zr__searching *s)
     return ZR_OK;
 }
 
-/** Plan what may come nearest, if nothing fits: all states on disk that can be there, for which host memory may be
- * short otherwise. Then policy auto, which may need less than the other policies, with several units that share a
- * checkpoint. */
+/** If nothing fits, plan the candidates that may come nearest to fitting. First put all possible states on disk, since
+ * host memory may be too small for them. Then try policy auto, in which several units can share a checkpoint, so that
+ * it may need less memory than other policies. */
 static zr_status try_least(zr__searching *s)
 {
     zr__tried *t;
@@ -148,8 +152,8 @@ static zr_status try_tiers(zr__searching *s)
     return try_least(s);
 }
 
-/** Prefer a candidate. The policy that is given stands, although others were tried to find the micro-batches; leave out
- * candidates that do not fit with it. */
+/** Choose the preferred candidate. If the configuration gives the policy, the choice must have this policy, although
+ * other policies were tried to find the micro-batches. Leave out candidates that do not fit with it. */
 static zr_status prefer_given(zr__searching *s)
 {
     const zr_recompute policy = s->q->config->recompute.policy;
@@ -180,9 +184,9 @@ zr_status zr__search(const zr__question *question, zr__choices *found)
     return st;
 }
 
-/** Plan the way with the least memory of some homes, unless it is known not to fit. Set *fits. `home` numbers the
- * homes: the kinds on disk x ZR__OFFLOADS + the degree of offload. The device with less overlap has a number that no
- * offload has. */
+/** Plan the candidate with the least memory and the homes of s->base, unless `failed` has these homes. Set *fits.
+ * `home` is the bit of the homes in `failed`: (kinds on disk) * ZR__OFFLOADS + (degree of offload). For plans without
+ * offload but with less overlap, it is a number that no offload has. */
 static zr_status try_alone(zr__searching *s, zr__light light, int home, uint64_t *failed, bool *fits)
 {
     const uint64_t bit = UINT64_C(1) << home;

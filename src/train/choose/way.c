@@ -1,4 +1,4 @@
-/** Ways: the keys of a candidate, whether two are alike, and how one has less overlap. */
+/** Ways (zr__way), the keys of candidates: comparison of two ways, and ways with less overlap. */
 #include "train/choose/choose.h"
 
 #include "base/json/json.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bucket sizes in elements. Small buckets need little staging memory; each is a step of the schedule, so a model gets
- * at most about LIGHT_STEPS. */
+/* Bucket sizes in elements. Small buckets need little staging memory. Each bucket is an exchange, so the size gives a
+ * model at most about LIGHT_STEPS buckets. */
 #define LIGHT_ELEMS (1 << 20)
 #define LIGHT_STEPS 16384
 

@@ -12,9 +12,9 @@
  * Return the learning rate of the next update. `updates` is the number of completed updates, without skipped steps.
  * `config` must be resolved.
  *
- * The first three schedules and the last are DeepSpeed's. Update u (from 0) uses iteration i = u - 1, because DeepSpeed
- * advances its scheduler after each update. The first updates are the warm-up, in which a factor gamma rises from 0
- * towards 1:
+ * WarmupLR, WarmupDecayLR, WarmupCosineLR and OneCycle are DeepSpeed's schedules. In the first three, update u (from 0)
+ * uses iteration i = u - 1, because DeepSpeed advances its scheduler after each update. The first updates are the
+ * warm-up, in which a factor gamma rises from 0 towards 1:
  *
  *     W     = max(2, warmup_num_steps), the number of iterations of the warm-up
  *     gamma = 0 at the first update; then ln(i+1)/ln(W) if warmup_type is log, and i/W if it is linear
@@ -37,8 +37,8 @@
  *                     i >= W:        lr (c + (1-c)(1 + cos(pi p))/2), where p = min(1, (i-W+1)/max(1, S-W))
  *     no schedule     every update:  lr
  *
- * The others count updates, and have no logarithmic warm-up. Here w = warmup_num_steps, F = cycle_first_step_size,
- * D = cycle_second_step_size, and k = (u - F - D) / decay_step_size, or 0 without decay:
+ * The other schedules depend on u, and have no logarithmic warm-up. Here w = warmup_num_steps,
+ * F = cycle_first_step_size, D = cycle_second_step_size, and k = (u - F - D) / decay_step_size, or 0 without decay:
  *
  *     WarmupExpDecayLR   u < w:       lr (u/w)^warmup_degree + lr_offset
  *                        u >= w:      lr decay_rate^((u-w)/decay_step) + lr_offset

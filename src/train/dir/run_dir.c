@@ -267,7 +267,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     *step = trained.step;
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
-    /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
+    /* Ignore a folder model/ without weights. zr__convert_dir creates one that has only a tokenizer. */
     if (*step == ZR_STEP_UNKNOWN && !zr__weights_in(path, "")) *step = -1;
     return ZR_OK;
 }

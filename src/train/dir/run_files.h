@@ -16,14 +16,15 @@
 #define ZR_RUN_MODEL "model"           /* folder of the final weights */
 #define ZR_RUN_MODEL_NEW "model.tmp"   /* name of the folder `model` until its weights are complete */
 #define ZR_RUN_MODEL_OLD                                                                                               \
-    "model.old"            /* previous `model` during its replacement; later, if left, it has files of the user */
+    "model.old"            /* previous `model` while it is replaced; if it remains, it has files of the user */
 #define ZR_RUN_BEST "best" /* folder of the weights with the lowest val_loss (train.keep_best) */
 #define ZR_RUN_WEIGHTS "model.safetensors" /* name of the weights file in model, model.tmp, model.old and best */
 #define ZR_RUN_WEIGHTS_INDEX ZR_RUN_WEIGHTS ".index.json" /* name of the index of several weights files */
 #define ZR_TRAINED_NAME "trained.json"                    /* file with the step and loss of the weights (zr__trained) */
 
-/** Return the name of the file whose presence, with `suffix` after its name, shows that a directory has weights: the
- * weights file, the index of several, or the file of adapters. Return NULL if it has none. Links count. */
+/** Return the name of the file that shows that a directory has weights: the weights file, the index of several weights
+ * files, or the file of adapters. Look for each name with `suffix` appended; links count as files. Return NULL if there
+ * is none. */
 const char *zr__weights_in(const char *dir, const char *suffix);
 
 /* ---- trained.json (trained.c) --------------------------------------------------------------------------------- */

@@ -29,8 +29,8 @@ typedef struct judge {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Open sentence pairs as the run opens them for its evaluations, whose masks depend on the run's seed. Ready rows may
- * have any number of predictions. */
+/* Open sentence pairs as the run opens them for its evaluations, whose masks depend on the run's seed. If the file has
+ * rows that are already masked, these may have any number of predictions. */
 static zr_status open_pairs(judge *j, const char *path, const char *tokenizer)
 {
     char cache[PATH_MAX];

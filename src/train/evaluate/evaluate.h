@@ -54,7 +54,7 @@ ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *par
 /** Return the number of rows of `seq` tokens in a batch of an evaluation. */
 int64_t zr__eval_batch_rows(int64_t seq);
 
-/** Create the engine of `loaded`, evaluate on a text, and set the results that do not depend on its kind. `watch` may
+/** Create the engine of `loaded`, evaluate on a text, and set the results that all kinds of samples have. `watch` may
  * be NULL. Errors: as zr_eval_dir. */
 ZR_NODISCARD zr_status zr__evaluate_text(zr__loaded *loaded, zr_layout *layout, const zr__eval_text *text,
                                          const zr__eval_watch *watch, int threads, const char *path,
@@ -82,7 +82,7 @@ typedef struct zr__eval_windows {
     int64_t seq, stride;
     bool strides;    /* whether a stride was requested */
     bool documents;  /* whether windows hold several documents (zr_layout.documents) */
-    int64_t targets; /* total number of counted targets; at least one window's, unless the evaluation is limited */
+    int64_t targets; /* number of targets that count, in all windows or in the limited evaluation */
     int64_t bytes;   /* text length in bytes of the targets counted so far; -1 if unknown */
     zr_data *data;
     int32_t *window;         /* buffer of T+1 tokens */

@@ -44,7 +44,7 @@ static zr_status find_base(const char *dir, const zr__adapter *adapter, char fou
                    ZR_SHOWN(dir), ZR_SHOWN(adapter->base));
 }
 
-/** Return the number of factors of a graph. */
+/** Return the number of factors (A and B) of a graph's adapters. */
 static int64_t count_factors(const zr_graph *graph)
 {
     int64_t n = 0;
@@ -131,8 +131,8 @@ static bool is_listed(const char *list, const char *name, size_t n)
     return false;
 }
 
-/** Return whether the layer of any matrix without an adapter has one of `parts` as the last component of its name. peft
- * would then adapt this matrix too. */
+/** Return whether some matrix without an adapter belongs to a layer whose name has one of `parts` as its last
+ * component. peft would then adapt this matrix too. */
 static bool matches_more(const zr_graph *graph, const char *parts)
 {
     char a[ZR_NAME_MAX + sizeof(A_END)];

@@ -1,5 +1,5 @@
-/** Adapters of a model (LoRA): adapter directories of peft opened together with their base, and described for writing.
- */
+/** Adapters of a model (LoRA): opens adapter directories of peft together with their base, and describes adapters for
+ * writing. */
 #ifndef ZR_TRAIN_ADAPTER_H
 #define ZR_TRAIN_ADAPTER_H
 
@@ -17,8 +17,8 @@ bool zr__has_adapters(const zr_graph *graph);
 ZR_NODISCARD zr_status zr__adapter_open(const char *dir, char base[4096], zr__family_model *model, zr_weights **weights,
                                         char *note, size_t size);
 
-/** Check that the weights have the base of a model, and also its adapters if `adapter` is not NULL, in their shapes.
- * The adapter must then have no further tensors. */
+/** Check that the weights have all parameters of a model's base in their shapes. If `adapter` is not NULL, also check
+ * the parameters of the adapters, and that `adapter` has no further tensors. */
 ZR_NODISCARD zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *model,
                                         const zr__adapter *adapter, char *note, size_t size);
 

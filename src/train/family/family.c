@@ -57,8 +57,9 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 
 /* ---- rows of a batch -------------------------------------------------------------------------- */
 
-/* An array of a row: a member of zr__row, its number of elements, and the loss term whose targets it holds, or -1. */
+/* Numbers of elements that an array of a row can have (elems_of). */
 typedef enum elems { WIDTH_TOKENS, WIDTH_PREDICTIONS, WIDTH_SAMPLES, WIDTH_ANSWERS } elems;
+/* An array of a row: its offset in zr__row, its number of elements, and the loss term whose targets it holds, or -1. */
 typedef struct member {
     size_t at;
     elems width;

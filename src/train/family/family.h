@@ -54,14 +54,14 @@ zr_samples zr__family_samples(const zr__family_model *model);
 /** Return the number of labels of a model's classification, or 0 if its family has no labels. */
 int64_t zr__family_labels(const zr__family_model *model);
 
-/** Return row `row` of a micro-batch's inputs for samples of a kind, and of the beginnings of documents with
- * layout->documents. */
+/** Return row `row` of a micro-batch's inputs, for samples of a kind. With layout->documents the row also has the
+ * beginnings of its documents. */
 zr__row zr__row_at(zr_samples kind, const zr_layout *layout, int64_t row, void *const *input);
 /** Write a row that the loss ignores. */
 void zr__row_pad(const zr_layout *layout, const zr__row *row);
-/** Add the number of losses of a row to the number of each loss term. */
+/** Add a row's number of losses of each loss term to counted[term]. */
 void zr__row_losses(const zr_layout *layout, const zr__row *row, int64_t *counted);
-/** For each loss term, subtract the targets of a row that do not count from the term's number of losses. */
+/** For each loss term, subtract the number of a row's targets that do not count from counted[term]. */
 void zr__row_count(const zr_layout *layout, const zr__row *row, int64_t *counted);
 
 /** Set *model from a resolved configuration, and check the model's sizes. */

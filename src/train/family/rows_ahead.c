@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Maximum memory of the rows of a step that must all be read before it. */
+/* Maximum bytes of the rows of a training step, for models whose rows must all be read before the step. */
 #define MOST_STEP_BYTES ((int64_t)64 << 20)
 
 enum { MOST_INPUTS = 8 };
@@ -83,8 +83,8 @@ void zr__rows_ahead_want(zr__rows_ahead *a, int64_t first, int64_t stride)
     zr__ahead_want(a->ahead, &(zr__ahead_order){first, a->layout->batch, stride, INT64_MAX});
 }
 
-/* Copy the row of a sample into a->window. Read it now if it was not read ahead. If `keeps`, it stays in memory for a
- * later call. */
+/* Copy the row of a sample into a->window. Read it now if it was not read ahead. If `keeps` is true, the row stays in
+ * memory for a later call. */
 static zr_status take(zr__rows_ahead *a, int64_t sample, bool keeps)
 {
     bool there = false;

@@ -59,9 +59,9 @@ zr_status zr__samples_count(const zr__samples *samples, const zr_layout *layout,
 
 typedef struct zr__rows_ahead zr__rows_ahead;
 
-/** Return how many rows of a plan's training step a thread should read ahead: a micro-batch, as far as
- * ZR_DATA_AHEAD_BYTES allows, or for a model of several loss terms all rows of this rank's step, since they are counted
- * before the step. Return 0 if these are too many. *bytes receives the memory that the rows take. */
+/** Return how many rows of a plan's training step a thread should read ahead: the rows of a micro-batch, but at most
+ * ZR_DATA_AHEAD_BYTES. A model with several loss terms needs all rows of this rank's step, since their losses are
+ * counted before the step. Return 0 if these rows are too large. *bytes receives the memory that the rows take. */
 int64_t zr__rows_ahead_room(const zr_plan *plan, int64_t *bytes);
 
 /** Start the thread, with memory for `room` rows. After the first call of zr__rows_ahead_want, only this object may use

@@ -132,8 +132,8 @@ void zr__host_name(char *name, int size)
     name[size - 1] = '\0';
 }
 
-/* Lower the priority of this thread only. On Linux each thread has its own priority. Threads that it starts inherit
- * it. */
+/* Lower the priority of this thread only. On Linux each thread has its own priority. Threads that this thread starts
+ * inherit its priority. */
 void zr__host_step_back(void)
 {
     enum { LOW = 15 };

@@ -24,7 +24,8 @@ enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };
 /* Maximum number of micro-batches of a training step, and of measured runs of a schedule step. */
 enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS };
 #define MODEL_SEC 0.1 /* seconds after which the measurement of a model ends, if it has LEAST_RUNS training steps */
-#define MOST_LOST 0.9 /* maximum fraction of its speed that a stream loses through overlap, since it never stops */
+/* maximum fraction of its speed that a stream loses through overlap; below 1, since it never stops */
+#define MOST_LOST 0.9
 /* Settings of a quick measurement: the maximum width of its models (QUICK_WIDTH), and its values in place of LEAST_RUNS
  * (QUICK_RUNS) and MODEL_SEC (QUICK_SEC). */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
@@ -81,7 +82,7 @@ typedef struct measuring {
     double around_sec; /* time of training steps outside their schedule steps, in seconds, summed over the models */
     int n_around;
     slope lost, late;  /* fits from which the fields `lost` and `late` of zr_launch are computed */
-    double bytes, sec; /* bytes and seconds of the exchanges between hosts in the models divided by LINKS */
+    double bytes, sec; /* bytes and seconds of the exchanges between hosts in the model with the division LINKS */
     /* Sums over the exchanges that move bytes. `squares`: squared deviations of durations from the mean duration of
      * their schedule step. `exchanges`: squares of these mean durations. */
     double squares, exchanges;

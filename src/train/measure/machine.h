@@ -1,5 +1,5 @@
-/** Files in the user's cache with measurements of this machine. machine.c stores its rates, train/launch measured
- * training steps. */
+/** Files in the user's cache with measurements of this machine. machine.c stores the machine's rates. train/launch
+ * stores measured training steps. */
 #ifndef ZR_TRAIN_MACHINE_H
 #define ZR_TRAIN_MACHINE_H
 

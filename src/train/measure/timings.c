@@ -194,8 +194,8 @@ static rest rest_of(const zr__timings *t, zr_stream stream)
     return t->n[stream] > 0 ? (rest){t->span[stream], t->span[stream] + t->n[stream]} : (rest){0};
 }
 
-/* Return the next time after `now` at which the stream starts or ends a span. *runs receives whether it runs until
- * then. */
+/* Return the next time after `now` at which the stream starts or ends a span. *runs receives whether a span covers the
+ * time from `now` until then. */
 static double next_change(rest *r, double now, bool *runs)
 {
     while (r->at < r->end && r->at->end <= now) r->at++;

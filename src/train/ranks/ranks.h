@@ -18,7 +18,7 @@ typedef struct zr__ranks {
     zr_comm *comm;
     const zr_observer *observer;
     zr_train_result *result;  /* `steps` and `agreed` are current during the run */
-    zr_engine *const *engine; /* place of the run's engine, which is NULL until it is created */
+    zr_engine *const *engine; /* points to the run's pointer to its engine, which is NULL at first */
 } zr__ranks;
 
 /* ---- agreement (agree.c) ----------------------------------------------------------------------- */

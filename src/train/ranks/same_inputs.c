@@ -67,7 +67,7 @@ static zr_status find_reader(const zr__ranks *r, uint64_t identity, int *reader,
     return ZR_OK;
 }
 
-/** Read an input completely and compute its hash. If `hash` is NULL, do not read weights, because nothing needs it. */
+/** Read an input completely and compute its hash. If `hash` is NULL, do not read weights, because no hash is needed. */
 static zr_status read_input(const input *in, uint64_t *hash)
 {
     zr__progress p = {.ranks = in->ranks};

@@ -105,13 +105,13 @@ static void note_lines(const zr__ranks *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
-    /* a note on skipped lines or on lost answers */
+    /* whether info.note is about skipped lines or lost answers */
     const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]);
     if (wrong) zr__run_note(r, "%s", info.note);
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
 
-/** Report keys that say how data are read and have no effect on them. */
+/** Report keys for reading data that have no effect on these data. */
 static void note_keys(const zr__ranks *r, const zr_config *c, const zr__inputs *inputs)
 {
     bool answers = false, tokens = false, records = false;

@@ -192,8 +192,8 @@ static zr_status export_as(zr__run *r, const char *name, bool replace, double va
     return st;
 }
 
-/** Write the weights as model/. On all ranks, `place` receives the path of the complete weights, since all ranks return
- * the same message. */
+/** Write the weights as model/. `place` receives the path of the complete weights on every rank, because every rank
+ * puts it into the same message. */
 static zr_status export_model(zr__run *r, char place[PATH_MAX])
 {
     char path[PATH_MAX] = "";

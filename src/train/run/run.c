@@ -32,8 +32,9 @@ static bool is_all_uncounted(const zr__run *r)
     return steps > 0 && r->training.uncounted == steps && isnan(r->ranks.result->loss);
 }
 
-/** Return whether a checkpoint is written after the current step. After the last step it is written even without an
- * interval, so that the run can be extended, except if nothing was trained and the run is about to fail. */
+/** Return whether a checkpoint is written after the current step. With train.save_end it is written after the last step
+ * even without an interval, so that the run can be extended. It is not written if nothing was trained and the run is
+ * about to fail. */
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->ranks.result->steps, interval = r->config->train.save_interval;

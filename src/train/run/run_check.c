@@ -97,8 +97,8 @@ static zr_status check_reduce(const zr_config *config, const zr_comm *comm)
     return ZR_OK;
 }
 
-/** Check that the plan fits in memory, and on disk in the space of --disk. If it does not fit in memory, the message
- * names an offload with which it would fit. */
+/** Check that the plan fits in memory, and that its files fit in the disk space that --disk allows. If it does not fit
+ * in memory, the message names an offload with which it would fit, if there is one. */
 static zr_status check_fits(const zr__run *r)
 {
     /* Messages name memory.limit only if the user gave it. Otherwise they name the host's memory. */

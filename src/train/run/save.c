@@ -217,8 +217,8 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     else
         zr__run_warn(&r->ranks, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
-    /* Store the failure for the end of the run, except ZR_ERR_DIVERGED, because the end detects weights that are not
-     * finite by itself. */
+    /* Store the failure for the end of the run, except ZR_ERR_DIVERGED, because the end of the run checks for weights
+     * that are not finite anyway. */
     if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(&r->saving, st, text);
     return ZR_OK;
 }

@@ -105,10 +105,11 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** Return the region of the file in which this rank writes only its own columns of each row: the rows of a matrix with
- * divided columns that lie completely in this rank's shard. Other tensor-parallel ranks write the remaining columns. If
- * rows have several parts (zr_cut), each part is treated as a row. Return an empty region for a matrix that is divided
- * by rows, and for fewer than two such rows. Elements outside the region are written as contiguous ranges. */
+/** For a matrix whose columns are divided over tensor-parallel ranks, return the region of the file with the rows that
+ * lie completely in this rank's shard. In this region the rank writes only its own columns of each row, and other ranks
+ * write the remaining columns. If rows have several parts (zr_cut), each part is treated as a row. Return an empty
+ * region for any other parameter, and for fewer than two such rows. Elements outside the region are written as
+ * contiguous ranges. */
 static zr__slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;

@@ -161,7 +161,8 @@ static zr_status settle_disk(const zr__ranks *r, const zr_config *config, int64_
     return ZR_OK;
 }
 
-/** Return the least memory that is available on any host, or 0 if ranks compute in host memory or it is unknown. */
+/** Set *host_bytes to the least memory that is available on any host, or to 0 if it is unknown or if ranks compute in
+ * host memory. */
 static zr_status settle_host(const zr__run *r, int64_t *host_bytes)
 {
     int64_t below = r->device->profile.facts.own_memory ? -zr__host_available_bytes() : 0;

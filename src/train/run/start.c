@@ -23,8 +23,8 @@ double zr__run_peak_flops(const zr_device *device, zr_dtype dtype)
     return rate_dtype(device, dtype) == ZR_BF16 ? machine->flops_bf16 : machine->flops_f32;
 }
 
-/** Set the peak rates of the device. Read the peak that `zr info --bench` has recorded. If it has not, measure the peak
- * in a few milliseconds, while the other ranks wait and do not disturb the measurement. Rank 0 only. */
+/** Set the peak rates of the device. Read the peak that `zr info --bench` has recorded. If none is recorded, measure
+ * the peak in a few milliseconds, while the other ranks wait and do not disturb the measurement. Rank 0 only. */
 static void set_peak(zr_device *device, zr_dtype dtype, const zr_comm *comm)
 {
     const zr_dtype rate = rate_dtype(device, dtype);
@@ -66,7 +66,7 @@ static zr_status open_rest(zr__run *r)
     return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
 }
 
-/** Create the directory and the outputs of a new run. On failure, remove the directory and its outputs. */
+/** Create the directory and the outputs of a new run. On failure, remove the outputs, but not the directory. */
 static zr_status open_new(zr__run *r, const char *json)
 {
     /* Open the directory first, since the other outputs may be in it. */

@@ -98,7 +98,8 @@ void zr__train_offload_note(const zr_config *config, const zr_device_facts *fact
              param ? "offload_param.device" : "");
 }
 
-/** Add the names of the states that are stored in a space, and `where`. Checkpoints are added only for the disk. */
+/** Append to `text` the names of the states stored in `space`, followed by `where`. Activation checkpoints are named
+ * only for the disk. */
 static void add_tier(zr__text *text, const zr_homes *home, const zr_memory *memory, zr_space space, const char *where)
 {
     const struct {

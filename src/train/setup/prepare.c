@@ -18,8 +18,9 @@
 #include <string.h>
 #include <time.h>
 
-/** List the dropout probabilities above 0 that come from the directory of model.init: those in its config.json, or
- * those that it lacks, which have the defaults of transformers. Leave out those that the model's task does not use. */
+/** List the dropout probabilities above 0 that come from the directory of model.init. With `in_file`, list those in its
+ * config.json; otherwise those that config.json lacks, which have the defaults of transformers. Leave out probabilities
+ * that the model's task does not use. */
 static void list_dropout(const zr_config *config, const zr__hf_source *source, bool in_file, zr__text *list)
 {
     const bool labels = zr__config_samples(config) == ZR_SAMPLES_LABELS;
@@ -208,8 +209,8 @@ static zr_status tokenizer_of_init(zr_config *config, bool *found)
 }
 
 /** Select a tokenizer if the data are text and no tokenizer is given: the tokenizer of model.init, or else "bytes".
- * Call this before the vocabulary size is set. Fail if one file has text and another has tokens, since the tokens are
- * not bytes. */
+ * Call this before the vocabulary size is set. Fail if one file has text and another has tokens, since the tokenizer of
+ * the tokens is unknown. */
 static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
     static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
@@ -277,7 +278,7 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
     return zr_config_set(config, "train.output_dir", path);
 }
 
-/** Return the number of the first step after `live`, a step with another learning rate, from which on the rate is 0. */
+/** Return the first step from which on the learning rate is 0. `live` is an earlier step whose rate is not 0. */
 static int64_t first_idle_step(const zr_config *config, int64_t live)
 {
     int64_t last = config->train.steps; /* its rate is 0 */

@@ -1,7 +1,6 @@
-/** train/setup: the way from a configuration to a plan. offload.c finds the folders of
- * an offload to disk. prepare.c sets model sizes, tokenizer and output directory from
- * files. layout.c copies every key that the planner uses into a zr_layout. train/choose chooses keys that a
- * configuration leaves open. */
+/** train/setup: makes a plan from a configuration. offload.c finds the folders of an offload to disk. prepare.c sets
+ * model sizes, tokenizer and output directory from files. layout.c copies every key that the planner uses into a
+ * zr_layout. train/choose chooses keys that a configuration leaves open. */
 #ifndef ZR_TRAIN_SETUP_SETUP_H
 #define ZR_TRAIN_SETUP_SETUP_H
 
@@ -80,8 +79,9 @@ enum { ZR__KIND_PARAM = 1, ZR__KIND_CHECKPOINT = 2, ZR__KIND_OPTIM = 4, ZR__KIND
 
 /** Return the kinds that a degree of offload moves. */
 unsigned zr__offload_kinds(zr__offload offload);
-/** Set the devices of a configuration's offload: `device`, but the host's memory for the kinds `on_host`. The folders
- * do not change. If the degree leaves activation checkpoints on the device, their place does not change either. */
+/** Offload the kinds of states that a degree moves to `device`, except the kinds in `on_host`, which go to host memory.
+ * Do not offload other model states. The folders do not change, nor does the place of activation checkpoints if the
+ * degree does not move them. */
 void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device, unsigned on_host);
 /** Return a degree of offload without its activation checkpoints, which is a degree of model states. */
 zr__offload zr__train_offload_states(zr__offload offload);

@@ -23,8 +23,8 @@ enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
  * because they may write gigabytes to a disk. */
 static const struct {
     const char *name;
-    const char *place; /* description in messages, which the number of completed steps follows */
-    int next;          /* 1 if the description is of the next step, 0 if it is of the completed steps */
+    const char *place; /* description in messages; the number of a step follows */
+    int next;          /* 1 if that step is the next one, 0 if it is the last completed one */
     int times;         /* limit of the phase as a multiple of train.hang_timeout, the limit of a training step */
 } phases[ZR__PHASES] = {
     {"start", "the start", 0, 5},        {"train", "training step", 1, 1},
@@ -194,15 +194,15 @@ static int follow(const zr__hang *h, int rank)
     return rank;
 }
 
-/* Return how well `end` explains why `rank` makes no progress. The best is a rank that works while another one waits
- * for it. Then come a rank that waits for a known rank, and one that works and for which nobody waits. */
+/* Return how well `end`, the result of follow, explains why `rank` makes no progress. 3: `rank` waits, and `end` works.
+ * 2: `end` waits for a known rank. 1: `rank` works itself. 0: `end` waits for an unknown rank. */
 static int explains(const zr__hang *h, int rank, int end)
 {
     if (!waits(h, rank)) return 1;
     return !waits(h, end) ? 3 : awaited_by(h, end) >= 0 ? 2 : 0;
 }
 
-/* Return the rank for which the others wait in the end. Of ranks that explain this equally well, return the one whose
+/* Return the rank for which the others wait in the end. Of ranks that explain this equally well, return the rank whose
  * last progress is oldest. Return -1 if no board can be read. */
 static int find_stuck(const zr__hang *h)
 {

@@ -10,7 +10,7 @@
 typedef enum zr__phase {
     ZR__PHASE_START,
     ZR__PHASE_TRAIN,
-    /* training steps during an asynchronous save without a copy, in which updates wait for the disk */
+    /* training steps during an asynchronous save that makes no copy; updates then wait for the disk */
     ZR__PHASE_TRAIN_AND_SAVE,
     ZR__PHASE_EVALUATE,
     ZR__PHASE_SAVE,

@@ -23,7 +23,7 @@ typedef struct zr__convert {
     zr__manifest *manifest; /* manifest of the source, if the source is a checkpoint */
     zr__chunk_reader *reader;
     zr_weights *weights;   /* weights of the source, if the source is a Hugging Face directory or has adapters */
-    char base[PATH_MAX];   /* directory of the base of adapters, which are merged into it; "" without adapters */
+    char base[PATH_MAX];   /* directory of the base into which adapters are merged; "" without adapters */
     zr_lora lora;          /* the adapters; its targets are borrowed from `weights` */
     zr_graph *adapters;    /* graph with the adapters, or NULL */
     zr__merge *merge;      /* factors of the adapter of the tensor that is copied, or NULL */
@@ -40,7 +40,7 @@ typedef struct zr__convert {
 /** Copy every tensor from the source to the target, which is c->to or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
-/** Read the factors of the adapter of a tensor into c->merge, if it has one. */
+/** If a tensor has an adapter, read its factors into c->merge. */
 ZR_NODISCARD zr_status zr__merge_begin(zr__convert *c, const char *tensor);
 /** c->piece holds elements [first, first+n) of the tensor. Add the adapter's part to them: the scaled product of its
  * factors. */

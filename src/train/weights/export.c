@@ -27,7 +27,8 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     return w->adapters && !param->adapter ? ZR_OK : zr__weights_write(w->weights, param->name, first, n, in);
 }
 
-/* Suffix of the weights file, of the index of several, or of the file of adapters, until all weights are on disk. */
+/* Suffix of the weights file, of the index of several weights files, or of the file of adapters, until all weights are
+ * on disk. */
 #define UNFINISHED ".tmp"
 
 /** Paths used by the export of a directory. */

@@ -29,8 +29,8 @@ ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
  * used. */
 ZR_NODISCARD zr_status zr__load_check(const char *dir);
 
-/** Open the weights of loaded->stored. If they are adapters, find their base: loaded->config names it, or
- * adapter_config.json. */
+/** Open the weights of loaded->stored. If they are adapters, also find their base, which loaded->config or
+ * adapter_config.json names. */
 ZR_NODISCARD zr_status zr__load_weights(zr__loaded *loaded);
 
 /** Read the run's configuration into loaded->config. If the weights belong to no run or the file is missing,

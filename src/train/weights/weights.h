@@ -53,7 +53,7 @@ typedef struct zr__convert_args {
     zr_progress_fn progress; /* function that receives the progress in elements; may be NULL */
     void *arg;
     /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_form). 0 keeps the division into files
-     * of the source, or of the directory from which a run started; without one, there is one file */
+     * of the source, or of the directory from which a run started; otherwise there is one file */
     int64_t file_bytes;
 } zr__convert_args;
 

@@ -38,8 +38,8 @@ static int64_t keys_seen(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
     return zr__min64(NB, (s->size.causal ? zr__keys_end(s, i0 + nq - 1) : s->T) - j0);
 }
 
-/* Return the number of scores of a row that products read, if they need n: whole vectors, or whole steps of the depth
- * of a product of bf16. */
+/* Return n rounded up to the number of scores in a row that products read: whole vectors, or for products of bf16 whole
+ * steps of the depth (ZR__ATTENTION_PAIRED). */
 static int64_t whole_lanes(const zr__head *s, int64_t n)
 {
     const int64_t step = s->narrow ? ZR__ATTENTION_PAIRED : ZR__ATTENTION_LANES;
@@ -47,7 +47,7 @@ static int64_t whole_lanes(const zr__head *s, int64_t n)
 }
 
 /* A block: the queries [i0, i0 + nq) and the keys [j0, j0 + n). Query i0 + i sees no key from j0 + i + above on.
- * `whole` tells whether all queries see all n keys, and n fills the lanes that products read. */
+ * `whole` tells whether all queries see all n keys, and products read exactly n scores of a row. */
 typedef struct block {
     int64_t i0, nq, j0, n, above;
     bool whole;
@@ -66,9 +66,9 @@ typedef struct key_range {
     int64_t begin, end, lanes;
 } key_range;
 
-/* Return the range for query i0 + i of a block. In the block on the diagonal, the products also read some masked scores
- * after the range, and if queries see later keys, all scores of the block. The range is empty if the query's document
- * ends before the block. */
+/* Return the range for query i0 + i of a block. `lanes` includes some masked scores after the range in the block on the
+ * diagonal, and all scores of the block if queries see later keys. The range is empty if the query's document ends
+ * before the block. */
 static inline key_range keys_of(const zr__head *s, const block *b, int64_t i)
 {
     if (b->whole) return (key_range){0, b->n, b->n};
@@ -126,8 +126,8 @@ static zr__vec max_lanes(float *x, float factor, int64_t n)
     return best;
 }
 
-/* Compute x = exp(x - m) in place, and return the sums, one for each lane. x - m is at most 0, except for rounding. n
- * is a multiple of ZR_VEC, and with `narrow`, which rounds the results to bf16, of 2 ZR_VEC. */
+/* Compute x = exp(x - m) in place, and return the sums, one for each lane. With `narrow`, round the results to bf16. x
+ * - m is at most 0, except for rounding. n is a multiple of ZR_VEC, or with `narrow` of 2 ZR_VEC. */
 __attribute__((always_inline)) static inline zr__vec exp_lanes(bool narrow, float *x, float m, int64_t n)
 {
     const zr__vec top = zr__vec_splat(m);
@@ -170,7 +170,7 @@ static void pack_row(float *out, const zr_tensor *x, int64_t first, const zr__he
     for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
 }
 
-/* Copy a row of bf16 for d < D, then zeros up to `row` floats of memory. */
+/* Copy the D elements of a row of bf16, then add zeros up to `row` floats of memory. */
 static void copy_row(float *out, const zr_tensor *x, int64_t first, const zr__head *s, int64_t row)
 {
     const size_t bytes = (size_t)(2 * s->D);
@@ -208,9 +208,9 @@ static void zero_rows(float *rows, int64_t n, int64_t all, int64_t row)
     memset(rows + n * row, 0, (size_t)((all - n) * row) * sizeof(float));
 }
 
-/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, or if s is
- * narrow NB, at->kv_row) is not transposed, and `out` (at->depth, NB) is transposed. Values beyond the last token are
- * 0. */
+/* Pack n tokens of a key-value head (k or v), from token t0 on, in two forms. `rows` (lanes, at->kv_row) is not
+ * transposed; `lanes` is NB if s is narrow, otherwise n rounded up to whole vectors. `out` (at->depth, NB) is
+ * transposed. Values beyond the last token are 0. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr__head_columns *x, const zr__head *s,
                             const zr__attention_layout *at, int64_t t0, int64_t n)
 {
@@ -308,8 +308,8 @@ block_forward(bool pairs, const zr__head *s, const zr__attention_layout *at, flo
     zr__tile_product(pairs, nq, w, b->n, probability, (zr__tile_band){nq, b->above}, values, w, y, w, begun);
 }
 
-/* Attend to a block of keys by products of fp32 or bf16. The two functions are not inlined, so that the compiler can
- * use all registers for each. */
+/* Attend to a block of keys by products of fp32 (forward_f32) or bf16 (forward_bf16). Neither function is inlined, so
+ * that the compiler can use all registers for each. */
 __attribute__((noinline)) static void forward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
                                                   const block *b, bool begun)
 {
@@ -459,7 +459,8 @@ __attribute__((always_inline)) static inline void block_backward(bool pairs, con
                      work + at->dq + b->i0 * w, w, b->j0 > zr__keys_begin(s, b->i0));
 }
 
-/* Add the contributions of a block by products of fp32 or bf16, in functions that are not inlined. */
+/* Add the contributions of a block by products of fp32 (backward_f32) or bf16 (backward_bf16). Neither function is
+ * inlined. */
 __attribute__((noinline)) static void backward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
                                                    const float *lse, const block *b, float *dk, float *dv, bool adds)
 {
@@ -511,8 +512,8 @@ typedef struct head_turn {
     bool first, last;
 } head_turn;
 
-/* Store the gradient of n keys or values from j0 on, which is transposed if s is narrow. `rows` (NB / 2, width) is a
- * buffer for that case. */
+/* Store the gradient of n keys or values from j0 on. If s is narrow, `gradient` is transposed, and `rows` (NB / 2,
+ * width) is a buffer for transposing it. */
 static void store_gradient(const zr__head_columns *x, float *gradient, float *rows, const zr__head *s, int64_t j0,
                            int64_t n, float scale)
 {
@@ -595,7 +596,8 @@ static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__atten
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Return the fields that are common to all heads. Products have bf16 operands if the operands of the op are bf16. */
+/* Return a head with the fields that all heads of the op share. The other fields are not set. Products have bf16
+ * operands if the level has such products and the operands of the op are bf16. */
 static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused, const zr_tensor *documents)
 {
     zr__head s = zr__head_make(args, x, fused);

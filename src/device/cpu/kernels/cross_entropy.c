@@ -29,15 +29,15 @@ static zr_status cross_entropy_dx(const zr_kernel_args *args)
 
 /* ---- places ------------------------------------------------------------------------------------ */
 
-/* Operands of place_cross_entropy or place_cross_entropy_dx. */
+/* Operands of place_cross_entropy or place_cross_entropy_dx: logits (B,T,K), targets (B,S,K), documents (B,T). */
 typedef struct places {
     const zr_tensor *logits;
     const int32_t *target, *documents; /* documents may be NULL */
     int64_t B, S, T, K;
 } places;
 
-/* Set *p to the operands from number `first` on. `documents` is the number of that operand. Fail if a target is beyond
- * its row. */
+/* Set *p to the operands from number `first` on. `documents` is the index of the operand with the documents, which may
+ * be absent. Fail if a target is beyond its row. */
 static zr_status places_of(const zr_kernel_args *args, int first, int documents, places *p)
 {
     const zr_tensor *logits = &args->in[first], *targets = &args->in[first + 1];

@@ -272,7 +272,8 @@ BINARY(tanh_dx)
 BINARY(mul)
 BINARY(swiglu)
 
-/* Compute both gradients of swiglu. Each may share memory with an operand, but not with the other's. */
+/* Compute both gradients of swiglu. Each gradient may share memory with one operand, but not both with the same
+ * operand. */
 static zr_status swiglu_dx(const zr_kernel_args *args)
 {
     const zr_tensor *dy = &args->in[0], *gate = &args->in[1], *up = &args->in[2];

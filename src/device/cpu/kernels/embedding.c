@@ -209,7 +209,7 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Indices of the op rows or rows_dx into x. */
+/* Indices into x, for the ops `rows` and `rows_dx`. */
 typedef struct row_indices {
     const int32_t *index; /* (B,P): for each row of the batch, P indices into its T rows of x */
     int64_t n, P, T;
@@ -230,7 +230,7 @@ static zr_status indices_of(const zr_kernel_args *args, const zr_shape *x, row_i
     return ZR_OK;
 }
 
-/* Return the row of x of index i, or -1 if the row is on another rank. */
+/* Return the row of x that index number i selects, or -1 if the row is on another rank. */
 static int64_t row_of_index(const row_indices *r, int64_t i)
 {
     const int64_t row = i / r->P * r->T + r->index[i] - r->first;

@@ -155,7 +155,7 @@ typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
-/* Operands of the gradient of one row. Each is a row. */
+/* Operands of the gradient of one row: one row each of dy and x, and the gain. */
 typedef struct row_operands {
     zr_tensor dy, x, gain;
     float mean, rstd;

@@ -223,8 +223,8 @@ static zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses, log-sum-exps and perhaps hits from the results of all parts, (parts,B,T,n). The results are added in
- * the order of the vocabulary. */
+/* Compute losses, log-sum-exps and perhaps hits from the results of all parts, (parts,B,T,n), with n numbers for each
+ * token. The results are added in the order of the vocabulary. */
 static zr_status run_join(const zr_kernel_args *args)
 {
     const zr_tensor *all = &args->in[0], *targets = &args->in[3];

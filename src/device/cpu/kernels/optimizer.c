@@ -185,7 +185,7 @@ static void lars(const zr_update_args *args)
     }
 }
 
-/* Write the gradient as the direction, since LARS needs its norm. */
+/* Write the gradient as the direction, since LARS needs the norm of the gradient. */
 static void lars_direction(const zr_update_args *args, float *out)
 {
     float wide[ZR_CHUNK];

@@ -288,7 +288,7 @@ static int64_t take_task(const job *j, const worker *w)
     return task - w->first;
 }
 
-/* End a round of n tasks. Each thread has asked once in vain. */
+/* End a round of n tasks. Each thread has asked once more after the last task was taken. */
 static void end_round(worker *w, int64_t n)
 {
     w->first += n + w->threads;
@@ -296,10 +296,10 @@ static void end_round(worker *w, int64_t n)
 }
 
 /* Divide both sides of a part of C into pieces. A task is a block of the own operand and a section of the shared one.
- * Blocks have a length that makes TASKS_EACH tasks for each thread, but at least LEAST if possible, so that fast
- * threads can take more tasks than slow ones. Other lengths, which make `each` tasks for each thread, are used if the
- * busiest of equal threads has an eighth less work with them. They are not tried if it has little more than its fair
- * part. */
+ * The usual length of a block makes TASKS_EACH tasks for each thread, so that fast threads can take more tasks than
+ * slow ones. The length is at least LEAST if possible. Lengths that make `each` = 1, 2 ... tasks for each thread
+ * replace it if the busiest of equally fast threads then has an eighth less work. They are tried only while the busiest
+ * thread has more than 9/8 of its fair part. */
 static void divide(const job *j, range *shared, range *own, int threads)
 {
     enum { TASKS_EACH = 8, LEAST = 128 };

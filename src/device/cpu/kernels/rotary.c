@@ -11,8 +11,8 @@
  * offsets, and rows follow from the addition theorem. */
 #define STRETCH 64
 
-/* Return the number of offsets (offsets_of) or of stretches whose angles are needed for T rows. The first row may be
- * inside a stretch. */
+/* Return the number of offsets (offsets_of) or of stretches (stretches_of) whose angles are needed for T rows. The
+ * first row may be inside a stretch. */
 static int64_t offsets_of(int64_t T)
 {
     return zr__min64(T, STRETCH);
@@ -94,8 +94,7 @@ static void rotate_pairs(float *y, const float *x, int64_t apart, const float *c
     }
 }
 
-/* Rotate `n` elements of a token from element `first` on: the largest number of whole heads that fits into a piece of
- * ZR_CHUNK elements. */
+/* Rotate n whole heads of a token, which begin at element `first`. Together they have at most ZR_CHUNK elements. */
 static void rotate_heads(const zr_kernel_args *args, const zr__rotation *r, int64_t first, int64_t n, const float *row)
 {
     const zr_tensor *x = &args->in[0], *out = &args->out[0];
@@ -106,7 +105,7 @@ static void rotate_heads(const zr_kernel_args *args, const zr__rotation *r, int6
     zr__settle(out->data, out->dtype, first, y, n * D);
 }
 
-/* Rotate one head that is longer than a piece, from element `first` on. */
+/* Rotate one head that has more than ZR_CHUNK elements and begins at element `first`. */
 static void rotate_long_head(const zr_kernel_args *args, const zr__rotation *r, int64_t first, const float *row)
 {
     enum { PAIRS = ZR_CHUNK / 2 };

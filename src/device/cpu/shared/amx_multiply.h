@@ -22,13 +22,13 @@
 static const int zr__amx_term_a[ZR_AMX_TERMS] = {2, 1, 1, 0, 0, 0}, zr__amx_term_b[ZR_AMX_TERMS] = {0, 0, 1, 1, 2, 0};
 
 /* Operands of a product. A has 32 rows if two_rows, else 16, and B has 32 columns if two_cols, else 16. Distances are
- * in floats, but those between rows of a tile are in bytes. */
+ * in floats unless their comments say bytes. */
 typedef struct zr__amx_operands {
     const float *a, *b;
-    size_t a_row, b_row;      /* from a row of a tile to the next */
-    int64_t a_half, b_half;   /* from the first 16 rows or columns to the others */
-    int64_t a_block, b_block; /* from a block to the next */
-    int64_t part;             /* from a part of a block to the next, in A and in B; of no effect in bf16 */
+    size_t a_row, b_row;      /* distance from a row of a tile to the next, in bytes */
+    int64_t a_half, b_half;   /* distance from the first 16 rows or columns to the others */
+    int64_t a_block, b_block; /* distance from a block to the next */
+    int64_t part;             /* distance from a part of a block to the next, in A and in B; not used for bf16 */
     bool two_rows, two_cols;
 } zr__amx_operands;
 
@@ -72,8 +72,8 @@ __attribute__((always_inline)) static inline void zr__amx_prefetch(const float *
     for (int i = 0; i < 8; i++) __builtin_prefetch(from + i * LINE);
 }
 
-/* Tiles that the next product needs: rows of A at offset a if new_a, and columns of B at offset b if new_b. Others stay
- * loaded. */
+/* Tiles to load for the next product: rows of A at offset a if new_a, and columns of B at offset b if new_b. The other
+ * tiles stay loaded. */
 typedef struct zr__amx_next {
     bool new_a, new_b;
     int64_t a, b;
@@ -105,8 +105,8 @@ __attribute__((always_inline)) static inline void zr__amx_term(const zr__amx_ope
 }
 
 /* Add the product of two operands over `blocks` >= 1 blocks to the tiles of C. `wide` tells whether elements are fp32,
- * in parts. A part that the next product of parts uses again stays loaded, and each product of parts prefetches its
- * share of the next block. The last block prefetches beyond its panels, but loads nothing there. */
+ * stored in parts. A part that the next product also uses stays loaded. Each product of parts prefetches a share of the
+ * next block. In the last block, the prefetches go beyond the panels, but nothing is loaded there. */
 __attribute__((always_inline)) static inline void zr__amx_add(const zr__amx_operands *o, bool wide, int64_t blocks)
 {
     const int *of_a = zr__amx_term_a, *of_b = zr__amx_term_b, first = wide ? 0 : ZR_AMX_TERMS - 1;
@@ -124,7 +124,7 @@ __attribute__((always_inline)) static inline void zr__amx_add(const zr__amx_oper
                          (zr__amx_next){of_a[t + 1] != of_a[t], of_b[t + 1] != of_b[t], a_at + of_a[t + 1] * o->part,
                                         b_at + of_b[t + 1] * o->part},
                          wide ? a_at + o->a_block + t * share : -1);
-        /* A loop over all products, with this one inside, makes fp32 slower by a twentieth. */
+        /* The last product of a block is outside the loop, because fp32 is slower by a twentieth with it inside. */
         const zr__amx_next block = {true, true, a_at + o->a_block + of_a[first] * o->part,
                                     b_at + o->b_block + of_b[first] * o->part};
         if (i + 1 < blocks)

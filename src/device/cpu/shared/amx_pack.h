@@ -22,8 +22,9 @@
 #define ZR_AMX_WORDS (ZR_AMX_DEPTH / 2)                /* words in a row of a tile */
 #define ZR_AMX_TILE_WORDS (ZR_AMX_SIDE * ZR_AMX_WORDS) /* words in a tile */
 
-/* Block of an operand. Vectors of the operand run along p (`paired`: its rows are k) or along k. Up to n rows of A (or
- * columns of B) and up to `left` elements of k exist. */
+/* Block of an operand. p is the index of a row of A or a column of B. If `paired`, the operand is contiguous along p,
+ * and each of its vectors has one k; otherwise the vectors run along k. Only n values of p and `left` values of k
+ * exist. */
 typedef struct zr__amx_block {
     const void *data;
     int64_t from, ld; /* index of the block's first element, and distance between two vectors' elements */
@@ -111,7 +112,7 @@ __attribute__((always_inline)) static inline void zr__amx_split(float *out, zr__
     }
 }
 
-/* Return the even elements (`odd`: the odd elements) of two vectors, one after the other. */
+/* Return the even elements of a, then the even elements of b; if `odd` is 1, the odd elements. */
 __attribute__((always_inline)) static inline zr__vec zr__amx_every_second(zr__vec a, zr__vec b, int odd)
 {
     const __m512i lanes = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);

@@ -2,7 +2,7 @@
  * Product of one row and a matrix of fp32 with the bits of a product on AMX tiles (amx_product.h), for generation of
  * single tokens. As in row_product.h, B is not packed. The parts of its elements are multiplied in vectors, in the
  * order of the tile instruction: for each of the six products of parts, the even and the odd k of a block are summed
- * apart.
+ * separately.
  */
 #ifndef ZR_DEVICE_CPU_AMX_ROW_H
 #define ZR_DEVICE_CPU_AMX_ROW_H
@@ -19,7 +19,8 @@ typedef struct zr__amx_row_parts {
     float part[ZR_AMX_PARTS][ZR__PRODUCT_DEPTH];
 } zr__amx_row_parts;
 
-/* Add the products of element `at` of the row and vector x of B to the sums of the terms. */
+/* Multiply element `at` of the row by vector x of B, and add each of the six products of parts (terms) to its own sum.
+ */
 __attribute__((always_inline)) static inline void zr__amx_row_terms(const zr__amx_row_parts *a, int64_t at, zr__vec x,
                                                                     zr__vec sum[ZR_AMX_TERMS])
 {

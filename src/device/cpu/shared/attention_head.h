@@ -29,7 +29,8 @@ typedef struct zr__head {
     uint64_t dropout_first; /* index of the random number of score (b,h,0,0), for dropout */
 } zr__head;
 
-/* Return the fields that are common to all heads. `x` is the fused operand, or the first of the operands q, k and v. */
+/* Return a head with the fields that all heads of the op share. The other fields are not set. `x` is the fused operand,
+ * or the first of the operands q, k and v. */
 static inline zr__head zr__head_make(const zr_kernel_args *args, const zr_tensor *x, bool fused)
 {
     const zr_op_attr *attr = &args->op->attr;
@@ -75,8 +76,8 @@ static inline int64_t zr__head_lse(const zr__head *s)
 
 /* ---- which keys a query sees ----------------------------------------------------------------- */
 
-/* Return the first key that query i sees, or (zr__keys_end) the key after the last one. Neither decreases when i grows,
- * and a query sees at least its own key. */
+/* zr__keys_begin returns the first key that query i sees, zr__keys_end the key after the last one. Neither result
+ * decreases when i grows, and a query sees at least its own key. */
 static inline int64_t zr__keys_begin(const zr__head *s, int64_t i)
 {
     const int64_t window = s->size.window, document = s->document ? s->document[i] : 0;

@@ -59,9 +59,9 @@ static inline float zr__row_largest(const void *logits, zr_dtype dtype, int64_t 
     return largest;
 }
 
-/* Return the threshold of column `own` of a row of V logits that begins at element `first`: the least logit with which
- * the column would have the largest logit, the first of several equal ones. `own` may be before or beyond the row. The
- * threshold is NaN, which no logit reaches, if the row's log-sum-exp `lse` is. */
+/* Return the threshold of column `own` of a row of V logits that begins at element `first`: the smallest logit with
+ * which the column would be the first column that has the largest logit. `own` may be before or beyond the row. If the
+ * row's log-sum-exp `lse` is NaN, the threshold is NaN too, and no logit reaches it. */
 static inline float zr__row_threshold(const void *logits, zr_dtype dtype, int64_t first, int64_t V, int64_t own,
                                       float lse)
 {

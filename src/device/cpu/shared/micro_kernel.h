@@ -20,7 +20,7 @@ typedef struct zr__side {
     int64_t along, depth;
     int64_t n;     /* number of rows of A or columns of B */
     int64_t width; /* number of rows or columns in a panel */
-    int64_t unit;  /* granularity of packing, in rows or columns: a multiple of both a vector and a panel */
+    int64_t unit;  /* rows or columns that are packed at a time: a multiple of a vector's and of a panel's width */
 } zr__side;
 
 /* Destination of packed panels. `out` receives the panels from row or column `first` on, for `depth` values of k, which
@@ -44,7 +44,7 @@ typedef struct zr__micro_kernel {
     int64_t rows, cols;         /* size of a whole tile, which is the width of a panel of A and of a panel of B */
     int64_t row_unit, col_unit; /* granularities of packing A and B */
     int64_t row_grain;          /* granularity of rows that `multiply` writes */
-    int64_t step, step_words;   /* multiple to which a panel pads its elements of k, and its number of words */
+    int64_t step, step_words;   /* panels pad k to a multiple of `step` elements, which take `step_words` words */
     int64_t depth;              /* maximum length of a range of k, in elements */
     int64_t own_words;          /* maximum number of words in a thread's own block */
     int64_t pack_cost;          /* multiply-adds that take as long as packing an element */

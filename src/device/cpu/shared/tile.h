@@ -28,7 +28,8 @@
 #endif
 #define ZR_TILE_VECS 2
 
-/* The same for pairs: rows of a tile, elements of the depth that are read at a time, and rows that remain. */
+/* Sizes for products of pairs: rows of a tile (ROWS), elements of the depth that are read at a time (DEPTH), and rows
+ * of the smaller tiles that process the remaining rows (EXTRA). */
 #if defined(__AMX_BF16__)
 #define ZR_PAIR_ROWS (2 * ZR_AMX_SIDE)
 #define ZR_PAIR_DEPTH ZR_AMX_DEPTH
@@ -121,8 +122,8 @@ __attribute__((always_inline)) static inline void zr__tile(bool pairs, int rows,
 }
 
 /* Band of a that takes part in a product: elements a(i, k) with i - below <= k < i + above. Elements outside the band
- * count as 0. The loops skip a k only if it is outside the band for all rows of a tile. Other elements outside the band
- * must therefore be 0 in memory. */
+ * count as 0. The loops skip a k only if it is outside the band for all rows of a tile. Elements outside the band that
+ * are not skipped must therefore be 0 in memory. */
 typedef struct zr__tile_band {
     int64_t below, above;
 } zr__tile_band;
@@ -178,8 +179,8 @@ __attribute__((always_inline)) static inline void zr__tile_product(bool pairs, i
 }
 
 /* Compute c (m, n) = a (m, depth) b (depth, n), or add the product to c if `add`, where the elements (k, j) of b with j
- * >= k + above count as 0. The loops skip a k only if this holds for all columns of a tile. Other such elements must
- * therefore be 0 in memory. n is a multiple of ZR_VEC. */
+ * >= k + above count as 0. The loops skip a k only if all columns j of a tile have j >= k + above. Elements that count
+ * as 0 but are not skipped must therefore be 0 in memory. n is a multiple of ZR_VEC. */
 __attribute__((always_inline)) static inline void zr__tile_upper(bool pairs, int64_t m, int64_t n, int64_t depth,
                                                                  zr__tile_a a, const float *b, int64_t ldb, float *c,
                                                                  int64_t ldc, int64_t above, bool add)

@@ -2,9 +2,8 @@
  * Transpose of a ZR_VEC x ZR_VEC matrix in registers. There is a step for each w = 1, 2, 4 ... A step divides the
  * matrix into squares of 2w x 2w, and swaps the two off-diagonal w x w blocks of each square.
  *
- * Half of the shuffles suffice to compute the sums or maxima of ZR_VEC vectors over their lanes: steps for w = ZR_VEC /
- * 2
- * ... 2, 1, each of which adds or compares its two results.
+ * The sums or maxima of ZR_VEC vectors over their lanes need only half of the shuffles: the steps for w = ZR_VEC / 2 to
+ * w = 1, each of which adds or compares its two results.
  */
 #ifndef ZR_DEVICE_CPU_TRANSPOSE_H
 #define ZR_DEVICE_CPU_TRANSPOSE_H
@@ -55,7 +54,7 @@ __attribute__((always_inline)) static inline void zr__vec_transpose(zr__vec v[ZR
 }
 
 /* Halve the number of vectors of v, from 2w to w: combine the lanes l and l + w of every vector by `op`. The results of
- * v[i] and v[i + w] share the vector v[i]: the latter are in the lanes whose index has the bit w. */
+ * v[i] and v[i + w] share the vector v[i]. The results of v[i + w] are in the lanes whose index has the bit w. */
 #define ZR_HALVE(v, w, op)                                                                                             \
     _Pragma("GCC unroll 8") for (int i_ = 0; i_ < (w); i_++)                                                           \
     {                                                                                                                  \

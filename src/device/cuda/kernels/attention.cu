@@ -182,8 +182,8 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
-/* Set scores of keys of other documents than their queries' to an infinity that plain_weigh scales to -infinity. This
- * is not done in plain_weigh, which has no registers left. */
+/* Hide the keys that are not in their query's document: set their scores to the infinity that plain_weigh scales to
+ * -infinity. This work is not part of plain_weigh, which has no registers left. */
 __device__ __forceinline__ void plain_hide(zr__plain_scores &score, const zr__attention &a, int row, int i0, int j0)
 {
     const float hidden = a.scale < 0.0f ? INFINITY : -INFINITY;

@@ -140,7 +140,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) combine(cached<
     }
 }
 
-/* Describe the call. */
+/* Return the addresses and sizes for a call of the kernels. */
 template <typename T> cached<T> describe(const zr_kernel_args *args)
 {
     const zr_tensor *q = &args->in[0], *cache = &args->in[args->n_in - 1];

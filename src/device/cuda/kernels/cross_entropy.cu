@@ -37,7 +37,7 @@ zr_status cross_entropy_dx(const zr_kernel_args *args)
 
 /* ---- places ------------------------------------------------------------------------------------ */
 
-/* Operands of place_cross_entropy or place_cross_entropy_dx. */
+/* Operands of place_cross_entropy or place_cross_entropy_dx: logits (B,T,K), targets (B,S,K), documents (B,T). */
 struct places {
     zr__array logits;
     const int32_t *target, *documents; /* documents may be nullptr */
@@ -55,7 +55,8 @@ struct places {
     }
 };
 
-/* Set *p to the operands from number `first` on. `documents` is the number of that operand. */
+/* Set *p to the operands from number `first` on. `documents` is the index of the operand with the documents, which may
+ * be absent. */
 zr_status places_of(const zr_kernel_args *args, int first, int documents, places *p)
 {
     const zr_tensor *logits = &args->in[first], *targets = &args->in[first + 1];

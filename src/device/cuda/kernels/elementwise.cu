@@ -242,7 +242,8 @@ zr_status run_swiglu_dx(const zr_kernel_args *args)
 
 /* ---- dropout, fill ----------------------------------------------------------------------------- */
 
-/* CUT: x is in several runs of random numbers, and V divides their length. */
+/* Functor that computes y = dropout(x). If CUT, x consists of several runs (zr__dropout_runs), and V divides their
+ * length. */
 template <bool CUT> struct dropout_each {
     zr__array y, x;
     zr__dropout rule;

@@ -44,8 +44,8 @@ zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
     return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
 }
 
-/* Set *tokens to the operand `index` of the op rows or rows_dx, which has the row numbers. x is the array from which
- * rows are taken, or its gradient. */
+/* Set *tokens to the row numbers, the operand `index` of op `rows` or `rows_dx`. x: the array from which rows are
+ * taken, or its gradient. */
 zr_status indices_of(const zr_kernel_args *args, const zr_tensor *x, token_ids *tokens)
 {
     const zr_tensor *index = &args->in[0];
@@ -370,7 +370,7 @@ template <typename T, int V> struct row_sums {
     }
 };
 
-/* Add the tokens of all rows. In each line of the grid, the first many_blocks blocks process the rows with many tokens,
+/* Add the tokens of all rows. For each blockIdx.y, the first many_blocks blocks process the rows with many tokens,
  * which take longest, and the remaining blocks process the other rows. */
 template <typename F>
 __global__ void __launch_bounds__(ZR__PIECE_THREADS)

@@ -165,8 +165,8 @@ __device__ __forceinline__ float zr__get(const directions<Rule, Grad> &d, int64_
 
 constexpr int trust_threads = 256;
 
-/* Square the weights and directions of a block of the shard in each block of threads. The first block of the shard
- * begins `skipped` elements before the first element. */
+/* Each block of threads adds the squares of the weights, and of the directions, in one block of the shard. The arrays
+ * begin `skipped` elements after the beginning of a block of the shard. */
 template <typename Rule, typename Grad>
 __global__ void trust_parts(zr__cuda_room *room, directions<Rule, Grad> d, int64_t n, int64_t first_block,
                             int64_t skipped)
