@@ -30,8 +30,66 @@ static void every_schedule(void **state)
         }
 }
 
+static uint32_t drawn;
+
+static int draw(int n)
+{
+    zr_rng rng = {.seed = 11, .purpose = ZR_RNG_SHUFFLE};
+    return (int)(zr_rng_u32(&rng, drawn++) % (uint32_t)n);
+}
+
+/* Check drawn pipelines with all other choices: variants of layouts, tensor and sequence parallelism, homes, LAMB, sums
+ * for any number of ranks, one reduction a step, squares of micro-gradients, documents, threads for messages. */
+static void drawn_layouts(void **state)
+{
+    (void)state;
+    const int runs = is_long_run() ? 500 : 60;
+    int ran = 0, refused = 0;
+    for (int i = 0; i < runs; i++) {
+        drawn = (uint32_t)i * 64;
+        const zr_dtype dtypes[] = {ZR_F32, ZR_BF16, ZR_F16};
+        trainer want = layout_trainer(1 + draw(2), dtypes[draw(3)], 1 + draw(7), draw(2) ? 0.5 : 0);
+        want.config.n_layer = 2 + draw(5);
+        want.steps = 2;
+        want.layout.stage = draw(4);
+        want.layout.tensor = draw(3) == 0 ? 3 : 1;
+        want.layout.sequence = want.layout.tensor > 1 && draw(2) ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_OFF;
+        if (want.layout.sequence) want.layout.seq = 15;
+        want.layout.vectors_apart = draw(4) == 0;
+        if (draw(3) == 0) want.layout.optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
+        want.layout.rank_free_sums = draw(5) == 0;
+        trainer got = want;
+        got.lanes = draw(3) == 0;
+        const bool varies = layout_vary(&got, &layout_variants[draw(LAYOUT_VARIANTS)]);
+        got.layout.sequence = want.layout.sequence;
+        got.layout.reduce_once = !want.layout.rank_free_sums && draw(5) == 0;
+        want.layout.reduce_once = got.layout.reduce_once;
+        if (draw(3) == 0) got.layout.home = (zr_homes){.optim = ZR_SPACE_HOST, .grad = ZR_SPACE_HOST};
+        got.layout.home.param_share = got.layout.home.optim_share = draw(2) ? 1 : 0.5;
+        got.layout.partition_checkpoints = want.layout.tensor > 1 && draw(2);
+        got.layout.checkpoint_home = draw(3) == 0 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+        got.layout.eval = false;
+        got.layout.pipeline = 2 + draw(3);
+        got.layout.pipeline_schedule = (zr_pipeline)draw(ZR_PIPELINE_TABLE);
+        got.layout.chunks = 1 + draw(2);
+        want.layout.eval = false;
+        const int ranks = got.layout.ranks * got.layout.tensor * got.layout.pipeline;
+        if (!varies) continue;
+        const zr_status st = zr_comm_threads_run(ranks, trainer_rank, &got);
+        refused += st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED;
+        if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED) continue;
+        if (st != ZR_OK) fail_msg("run %d: %s\n%s", i, zr_error_message(), zr_error_trace());
+        trainer_run(&want);
+        if (!layout_same(&want, &got)) printf("# run %d\n", i);
+        layout_assert_same(&want, &got, "a drawn pipeline");
+        ran++;
+    }
+    printf("# %d pipelines trained, %d refused\n", ran, refused);
+    assert_true(ran > runs / 5);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(drawn_layouts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
