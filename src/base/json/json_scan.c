@@ -90,19 +90,6 @@ void zr__json_line(const char *text, size_t at, int *line, int *column)
     }
 }
 
-size_t zr__json_skip(const char *text, size_t bytes, size_t at)
-{
-    int depth = 0;
-    do {
-        zr__json_token token = zr__json_next(text, bytes, at);
-        if (!token.kind) return bytes;
-        depth += token.kind == '{' || token.kind == '[';
-        depth -= token.kind == '}' || token.kind == ']';
-        at = token.end;
-    } while (depth > 0);
-    return at;
-}
-
 /* Return whether a string that reaches the end of the text has its closing quote there, which no backslash escapes. */
 static bool is_closed(const char *text, const zr__json_token *string)
 {
@@ -152,7 +139,8 @@ static bool enter(const char *text, size_t bytes, const zr__json_place *place, s
             *at = value;
             return true;
         }
-        token = zr__json_next(text, bytes, zr__json_skip(text, bytes, value));
+        const int64_t end = zr__json_value_end(text, (int64_t)bytes, (int64_t)value, true);
+        token = zr__json_next(text, bytes, end < 0 ? bytes : (size_t)end);
         if (token.kind != ',') return false;
     }
 }

@@ -26,10 +26,6 @@ typedef struct zr__json_trail {
 /** Return the first token at or after offset `at`. */
 zr__json_token zr__json_next(const char *text, size_t bytes, size_t at);
 
-/** Return the offset just after the value that begins at offset `at`, or the end of the text if the value is not
- * closed. */
-size_t zr__json_skip(const char *text, size_t bytes, size_t at);
-
 /** Return the offset behind the value that begins at offset `at`, or -1 if it does not end in the text. `whole`: the
  * text does not go on, so that a number or a word may end with it. */
 int64_t zr__json_value_end(const char *text, int64_t n, int64_t at, bool whole);
