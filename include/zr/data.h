@@ -8,8 +8,8 @@
  * zr_pairs makes the samples of encoders such as BERT, which have masked tokens and pairs of sentences. zr_labelled
  * makes samples for fine-tuning them.
  *
- * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first call of
- * zr_data_read_ahead allocates memory. An object must not be used by two threads at once.
+ * Files are read with pread, not mapped, into a buffer that is allocated at open. Later no call allocates memory. An
+ * object must not be used by two threads at once.
  */
 #ifndef ZR_DATA_H
 #define ZR_DATA_H
@@ -240,20 +240,8 @@ ZR_API zr_data_info zr_data_get_info(const zr_data *data);
  * cannot be read or has changed since it was opened. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
 
-/** Prefetch samples first to first+n-1 on a thread of the data object. The caller must read these samples next.
- * zr_data_sample waits for the thread if necessary, and reports its errors. At most ZR_DATA_AHEAD_BYTES are
- * prefetched. n must be the same in every call. The first call allocates memory and starts the thread, or fails with
- * ZR_ERR_MEMORY. After the first call, zr_data_window and zr_data_read must not be called. */
-#define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
-ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
-
-/** Return the bytes of memory needed to prefetch n samples of seq_length tokens, or 0 if the limit is too low for a
- * single sample. `documents` is zr_data_args.documents. */
-ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n);
-
 /** Read tokens first to first+n-1. The tokens are numbered through all sources, one source after the other. n is at
- * most T+1. Errors: as for zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called after
- * zr_data_read_ahead. */
+ * most T+1. Errors: as for zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. */
 ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
 
 /** Read a window into tokens (T) and targets (T), independently of the order of samples. `window` is less than

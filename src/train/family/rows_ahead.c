@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Maximum memory of the rows of a step that must all be read before it. */
+/* Maximum memory of the rows of a micro-batch, and of the rows of a step that must all be read before it. */
+#define MOST_BATCH_BYTES ((int64_t)4 << 20)
 #define MOST_STEP_BYTES ((int64_t)64 << 20)
 
 enum { MOST_INPUTS = 8 };
@@ -31,7 +32,7 @@ int64_t zr__rows_ahead_room(const zr_plan *plan, int64_t *bytes)
     const int64_t step = plan->layout.batch * plan->layout.accum;
     int64_t row = 0, room = plan->layout.batch;
     for (int32_t i = 0; i < inputs; i++) row += row_width(plan, i) * (int64_t)sizeof(int32_t);
-    if (room > ZR_DATA_AHEAD_BYTES / row) room = ZR_DATA_AHEAD_BYTES / row;
+    if (room > MOST_BATCH_BYTES / row) room = MOST_BATCH_BYTES / row;
     if (plan->terms > 1) room = step <= MOST_STEP_BYTES / row ? step : 0;
     if (inputs > MOST_INPUTS) room = 0;
     *bytes = room * row;
@@ -80,7 +81,7 @@ void zr__rows_ahead_destroy(zr__rows_ahead **ahead)
 
 void zr__rows_ahead_want(zr__rows_ahead *a, int64_t first, int64_t stride)
 {
-    zr__ahead_want(a->ahead, &(zr__ahead_order){first, a->layout->batch, stride, INT64_MAX});
+    zr__ahead_want(a->ahead, &(zr__ahead_order){first, a->layout->batch, stride});
 }
 
 /* Copy the row of a sample into a->window. Read it now if it was not read ahead. If `keeps`, it stays in memory for a

@@ -60,7 +60,7 @@ zr_status zr__samples_count(const zr__samples *samples, const zr_layout *layout,
 typedef struct zr__rows_ahead zr__rows_ahead;
 
 /** Return how many rows of a plan's training step a thread should read ahead: a micro-batch, as far as
- * ZR_DATA_AHEAD_BYTES allows, or for a model of several loss terms all rows of this rank's step, since they are counted
+ * 4 MiB allow, or for a model of several loss terms all rows of this rank's step, since they are counted
  * before the step. Return 0 if these are too many. *bytes receives the memory that the rows take. */
 int64_t zr__rows_ahead_room(const zr_plan *plan, int64_t *bytes);
 
