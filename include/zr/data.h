@@ -348,7 +348,7 @@ typedef struct zr_pairs_row {
  * number of samples in a row.
  *
  * Memory. Texts need 2 bytes per sentence and 16 bytes per document. The first call for a row of another epoch divides
- * all documents, which takes about a second for 100 million tokens. zr_pairs_read and zr_pairs_count allocate memory
+ * all documents, which takes about a second for 100 million tokens. zr_pairs_read allocates memory
  * for the largest group of neighbouring documents, once.
  *
  * Errors: as zr_data_open_with. Also ZR_ERR_DATA with tensor and row if a ready row is invalid or has more predicted
@@ -362,10 +362,6 @@ ZR_API zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs);
 /** Read a row. Rows are numbered from 0 through all epochs. Errors: ZR_ERR_ARG if the row is negative or in epoch 2^32;
  * ZR_ERR_IO if a file cannot be read or has changed since it was opened; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out);
-
-/** Count the losses of a row for each term of the loss: its predicted tokens, and its labels of next-sentence
- * prediction. For texts, tokens are read only with whole_words. Errors: as for zr_pairs_read. */
-ZR_API ZR_NODISCARD zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
 
 /* ---- labelled texts and questions ------------------------------------------------------------ */
 

@@ -29,7 +29,7 @@ typedef struct zr__run_data {
     zr__input_prints prints; /* complete only on rank 0 */
     int64_t ahead_rows;      /* number of rows that a thread reads ahead; 0: none */
     int64_t ahead_bytes;     /* memory of the data and of the rows that are read ahead, in bytes */
-    zr__rows_ahead *ahead;   /* rows that are read ahead, or NULL */
+    zr__rows_ahead *ahead;   /* rows of training batches */
     double wait_sec;         /* seconds for which the current training step has read data */
     zr_status failed;        /* status of this rank's first failed read, which other ranks get at the next agreement */
 } zr__run_data;
