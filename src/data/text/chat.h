@@ -57,7 +57,6 @@ typedef struct zr__chat {
     const struct zr__chat_form *form;                /* the template's form; NULL if there is no template */
     char begin[ZR__MARK_BYTES], end[ZR__MARK_BYTES]; /* texts of the tokens that begin a text and end it, or "" */
     bool all;                                        /* whether the loss counts the text of the template, too */
-    bool adds_begin; /* whether a file in the tokenizer's directory says that each text begins with `begin` */
     char unknown[ZR_SHOWN_BYTES + 64]; /* location of a template that zr does not know, or "" */
 } zr__chat;
 
