@@ -291,9 +291,7 @@ zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, z
     ZR_CHECK(bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
              "%s: the manifest has %zu bytes, more than the limit of %" PRId64, name, bytes, ZR_MANIFEST_MAX_BYTES);
     ZR_TRY(check_whole(name, text, bytes));
-    const zr_status st = zr__json_parse_most(text, bytes, ZR_MANIFEST_MAX_BYTES, name, &root);
-    if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
-    ZR_TRY(st);
+    ZR_TRY(zr__json_parse_most(text, bytes, ZR_MANIFEST_MAX_BYTES, name, &root));
     ZR_AUTO(zr__manifest_free) zr__manifest *m = zr_alloc(sizeof(*m));
     ZR_CHECK(m, ZR_ERR_MEMORY, "no memory for %zu bytes of a manifest", sizeof(*m));
     reader r = {.name = name, .file = "", .most = (int64_t)(bytes / DIGITS), .m = m};

@@ -155,7 +155,7 @@ static zr_status read_header(parser *p, const char *text, size_t bytes)
     zr__safetensors_header *header = p->header;
     ZR_CHECK(bytes > 0 && text[0] == '{', ZR_ERR_DATA, "%s: the header does not begin with '{'", p->file);
     zr_status st = zr__json_parse_most(text, bytes, ZR_SAFETENSORS_HEADER_MAX, "the header", &root);
-    if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s: %.640s", p->file, zr_error_message());
+    if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_DATA, "%s: %.640s", p->file, zr_error_message());
     ZR_TRY(st);
     /* Set upper bounds from the length of the text. Each dimension takes at least two bytes, a digit and a comma. */
     const size_t tensors = json_object_size(root) + 1;
