@@ -348,8 +348,8 @@ typedef struct zr_pairs_row {
  * number of samples in a row.
  *
  * Memory. Texts need 2 bytes per sentence and 16 bytes per document. The first call for a row of another epoch divides
- * all documents, which takes about a second for 100 million tokens. zr_pairs_read allocates memory
- * for the largest group of neighbouring documents, once.
+ * all documents, which takes about a second for 100 million tokens. zr_pairs_read allocates memory for
+ * the largest group of neighbouring documents, once.
  *
  * Errors: as zr_data_open_with. Also ZR_ERR_DATA with tensor and row if a ready row is invalid or has more predicted
  * tokens than P, or if texts have fewer than two documents; ZR_ERR_CONFIG if the tokenizer lacks one of the tokens.

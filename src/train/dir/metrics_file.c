@@ -26,7 +26,7 @@ static zr_status take_line(const char *text, size_t bytes, int64_t step, zr__run
 {
     json_error_t error;
     json_auto_t *line = NULL;
-    ZR_TRY(zr__json_load(text, bytes, 0, "a line of metrics", &line, &error));
+    ZR_TRY(zr__json_load(text, bytes, JSON_ALLOW_NUL, "a line of metrics", &line, &error));
     const int64_t its = json_integer_value(json_object_get(line, "step"));
     const json_t *val_loss = json_object_get(line, "val_loss");
     *later = its > step;

@@ -52,14 +52,13 @@ ZR_NODISCARD zr_status zr__samples_check(const zr__samples *samples, uint64_t *h
 zr_status zr__samples_read(void *samples, int64_t index, const zr__row *row);
 zr_status zr__samples_window(void *samples, int64_t index, const zr__row *row);
 
-/* ---- rows of training batches (rows_ahead.c)
- * --------------------------------------------------------------------------- */
+/* ---- rows of training batches (rows_ahead.c) ------------------------------------------------------------------ */
 
 typedef struct zr__rows_ahead zr__rows_ahead;
 
-/** Return how many rows of a plan's training step a thread should read ahead: a micro-batch, as far as
- * 4 MiB allow, or for a model of several loss terms all rows of this rank's step, since they are counted
- * before the step. Return 0 if these are too many. *bytes receives the memory that the rows take. */
+/** Return how many rows of a plan's training step a thread should read ahead: a micro-batch, as far as 4 MiB
+ * allow, or for a model of several loss terms all rows of this rank's step, since they are counted before the step.
+ * Return 0 if these are too many. *bytes receives the memory that the rows take. */
 int64_t zr__rows_ahead_room(const zr_plan *plan, int64_t *bytes);
 
 /** Prepare to read rows. If `room` is above 0, start a thread that reads ahead, with memory for `room` rows. After the
@@ -75,8 +74,8 @@ void zr__rows_ahead_want(zr__rows_ahead *ahead, int64_t first, int64_t stride);
 
 /** Read the row of sample `index` into row `row` of a micro-batch's inputs, as zr__samples_read does. */
 ZR_NODISCARD zr_status zr__rows_ahead_read(zr__rows_ahead *ahead, int64_t index, int64_t row, void *const *input);
-/** Subtract the losses of sample `index` that do not count from `counted`. A later read of the sample
- * finds the row in memory if it was read ahead. */
+/** Subtract the losses of sample `index` that do not count from `counted`. A later read of the sample finds the row
+ * in memory if it was read ahead. */
 ZR_NODISCARD zr_status zr__rows_ahead_count(zr__rows_ahead *ahead, int64_t index, int64_t *counted);
 
 #endif
