@@ -263,9 +263,6 @@ ZR_API ZR_NODISCARD zr_status zr_data_documents(const zr_data *data, int32_t *be
  */
 typedef struct zr_pairs zr_pairs;
 
-/** Number of loss terms: masked tokens, and next sentence. */
-#define ZR_PAIRS_TERMS 2
-
 /** Options of zr_pairs_open. A zero means the default, except for `path`, the sizes and short_seq_prob. */
 typedef struct zr_pairs_args {
     /** Data files: a path, a pattern, or a JSON list of both, as in zr_data_args.path but without weights. Either one

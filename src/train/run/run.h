@@ -174,9 +174,6 @@ ZR_NODISCARD zr_status zr__run_collect_trace(const zr__ranks *ranks, zr__trace *
 
 /** Return the arguments of a training step that reads the run's data and is not asked to stop. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step);
-/** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
- * `data.failed`. */
-zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);
 
 /* ---- the log (log.c) ------------------------------------------------------------------------------------------ */
 

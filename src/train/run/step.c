@@ -20,7 +20,9 @@ static int64_t first_sample(const zr__run *r, const zr_batch *batch)
     return zr__run_sample(r, batch->step) + batch->first_row;
 }
 
-zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
+/** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
+ * `data.failed`. */
+static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
     const double begin = zr_clock_sec();
@@ -41,7 +43,7 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
 }
 
 /** Count the losses in a micro-batch of a model with several loss terms, before the step reads the micro-batch. This is
- * a zr_count_fn; it treats failures like zr__run_read. */
+ * a zr_count_fn; it treats failures like read_batch. */
 static zr_status count_batch(void *arg, const zr_batch *batch)
 {
     zr__run *r = arg;
@@ -163,7 +165,7 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step)
                           .lr = zr__lr(r->config, r->ranks.result->steps - r->ranks.result->skipped),
                           .clip = r->config->gradient_clipping,
                           .loss_scale = r->training.scaler.scale,
-                          .batch = zr__run_read,
+                          .batch = read_batch,
                           .count = count_batch,
                           .arg = r};
 }
