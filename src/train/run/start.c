@@ -139,9 +139,8 @@ zr_status zr__run_start(zr__run *r)
 {
     if (r->ranks.comm->rank == 0) set_peak(r->device, r->plan->layout.dtype, r->ranks.comm);
     ZR_TRY(create_engine(r));
-    if (r->data.ahead_rows > 0)
-        ZR_TRY(zr__run_agree(
-            &r->ranks, zr__rows_ahead_create(&r->data.inputs.train, r->plan, r->data.ahead_rows, &r->data.ahead)));
+    ZR_TRY(zr__run_agree(&r->ranks,
+                         zr__rows_ahead_create(&r->data.inputs.train, r->plan, r->data.ahead_rows, &r->data.ahead)));
     if (r->resume.step >= 0)
         ZR_TRY(zr__resume_fill(r));
     else
