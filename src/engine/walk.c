@@ -132,7 +132,10 @@ static zr_status run_batch(const zr__running *r)
     zr_engine *e = r->engine;
     const zr_range *rows = &r->step->range;
     const int32_t inputs = zr_graph_inputs(e->plan->graph[e->kind]);
-    ZR_TRY(r->device->ops->finish(r->device)); /* copies of the previous micro-batch may still read the inputs */
+    const zr_device_ops *ops = r->device->ops;
+    /* Copies of the previous micro-batch may still read the inputs. Wait for other work only if it may use the same
+     * memory. */
+    ZR_TRY(r->bound->inputs_apart ? ops->reach(r->device) : ops->finish(r->device));
     e->batch.micro = r->micro;
     e->rows_apart = e->plan->group[rows->by.group].size * rows->by.elems;
     if (e->kind == ZR_SCHEDULE_TRAIN) e->batch.first_row = first_row_of(e, rows, r->micro);
@@ -142,14 +145,17 @@ static zr_status run_batch(const zr__running *r)
     zr__failure_note(&e->batch_failed, st);
     /* If the batch function failed, continue with zeros and a loss that is not finite. If this rank stopped instead,
      * the other ranks would wait for it. NORM or AGREE informs all ranks before any update. */
-    if (st != ZR_OK && e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
+    if (st != ZR_OK && e->plan->loss != ZR_NONE) {
+        ZR_TRY(ops->finish(r->device)); /* LOSS of the previous micro-batch may still add to the loss */
+        ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
+    }
     for (int32_t i = 0; i < inputs; i++) {
         const zr_use *place = &r->use[2 * i];
         int64_t bytes = zr_dtype_span(place->dtype, place->range.count);
         if (st != ZR_OK) memset(r->bound->input[i], 0, (size_t)bytes);
-        ZR_TRY(r->device->ops->copy(r->device, zr__at(r, 2 * i), zr__at(r, 2 * i + 1), bytes));
+        ZR_TRY(ops->copy(r->device, zr__at(r, 2 * i), zr__at(r, 2 * i + 1), bytes));
     }
-    return ZR_OK;
+    return ops->note(r->device);
 }
 
 static zr_status run_op(const zr__running *r)

@@ -132,7 +132,7 @@ struct zr_stand_in_stream {
     std::deque<std::function<bool()>> list; /* functions to run in order; false: not finished, call it again */
     long issued = 0;
     std::atomic<long> done{0};
-    int device;
+    int device, priority = 0;
 };
 
 struct zr_stand_in_event {
@@ -377,6 +377,26 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     *stream = new zr_stand_in_stream;
     (*stream)->device = current_device;
     return fail("cudaStreamCreateWithFlags");
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+    const cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
+    (*stream)->priority = priority;
+    return error;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    *priority = stream->priority;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)

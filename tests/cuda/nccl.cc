@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace
@@ -67,7 +69,8 @@ struct ncclComm {
     int come = 1;
     std::vector<MPI_Request> request;
     bool told = false;
-    std::shared_ptr<zr_stand_in_group> asked; /* not yet issued, or running */
+    std::shared_ptr<zr_stand_in_group> asked;               /* not yet issued */
+    std::vector<std::shared_ptr<zr_stand_in_group>> issued; /* not yet ended */
 };
 
 /* The operations of one NCCL group. */
@@ -160,9 +163,13 @@ void begin(zr_stand_in_group *g)
     }
 }
 
+/* Held where a group advances, and where a communicator is aborted, which other threads may do. */
+std::mutex advancing;
+
 /* Advance a group in its stream. A group that an aborted communicator has begun is kept: its bytes may still arrive. */
 int step(void *arg)
 {
+    std::lock_guard<std::mutex> hold(advancing);
     zr_stand_in_group *g = (zr_stand_in_group *)arg;
     if (!g->comm) {
         if (!g->begun) g->own.reset();
@@ -220,7 +227,6 @@ ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
     const cudaError_t wanted = zr_stand_in_failure("nccl");
     if (wanted != cudaSuccess) return refuse((ncclResult_t)wanted, "as was asked for");
     if (!comm || comm->now != phase::ready) return refuse(ncclInvalidUsage, "the communicator is not ready");
-    if (comm->asked && !comm->asked->ended) return refuse(ncclInvalidUsage, "the last operation has not ended");
     if (!open_group) {
         open_group = std::make_shared<zr_stand_in_group>();
         open_group->comm = comm;
@@ -257,8 +263,15 @@ ncclResult_t go_on(ncclComm *c)
     }
     if (c->polls++ < POLLS) return ncclInProgress;
     if (c->now == phase::ends) return ncclSuccess;
+    {
+        std::lock_guard<std::mutex> hold(advancing);
+        const auto ended = [](const std::shared_ptr<zr_stand_in_group> &g) { return g->ended; };
+        c->issued.erase(std::remove_if(c->issued.begin(), c->issued.end(), ended), c->issued.end());
+    }
     c->asked->own = c->asked;
+    c->issued.push_back(c->asked);
     zr_stand_in_issue_wait(c->asked->stream, step, c->asked.get());
+    c->asked.reset();
     c->now = phase::ready;
     return ncclSuccess;
 }
@@ -320,7 +333,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    if (comm->now != phase::ready || (comm->asked && !comm->asked->ended)) return ncclInvalidUsage;
+    std::lock_guard<std::mutex> hold(advancing);
+    for (const auto &g : comm->issued)
+        if (!g->ended) return refuse(ncclInvalidUsage, "an operation has not ended");
+    if (comm->now != phase::ready) return ncclInvalidUsage;
     comm->now = phase::ends;
     comm->polls = 0;
     return ncclInProgress;
@@ -338,7 +354,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
  * messages for it may still arrive. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    if (comm->asked) comm->asked->comm = nullptr;
+    std::lock_guard<std::mutex> hold(advancing);
+    for (const auto &g : comm->issued) g->comm = nullptr;
     alive--;
     aborted++;
     if (comm->now != phase::meets || !comm->told) delete comm;

@@ -202,35 +202,43 @@ static int64_t planned_operations(const zr_plan *plan)
     return n;
 }
 
-static zr_status note_operations(trainer *run, zr_engine *engine, zr_comm *of)
+static zr_status note_counts(trainer *run, zr_engine *engine, zr_comm *of)
 {
     (void)engine, (void)of;
-    *(long *)run->arg = zr_stand_in_nccl_operations();
+    zr_stand_in_count(run->arg);
     return ZR_OK;
 }
 
-static zr_status expect_operations(trainer *run, zr_engine *engine, zr_comm *of)
+/* Check the calls of a step. The host waits for the copies of each micro-batch, for what NORM reads, and at the end for
+ * two queues. */
+static zr_status expect_counts(trainer *run, zr_engine *engine, zr_comm *of)
 {
     (void)of;
-    const long made = zr_stand_in_nccl_operations() - *(long *)run->arg;
-    expect(made == planned_operations(engine->plan), "a gather is one call of NCCL");
+    const zr_stand_in_counts *before = run->arg;
+    zr_stand_in_counts now;
+    zr_stand_in_count(&now);
+    expect(now.operations - before->operations == planned_operations(engine->plan), "a gather is one call of NCCL");
+    expect(engine->bound[ZR_SCHEDULE_TRAIN].inputs_apart, "inputs are apart");
+    expect(now.waits - before->waits == run->layout.accum + 1 + 2, "the host waits for scalars alone");
     return ZR_OK;
 }
 
-/* Check that NCCL gathers a whole unit in one call, whatever the size of a bucket. */
+/* Check that NCCL gathers a whole unit in one call, whatever the size of a bucket, and that the host does not wait for
+ * collectives. */
 static void calls(void **state)
 {
     (void)state;
-    long before = 0;
+    zr_stand_in_counts before;
     trainer run = small(ZR_BF16);
     run.steps = 1;
     run.device = take_gpu;
     run.layout.stage = 3;
     run.layout.accum = 2;
     run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
-    run.before = note_operations;
-    run.after_first = expect_operations;
+    run.before = note_counts;
+    run.after_first = expect_counts;
     run.arg = &before;
+    comm->second_thread = true;
     expect(trainer_rank(comm, &run) == ZR_OK, "calls");
 }
 #endif
