@@ -125,6 +125,23 @@ static zr_status take_copies(zr_engine *e)
     return ZR_OK;
 }
 
+/* Let ranks that are threads access each other's device memory, or fail if their devices cannot. A sum asks for access
+ * to the devices of its pieces, even if it has no elements. */
+static zr_status reach_peers(zr_engine *e)
+{
+    const int ranks = e->comm->size;
+    double mine = 0; /* address of this rank's memory, as the bytes of a double */
+    if (!e->plan->profile.facts.own_memory || e->in_stream || ranks == 1) return ZR_OK;
+    memcpy(&mine, &e->memory[ZR_SPACE_DEVICE], sizeof(char *));
+    ZR_AUTO_FREE const void **pieces = zr_alloc(sizeof *pieces * (size_t)ranks);
+    zr_status st = pieces ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the addresses of %d ranks", ranks);
+    ZR_TRY(zr_comm_agree(e->comm, st));
+    ZR_TRY(zr_comm_scalars(e->comm, &mine, 1, NULL));
+    for (int r = 0; r < ranks; r++) memcpy(&pieces[r], &e->comm->table[r], sizeof *pieces);
+    st = e->device->ops->sum(e->device, e->memory[ZR_SPACE_DEVICE], ZR_F32, false, pieces, ranks, ZR_F32, 0);
+    return zr_comm_agree(e->comm, st);
+}
+
 /* Check that each host has room for the staging memory of all groups of its ranks together. */
 static zr_status check_room(const zr_engine *e)
 {
@@ -247,6 +264,7 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
     if (st == ZR_OK) st = take_comms(e);
     if (st == ZR_OK) st = take_copies(e);
     if (st == ZR_OK) st = take_staging(e);
+    if (st == ZR_OK) st = reach_peers(e);
     if (st == ZR_OK) st = zr_comm_agree(comm, prepare_engine(e));
     if (st != ZR_OK) {
         zr_engine_destroy(&e);

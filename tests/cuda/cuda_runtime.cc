@@ -502,7 +502,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
 {
-    *can = 1;
+    *can = fail("cudaDeviceCanAccessPeer") == cudaSuccess;
     return cudaSuccess;
 }
 

@@ -193,7 +193,7 @@ zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool ac
     ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
              zr_dtype_name(out_dtype));
     ZR_TRY(zr__cuda_begin(device));
-    for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
+    for (int r = 0; r < n_pieces; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
     return zr__cuda_end(device, zr__typed2(out_dtype, dtype, [&](auto *o, auto *in) {
                             return sum_pieces(zr__cuda(device), (decltype(o))out, accumulate, pieces, n_pieces, in, n);
                         }));
