@@ -266,6 +266,7 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
     if (st == ZR_OK) st = take_staging(e);
     if (st == ZR_OK) st = reach_peers(e);
     if (st == ZR_OK) st = zr_comm_agree(comm, prepare_engine(e));
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr__make_first_calls(e));
     if (st != ZR_OK) {
         zr_engine_destroy(&e);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);

@@ -3,6 +3,7 @@
  * which the step depends. */
 #include "engine/walk.h"
 #include "comm/comm.h"
+#include "plan/cost/cost.h"
 
 #include <string.h>
 
@@ -292,6 +293,53 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
     } while (st == ZR_OK && r.first < all);
     if (e->debug_sync && st == ZR_OK) st = device->ops->finish(device);
     return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
+}
+
+/* ---- the first calls --------------------------------------------------------------------------- */
+
+/* Kinds of calls for which a communicator may take memory at the first call. */
+enum { GATHERS, EXCHANGES, SUMS, CALLS };
+
+/* A step that makes such a call in the communicator of a group. */
+typedef struct first_call {
+    zr_schedule_kind schedule;
+    int32_t step;
+    int64_t bytes;
+} first_call;
+
+/* Choose for each communicator the longest call of each kind. */
+static void find_first_calls(const zr_engine *e, first_call call[ZR_GROUPS][CALLS])
+{
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        const zr_schedule *s = e->bound[k].schedule;
+        for (int32_t i = 0; s && i < s->n_steps; i++) {
+            const zr_step *step = &s->step[i];
+            const zr_move move = zr_step_traits_of(step->kind).move;
+            const int64_t bytes = zr__wire_bytes(e->plan, s, step);
+            if ((move != ZR_MOVE_GATHER && move != ZR_MOVE_REDUCE) || step->stream != ZR_STREAM_COMM) continue;
+            first_call *its = &call[e->plan->group[step->group].same][move == ZR_MOVE_GATHER ? GATHERS
+                                                                      : step->nccl           ? SUMS
+                                                                                             : EXCHANGES];
+            if (bytes > its->bytes) *its = (first_call){(zr_schedule_kind)k, i, bytes};
+        }
+    }
+}
+
+zr_status zr__make_first_calls(zr_engine *e)
+{
+    const zr_device_ops *ops = e->device->ops;
+    first_call call[ZR_GROUPS][CALLS] = {{{0}}};
+    if (!e->in_stream) return ZR_OK;
+    find_first_calls(e, call);
+    for (int32_t i = 0; i < ZR_GROUPS * CALLS; i++) {
+        const first_call *its = &call[i / CALLS][i % CALLS];
+        if (its->bytes == 0) continue;
+        e->kind = its->schedule;
+        const zr_task task = {run_step, NULL, e, task_index(&e->bound[e->kind], 0, its->step)};
+        ZR_TRY(ops->issue(e->queue[ZR_STREAM_COMM], &task));
+        ZR_TRY(ops->sync(e->queue[ZR_STREAM_COMM]));
+    }
+    return ZR_OK;
 }
 
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)

@@ -135,6 +135,9 @@ void *zr__result(const zr_engine *engine, int32_t index);
 
 /* Walk through a schedule once. Then wait for all queues except the queue of SAVE. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
+/* Make the longest call of each kind in each communicator of processes with GPUs, so that NCCL takes its memory now and
+ * not during training. Call this when the engine is bound, before states are filled: it moves zeros. */
+zr_status zr__make_first_calls(zr_engine *engine);
 /* Pass on the status of a collective call of the engine. If it is a failure that other ranks do not return too, note
  * that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
 zr_status zr__lone(zr_engine *engine, zr_status st);

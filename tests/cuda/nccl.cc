@@ -71,6 +71,12 @@ struct ncclComm {
     bool told = false;
     std::shared_ptr<zr_stand_in_group> asked;               /* not yet issued */
     std::vector<std::shared_ptr<zr_stand_in_group>> issued; /* not yet ended */
+    void *memory[4] = {};                                   /* taken at creation, and at the first call of each kind */
+
+    void give_memory()
+    {
+        for (void *&m : memory) cudaFree(m), m = nullptr;
+    }
 };
 
 /* The operations of one NCCL group. */
@@ -219,8 +225,15 @@ void add_pieces(const zr_stand_in_group &g, const unsigned char *own, unsigned c
     }
 }
 
-/* Return the group for a new operation: the open group, or a group for that operation alone. */
-ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
+/* Take memory as NCCL does, if it is not taken yet: 0 for the communicator, 1 to 3 for a kind of calls. */
+void take_memory(ncclComm_t comm, int which)
+{
+    const char *asked = getenv("ZR_STAND_IN_NCCL_BYTES");
+    if (!comm->memory[which]) cudaMalloc(&comm->memory[which], asked ? strtoul(asked, nullptr, 10) : (size_t)1 << 20);
+}
+
+/* Return the group for a new operation of a kind (take_memory): the open group, or a group for that operation alone. */
+ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream, int kind)
 {
     operations++;
     record_count(recorded::operations);
@@ -232,6 +245,7 @@ ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
         open_group->comm = comm;
         open_group->stream = stream;
     }
+    take_memory(comm, kind);
     return open_group->comm == comm && open_group->stream == stream ? ncclSuccess : ncclInvalidUsage;
 }
 
@@ -327,6 +341,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     const char *host = getenv("NCCL_HOSTID");
     if (host) snprintf(mine.host, sizeof mine.host, "%s", host);
     alive++;
+    take_memory(c, 0);
     *comm = c;
     return ncclInProgress;
 }
@@ -346,6 +361,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (comm->now != phase::ends || comm->polls < POLLS) return refuse(ncclInvalidUsage, "it has not ended");
     alive--;
+    comm->give_memory();
     delete comm;
     return ncclSuccess;
 }
@@ -356,6 +372,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     std::lock_guard<std::mutex> hold(advancing);
     for (const auto &g : comm->issued) g->comm = nullptr;
+    comm->give_memory();
     alive--;
     aborted++;
     if (comm->now != phase::meets || !comm->told) delete comm;
@@ -403,7 +420,7 @@ ncclResult_t ncclGroupEnd(void)
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 1);
     if (result != ncclSuccess) return result;
     put(true, peer, from, nullptr, count);
     return close_group();
@@ -411,7 +428,7 @@ ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t, int peer, 
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 1);
     if (result != ncclSuccess) return result;
     put(false, peer, nullptr, to, count);
     return close_group();
@@ -420,7 +437,7 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 2);
     if (result != ncclSuccess) return result;
     unsigned char *place = (unsigned char *)to;
     for (int r = 0; r < comm->size; r++) {
@@ -440,7 +457,7 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
     const unsigned char *send = (const unsigned char *)from;
     const bool known = type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16;
     if (!known || op != ncclSum || depth > 0) return refuse(ncclInvalidArgument, "not what the stand-in can add");
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 3);
     if (result != ncclSuccess) return result;
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + comm->size - i) % comm->size;

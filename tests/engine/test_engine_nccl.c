@@ -202,9 +202,12 @@ static int64_t planned_operations(const zr_plan *plan)
     return n;
 }
 
+static size_t taken_at_creation;
+
 static zr_status note_counts(trainer *run, zr_engine *engine, zr_comm *of)
 {
     (void)engine, (void)of;
+    taken_at_creation = zr_stand_in_taken();
     zr_stand_in_count(run->arg);
     return ZR_OK;
 }
@@ -219,6 +222,7 @@ static zr_status expect_counts(trainer *run, zr_engine *engine, zr_comm *of)
     zr_stand_in_count(&now);
     expect(now.operations - before->operations == planned_operations(engine->plan), "a gather is one call of NCCL");
     expect(engine->bound[ZR_SCHEDULE_TRAIN].inputs_apart, "inputs are apart");
+    expect(zr_stand_in_taken() == taken_at_creation, "NCCL has taken its memory at creation");
     expect(now.waits - before->waits == run->layout.accum + 1 + 2, "the host waits for scalars alone");
     return ZR_OK;
 }
