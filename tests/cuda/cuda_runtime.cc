@@ -363,6 +363,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
     const cudaError_t error = fail("cudaHostAlloc");
     if (error != cudaSuccess) return error;
     *out = aligned_alloc(4096, whole_pages(bytes ? bytes : 1));
+    if (*out && bytes <= (size_t)64 << 20) memset(*out, 0xa5, bytes); /* filled, because fresh memory is not zero */
     return *out ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 

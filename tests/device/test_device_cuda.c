@@ -420,6 +420,26 @@ static void queues(void **state)
     gpu->ops->free_host(gpu, r.host);
 }
 
+/* Check that memory of the host is zero, with one and with several threads that clear it. */
+static void cleared_memory(void **state)
+{
+    (void)state;
+    enum { BYTES = (9 << 20) + 3 };
+    for (int threads = 1; threads <= 3; threads += 2) {
+        zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+        zr_device *device;
+        char *memory = NULL;
+        config.threads = threads;
+        assert_int_equal(zr_device_create_cuda(&config, &device), ZR_OK);
+        assert_int_equal(device->ops->alloc_host(device, BYTES, (void **)&memory), ZR_OK);
+        int64_t other = 0;
+        for (int64_t i = 0; i < BYTES; i++) other += memory[i] != 0;
+        assert_int_equal(other, 0);
+        device->ops->free_host(device, memory);
+        zr_device_destroy(&device);
+    }
+}
+
 /* ---- rates ------------------------------------------------------------------------------------- */
 
 static zr_dtype measured_dtype;
@@ -728,25 +748,14 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),
-        cmocka_unit_test(squares),
-        cmocka_unit_test(squares_apart),
-        cmocka_unit_test(many_squares),
-        cmocka_unit_test(totals),
-        cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(initial_values),
-        cmocka_unit_test(updates),
-        cmocka_unit_test(squares_of_updates),
-        cmocka_unit_test(queues),
-        cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),           cmocka_unit_test(squares),        cmocka_unit_test(squares_apart),
+        cmocka_unit_test(many_squares),   cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(initial_values), cmocka_unit_test(updates),        cmocka_unit_test(squares_of_updates),
+        cmocka_unit_test(queues),         cmocka_unit_test(cleared_memory), cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(priorities),
-        cmocka_unit_test(noted_points),
-        cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),         cmocka_unit_test(failures),       cmocka_unit_test(streams),
+        cmocka_unit_test(priorities),     cmocka_unit_test(noted_points),   cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);
