@@ -221,7 +221,9 @@ static zr_status expect_counts(trainer *run, zr_engine *engine, zr_comm *of)
     zr_stand_in_counts now;
     zr_stand_in_count(&now);
     expect(now.operations - before->operations == planned_operations(engine->plan), "a gather is one call of NCCL");
+#ifndef ZR_DEBUG
     expect(engine->bound[ZR_SCHEDULE_TRAIN].inputs_apart, "inputs are apart");
+#endif
     expect(zr_stand_in_taken() == taken_at_creation, "NCCL has taken its memory at creation");
     expect(now.waits - before->waits == run->layout.accum + 1 + 2, "the host waits for scalars alone");
     return ZR_OK;
