@@ -1,5 +1,6 @@
 /* Implements the stand-in of tests/cuda/cuda_runtime.h: devices, memory, streams, events. */
 #include "cuda_runtime.h"
+#include "recorder.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -131,7 +132,7 @@ struct zr_stand_in_stream {
     std::deque<std::function<bool()>> list; /* functions to run in order; false: not finished, call it again */
     long issued = 0;
     std::atomic<long> done{0};
-    int device;
+    int device, priority = 0;
 };
 
 struct zr_stand_in_event {
@@ -362,6 +363,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
     const cudaError_t error = fail("cudaHostAlloc");
     if (error != cudaSuccess) return error;
     *out = aligned_alloc(4096, whole_pages(bytes ? bytes : 1));
+    if (*out && bytes <= (size_t)64 << 20) memset(*out, 0xa5, bytes); /* filled, because fresh memory is not zero */
     return *out ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
@@ -378,6 +380,26 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     return fail("cudaStreamCreateWithFlags");
 }
 
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+    const cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
+    (*stream)->priority = priority;
+    return error;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    *priority = stream->priority;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     delete stream;
@@ -386,6 +408,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    record_count(recorded::waits);
     work(stream, issued(stream));
     return fail("cudaStreamSynchronize");
 }
@@ -398,9 +421,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         running now(stream->device);
         while (stream->done < wanted && work_one(stream)) continue;
     }
-    if (hold.owns_lock() && stream->done >= wanted) return fail("cudaStreamQuery");
-    last_error = cudaErrorNotReady;
-    return last_error;
+    if (!hold.owns_lock() || stream->done < wanted) return last_error = cudaErrorNotReady;
+    record_count(recorded::waits);
+    return fail("cudaStreamQuery");
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
@@ -419,6 +442,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     if (event->device != stream->device) return last_error = cudaErrorInvalidResourceHandle;
+    record_count(recorded::records);
     event->stream = stream;
     event->ticket = issue(stream, [=] { event->at = clock_type::now(); });
     return fail("cudaEventRecord");
@@ -426,6 +450,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    record_count(recorded::waits);
     if (event->stream) work(event->stream, event->ticket);
     return fail("cudaEventSynchronize");
 }
@@ -434,6 +459,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     zr_stand_in_stream *of = event->stream;
     const long ticket = event->ticket;
+    record_count(recorded::follows);
     if (of && of != stream) issue_wait(stream, [=] { return reach(of, ticket); });
     return fail("cudaStreamWaitEvent");
 }
@@ -448,6 +474,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     std::vector<char> staged;
+    record_count(recorded::copies);
     if (kind == cudaMemcpyHostToDevice) staged.assign((const char *)from, (const char *)from + bytes);
     issue(stream, [=] { /* works between devices without access to each other, too */
                         running now(everybody);
@@ -458,6 +485,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *x, int byte, size_t bytes, cudaStream_t stream)
 {
+    record_count(recorded::fills);
     issue(stream, [=] { memset(x, byte, bytes); });
     return fail("cudaMemsetAsync");
 }
@@ -475,7 +503,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
 {
-    *can = 1;
+    *can = fail("cudaDeviceCanAccessPeer") == cudaSuccess;
     return cudaSuccess;
 }
 
@@ -763,6 +791,7 @@ void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3
     }
     const launch l = {blocks, threads, shared_bytes, kernels.launches[kernel]++ % 2 != 0, std::move(run)};
     hold.unlock();
+    record_count(recorded::launches);
     const std::string fault = planted_in(file);
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     if (fault.empty())

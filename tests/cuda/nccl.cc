@@ -3,6 +3,7 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include "nccl.h"
+#include "recorder.h"
 #include "zr/tensor.h"
 
 #include <mpi.h>
@@ -10,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace
@@ -66,7 +69,14 @@ struct ncclComm {
     int come = 1;
     std::vector<MPI_Request> request;
     bool told = false;
-    std::shared_ptr<zr_stand_in_group> asked; /* not yet issued, or running */
+    std::shared_ptr<zr_stand_in_group> asked;               /* not yet issued */
+    std::vector<std::shared_ptr<zr_stand_in_group>> issued; /* not yet ended */
+    void *memory[4] = {};                                   /* taken at creation, and at the first call of each kind */
+
+    void give_memory()
+    {
+        for (void *&m : memory) cudaFree(m), m = nullptr;
+    }
 };
 
 /* The operations of one NCCL group. */
@@ -159,9 +169,13 @@ void begin(zr_stand_in_group *g)
     }
 }
 
+/* Held where a group advances, and where a communicator is aborted, which other threads may do. */
+std::mutex advancing;
+
 /* Advance a group in its stream. A group that an aborted communicator has begun is kept: its bytes may still arrive. */
 int step(void *arg)
 {
+    std::lock_guard<std::mutex> hold(advancing);
     zr_stand_in_group *g = (zr_stand_in_group *)arg;
     if (!g->comm) {
         if (!g->begun) g->own.reset();
@@ -211,19 +225,27 @@ void add_pieces(const zr_stand_in_group &g, const unsigned char *own, unsigned c
     }
 }
 
-/* Return the group for a new operation: the open group, or a group for that operation alone. */
-ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
+/* Take memory as NCCL does, if it is not taken yet: 0 for the communicator, 1 to 3 for a kind of calls. */
+void take_memory(ncclComm_t comm, int which)
+{
+    const char *asked = getenv("ZR_STAND_IN_NCCL_BYTES");
+    if (!comm->memory[which]) cudaMalloc(&comm->memory[which], asked ? strtoul(asked, nullptr, 10) : (size_t)1 << 20);
+}
+
+/* Return the group for a new operation of a kind (take_memory): the open group, or a group for that operation alone. */
+ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream, int kind)
 {
     operations++;
+    record_count(recorded::operations);
     const cudaError_t wanted = zr_stand_in_failure("nccl");
     if (wanted != cudaSuccess) return refuse((ncclResult_t)wanted, "as was asked for");
     if (!comm || comm->now != phase::ready) return refuse(ncclInvalidUsage, "the communicator is not ready");
-    if (comm->asked && !comm->asked->ended) return refuse(ncclInvalidUsage, "the last operation has not ended");
     if (!open_group) {
         open_group = std::make_shared<zr_stand_in_group>();
         open_group->comm = comm;
         open_group->stream = stream;
     }
+    take_memory(comm, kind);
     return open_group->comm == comm && open_group->stream == stream ? ncclSuccess : ncclInvalidUsage;
 }
 
@@ -238,6 +260,7 @@ ncclResult_t close_group()
     const std::shared_ptr<zr_stand_in_group> g = open_group;
     if (depth > 0 || !g) return ncclSuccess;
     open_group.reset();
+    record_count(recorded::groups);
     g->comm->asked = g;
     g->comm->now = phase::asked;
     g->comm->polls = 0;
@@ -254,8 +277,15 @@ ncclResult_t go_on(ncclComm *c)
     }
     if (c->polls++ < POLLS) return ncclInProgress;
     if (c->now == phase::ends) return ncclSuccess;
+    {
+        std::lock_guard<std::mutex> hold(advancing);
+        const auto ended = [](const std::shared_ptr<zr_stand_in_group> &g) { return g->ended; };
+        c->issued.erase(std::remove_if(c->issued.begin(), c->issued.end(), ended), c->issued.end());
+    }
     c->asked->own = c->asked;
+    c->issued.push_back(c->asked);
     zr_stand_in_issue_wait(c->asked->stream, step, c->asked.get());
+    c->asked.reset();
     c->now = phase::ready;
     return ncclSuccess;
 }
@@ -311,13 +341,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     const char *host = getenv("NCCL_HOSTID");
     if (host) snprintf(mine.host, sizeof mine.host, "%s", host);
     alive++;
+    take_memory(c, 0);
     *comm = c;
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    if (comm->now != phase::ready || (comm->asked && !comm->asked->ended)) return ncclInvalidUsage;
+    std::lock_guard<std::mutex> hold(advancing);
+    for (const auto &g : comm->issued)
+        if (!g->ended) return refuse(ncclInvalidUsage, "an operation has not ended");
+    if (comm->now != phase::ready) return ncclInvalidUsage;
     comm->now = phase::ends;
     comm->polls = 0;
     return ncclInProgress;
@@ -327,6 +361,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (comm->now != phase::ends || comm->polls < POLLS) return refuse(ncclInvalidUsage, "it has not ended");
     alive--;
+    comm->give_memory();
     delete comm;
     return ncclSuccess;
 }
@@ -335,7 +370,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
  * messages for it may still arrive. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    if (comm->asked) comm->asked->comm = nullptr;
+    std::lock_guard<std::mutex> hold(advancing);
+    for (const auto &g : comm->issued) g->comm = nullptr;
+    comm->give_memory();
     alive--;
     aborted++;
     if (comm->now != phase::meets || !comm->told) delete comm;
@@ -383,7 +420,7 @@ ncclResult_t ncclGroupEnd(void)
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 1);
     if (result != ncclSuccess) return result;
     put(true, peer, from, nullptr, count);
     return close_group();
@@ -391,7 +428,7 @@ ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t, int peer, 
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 1);
     if (result != ncclSuccess) return result;
     put(false, peer, nullptr, to, count);
     return close_group();
@@ -400,7 +437,7 @@ ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 2);
     if (result != ncclSuccess) return result;
     unsigned char *place = (unsigned char *)to;
     for (int r = 0; r < comm->size; r++) {
@@ -420,7 +457,7 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
     const unsigned char *send = (const unsigned char *)from;
     const bool known = type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16;
     if (!known || op != ncclSum || depth > 0) return refuse(ncclInvalidArgument, "not what the stand-in can add");
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 3);
     if (result != ncclSuccess) return result;
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + comm->size - i) % comm->size;
