@@ -1,5 +1,6 @@
 /* Implements the stand-in of tests/cuda/cuda_runtime.h: devices, memory, streams, events. */
 #include "cuda_runtime.h"
+#include "recorder.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -386,6 +387,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    record_count(recorded::waits);
     work(stream, issued(stream));
     return fail("cudaStreamSynchronize");
 }
@@ -398,9 +400,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         running now(stream->device);
         while (stream->done < wanted && work_one(stream)) continue;
     }
-    if (hold.owns_lock() && stream->done >= wanted) return fail("cudaStreamQuery");
-    last_error = cudaErrorNotReady;
-    return last_error;
+    if (!hold.owns_lock() || stream->done < wanted) return last_error = cudaErrorNotReady;
+    record_count(recorded::waits);
+    return fail("cudaStreamQuery");
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
@@ -419,6 +421,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     if (event->device != stream->device) return last_error = cudaErrorInvalidResourceHandle;
+    record_count(recorded::records);
     event->stream = stream;
     event->ticket = issue(stream, [=] { event->at = clock_type::now(); });
     return fail("cudaEventRecord");
@@ -426,6 +429,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    record_count(recorded::waits);
     if (event->stream) work(event->stream, event->ticket);
     return fail("cudaEventSynchronize");
 }
@@ -434,6 +438,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     zr_stand_in_stream *of = event->stream;
     const long ticket = event->ticket;
+    record_count(recorded::follows);
     if (of && of != stream) issue_wait(stream, [=] { return reach(of, ticket); });
     return fail("cudaStreamWaitEvent");
 }
@@ -448,6 +453,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     std::vector<char> staged;
+    record_count(recorded::copies);
     if (kind == cudaMemcpyHostToDevice) staged.assign((const char *)from, (const char *)from + bytes);
     issue(stream, [=] { /* works between devices without access to each other, too */
                         running now(everybody);
@@ -458,6 +464,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *x, int byte, size_t bytes, cudaStream_t stream)
 {
+    record_count(recorded::fills);
     issue(stream, [=] { memset(x, byte, bytes); });
     return fail("cudaMemsetAsync");
 }
@@ -763,6 +770,7 @@ void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3
     }
     const launch l = {blocks, threads, shared_bytes, kernels.launches[kernel]++ % 2 != 0, std::move(run)};
     hold.unlock();
+    record_count(recorded::launches);
     const std::string fault = planted_in(file);
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     if (fault.empty())

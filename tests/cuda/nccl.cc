@@ -3,6 +3,7 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include "nccl.h"
+#include "recorder.h"
 #include "zr/tensor.h"
 
 #include <mpi.h>
@@ -215,6 +216,7 @@ void add_pieces(const zr_stand_in_group &g, const unsigned char *own, unsigned c
 ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
 {
     operations++;
+    record_count(recorded::operations);
     const cudaError_t wanted = zr_stand_in_failure("nccl");
     if (wanted != cudaSuccess) return refuse((ncclResult_t)wanted, "as was asked for");
     if (!comm || comm->now != phase::ready) return refuse(ncclInvalidUsage, "the communicator is not ready");
@@ -238,6 +240,7 @@ ncclResult_t close_group()
     const std::shared_ptr<zr_stand_in_group> g = open_group;
     if (depth > 0 || !g) return ncclSuccess;
     open_group.reset();
+    record_count(recorded::groups);
     g->comm->asked = g;
     g->comm->now = phase::asked;
     g->comm->polls = 0;
