@@ -68,7 +68,7 @@ struct cell {
 
 struct block {
     size_t bytes;
-    int device; /* -1: pinned */
+    int device; /* -1: pinned; -2: no memory, but what NCCL's groups must not use at once */
 };
 
 /* The bytes that a copy from pinned memory found. */
@@ -214,6 +214,7 @@ std::string place_of(uintptr_t begin, uintptr_t end)
     if (after == all.blocks.begin()) return "memory that is not recorded";
     --after;
     const block &in = after->second;
+    if (in.device == -2) return "NCCL has two groups in flight at once";
     return "bytes " + std::to_string(begin - after->first) + " to " + std::to_string(end - after->first) + " of " +
            std::to_string(in.bytes) + " of " + (in.device < 0 ? "pinned memory" : "GPU " + std::to_string(in.device));
 }
@@ -438,7 +439,7 @@ void record_memory(void *memory, size_t bytes, int device)
     const uintptr_t at = (uintptr_t)memory;
     forget(at, at + bytes);
     all.blocks[at] = {bytes, device};
-    if (device >= 0) return;
+    if (device != -1) return;
     pinned_begin = std::min(pinned_begin.load(), at);
     pinned_end = std::max(pinned_end.load(), at + bytes);
 }

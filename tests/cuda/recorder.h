@@ -80,7 +80,8 @@ void record_event_wait(cudaEvent_t event);
 /** Count a call that accesses nothing. */
 void record_count(recorded kind);
 
-/** Record that memory was allocated, on a device or pinned (-1), or freed. */
+/** Record that memory was allocated, on a device or pinned (-1), or freed. -2: the bytes stand for NCCL, of which only
+ * one group may be in flight. */
 void record_memory(void *memory, size_t bytes, int device);
 void record_freed(void *memory);
 /** Record that a stream or an event was destroyed. */
