@@ -138,7 +138,7 @@ STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=
 # The recorder of tests/cuda replaces these functions, and sees each access of the engine to memory.
 STAND_IN_LINK := $(patsubst %,-Wl$(comma)--wrap=%,zr_device_create_cuda zr__barrier_init zr__barrier_wait zr__comm_show \
                  zr__store_read zr__store_write)
-STAND_IN_SEEN := $(if $(SAN),,-fsanitize=kernel-address -fasan-shadow-offset=0 --param asan-instrumentation-with-call-threshold=0 \
+STAND_IN_SEEN := $(if $(SAN)$(findstring clang,$(CC)),,-fsanitize=kernel-address -fasan-shadow-offset=0 --param asan-instrumentation-with-call-threshold=0 \
                  --param asan-stack=0 --param asan-globals=0)
 CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*/*.c)))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c' 2>/dev/null))

@@ -136,6 +136,13 @@ int make_chain(int device)
     return c;
 }
 
+/* Take over what a chain knows, after which it goes on. */
+void follow(int into, int from)
+{
+    join(all.chains[(size_t)into].clock, all.chains[(size_t)from].clock);
+    time_of(from)++;
+}
+
 /* The chain of this thread. Who started the thread is not known: it comes after all that was recorded before it. */
 struct own_chain {
     int number = -1;
@@ -161,8 +168,8 @@ int here()
 {
     if (own.number < 0) {
         own.number = make_chain(-1);
-        recorded_clock &clock = all.chains[(size_t)own.number].clock;
-        for (const chain &c : all.chains) join(clock, c.clock);
+        for (int c = 0; c < (int)all.chains.size(); c++)
+            if (c != own.number) follow(own.number, c);
     }
     if (own.ended_threads != all.ended_threads) {
         own.ended_threads = all.ended_threads;
@@ -185,13 +192,6 @@ int issue(cudaStream_t stream)
     join(all.chains[(size_t)s].clock, all.chains[(size_t)h].clock);
     time_of(h)++;
     return s;
-}
-
-/* Take over what a chain knows, after which it goes on. */
-void follow(int into, int from)
-{
-    join(all.chains[(size_t)into].clock, all.chains[(size_t)from].clock);
-    time_of(from)++;
 }
 
 /* ---- texts ------------------------------------------------------------------------------------- */

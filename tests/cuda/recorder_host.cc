@@ -1,6 +1,6 @@
 /* Tells the recorder of the host's accesses to pinned memory. The Makefile compiles src/engine and the host's part of
  * src/device/cuda for the stand-in with gcc's address checks of kernels (-fsanitize=kernel-address), which call these
- * functions at each load and store, and nothing else. Under sanitizers of programs it does not, and these are absent.
+ * functions at each load and store, and nothing else. Under sanitizers of programs, and with clang, it does not.
  */
 #include "recorder.h"
 
