@@ -446,7 +446,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                    (int64_t)data[PARTS],
                    data[ROUNDED] != 0};
     products++;
-    record_count(recorded::products);
+    record_launch(recorded::products, stream);
     if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) biases++;
     zr_stand_in_issue(stream, multiply, &j, sizeof j);
     return CUBLAS_STATUS_SUCCESS;

@@ -264,6 +264,16 @@ int zr_stand_in_current(cudaStream_t stream)
     return stream->device == current_device;
 }
 
+int zr_stand_in_device(cudaStream_t stream)
+{
+    return stream->device;
+}
+
+bool zr_stand_in_is_touchable(void)
+{
+    return anybody;
+}
+
 size_t zr_stand_in_taken(void)
 {
     std::lock_guard<std::mutex> hold(memory.lock);
@@ -342,6 +352,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     memory.block[made] = {pages, own, true, closed_every - 1};
     memory.block[made].protect(made, memory.is_open(own));
     memory.taken[own] += pages;
+    record_memory(made, pages, own);
     *out = made;
     return cudaSuccess;
 }
@@ -352,6 +363,7 @@ cudaError_t cudaFree(void *x)
     std::lock_guard<std::mutex> hold(memory.lock);
     const auto found = memory.block.find(x);
     if (found == memory.block.end()) return cudaErrorInvalidValue;
+    record_freed(x);
     munmap(x, found->second.bytes + whole_pages(1));
     memory.taken[found->second.device] -= found->second.bytes;
     memory.block.erase(found);
@@ -364,11 +376,13 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
     if (error != cudaSuccess) return error;
     *out = aligned_alloc(4096, whole_pages(bytes ? bytes : 1));
     if (*out && bytes <= (size_t)64 << 20) memset(*out, 0xa5, bytes); /* filled, because fresh memory is not zero */
+    if (*out) record_memory(*out, whole_pages(bytes ? bytes : 1), -1);
     return *out ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFreeHost(void *x)
 {
+    record_freed(x);
     free(x);
     return cudaSuccess;
 }
@@ -402,13 +416,14 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    record_gone(stream);
     delete stream;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    record_count(recorded::waits);
+    record_stream_wait(stream);
     work(stream, issued(stream));
     return fail("cudaStreamSynchronize");
 }
@@ -422,7 +437,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         while (stream->done < wanted && work_one(stream)) continue;
     }
     if (!hold.owns_lock() || stream->done < wanted) return last_error = cudaErrorNotReady;
-    record_count(recorded::waits);
+    record_stream_wait(stream);
     return fail("cudaStreamQuery");
 }
 
@@ -435,6 +450,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    record_gone(event);
     delete event;
     return cudaSuccess;
 }
@@ -442,7 +458,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     if (event->device != stream->device) return last_error = cudaErrorInvalidResourceHandle;
-    record_count(recorded::records);
+    record_event(event, stream);
     event->stream = stream;
     event->ticket = issue(stream, [=] { event->at = clock_type::now(); });
     return fail("cudaEventRecord");
@@ -450,7 +466,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    record_count(recorded::waits);
+    record_event_wait(event);
     if (event->stream) work(event->stream, event->ticket);
     return fail("cudaEventSynchronize");
 }
@@ -459,7 +475,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     zr_stand_in_stream *of = event->stream;
     const long ticket = event->ticket;
-    record_count(recorded::follows);
+    record_follow(stream, event);
     if (of && of != stream) issue_wait(stream, [=] { return reach(of, ticket); });
     return fail("cudaStreamWaitEvent");
 }
@@ -474,7 +490,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     std::vector<char> staged;
-    record_count(recorded::copies);
+    record_copy(stream, to, from, bytes, kind == cudaMemcpyHostToDevice);
     if (kind == cudaMemcpyHostToDevice) staged.assign((const char *)from, (const char *)from + bytes);
     issue(stream, [=] { /* works between devices without access to each other, too */
                         running now(everybody);
@@ -485,7 +501,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *x, int byte, size_t bytes, cudaStream_t stream)
 {
-    record_count(recorded::fills);
+    record_work(recorded::fills, stream, "a fill", {{x, bytes, true}});
     issue(stream, [=] { memset(x, byte, bytes); });
     return fail("cudaMemsetAsync");
 }
@@ -791,7 +807,7 @@ void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3
     }
     const launch l = {blocks, threads, shared_bytes, kernels.launches[kernel]++ % 2 != 0, std::move(run)};
     hold.unlock();
-    record_count(recorded::launches);
+    record_launch(recorded::launches, stream);
     const std::string fault = planted_in(file);
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     if (fault.empty())

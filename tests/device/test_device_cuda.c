@@ -8,7 +8,7 @@
 #include "kernel_check.h"
 
 #ifndef ZR_GPU
-#include "cuda/cuda_runtime.h"
+#include "cuda/recorder.h"
 #include "device/device.h"
 #endif
 
@@ -618,12 +618,13 @@ static void failures(void **state)
 }
 
 /* Check that a stream that waits for another stream's mark does not block the host, and waits only for the work before
- * the mark. The other queue is configured by `other`. */
+ * the mark. Work after the mark has no order, which the recorder sees. The other queue is configured by `other`. */
 static void check_streams(const zr_queue_config *other)
 {
     relay r = {0};
     void *memory;
     zr_queue *queue[2];
+    zr_stand_in_collect(1);
     assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[0], &queue[0]), ZR_OK);
     assert_int_equal(gpu->ops->queue_create(gpu, other, &queue[1]), ZR_OK);
     assert_int_equal(gpu->ops->alloc(gpu, 3 * HOP, &memory), ZR_OK);
@@ -645,7 +646,11 @@ static void check_streams(const zr_queue_config *other)
         assert_int_equal(gpu->ops->sync(copies), ZR_OK);
         assert_int_equal(r.host[HOP], 7);
         assert_int_equal(gpu->ops->sync(computes), ZR_OK);
+        const char *fault = zr_stand_in_fault();
+        assert_non_null(fault);
+        assert_non_null(strstr(fault, " is not ordered before the write by a copy in "));
     }
+    zr_stand_in_collect(0);
     for (int q = 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
     gpu->ops->free_host(gpu, r.host);
     gpu->ops->free(gpu, r.device);
