@@ -133,8 +133,13 @@ LIB_OBJ  := $(if $(NVCC),$(CUDA_KERNELS:src/%.cu=$(B)/obj/%.o)) $(LIB_SRC:src/%.
 # The same device on the processor, against the stand-ins of tests/cuda: for tests.
 STAND_IN := $(B)/obj/stand_in
 STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=$(STAND_IN)/%.o) \
-                $(if $(MPI_SHOW),$(STAND_IN)/comm/nccl.o) \
+                $(if $(MPI_SHOW),$(STAND_IN)/comm/nccl.o) $(patsubst src/%.c,$(STAND_IN)/%.o,$(sort $(wildcard src/engine/*.c))) \
                 $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(sort $(wildcard tests/cuda/*.cc)))
+# The recorder of tests/cuda replaces these functions, and sees each access of the engine to memory.
+STAND_IN_LINK := $(patsubst %,-Wl$(comma)--wrap=%,zr_device_create_cuda zr__barrier_init zr__barrier_wait zr__comm_show \
+                 zr__store_read zr__store_write)
+STAND_IN_SEEN := $(if $(SAN)$(findstring clang,$(CC)),,-fsanitize=kernel-address -fasan-shadow-offset=0 --param asan-instrumentation-with-call-threshold=0 \
+                 --param asan-stack=0 --param asan-globals=0)
 CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*/*.c)))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c' 2>/dev/null))
 TESTS    := $(patsubst %.c,$(B)/tests/%,$(notdir $(TEST_SRC)))
@@ -242,7 +247,7 @@ STAND_IN_CXX = g++ -std=c++20 -g $(OPT) $(STAND_IN_MARCH) -ffp-contract=off -fno
                $(MPI_CFLAGS:-I%=-isystem %)
 $(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -Itests/cuda -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) $(STAND_IN_SEEN) -Itests/cuda -MMD -MP -c $< -o $@
 $(STAND_IN)/processor: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAND_IN_NATIVE)' | cmp -s - $@ || echo '$(STAND_IN_NATIVE)' > $@
@@ -287,7 +292,7 @@ $(B)/tests/%: %.c $(B)/libzr.a
 STAND_IN_TESTS := $(patsubst %.c,$(B)/tests/%,$(notdir $(shell grep -lsE '^//STAND_IN|kernel_check\.h' $(TEST_SRC))))
 $(STAND_IN_TESTS): $(STAND_IN_OBJ)
 $(STAND_IN_TESTS): TEST_CFLAGS = -Itests/cuda
-$(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) -lstdc++ -ldl
+$(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) $(STAND_IN_LINK) -lstdc++ -ldl
 # Tests of a build with a row more in the tables of what plans, walks, prices and draws: a copy, before the library's own.
 MADE_UP       := $(B)/made_up
 MADE_UP_TESTS := $(patsubst %.c,$(B)/tests/%,$(notdir $(shell grep -ls '^//MADE_UP' $(TEST_SRC))))
@@ -351,11 +356,11 @@ $(B)/tests/zr_fault: $(CLI_OBJ) $(B)/obj/tests/fault.o $(B)/libzr.a $(LINKED)
 # The command with the stand-ins for GPUs: `device` "cuda" works where no GPU is.
 $(B)/tests/zr_stand_in: $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LINKED)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
+	$(Q)$(CC) -o $@ $(CLI_OBJ) $(STAND_IN_OBJ) $(STAND_IN_LINK) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
 # The benchmark of kernels likewise, for bench/gpu's own test.
 $(B)/tests/bench_gpu_stand_in: bench/programs/bench_gpu.c $(STAND_IN_OBJ) $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	$(Q)$(CC) $(CFLAGS_ALL) $(DEPENDS) $< -o $@ $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
+	$(Q)$(CC) $(CFLAGS_ALL) $(DEPENDS) $< -o $@ $(STAND_IN_OBJ) $(STAND_IN_LINK) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
 $(B)/bench/%: bench/programs/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/bench
 	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) $(DEPENDS) $< -o $@ $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)

@@ -48,6 +48,10 @@ typedef struct zr_comm_copier {
     zr_status (*finish)(void *arg);
     void *arg;
     void *stream; /* cudaStream_t to which the device's work is issued, or NULL if the device has no stream */
+    /* whether the caller orders its own work by the stream. A call on pieces in GPU memory between processes then
+     * returns when its work is in the stream. A failure of this work, such as a lost peer, makes a later call fail,
+     * including every call that exchanges numbers */
+    bool in_stream;
 } zr_comm_copier;
 
 /** Functions of a transport. Each transport has one table of this type (src/comm/transport.h). */

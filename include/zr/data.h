@@ -8,8 +8,8 @@
  * zr_pairs makes the samples of encoders such as BERT, which have masked tokens and pairs of sentences. zr_labelled
  * makes samples for fine-tuning them.
  *
- * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first call of
- * zr_data_read_ahead allocates memory. An object must not be used by two threads at once.
+ * Files are read with pread, not mapped, into a buffer that is allocated at open. Later no call allocates memory. An
+ * object must not be used by two threads at once.
  */
 #ifndef ZR_DATA_H
 #define ZR_DATA_H
@@ -241,20 +241,8 @@ ZR_API zr_data_info zr_data_get_info(const zr_data *data);
  * cannot be read or has changed since it was opened. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
 
-/** Prefetch samples first to first+n-1 on a thread of the data object. The caller must read these samples next.
- * zr_data_sample waits for the thread if necessary, and reports its errors. At most ZR_DATA_AHEAD_BYTES are
- * prefetched. n must be the same in every call. The first call allocates memory and starts the thread, or fails with
- * ZR_ERR_MEMORY. After the first call, zr_data_window and zr_data_read must not be called. */
-#define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
-ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
-
-/** Return the bytes of memory needed to prefetch n samples of seq_length tokens, or 0 if the limit is too low for a
- * single sample. `documents` is zr_data_args.documents. */
-ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n);
-
 /** Read tokens first to first+n-1. The tokens are numbered through all sources, one source after the other. n is at
- * most T+1. Errors: as for zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called after
- * zr_data_read_ahead. */
+ * most T+1. Errors: as for zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. */
 ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
 
 /** Read a window into tokens (T) and targets (T), independently of the order of samples. `window` is less than
@@ -275,9 +263,6 @@ ZR_API ZR_NODISCARD zr_status zr_data_documents(const zr_data *data, int32_t *be
  * several samples, one after the other, and padding.
  */
 typedef struct zr_pairs zr_pairs;
-
-/** Number of loss terms: masked tokens, and next sentence. */
-#define ZR_PAIRS_TERMS 2
 
 /** Options of zr_pairs_open. A zero means the default, except for `path`, the sizes and short_seq_prob. */
 typedef struct zr_pairs_args {
@@ -361,8 +346,8 @@ typedef struct zr_pairs_row {
  * number of samples in a row.
  *
  * Memory. Texts need 2 bytes per sentence and 16 bytes per document. The first call for a row of another epoch divides
- * all documents, which takes about a second for 100 million tokens. zr_pairs_read and zr_pairs_count allocate memory
- * for the largest group of neighbouring documents, once.
+ * all documents, which takes about a second for 100 million tokens. zr_pairs_read allocates memory for
+ * the largest group of neighbouring documents, once.
  *
  * Errors: as zr_data_open_with. Also ZR_ERR_DATA with tensor and row if a ready row is invalid or has more predicted
  * tokens than P, or if texts have fewer than two documents; ZR_ERR_CONFIG if the tokenizer lacks one of the tokens.
@@ -375,10 +360,6 @@ ZR_API zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs);
 /** Read a row. Rows are numbered from 0 through all epochs. Errors: ZR_ERR_ARG if the row is negative or in epoch 2^32;
  * ZR_ERR_IO if a file cannot be read or has changed since it was opened; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out);
-
-/** Count the losses of a row for each term of the loss: its predicted tokens, and its labels of next-sentence
- * prediction. For texts, the call reads tokens only if whole_words is set. Errors: as for zr_pairs_read. */
-ZR_API ZR_NODISCARD zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
 
 /* ---- labelled texts and questions ------------------------------------------------------------ */
 

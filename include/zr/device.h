@@ -51,6 +51,10 @@ typedef enum zr_queue_runs {
     ZR_QUEUE_STREAM,
     /* tasks run on a thread of the queue, in the queue's own stream; their operations use one processor thread */
     ZR_QUEUE_THREAD,
+    /* tasks run on a thread of the queue, which only issues their work to the queue's own stream: a wait for a mark is
+     * a wait of the stream. For calls that wait for other processes until their work is issued. On a synchronous device
+     * like ZR_QUEUE_THREAD */
+    ZR_QUEUE_ISSUE,
     /* tasks run on a thread of the queue, for computation in host memory. Their operations run on the host's processors
      * with zr_device_config.threads threads */
     ZR_QUEUE_HOST
@@ -59,6 +63,7 @@ typedef enum zr_queue_runs {
 typedef struct zr_queue_config {
     zr_queue_runs runs;
     int32_t most; /* for queues with a thread: maximum number of issued tasks and waits that have not ended */
+    bool urgent;  /* whether the device prefers the queue's work, if the queue has its own stream */
 } zr_queue_config;
 
 /** Values that change during training. A kernel may depend only on these values and on its operands. */
@@ -181,6 +186,10 @@ typedef struct zr_device_ops {
     /** Wait until all operations of the current queue, and all work for which the queue waits, have completed. Call
      * this in a task. Afterwards the host and other ranks may read the results and overwrite the inputs. */
     zr_status (*finish)(zr_device *device);
+    /** Note the current point of this device's work, in place of the point noted before. Call this in a task. */
+    zr_status (*note)(zr_device *device);
+    /** Wait until the work before the noted point has completed. Return at once if no point was noted. */
+    zr_status (*reach)(zr_device *device);
     /** Allocate zeroed, 64-byte aligned device memory. The host may access it only through operations in a queue. Fail
      * with ZR_ERR_MEMORY and the number of bytes in the message. This failure is fatal. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);

@@ -345,22 +345,6 @@ typedef struct zr_bert_config {
  * and ends, unless the ranks are sequence-parallel. `config` is borrowed. */
 ZR_API zr_model zr_bert(const zr_bert_config *config);
 
-/** Sizes of a chain of matrices with exactly units * rows * cols parameters. With a chain, one can plan for a given
- * number of parameters. */
-typedef struct zr_chain_config {
-    int64_t units, rows, cols;
-} zr_chain_config;
-
-/** Return the builder of a chain of matrices. The input x (B,T,rows), in the graph's dtype, is multiplied by matrices
- * of shapes (rows,cols), (cols,rows), (rows,cols) ... in turn. The last product gives the logits. The losses (B,T)
- * are computed from the logits and targets (B,T) I32. Unit "0", "1" ... has one matrix "<unit>.weight". M
- * tensor-parallel ranks divide the columns of (rows,cols) and the rows of (cols,rows). A chain cannot decode.
- * `config` is borrowed.
- *
- * Building fails with ZR_ERR_CONFIG if a number is not positive or units is above 65,536. With M > 1 it also fails if
- * units is odd, or if M does not divide cols or B*T*rows. */
-ZR_API zr_model zr_chain(const zr_chain_config *config);
-
 #ifdef __cplusplus
 }
 #endif

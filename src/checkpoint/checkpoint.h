@@ -144,7 +144,7 @@ typedef struct zr__manifest_file {
 typedef struct zr__manifest {
     int64_t step;
     const char *build; /* version of zr that wrote the checkpoint: printable ASCII without quotes and backslashes */
-    const char *run;   /* JSON text of the member "run", whose contents the train layer defines */
+    const char *run;   /* JSON text of the member "run", as zr__json_print prints it; the train layer defines it */
     const zr__manifest_file *file;
     int n_files;
 } zr__manifest;
@@ -160,7 +160,7 @@ typedef struct zr__manifest {
 ZR_NODISCARD zr_status zr__manifest_write(const char *dir, const zr__manifest *manifest);
 /** Read and check dir/manifest.json. Also check that the checkpoint's files exist, are regular files and have the
  * recorded sizes. The contents of the files are not read. Neither the files nor `dir` may be symbolic links. The
- * call needs about three times the manifest's size in memory. Free the result with zr__manifest_free. Errors:
+ * call needs about four times the manifest's size in memory. Free the result with zr__manifest_free. Errors:
  * - ZR_ERR_NOT_FOUND if the directory is missing or has no manifest (an unfinished checkpoint)
  * - ZR_ERR_DATA if the manifest is damaged or has a newer format, or if its step differs from the directory's
  * - ZR_ERR_DATA if a file is missing, has another size or is not regular; the message names file and fault

@@ -139,17 +139,12 @@ const zr__slices *zr__slices_from(const zr__manifest_file *file, int64_t offset)
     return i < file->n_slices ? &file->slices[i] : NULL;
 }
 
-const zr__slices *zr__slices_at(const zr__manifest_file *file, int64_t offset)
-{
-    const zr__slices *s = zr__slices_from(file, offset);
-    return s && s->begin <= offset ? s : NULL;
-}
-
 zr__region zr__region_of(const zr__manifest_file *file, int64_t i)
 {
     const zr__chunk *chunk = file->chunk;
-    const zr__slices *s = zr__slices_at(file, chunk[i].offset);
-    if (!s) return (zr__region){chunk[i].offset, chunk[i].offset + chunk[i].bytes, i, 1, NULL};
+    const zr__slices *s = zr__slices_from(file, chunk[i].offset);
+    if (!s || s->begin > chunk[i].offset)
+        return (zr__region){chunk[i].offset, chunk[i].offset + chunk[i].bytes, i, 1, NULL};
     const int64_t limit = zr__chunk_limit(chunk[i].offset), floor = limit - ZR_CHUNK_BYTES;
     zr__region region = {.offset = floor > s->begin ? floor : s->begin, .slices = s, .first = i, .n = 1};
     region.end = zr__slices_limit(s, region.offset);

@@ -55,9 +55,8 @@ typedef struct zr__region {
     int64_t first, n;         /* first: index of the region's first chunk; n: number of the region's chunks */
     const zr__slices *slices; /* slices to which the region's chunks belong, or NULL if the region is a single chunk */
 } zr__region;
-/** Return the slices that contain the byte at `offset` (_at), or the first slices that end after this byte (_from).
- * Return NULL if the file has no slices there. The file's slices must be in ascending order. */
-const zr__slices *zr__slices_at(const zr__manifest_file *file, int64_t offset);
+/** Return the first slices that end after the byte at `offset`, or NULL. The file's slices must be in ascending order.
+ */
 const zr__slices *zr__slices_from(const zr__manifest_file *file, int64_t offset);
 /** Return the region that contains chunk i. The file's chunks and slices must be in ascending order. */
 zr__region zr__region_of(const zr__manifest_file *file, int64_t i);

@@ -24,7 +24,7 @@ bool zr__manifest_file_name(const char *name, size_t n);
 ZR_NODISCARD zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr__manifest **manifest);
 
 /** Print a manifest with its checksum to *text, which the caller releases with zr_free. Fail with ZR_ERR_INTERNAL if
- * chunks do not cover a file exactly. */
+ * slices or numbers of chunks are not valid; zr__manifest_write also checks that the chunks cover their file. */
 ZR_NODISCARD zr_status zr__manifest_print(const zr__manifest *manifest, char **text, size_t *bytes);
 
 /** Read and check only dir/manifest.json, not the files that it lists. */

@@ -1,12 +1,6 @@
-/**
- * The header of a safetensors file, which is checked completely before it is used.
- *
- * This file walks over the outer object entry by entry and parses each entry separately. Therefore memory is
- * proportional to the header, which may have 100 MB. jansson checks strings and entries; this file checks the brackets,
- * commas and names between entries.
- */
+/** The header of a safetensors file, which is checked completely before it is used. jansson checks that it is JSON
+ * without duplicate names; this file checks each tensor, and that the tensors together cover the data. */
 #include "base/json/json.h"
-#include "base/json/json_scan.h"
 #include "base/text/text.h"
 #include "checkpoint/safetensors.h"
 
@@ -26,13 +20,8 @@ static const struct {
 /* LOADABLE is the number of types that zr can load. These types come first in the table. */
 enum { LOADABLE = 3, DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
 
-/* Minimum bytes of an entry: "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
-enum { ENTRY_BYTES_MIN = 49 };
-
 typedef struct parser {
     const char *file;
-    const char *text;
-    size_t bytes;
     int64_t data_start, data_bytes;
     zr__safetensors_header *header;
     size_t names_used;
@@ -143,70 +132,40 @@ static zr_status check_metadata(const parser *p, const json_t *entry)
     return ZR_OK;
 }
 
-/* ---- the outer object ------------------------------------------------------------------------ */
-
-/* Decode the name in a string token into the pool of names. The pool is large enough, because unescaping only
- * shortens. */
-static zr_status read_name(parser *p, zr__json_token token, const char **name)
+static zr_status read_entries(parser *p, const json_t *root)
 {
-    json_error_t error;
-    json_auto_t *string = NULL;
-    ZR_TRY(zr__json_load(p->text + token.begin, token.end - token.begin, JSON_DECODE_ANY, p->file, &string, &error));
-    ZR_CHECK(json_is_string(string), ZR_ERR_DATA, "%s: header, byte %zu: %s", p->file, token.begin,
-             string ? "a name was wanted" : ZR_SHOWN(error.text));
-    size_t n = json_string_length(string);
-    char *kept = p->header->names + p->names_used;
-    memcpy(kept, json_string_value(string), n);
-    p->names_used += n + 1;
-    zr__text_escape(kept, p->quoted, sizeof(p->quoted));
-    *name = kept;
-    return ZR_OK;
-}
-
-static zr_status read_entry(parser *p, const char *name, size_t begin, size_t end)
-{
-    json_auto_t *entry = NULL;
-    zr_status st = zr__json_parse(p->text + begin, end - begin, "its entry", &entry);
-    if (st == ZR_ERR_CONFIG) return refuse_tensor(p, "%.200s", zr_error_message());
-    ZR_TRY(st);
-    if (!json_is_object(entry)) return refuse_tensor(p, "its entry is not an object");
-    return strcmp(name, "__metadata__") == 0 ? check_metadata(p, entry) : read_tensor(p, entry, name);
-}
-
-static zr_status wanted_token(const parser *p, zr__json_token token, const char *kinds, const char *wanted)
-{
-    ZR_CHECK(token.kind && strchr(kinds, token.kind), ZR_ERR_DATA, "%s: header, byte %zu: wanted %s", p->file,
-             token.begin, wanted);
-    return ZR_OK;
-}
-
-static zr_status read_entries(parser *p)
-{
-    bool metadata = false;
-    ZR_CHECK(p->bytes > 0 && p->text[0] == '{', ZR_ERR_DATA, "%s: the header does not begin with '{'", p->file);
-    zr__json_token token = zr__json_next(p->text, p->bytes, 1);
-    bool more = token.kind != '}';
-    while (more) {
-        const char *name = NULL;
-        ZR_TRY(wanted_token(p, token, "\"", "a tensor's name in quotes"));
-        ZR_TRY(read_name(p, token, &name));
-        ZR_CHECK(!metadata || strcmp(name, "__metadata__") != 0, ZR_ERR_DATA, "%s: duplicate __metadata__", p->file);
-        metadata = metadata || strcmp(name, "__metadata__") == 0;
-        token = zr__json_next(p->text, p->bytes, token.end);
-        ZR_TRY(wanted_token(p, token, ":", "':'"));
-        token = zr__json_next(p->text, p->bytes, token.end);
-        REFUSE_UNLESS(token.kind == '{', p, "its entry is not an object");
-        size_t end = zr__json_skip(p->text, p->bytes, token.begin);
-        ZR_TRY(read_entry(p, name, token.begin, end));
-        token = zr__json_next(p->text, p->bytes, end);
-        ZR_TRY(wanted_token(p, token, ",}", "',' or '}'"));
-        more = token.kind == ',';
-        if (more) token = zr__json_next(p->text, p->bytes, token.end);
+    const char *name;
+    json_t *entry;
+    json_object_foreach((json_t *)root, name, entry)
+    {
+        const size_t bytes = strlen(name) + 1;
+        char *kept = p->header->names + p->names_used;
+        zr__text_escape(name, p->quoted, sizeof(p->quoted));
+        REFUSE_UNLESS(json_is_object(entry), p, "its entry is not an object");
+        memcpy(kept, name, bytes);
+        p->names_used += bytes;
+        ZR_TRY(strcmp(name, "__metadata__") == 0 ? check_metadata(p, entry) : read_tensor(p, entry, kept));
     }
-    token = zr__json_next(p->text, p->bytes, token.end);
-    ZR_CHECK(!token.kind, ZR_ERR_DATA, "%s: header, byte %zu: there is text after the closing '}'", p->file,
-             token.begin);
     return ZR_OK;
+}
+
+static zr_status read_header(parser *p, const char *text, size_t bytes)
+{
+    json_auto_t *root = NULL;
+    zr__safetensors_header *header = p->header;
+    ZR_CHECK(bytes > 0 && text[0] == '{', ZR_ERR_DATA, "%s: the header does not begin with '{'", p->file);
+    zr_status st = zr__json_parse_most(text, bytes, ZR_SAFETENSORS_HEADER_MAX, "the header", &root);
+    if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_DATA, "%s: %.640s", p->file, zr_error_message());
+    ZR_TRY(st);
+    /* Set upper bounds from the length of the text. Each dimension takes at least two bytes, a digit and a comma. */
+    const size_t tensors = json_object_size(root) + 1;
+    *header = (zr__safetensors_header){.tensor = zr_alloc(tensors * sizeof(header->tensor[0])),
+                                       .by_name = zr_alloc(tensors * sizeof(header->by_name[0])),
+                                       .names = zr_alloc(bytes),
+                                       .dims = zr_alloc((bytes / 2 + 1) * sizeof(header->dims[0]))};
+    ZR_CHECK(header->tensor && header->by_name && header->names && header->dims, ZR_ERR_MEMORY,
+             "%s: no memory for a header of %zu bytes", p->file, bytes);
+    return read_entries(p, root);
 }
 
 /* ---- all tensors together -------------------------------------------------------------------- */
@@ -249,42 +208,19 @@ static zr_status check_tiling(parser *p)
     return ZR_OK;
 }
 
-static zr_status index_names(parser *p)
-{
-    zr__safetensors_header *header = p->header;
-    for (int64_t i = 0; i < header->count; i++) header->by_name[i] = &header->tensor[i];
-    if (header->count) qsort(header->by_name, (size_t)header->count, sizeof(header->by_name[0]), by_name);
-    for (int64_t i = 1; i < header->count; i++) {
-        zr__text_escape(header->by_name[i]->name, p->quoted, sizeof(p->quoted));
-        REFUSE_UNLESS(strcmp(header->by_name[i - 1]->name, header->by_name[i]->name) != 0, p, "duplicate name");
-    }
-    return ZR_OK;
-}
-
 zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
                                 zr__safetensors_header *header)
 {
     ZR_CHECK(bytes <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA, "%s: the header has %lld bytes; the limit is %d", name,
              (long long)bytes, ZR_SAFETENSORS_HEADER_MAX);
     int64_t data_start = ZR_SAFETENSORS_PREFIX_BYTES + bytes;
-    parser p = {.file = name,
-                .text = text,
-                .bytes = (size_t)bytes,
-                .data_start = data_start,
-                .data_bytes = file_bytes - data_start,
-                .header = header};
-    /* Derive upper bounds of the numbers of tensors and dimensions from the length of the text. Each dimension takes at
-     * least two bytes, a digit and a comma. */
-    const size_t tensors = p.bytes / ENTRY_BYTES_MIN + 1;
-    *header = (zr__safetensors_header){.tensor = zr_alloc(tensors * sizeof(header->tensor[0])),
-                                       .by_name = zr_alloc(tensors * sizeof(header->by_name[0])),
-                                       .names = zr_alloc(p.bytes),
-                                       .dims = zr_alloc((p.bytes / 2 + 1) * sizeof(header->dims[0]))};
-    ZR_CHECK(header->tensor && header->by_name && header->names && header->dims, ZR_ERR_MEMORY,
-             "%s: no memory for a header of %zu bytes", name, p.bytes);
-    ZR_TRY(read_entries(&p));
+    parser p = {.file = name, .data_start = data_start, .data_bytes = file_bytes - data_start, .header = header};
+    *header = (zr__safetensors_header){0};
+    ZR_TRY(read_header(&p, text, (size_t)bytes));
     ZR_TRY(check_tiling(&p));
-    return index_names(&p);
+    for (int64_t i = 0; i < header->count; i++) header->by_name[i] = &header->tensor[i];
+    if (header->count) qsort(header->by_name, (size_t)header->count, sizeof(header->by_name[0]), by_name);
+    return ZR_OK;
 }
 
 void zr__safetensors_header_free(zr__safetensors_header *header)

@@ -100,12 +100,12 @@ zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const in
     return st;
 }
 
-zr_status zr__mpi_poll(zr_comm *comm)
+zr_status zr__mpi_poll(zr_comm *comm, bool progress)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     int there;
     ZR_TRY(check_cancelled(me));
-    if (zr__mpi_has_remote(me->world))
+    if (progress && zr__mpi_has_remote(me->world))
         ZR__TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, me->all, &there, MPI_STATUS_IGNORE));
     return ZR_OK;
 }
@@ -322,6 +322,23 @@ zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
     return ZR_OK;
 }
 
+/* Return the first failure of NCCL in a communicator or in those split off it. */
+static zr_status nccl_failure(const zr__comm_mpi *me)
+{
+    zr_status st = me->nccl ? zr__nccl_failure(me->nccl) : ZR_OK;
+    for (const zr__comm_mpi *part = me->parts; part && st == ZR_OK; part = part->sibling) st = nccl_failure(part);
+    return st;
+}
+
+/* Check that NCCL has not failed: numbers that follow from its work would be wrong. */
+static zr_status check_nccl(zr__comm_mpi *me)
+{
+    pthread_mutex_lock(&me->world->lock);
+    const zr_status st = nccl_failure(me->world);
+    pthread_mutex_unlock(&me->world->lock);
+    return st == ZR_OK ? ZR_OK : zr_error_frame(st, __func__, __FILE__, __LINE__);
+}
+
 /* Exchange numbers as bytes. MPI must not convert the bytes as numbers, because zr_comm_agree sends text by this
  * function. */
 zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
@@ -331,6 +348,7 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
     double *sent = me->scalars, *received = me->scalars + ZR_COMM_SCALARS;
     MPI_Request request;
     ZR_TRY(check_cancelled(me));
+    ZR_TRY(check_nccl(me));
     memcpy(sent, mine, (size_t)bytes);
     me->unfinished = true; /* stays true if the wait fails, since a collective call cannot be cancelled */
     ZR__TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));

@@ -95,8 +95,8 @@ void zr__mpi_close_shared(zr__comm_mpi *me);
  */
 zr_status zr__mpi_check_parts(zr__comm_mpi *me, bool joins);
 
-/** Let MPI make progress during a wait outside MPI. Return ZR_ERR_PEER if this rank is cancelled. */
-zr_status zr__mpi_poll(zr_comm *comm);
+/** Return ZR_ERR_PEER if this rank is cancelled. With `progress`, let MPI make progress during a wait outside MPI. */
+zr_status zr__mpi_poll(zr_comm *comm, bool progress);
 
 /** Free the staging. Collective over the node. */
 void zr__mpi_drop_staging(zr__comm_mpi *me);

@@ -118,7 +118,7 @@ static zr_status devices_mpi(zr_comm *comm, const zr_comm_copier *copier)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     if (me->nccl && copier) {
-        zr__nccl_copy_with(me->nccl, copier);
+        ZR_TRY(zr__nccl_copy_with(me->nccl, copier));
     } else if (copier) {
         ZR_TRY(zr__nccl_create(comm, copier, zr__mpi_poll, &me->nccl));
         comm->staging = NULL;

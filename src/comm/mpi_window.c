@@ -252,7 +252,7 @@ zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const int64_t host_bytes = host_part(me, bytes);
-    ZR_TRY(zr__mpi_poll(comm)); /* a rank that has failed alone must not wait for others */
+    ZR_TRY(zr__mpi_poll(comm, true)); /* a rank that has failed alone must not wait for others */
     zr__mpi_drop_staging(me);
     comm->staging = NULL;
     int64_t *taken = &comm->staging_taken_bytes;

@@ -1,11 +1,13 @@
 /*
  * Moves pieces in memory of GPUs by NCCL, between ranks that are processes. The MPI transport still exchanges scalars
  * and does barriers. It also exchanges the identities by which NCCL's ranks find each other. A call issues work to the
- * copier's stream, and waits until the stream has completed the work.
+ * copier's stream, and waits until the stream has completed the work, unless the caller orders its work by the stream
+ * (zr_comm_copier.in_stream).
  *
  * NCCL's communicators are non-blocking: NCCL's functions return before the peers have arrived. Therefore every wait is
  * a loop in this file. The loop ends early if NCCL reports a failure or this rank is stopped. Then NCCL's communicator
- * is aborted, which removes its pending work from the stream.
+ * is aborted, which removes its pending work from the stream. If no thread waits for the work here, a thread of this
+ * file looks for failures: all other waits for the stream then end, too.
  *
  * An exchange moves pieces in chunks. One chunk of every peer's piece is received into the staging in GPU memory. The
  * callback reads the chunk there before the next chunk is requested. Both steps run in order on one stream, so two
@@ -14,7 +16,9 @@
 #include "base/core/core.h"
 #include "comm/nccl_comm.h"
 
+#include <errno.h>
 #include <nccl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +59,11 @@ struct zr__nccl {
     int64_t staging_bytes;
     ncclComm_t ranks; /* NCCL's communicator; NULL before its creation and after an abort */
     int gpu;
+    zr__failure failed;   /* failure for which the communicator was aborted */
+    pthread_mutex_t lock; /* mutex for `ranks`, `failed`, `ends` and all calls of NCCL */
+    pthread_cond_t ended; /* signal that `ends` is set */
+    pthread_t watch;      /* thread that looks for failures, if `watched` */
+    bool watched, ends;
 };
 
 static zr_status load_library(functions *f)
@@ -83,6 +92,14 @@ static void abort_nccl(zr__nccl *me)
     me->ranks = NULL;
 }
 
+/* Note a failure and abort the communicator, in this order: waits for the stream end by the abort. */
+static zr_status lose(zr__nccl *me, zr_status st)
+{
+    zr__failure_note(&me->failed, st);
+    abort_nccl(me);
+    return st;
+}
+
 /* Fail with the first line of NCCL's error message. Read the message before aborting the communicator, since the abort
  * discards it. */
 static zr_status nccl_failed(zr__nccl *me, ncclResult_t result, const char *call)
@@ -90,15 +107,14 @@ static zr_status nccl_failed(zr__nccl *me, ncclResult_t result, const char *call
     char text[160] = "";
     const char *last = me->f.ncclGetLastError(me->ranks);
     if (last) snprintf(text, sizeof text, "%.*s", (int)strcspn(last, "\n"), last);
-    abort_nccl(me);
-    return ZR_FAIL(result == ncclRemoteError ? ZR_ERR_PEER : ZR_ERR_COMM, "rank %d: %s: %s%s%s",
-                   zr__comm_name(me->comm), call, me->f.ncclGetErrorString(result), *text ? ": " : "", text);
+    return lose(me, ZR_FAIL(result == ncclRemoteError ? ZR_ERR_PEER : ZR_ERR_COMM, "rank %d: %s: %s%s%s",
+                            zr__comm_name(me->comm), call, me->f.ncclGetErrorString(result), *text ? ": " : "", text));
 }
 
 static zr_status gpu_failed(zr__nccl *me, cudaError_t error, const char *call)
 {
-    abort_nccl(me);
-    return ZR_FAIL(ZR_ERR_COMM, "rank %d: %s: the GPU: %s", zr__comm_name(me->comm), call, cudaGetErrorString(error));
+    return lose(
+        me, ZR_FAIL(ZR_ERR_COMM, "rank %d: %s: the GPU: %s", zr__comm_name(me->comm), call, cudaGetErrorString(error)));
 }
 
 #define TRY_GPU(me, call)                                                                                              \
@@ -111,10 +127,9 @@ static zr_status gpu_failed(zr__nccl *me, cudaError_t error, const char *call)
 
 static zr_status poll_transport(zr__nccl *me)
 {
-    const zr_status st = me->poll(me->comm);
+    const zr_status st = me->poll(me->comm, true);
     if (st == ZR_OK) return ZR_OK;
-    abort_nccl(me);
-    return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    return lose(me, zr_error_frame(st, __func__, __FILE__, __LINE__));
 }
 
 static ncclResult_t state_of(const zr__nccl *me)
@@ -150,21 +165,83 @@ static zr_status await_stream(zr__nccl *me, const char *call)
     return gpu == cudaSuccess ? ZR_OK : gpu_failed(me, gpu, call);
 }
 
-static zr_status await_call(zr__nccl *me, ncclResult_t result, const char *call)
+/* Begin a collective: check that this rank was not stopped and that NCCL has not failed. After success the caller ends
+ * the collective by end_call. */
+static zr_status begin_call(zr__nccl *me)
+{
+    pthread_mutex_lock(&me->lock);
+    zr_status st = poll_transport(me);
+    if (st == ZR_OK && !me->ranks) st = zr__failure_tell(&me->failed);
+    if (st == ZR_OK) return ZR_OK;
+    pthread_mutex_unlock(&me->lock);
+    return zr_error_frame(st, __func__, __FILE__, __LINE__);
+}
+
+/* Wait until the work of a collective is in the stream, and has completed unless the caller orders its work by the
+ * stream. */
+static zr_status end_call(zr__nccl *me, ncclResult_t result, const char *call)
 {
     zr__comm_wait(me->comm);
     zr_status st = await_nccl(me, result, call);
-    if (st == ZR_OK) st = await_stream(me, call);
+    if (st == ZR_OK && !me->copier.in_stream) st = await_stream(me, call);
     zr__comm_wait(me->comm);
+    pthread_mutex_unlock(&me->lock);
     return st;
 }
 
-/* Check, before a collective, that this rank was not stopped and that NCCL has not failed. */
-static zr_status check_usable(zr__nccl *me)
+/* ---- failures of work that no thread waits for here --------------------------------------------- */
+
+static void look(zr__nccl *me)
 {
-    ZR_TRY(poll_transport(me));
-    ZR_CHECK(me->ranks, ZR_ERR_COMM, "rank %d calls NCCL again after NCCL has failed", zr__comm_name(me->comm));
+    const zr_status st = me->poll(me->comm, false);
+    const ncclResult_t state = st == ZR_OK ? state_of(me) : ncclSuccess;
+    if (st != ZR_OK) (void)!lose(me, st);
+    if (state != ncclSuccess && state != ncclInProgress) (void)!nccl_failed(me, state, "an exchange by NCCL");
+}
+
+static void *watch(void *arg)
+{
+    enum { PAUSE_NSEC = 10000000 };
+    zr__nccl *me = arg;
+    struct timespec until;
+    pthread_mutex_lock(&me->lock);
+    while (!me->ends) {
+        if (me->ranks) look(me);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += PAUSE_NSEC;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        while (!me->ends && pthread_cond_timedwait(&me->ended, &me->lock, &until) != ETIMEDOUT) continue;
+    }
+    pthread_mutex_unlock(&me->lock);
+    return NULL;
+}
+
+static zr_status start_watch(zr__nccl *me)
+{
+    if (me->watched || !me->copier.in_stream) return ZR_OK;
+    me->watched = pthread_create(&me->watch, NULL, watch, me) == 0;
+    ZR_CHECK(me->watched, ZR_ERR_MEMORY, "rank %d: cannot start the thread that looks for failures of NCCL",
+             zr__comm_name(me->comm));
     return ZR_OK;
+}
+
+static void stop_watch(zr__nccl *me)
+{
+    if (!me->watched) return;
+    pthread_mutex_lock(&me->lock);
+    me->ends = true;
+    pthread_cond_signal(&me->ended);
+    pthread_mutex_unlock(&me->lock);
+    pthread_join(me->watch, NULL);
+}
+
+zr_status zr__nccl_failure(zr__nccl *me)
+{
+    pthread_mutex_lock(&me->lock);
+    const zr_status st = zr__failure_tell(&me->failed);
+    pthread_mutex_unlock(&me->lock);
+    return st;
 }
 
 /* ---- begin ------------------------------------------------------------------------------------- */
@@ -255,13 +332,24 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     memcpy(words, mine, sizeof *mine);
     ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
     ZR_TRY(check_gpus(me)); /* the status is the same on all ranks */
-    return zr_comm_agree(comm, init_nccl(me));
+    zr_status st = init_nccl(me);
+    if (st == ZR_OK) st = start_watch(me);
+    return zr_comm_agree(comm, st);
+}
+
+static void free_nccl(zr__nccl *me)
+{
+    pthread_mutex_destroy(&me->lock);
+    pthread_cond_destroy(&me->ended);
+    zr_free(me);
 }
 
 static void abandon(zr__nccl **nccl)
 {
-    if (*nccl) abort_nccl(*nccl);
-    zr_free(*nccl);
+    if (!*nccl) return;
+    stop_watch(*nccl);
+    abort_nccl(*nccl);
+    free_nccl(*nccl);
 }
 
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)
@@ -271,6 +359,8 @@ zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_
     ZR_AUTO(abandon) zr__nccl *me = zr_alloc(sizeof *me);
     zr_status st = me ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a communicator");
     if (me) {
+        pthread_mutex_init(&me->lock, NULL);
+        pthread_cond_init(&me->ended, NULL);
         me->comm = comm;
         me->copier = *copier;
         me->poll = poll;
@@ -296,7 +386,7 @@ static void drop_staging(zr__nccl *me)
 static void finalize_nccl(zr__nccl *me)
 {
     const double late_sec = zr_clock_sec() + END_SEC;
-    ncclResult_t result = me->poll(me->comm) == ZR_OK ? me->f.ncclCommFinalize(me->ranks) : ncclRemoteError;
+    ncclResult_t result = me->poll(me->comm, true) == ZR_OK ? me->f.ncclCommFinalize(me->ranks) : ncclRemoteError;
     for (int polls = 0; result == ncclInProgress && zr_clock_sec() < late_sec; polls++) {
         zr__comm_relax(polls);
         result = state_of(me);
@@ -310,16 +400,18 @@ void zr__nccl_destroy(zr__nccl **nccl)
     zr__nccl *me = *nccl;
     *nccl = NULL;
     if (!me) return;
+    stop_watch(me);
     if (me->ranks) finalize_nccl(me);
     drop_staging(me);
-    zr_free(me);
+    free_nccl(me);
 }
 
 /* ---- moving bytes ------------------------------------------------------------------------------ */
 
-void zr__nccl_copy_with(zr__nccl *me, const zr_comm_copier *copier)
+zr_status zr__nccl_copy_with(zr__nccl *me, const zr_comm_copier *copier)
 {
     me->copier = *copier;
+    return start_watch(me);
 }
 
 bool zr__nccl_takes(const zr__nccl *me, const void *memory)
@@ -388,12 +480,12 @@ zr_status zr__nccl_exchange(zr__nccl *me, const void *send, int64_t stride_bytes
     const int64_t slot = zr__comm_floor_aligned(me->staging_bytes / (comm->size - 1));
     int64_t chunk;
     ZR_TRY(zr__comm_chunk(comm, slot, grain_bytes, &chunk));
-    ZR_TRY(check_usable(me));
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
         bytes = piece_bytes - at < chunk ? piece_bytes - at : chunk;
         const unsigned char *from = (const unsigned char *)send + at;
         place_slots(me, from + comm->rank * stride_bytes, slot);
-        ZR_TRY(await_call(me, swap_pieces(me, from, stride_bytes, bytes), "an exchange by NCCL"));
+        ZR_TRY(begin_call(me));
+        ZR_TRY(end_call(me, swap_pieces(me, from, stride_bytes, bytes), "an exchange by NCCL"));
         zr__traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
         (void)fn(arg, at, bytes, comm->pieces); /* the callback never fails, see transport.h */
     }
@@ -415,12 +507,12 @@ static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *
 zr_status zr__nccl_gather(zr__nccl *me, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
     zr_comm *comm = me->comm;
-    ZR_TRY(check_usable(me));
+    ZR_TRY(begin_call(me));
     const ncclResult_t result = stride_bytes == piece_bytes ? me->f.ncclAllGather(mine, out, (size_t)piece_bytes,
                                                                                   ncclInt8, me->ranks, stream_of(me))
                                                             : gather_apart(me, mine, out, stride_bytes, piece_bytes);
     zr__traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, (comm->size - 1) * piece_bytes);
-    return await_call(me, result, "a gather by NCCL");
+    return end_call(me, result, "a gather by NCCL");
 }
 
 /* Do a reduce-scatter in place, as NCCL allows: the sum replaces this rank's piece of `data`. */
@@ -429,9 +521,9 @@ zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int6
     const zr_comm *comm = me->comm;
     const int64_t piece_bytes = zr_dtype_span(dtype, piece_elems);
     const ncclDataType_t type = dtype == ZR_F32 ? ncclFloat32 : dtype == ZR_BF16 ? ncclBfloat16 : ncclFloat16;
-    ZR_TRY(check_usable(me));
+    ZR_TRY(begin_call(me));
     const ncclResult_t result = me->f.ncclReduceScatter(data, (unsigned char *)data + comm->rank * piece_bytes,
                                                         (size_t)piece_elems, type, ncclSum, me->ranks, stream_of(me));
     zr__traffic_count(&me->comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * piece_bytes);
-    return await_call(me, result, "a reduce-scatter by NCCL");
+    return end_call(me, result, "a reduce-scatter by NCCL");
 }

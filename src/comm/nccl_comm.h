@@ -12,9 +12,9 @@ typedef struct zr__nccl zr__nccl;
 /** Advice in error messages on systems without NCCL. */
 #define ZR__NCCL_INSTEAD "run ranks as threads of one process (--ranks), or compute on processors (\"device\": \"cpu\")"
 
-/** Callback that every wait calls repeatedly, so that the MPI transport makes progress with its own messages. A failure
- * means that this rank was stopped, and ends the wait. */
-typedef zr_status (*zr__nccl_poll_fn)(zr_comm *comm);
+/** Callback that every wait calls repeatedly. With `progress` the MPI transport makes progress with its own messages. A
+ * failure means that this rank was stopped, and ends the wait. */
+typedef zr_status (*zr__nccl_poll_fn)(zr_comm *comm, bool progress);
 
 /** Initialise NCCL for the ranks of `comm` (two or more), on the calling thread's current GPU. Collective. The ranks
  * exchange their hosts and GPUs, and rank 0's NCCL id, with the transport's function `scalars`. All ranks return the
@@ -22,7 +22,10 @@ typedef zr_status (*zr__nccl_poll_fn)(zr_comm *comm);
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl);
 
 /** Use the stream of `copier` from now on. */
-void zr__nccl_copy_with(zr__nccl *nccl, const zr_comm_copier *copier);
+zr_status zr__nccl_copy_with(zr__nccl *nccl, const zr_comm_copier *copier);
+
+/** Return the first failure so far, of a call or of its work in the stream. */
+zr_status zr__nccl_failure(zr__nccl *nccl);
 
 /** Destroy NCCL's communicator and free the staging. Ranks may call this at different times. */
 void zr__nccl_destroy(zr__nccl **nccl);

@@ -129,9 +129,6 @@ bool zr__config_is_own(const char *dir);
 /** Set the sizes of the model (zr_config_sizes). */
 void zr__config_resize(zr_config *config, const zr_model_sizes *sizes);
 
-/** Write the reference of all keys as Markdown text (docs/config.md). Free *markdown with zr_free. */
-ZR_NODISCARD zr_status zr__config_reference(char **markdown);
-
 /** Write an example configuration file with comments that explain its keys. The model is the preset `preset`, or a
  * small model of the family `type`. If both are NULL, it is a small GPT-2. `type` is not used with a preset. Free *text
  * with zr_free. Error: ZR_ERR_NOT_FOUND if the name is unknown. */

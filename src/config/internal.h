@@ -2,8 +2,8 @@
  * stores each value with value.c. key_list.c makes the list from the rows of table.c and the fields of a family.
  * deepspeed.c has other names of keys and values. model.c finds a configuration's family and its settings. refused.c
  * collects refusals. check.c and resolve.c compare keys with each other. needs.c finds keys that have no effect without
- * other keys, and notes.c tells the user about keys without effect. write.c, reference.c and example.c print a
- * configuration, the documentation and an example. state.c holds the memory of a configuration. */
+ * other keys, and notes.c tells the user about keys without effect. write.c and example.c print a configuration
+ * and an example. state.c holds the memory of a configuration. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
 

@@ -2,6 +2,8 @@
 #include "config/internal.h"
 #include "config/config.h"
 
+#include "base/file/folder.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -20,13 +22,9 @@ static const zr_family *family_called(const char *name)
  * The function that reads the directory reports the error better. */
 static const zr_family *family_of_dir(const char *dir)
 {
-    char path[4096];
-    ZR_AUTO_FREE char *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_MAX];
     json_auto_t *root = NULL;
-    const int n = snprintf(path, sizeof(path), "%s/config.json", dir);
-    if (n < 0 || (size_t)n >= sizeof(path) || zr__json_read_file(path, &text, &bytes) != ZR_OK) return NULL;
-    if (zr__json_parse(text, bytes, path, &root) != ZR_OK) return NULL;
+    if (zr__path_join(path, dir, "config.json") != ZR_OK || zr__json_load_data(path, &root) != ZR_OK) return NULL;
     return family_called(json_string_value(json_object_get(root, "model_type")));
 }
 

@@ -412,7 +412,7 @@ const zr_key zr__common_keys[] = {
     KEY(INT, ZERO "reduce_bucket_size", "16777216", zero.reduce_bucket_elems,
         "number of gradient elements reduced at a time", FROM(0)),
     KEY(INT, ZERO "allgather_bucket_size", "16777216", zero.allgather_bucket_elems,
-        "number of parameter elements gathered at a time", FROM(0)),
+        "number of parameter elements gathered at a time; GPUs gather whole units", FROM(0)),
     KEY(SWITCH, ZERO "overlap_comm", AUTO, zero.overlap_comm, "overlap communication with computation; auto: true"),
     KEY(INT, ZERO "stage3_prefetch_bucket_size", "50000000", zero.prefetch_bucket_elems,
         "stage 3 with overlap_comm: prefetch units until this number of elements is in flight; 0: no prefetch",

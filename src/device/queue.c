@@ -27,6 +27,7 @@ typedef struct host_queue {
     const zr__queue_kind *kind;
     zr_device *owner;
     bool threaded;
+    bool issues; /* whether the thread only issues work: marks are then marks of the device, as without a thread */
     entry *ring;
     int32_t room;
     pthread_t thread;
@@ -53,6 +54,7 @@ static host_queue *host_of(zr_queue *queue)
 
 static void end_entry(host_queue *q, zr_status status)
 {
+    if (q->issues) q->kind->mark(q->base.device, q->ended + 1); /* only this thread writes `ended` */
     pthread_mutex_lock(&q->lock);
     if (status != ZR_OK && q->status == ZR_OK) {
         q->status = status;
@@ -84,12 +86,21 @@ static bool await_ticket(host_queue *q, int64_t ticket)
     return reached;
 }
 
-/* Wait until the work before a mark has completed. Return false if the mark's queue has failed or was cancelled. */
-static bool await_mark(const zr_mark *mark)
+/* Return whether the work before a mark of the queue has completed when the mark's ticket has ended. */
+static bool completes(const host_queue *q)
 {
-    host_queue *q = host_of(mark->queue);
-    if (!await_ticket(q, mark->ticket)) return false;
-    return q->threaded || !q->kind->reach || q->kind->reach(q->base.device, mark->ticket) == ZR_OK;
+    return q->issues ? false : q->threaded || !q->kind->reach;
+}
+
+/* Make the queue `q`, on its own thread, wait for a mark: its stream if it only issues work, otherwise the thread.
+ * Return false if the mark's queue has failed or was cancelled. */
+static bool await_mark(host_queue *q, const zr_mark *mark)
+{
+    host_queue *other = host_of(mark->queue);
+    if (!await_ticket(other, mark->ticket)) return false;
+    if (completes(other)) return true;
+    return (q->issues ? q->kind->follow(q->base.device, other->base.device, mark->ticket)
+                      : other->kind->reach(other->base.device, mark->ticket)) == ZR_OK;
 }
 
 /* Return the failure of a queue for which another queue waits. */
@@ -107,7 +118,7 @@ static zr_status fail_like(host_queue *q)
 static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 {
     zr_device *device = q->base.device;
-    if (!q->threaded && q->kind->run) return q->kind->run(device, task);
+    if ((!q->threaded || q->issues) && q->kind->run) return q->kind->run(device, task);
     double begin = task->ended ? zr_clock_sec() : 0, free = q->free_sec > 0 ? q->free_sec : asked_sec;
     ZR_TRY(task->run(task->arg, device, task->index));
     if (q->threaded) ZR_TRY(device->ops->finish(device));
@@ -141,7 +152,7 @@ static void *run_queue(void *arg)
     while (take_entry(q, &next, &drop)) {
         zr_status st = drop ? ZR_OK : entered;
         if (st != ZR_OK) drop = true;
-        if (!drop && !next.task.run && !await_mark(&next.mark)) st = fail_like(host_of(next.mark.queue));
+        if (!drop && !next.task.run && !await_mark(q, &next.mark)) st = fail_like(host_of(next.mark.queue));
         if (!drop && next.task.run) st = run_task(q, &next.task, next.asked_sec);
         end_entry(q, st);
     }
@@ -189,18 +200,19 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
     const bool there = !other->threaded && !other->kind->reach;
     if (q->threaded && !there) put_entry(q, &(entry){.mark = mark});
     if (q->threaded) return ZR_OK;
-    /* Wait until the other queue's tasks have ended. If that queue has its own thread, the work that the tasks launched
-     * has completed too. */
     if (!await_ticket(other, mark.ticket)) return fail_like(other);
-    return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
+    return completes(other) ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }
 
 zr_status zr__queue_sync(zr_queue *queue)
 {
     host_queue *q = host_of(queue);
-    const zr_status finished = q->threaded ? ZR_OK : q->base.device->ops->finish(q->base.device);
     pthread_mutex_lock(&q->lock);
     while (q->ended < q->issued) sleep_for(q, q->issued);
+    pthread_mutex_unlock(&q->lock);
+    const bool works = !q->threaded || q->issues; /* whether work of ended tasks may not have completed */
+    const zr_status finished = works ? q->base.device->ops->finish(q->base.device) : ZR_OK;
+    pthread_mutex_lock(&q->lock);
     bool failed = q->status != ZR_OK && !q->cancelled;
     zr_status status = q->status;
     q->status = ZR_OK;
@@ -239,8 +251,9 @@ zr_status zr__queue_create(const zr__queue_kind *kind, zr_device *device, const 
     q->kind = kind;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->changed, NULL);
-    zr_status st = config->runs == ZR_QUEUE_AT_ONCE ? ZR_OK : kind->side(device, config->runs, &q->base.device);
-    const bool threaded = config->runs == ZR_QUEUE_THREAD || config->runs == ZR_QUEUE_HOST;
+    zr_status st = config->runs == ZR_QUEUE_AT_ONCE ? ZR_OK : kind->side(device, config, &q->base.device);
+    const bool threaded = config->runs >= ZR_QUEUE_THREAD;
+    q->issues = config->runs == ZR_QUEUE_ISSUE && kind->follow;
     if (st == ZR_OK && threaded) st = start_thread(q, config->most);
     if (st != ZR_OK) {
         zr__queue_destroy(&q->base);

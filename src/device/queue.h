@@ -8,10 +8,10 @@
 typedef struct zr__queue_kind {
     /* Create a second device, on which a queue runs its tasks. The caller destroys the second device with
      * zr_device_destroy. A queue that is ZR_QUEUE_AT_ONCE uses the original device, and does not call this function. */
-    zr_status (*side)(zr_device *device, zr_queue_runs runs, zr_device **side);
+    zr_status (*side)(zr_device *device, const zr_queue_config *config, zr_device **side);
     /* Prepare a queue's own thread. The thread calls this function before it runs any task. */
     zr_status (*enter)(zr_device *side);
-    /* Run a task of a queue without its own thread. Report the task's times as soon as they are known. */
+    /* Run a task without waiting for its work. Report the task's times as soon as they are known. */
     zr_status (*run)(zr_device *device, const zr_task *task);
     /* `mark` assigns a ticket to all work launched on the device so far. `reach` waits until the work with this ticket
      * has completed, and may be called on any thread. */

@@ -79,6 +79,47 @@ static inline ZR__ANYWHERE double zr__rotary_frequency(const zr__rotary *r, int6
     return kept == 1.0 ? usual : (1.0 - kept) * (usual / r->factor) + kept * usual;
 }
 
+/* ---- angles of a table ------------------------------------------------------------------------- */
+
+/** Number of positions of a stretch. The angle of a table's row is the sum of two angles: of the first position of the
+ * row's stretch, and of the row's offset in the stretch. Sines and cosines are computed in double, only for offsets and
+ * stretches, and rows follow from the addition theorem. */
+#define ZR__ROTARY_STRETCH 64
+
+/** Cosines and sines of angles in double: rows for the offsets, then rows for the stretches. A row has `half` cosines
+ * and then `half` sines. */
+typedef struct zr__rotary_angles {
+    int64_t offsets, rows; /* number of rows for offsets, and of all rows */
+    int64_t stretch;       /* first stretch: stretch k begins at position k * ZR__ROTARY_STRETCH */
+} zr__rotary_angles;
+
+static inline ZR__ANYWHERE zr__rotary_angles zr__rotary_angles_of(int64_t first, int64_t T)
+{
+    zr__rotary_angles a;
+    a.offsets = T < ZR__ROTARY_STRETCH ? T : ZR__ROTARY_STRETCH;
+    a.stretch = first / ZR__ROTARY_STRETCH;
+    a.rows = a.offsets + (first + T - 1) / ZR__ROTARY_STRETCH - a.stretch + 1;
+    return a;
+}
+
+/** Return the largest number of rows of angles for a table of T rows. Its first row may be inside a stretch. */
+static inline int64_t zr__rotary_angles_most(int64_t T)
+{
+    return (T < ZR__ROTARY_STRETCH ? T : ZR__ROTARY_STRETCH) + (T - 1) / ZR__ROTARY_STRETCH + 2;
+}
+
+/** Return the position whose angles are in row i. The table begins at position `first`. */
+static inline ZR__ANYWHERE int64_t zr__rotary_angle_position(const zr__rotary_angles *a, int64_t first, int64_t i)
+{
+    return i < a->offsets ? (first + i) % ZR__ROTARY_STRETCH : (a->stretch + i - a->offsets) * ZR__ROTARY_STRETCH;
+}
+
+/** Return the row of angles of the stretch of table row t. The row of its offset is t % ZR__ROTARY_STRETCH. */
+static inline ZR__ANYWHERE int64_t zr__rotary_stretch_row(const zr__rotary_angles *a, int64_t first, int64_t t)
+{
+    return a->offsets + (first + t) / ZR__ROTARY_STRETCH - a->stretch;
+}
+
 /* ---- rotary ------------------------------------------------------------------------------------ */
 
 /** Sizes of the op rotary. Token r of the operand x uses row (row + r) % T of the table, or with documents the row (row

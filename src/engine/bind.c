@@ -127,6 +127,30 @@ static zr_status bind_waits(zr__bound *b)
     return ZR_OK;
 }
 
+/* Return whether only BATCH uses the host memory of the inputs. In debug builds it is poisoned, too. */
+static bool are_inputs_apart(const zr_schedule *s, int32_t inputs)
+{
+#ifdef ZR_DEBUG
+    (void)s, (void)inputs;
+    return false;
+#else
+    int64_t begin = INT64_MAX, end = 0;
+    int32_t given = 0, there = 0; /* buffers of inputs, and buffers in their memory */
+    for (int32_t i = 0; i < s->n_steps; i++)
+        for (int32_t u = 0; s->step[i].kind == ZR_STEP_BATCH && u < inputs; u++) {
+            const zr_buffer *its = &s->buffer[s->use[s->step[i].uses + 2 * u + 1].buffer];
+            if (its->offset < begin) begin = its->offset;
+            if (its->offset + its->bytes > end) end = its->offset + its->bytes;
+            given++;
+        }
+    for (int32_t b = 0; b < s->n_buffers; b++) {
+        const zr_buffer *its = &s->buffer[b];
+        there += its->space == ZR_SPACE_HOST && its->offset < end && its->offset + its->bytes > begin;
+    }
+    return there == given;
+#endif
+}
+
 zr_status zr__bind(zr_engine *e, zr_schedule_kind kind)
 {
     zr__bound *b = &e->bound[kind];
@@ -137,6 +161,7 @@ zr_status zr__bind(zr_engine *e, zr_schedule_kind kind)
     int32_t inputs = g ? zr_graph_inputs(g) : 0;
     b->input = zr_alloc(sizeof *b->input * (size_t)(inputs + 1));
     ZR_CHECK(b->input, ZR_ERR_MEMORY, "no memory to bind %d inputs", inputs);
+    b->inputs_apart = are_inputs_apart(s, inputs);
     ZR_TRY(by_step(s, e->plan->n_persistent, true, &b->take, &b->take_end));
     ZR_TRY(by_step(s, e->plan->n_persistent, false, &b->give, &b->give_end));
     ZR_TRY(bind_waits(b));

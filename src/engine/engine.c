@@ -37,8 +37,9 @@ static zr_status take_memory(zr_engine *e)
 }
 
 /* Return how to configure the queue of the stream `first`, which other streams may share. Collectives and transfers
- * from and to files need a queue with a thread, since they block. Other work is only issued to the device. */
-static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
+ * from and to files need a queue with a thread, since they block. Other work is only issued to the device. Computation
+ * waits for collectives, so the device prefers their work. */
+static zr_queue_config config_of(const zr_engine *e, zr_stream first)
 {
     /* Capacities of queues: COMM_TASKS is greater than the number of tasks that can be pending. When BESIDE_TASKS tasks
      * are pending, the next one waits. */
@@ -47,9 +48,10 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
     case ZR_STREAM_COMPUTE:
         return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     case ZR_STREAM_COMM:
-        return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = COMM_TASKS};
+        return (zr_queue_config){
+            .runs = e->in_stream ? ZR_QUEUE_ISSUE : ZR_QUEUE_THREAD, .most = COMM_TASKS, .urgent = true};
     case ZR_STREAM_SAVE: /* twice the number of SAVE steps, since each wait is a task too */
-        return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(plan)};
+        return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(e->plan)};
     case ZR_STREAM_FETCH:
     case ZR_STREAM_STORE:
     case ZR_STREAM_SEND:
@@ -67,10 +69,12 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 /* Create the queues. Some streams share the queue of another stream. */
 static zr_status take_queues(zr_engine *e)
 {
-    e->queues = zr__plan_queues(e->plan, zr__comm_overlaps(e->comm, e->plan->profile.facts.own_memory));
+    const bool own_memory = e->plan->profile.facts.own_memory;
+    e->queues = zr__plan_queues(e->plan, zr__comm_overlaps(e->comm, own_memory));
+    e->in_stream = own_memory && zr__comm_process_ranks(e->comm) < e->comm->size;
     for (int s = 0; s < ZR_STREAMS; s++) {
         const int first = e->queues.of[s];
-        const zr_queue_config config = config_of(e->plan, (zr_stream)first);
+        const zr_queue_config config = config_of(e, (zr_stream)first);
         if (first == s) ZR_TRY(e->device->ops->queue_create(e->device, &config, &e->queue[s]));
         e->queue[s] = e->queue[first];
     }
@@ -110,7 +114,7 @@ static zr_status finish_on(void *device)
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
-    const zr_comm_copier copier = {copy_on, finish_on, device, device->stream};
+    const zr_comm_copier copier = {copy_on, finish_on, device, device->stream, e->in_stream};
     if (!device->profile.facts.own_memory) return ZR_OK;
     /* Make the device's GPU current in this thread. NCCL creates its communicator on the current GPU. */
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
@@ -121,6 +125,23 @@ static zr_status take_copies(zr_engine *e)
         ZR_TRY(zr_comm_agree(e->comm, moves ? zr__comm_copy_with(comm, &copier) : ZR_OK));
     }
     return ZR_OK;
+}
+
+/* Let ranks that are threads access each other's device memory, or fail if their devices cannot. A sum asks for access
+ * to the devices of its pieces, even if it has no elements. */
+static zr_status reach_peers(zr_engine *e)
+{
+    const int ranks = e->comm->size;
+    double mine = 0; /* address of this rank's memory, as the bytes of a double */
+    if (!e->plan->profile.facts.own_memory || e->in_stream || ranks == 1) return ZR_OK;
+    memcpy(&mine, &e->memory[ZR_SPACE_DEVICE], sizeof(char *));
+    ZR_AUTO_FREE const void **pieces = zr_alloc(sizeof *pieces * (size_t)ranks);
+    zr_status st = pieces ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the addresses of %d ranks", ranks);
+    ZR_TRY(zr_comm_agree(e->comm, st));
+    ZR_TRY(zr_comm_scalars(e->comm, &mine, 1, NULL));
+    for (int r = 0; r < ranks; r++) memcpy(&pieces[r], &e->comm->table[r], sizeof *pieces);
+    st = e->device->ops->sum(e->device, e->memory[ZR_SPACE_DEVICE], ZR_F32, false, pieces, ranks, ZR_F32, 0);
+    return zr_comm_agree(e->comm, st);
 }
 
 /* Check that each host has room for the staging memory of all groups of its ranks together. */
@@ -279,7 +300,9 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
     if (st == ZR_OK) st = take_copies(e);
     if (st == ZR_OK) st = take_staging(e);
     if (st == ZR_OK) st = zr_comm_agree(comm, take_channels(e));
+    if (st == ZR_OK) st = reach_peers(e);
     if (st == ZR_OK) st = zr_comm_agree(comm, prepare_engine(e));
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr__make_first_calls(e));
     if (st != ZR_OK) {
         zr_engine_destroy(&e);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);

@@ -2,7 +2,7 @@
  * Runs the steps that move a unit: casts and gathers of parameters, and reductions of gradients.
  *
  * During a collective, other ranks read and write this rank's memory. Therefore the device's pending work is finished
- * before each collective.
+ * before each collective, unless the collective itself is work of the device's stream.
  */
 #include "engine/walk.h"
 #include "tensor/tensor.h"
@@ -12,10 +12,11 @@ zr_comm *zr__comm_of(const zr__running *r)
     return r->engine->group_comm[r->engine->plan->group[r->step->group].same];
 }
 
-/* Wait for the device's pending work. With one rank in the group no wait is needed, since the device works in order. */
+/* Wait for the device's pending work. With one rank in the group no wait is needed, since the device works in order,
+ * nor if the other ranks' accesses are work in the same stream. */
 static zr_status finish_pending(const zr__running *r)
 {
-    return zr__comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
+    return zr__comm_of(r)->size > 1 && !r->engine->in_stream ? r->device->ops->finish(r->device) : ZR_OK;
 }
 
 zr_status zr__cast(const zr__running *r)
@@ -90,7 +91,7 @@ static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t byt
 }
 
 /* Add the same chunk of all ranks' pieces. Wait for the device before returning, since the pieces are valid only during
- * this call. */
+ * this call, or in the order of the stream. */
 static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const zr__running *r = arg;

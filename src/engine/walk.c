@@ -3,6 +3,7 @@
  * which the step depends. */
 #include "engine/walk.h"
 #include "comm/comm.h"
+#include "plan/cost/cost.h"
 
 #include <string.h>
 
@@ -133,7 +134,10 @@ static zr_status run_batch(const zr__running *r)
     zr_engine *e = r->engine;
     const zr_range *rows = &r->step->range;
     const int32_t inputs = zr_graph_inputs(e->plan->graph[e->kind]);
-    ZR_TRY(r->device->ops->finish(r->device)); /* copies of the previous micro-batch may still read the inputs */
+    const zr_device_ops *ops = r->device->ops;
+    /* Copies of the previous micro-batch may still read the inputs. Wait for other work only if it may use the same
+     * memory. */
+    ZR_TRY(r->bound->inputs_apart ? ops->reach(r->device) : ops->finish(r->device));
     e->batch.micro = r->micro;
     e->rows_apart = e->plan->group[rows->by.group].size * rows->by.elems;
     if (e->kind == ZR_SCHEDULE_TRAIN) e->batch.first_row = first_row_of(e, rows, r->micro);
@@ -143,14 +147,17 @@ static zr_status run_batch(const zr__running *r)
     zr__failure_note(&e->batch_failed, st);
     /* If the batch function failed, continue with zeros and a loss that is not finite. If this rank stopped instead,
      * the other ranks would wait for it. NORM or AGREE informs all ranks before any update. */
-    if (st != ZR_OK && e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
+    if (st != ZR_OK && e->plan->loss != ZR_NONE) {
+        ZR_TRY(ops->finish(r->device)); /* LOSS of the previous micro-batch may still add to the loss */
+        ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
+    }
     for (int32_t i = 0; i < inputs; i++) {
         const zr_use *place = &r->use[2 * i];
         int64_t bytes = zr_dtype_span(place->dtype, place->range.count);
         if (st != ZR_OK) memset(r->bound->input[i], 0, (size_t)bytes);
-        ZR_TRY(r->device->ops->copy(r->device, zr__at(r, 2 * i), zr__at(r, 2 * i + 1), bytes));
+        ZR_TRY(ops->copy(r->device, zr__at(r, 2 * i), zr__at(r, 2 * i + 1), bytes));
     }
-    return ZR_OK;
+    return ops->note(r->device);
 }
 
 static zr_status run_op(const zr__running *r)
@@ -306,6 +313,53 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
     } while (st == ZR_OK && r.first < all);
     if (e->debug_sync && st == ZR_OK) st = device->ops->finish(device);
     return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
+}
+
+/* ---- the first calls --------------------------------------------------------------------------- */
+
+/* Kinds of calls for which a communicator may take memory at the first call. */
+enum { GATHERS, EXCHANGES, SUMS, CALLS };
+
+/* A step that makes such a call in the communicator of a group. */
+typedef struct first_call {
+    zr_schedule_kind schedule;
+    int32_t step;
+    int64_t bytes;
+} first_call;
+
+/* Choose for each communicator the longest call of each kind. */
+static void find_first_calls(const zr_engine *e, first_call call[ZR_GROUPS][CALLS])
+{
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        const zr_schedule *s = e->bound[k].schedule;
+        for (int32_t i = 0; s && i < s->n_steps; i++) {
+            const zr_step *step = &s->step[i];
+            const zr_move move = zr_step_traits_of(step->kind).move;
+            const int64_t bytes = zr__wire_bytes(e->plan, s, step);
+            if ((move != ZR_MOVE_GATHER && move != ZR_MOVE_REDUCE) || step->stream != ZR_STREAM_COMM) continue;
+            first_call *its = &call[e->plan->group[step->group].same][move == ZR_MOVE_GATHER ? GATHERS
+                                                                      : step->nccl           ? SUMS
+                                                                                             : EXCHANGES];
+            if (bytes > its->bytes) *its = (first_call){(zr_schedule_kind)k, i, bytes};
+        }
+    }
+}
+
+zr_status zr__make_first_calls(zr_engine *e)
+{
+    const zr_device_ops *ops = e->device->ops;
+    first_call call[ZR_GROUPS][CALLS] = {{{0}}};
+    if (!e->in_stream) return ZR_OK;
+    find_first_calls(e, call);
+    for (int32_t i = 0; i < ZR_GROUPS * CALLS; i++) {
+        const first_call *its = &call[i / CALLS][i % CALLS];
+        if (its->bytes == 0) continue;
+        e->kind = its->schedule;
+        const zr_task task = {run_step, NULL, e, task_index(&e->bound[e->kind], 0, its->step)};
+        ZR_TRY(ops->issue(e->queue[ZR_STREAM_COMM], &task));
+        ZR_TRY(ops->sync(e->queue[ZR_STREAM_COMM]));
+    }
+    return ZR_OK;
 }
 
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)

@@ -23,6 +23,7 @@ typedef struct zr__bound {
     int32_t n_runs;
     zr_tensor *tensor;        /* operands and outputs of all RUN steps, in the order of the steps */
     void **input;             /* for each graph input: its address in host memory, for the current BATCH */
+    bool inputs_apart;        /* whether only BATCH uses the host memory of the inputs */
     int32_t *take, *take_end; /* buffers whose lifetime begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* buffers whose lifetime ends at step i, in the format of `take` */
     int32_t *awaited;         /* for each step: its index in `mark`, or -1 if no other stream waits for the step */
@@ -71,7 +72,9 @@ struct zr_engine {
     bool refresh;    /* whether the current training step gathers the stale parameters */
     bool failed;     /* whether a collective call failed on this rank alone (zr__lone) */
     bool debug_sync; /* whether each step waits for its own work on the device (ZR_DEBUG_SYNC) */
-    bool stopped;    /* whether a collective was aborted and may therefore still read and write memory */
+    /* whether calls that move units return when their work is in the stream of the comm queue (zr_comm_copier) */
+    bool in_stream;
+    bool stopped; /* whether a collective was aborted and may therefore still read and write memory */
 
     /* Fields of the step in progress follow. */
     zr_schedule_kind kind; /* schedule of the current walk, or of the last walk */
@@ -134,6 +137,9 @@ void *zr__result(const zr_engine *engine, int32_t index);
 
 /* Walk through a schedule once. Then wait for all queues except the queue of SAVE. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
+/* Make the longest call of each kind in each communicator of processes with GPUs, so that NCCL takes its memory now and
+ * not during training. Call this when the engine is bound, before states are filled: it moves zeros. */
+zr_status zr__make_first_calls(zr_engine *engine);
 /* Return the status of a collective call of the engine. If the status is a failure that other ranks do not return too,
  * note that this rank has failed alone. All ranks return ZR_ERR_DIVERGED and ZR_ERR_STOPPED together. */
 zr_status zr__lone(zr_engine *engine, zr_status st);

@@ -335,7 +335,7 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
     identify_source(next);
     ZR_TRY(check_cycle(c, place));
     zr_status st = zr__json_read_file(next->path, &next->text, &next->bytes);
-    if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_CONFIG) return refuse_at(s, place, "%s", zr_error_message());
+    if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_DATA) return refuse_at(s, place, "%s", zr_error_message());
     ZR_TRY(st);
     c->n++;
     ZR_TRY(parse_source(next));

@@ -169,7 +169,7 @@ static void files_are_read_up_to_a_limit(void **state)
     assert_memory_equal(text, written, BYTES);
     assert_int_equal(text[BYTES], 0);
     zr_free(text);
-    assert_int_equal(zr__json_read_most(path, BYTES - 1, &text, &bytes), ZR_ERR_CONFIG);
+    assert_int_equal(zr__json_read_most(path, BYTES - 1, &text, &bytes), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "long: the file is larger than 299999 bytes"));
     zr_free(written);
 }

@@ -15,42 +15,42 @@
 static const struct {
     const char *entry, *wanted;
 } corpus[] = {
-    {"array", "byte 0: wanted '{'"},
-    {"bytes", "byte 0: wanted '{'"},
+    {"array", "2:1: end of file expected"},
+    {"bytes", "1:1: unable to decode byte 0xff"},
     {"chunks", "a 8388613: 0+1 1+4194302 4194303+1 4194304+1 4194305+4194303 8388608+5;"},
-    {"deep_run", "byte 537: run:1:385: a.a."},
+    {"deep_run", "1:425: run.a.a."},
     {"empty_file", "a 0:;"},
-    {"ends_down", "byte 99: an end at 3: ends ascend, are no multiples of 4194304, and below 9"},
-    {"ends_multiple", "byte 108: an end at 4194304: ends ascend, are no multiples of 4194304, and below 9000000"},
-    {"ends_past", "byte 96: an end at 9: ends ascend, are no multiples of 4194304, and below 9"},
-    {"escape", "byte 69: a file's name is not plain ASCII"},
-    {"few_hashes", "byte 125: a: 16 bytes of hashes, its 2 chunks have 33"},
-    {"hash_inside", "byte 127: wanted \"xxh3\" and the end"},
-    {"huge_bytes", "byte 138: a: 16 bytes of hashes, its 67108864 chunks have 1140850687"},
-    {"huge_format", "byte 11: \"format\": wanted an integer 0 .. 2147483647"},
-    {"negative_step", "byte 36: \"step\": wanted an integer 0 .. 9007199254740992"},
-    {"newer", "byte 14: wanted the member \"build\""},
-    {"no_files", "byte 60: wanted '{'"},
-    {"nothing", "it does not end with its checksum, so it is cut off, damaged or not a manifest"},
-    {"order", "byte 14: wanted the member \"build\""},
-    {"past_bytes", "byte 83: \"bytes\": wanted an integer 0 .. 281474976710656"},
-    {"run_array", "byte 48: \"run\" is not an object"},
-    {"run_duplicate", "byte 62: run:1:10: a: duplicate object key near '\"a\"'"},
-    {"run_open", "byte 81: \"run\" does not end"},
-    {"self", "byte 84: \"manifest.json\" is not the name of a file of a checkpoint"},
-    {"slash", "byte 75: \"../a\" is not the name of a file of a checkpoint"},
+    {"ends_down", " a: an end at 3: ends ascend, are no multiples of 4194304, and below 9"},
+    {"ends_multiple", " a: an end at 4194304: ends ascend, are no multiples of 4194304, and below 9000000"},
+    {"ends_past", " a: an end at 9: ends ascend, are no multiples of 4194304, and below 9"},
+    {"escape", "a 1: 0+1;"},
+    {"few_hashes", " a: 16 bytes of hashes, its 2 chunks have 33"},
+    {"hash_inside", "2:1: end of file expected"},
+    {"huge_bytes", " a: 16 bytes of hashes, its 67108864 chunks have 1140850687"},
+    {"huge_format", "1:12: format: too big integer"},
+    {"negative_step", " \"step\": wanted an integer 0 .. 9007199254740992, got -5"},
+    {"newer", " \"build\": wanted a text, got missing"},
+    {"no_files", " it lists 0 files, wanted 1 to 1024"},
+    {"nothing", " it does not end with its checksum, so it is cut off, damaged or not a manifest"},
+    {"order", "a 1: 0+1;"},
+    {"past_bytes", " a: \"bytes\": wanted an integer 0 .. 281474976710656, got 999999999999999999"},
+    {"run_array", " \"run\": wanted an object, got []"},
+    {"run_duplicate", "1:56: run.a: duplicate object key"},
+    {"run_open", "1:60: run.a[0]: ']' expected"},
+    {"self", " \"manifest.json\" is not the name of a file of a checkpoint"},
+    {"slash", " \"../a\" is not the name of a file of a checkpoint"},
     {"slices", "a 24: 0+8 8+2 10+2 12+2 13+2 16+8;"},
-    {"slices_huge", "byte 192: a: 16 bytes of hashes, its 67108864 chunks have 1140850687"},
-    {"slices_of_nothing", "byte 128: slices of 0 bytes, of rows of 4 in bytes 8 .. 16: wanted whole rows of several "
+    {"slices_huge", " a: 16 bytes of hashes, its 67108864 chunks have 1140850687"},
+    {"slices_of_nothing", " a: slices of 0 bytes, of rows of 4 in bytes 8 .. 16: wanted whole rows of several "
                           "slices each, in ascending order"},
-    {"slices_overlap", "byte 148: slices of 2 bytes, of rows of 4 in bytes 12 .. 20: wanted whole rows of several "
+    {"slices_overlap", " a: slices of 2 bytes, of rows of 4 in bytes 12 .. 20: wanted whole rows of several "
                        "slices each, in ascending order"},
     {"slices_past_ends",
-     "byte 187: \"ends\" and \"slices\" do not fit each other: a chunk in bytes 8 .. 24 and slices in 8 .. 16"},
+     " a: \"ends\" and \"slices\" do not fit each other: a chunk in bytes 8 .. 24 and slices in 8 .. 16"},
     {"slices_rows", "a 4194305: 0+1 1+2097152 2097153+2097151 4194304+1;"},
-    {"twice", "byte 139: the file a is listed twice"},
-    {"unknown", "byte 127: wanted \"xxh3\" and the end"},
-    {"upper_hash", "byte 124: \"xxh3\": hash 0 is not 16 hex digits and a space"},
+    {"twice", " the file a is listed twice"},
+    {"unknown", " it has members that are not known"},
+    {"upper_hash", " a: \"xxh3\": hash 0 is not 16 hex digits and a space"},
     {"whole", "config.json 120: 0+120; model.safetensors 9000: 0+4096 4096+904 5000+4000;"},
 };
 enum { ENTRIES = sizeof(corpus) / sizeof(*corpus) };
@@ -86,7 +86,7 @@ static void entries_give_what_is_right(void **state)
         if (st == ZR_OK)
             describe(m, got);
         else
-            snprintf(got, sizeof(got), "%s", zr_error_message() + strlen("entry: "));
+            snprintf(got, sizeof(got), "%s", zr_error_message() + strlen("entry:"));
         const bool accepted = strchr(corpus[i].wanted, ';') != NULL;
         if (st != (accepted ? ZR_OK : ZR_ERR_DATA) || strncmp(got, corpus[i].wanted, strlen(corpus[i].wanted)) != 0)
             fail_msg("%s: %s\nwanted: %s", corpus[i].entry, got, corpus[i].wanted);

@@ -170,11 +170,11 @@ static void impossible_files_are_refused(void **state)
         zr__tensor_spec spec[2];
         const char *fragment;
     } bad[] = {
-        {{{"a", {1, {1}}}, {"a", {1, {1}}}}, "duplicate name"},
+        {{{"a", {1, {1}}}, {"a", {1, {1}}}}, "duplicate object key"},
         {{{"", {1, {1}}}, {"a", {1, {1}}}}, "not plain ASCII"},
         {{{"a\"b", {1, {1}}}, {"a", {1, {1}}}}, "not plain ASCII"},
         {{{"a\nb", {1, {1}}}, {"a", {1, {1}}}}, "not plain ASCII"},
-        {{{"__metadata__", {1, {1}}}, {"a", {1, {1}}}}, "duplicate __metadata__"},
+        {{{"__metadata__", {1, {1}}}, {"a", {1, {1}}}}, "__metadata__: duplicate object key"},
         {{{"a", {1, {-1}}}, {"b", {1, {1}}}}, "impossible shape"},
         {{{"a", {2, {(int64_t)1 << 40, (int64_t)1 << 40}}}, {"b", {1, {1}}}}, "impossible shape"},
         {{{"a", {1, {((int64_t)1 << 46) - 1}}}, {"b", {1, {2}}}}, "more than 2^48 bytes"},

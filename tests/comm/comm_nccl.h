@@ -53,7 +53,7 @@ static inline zr_status finish(void *arg)
 
 static inline zr_comm_copier copier(void)
 {
-    return (zr_comm_copier){copy, finish, &stream, stream};
+    return (zr_comm_copier){copy, finish, &stream, stream, false};
 }
 
 static inline unsigned char *take(size_t bytes)

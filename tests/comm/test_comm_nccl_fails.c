@@ -135,8 +135,8 @@ static void nccl_fails(void **state)
             EXPECT((int)st == ways[way].status);
             EXPECT_TEXT(ways[way].text);
             EXPECT(zr_stand_in_nccl_alive() == 0 && strchr(zr_error_message(), '\n') == NULL);
-            EXPECT(failing_call(comm, call) == ZR_ERR_COMM);
-            EXPECT_TEXT("calls NCCL again after NCCL has failed");
+            EXPECT((int)failing_call(comm, call) == ways[way].status); /* later calls tell the cause again */
+            EXPECT_TEXT(ways[way].text);
             EXPECT(cudaGetLastError() == cudaSuccess);
             destroy(&comm);
         }
@@ -156,6 +156,40 @@ static void a_peer_is_gone(void **state)
             EXPECT_TEXT("by NCCL: remote process exited");
             EXPECT(cudaStreamQuery(stream) == cudaSuccess && zr_stand_in_nccl_alive() == 0);
         }
+        destroy(&comm);
+    }
+}
+
+/* Check that work in the stream ends if NCCL fails, or if this rank is stopped, although no call waits for it. Later
+ * calls tell the cause. */
+static void work_fails(void **state)
+{
+    (void)state;
+    for (int stopped = 0; stopped < 2 && world_size > 1; stopped++) {
+        zr_comm *comm = create_host(0);
+        zr_comm_copier gpu = copier();
+        gpu.in_stream = true;
+        expect_ok(zr__comm_copy_with(comm, &gpu));
+        stage(comm, world_size * 1000);
+        arrays a = take_arrays(comm);
+        if (world_rank != 0) { /* rank 0 never comes */
+            const double number = 1;
+            expect_ok(zr_comm_all_gather(comm, a.gpu + comm->rank * PIECE, a.gpu, PIECE, PIECE));
+            if (stopped)
+                zr__comm_cancel(comm);
+            else
+                zr_stand_in_fail("ncclCommGetAsyncError", 0, (cudaError_t)ncclRemoteError);
+            for (int polls = 0; polls < 10000 && cudaStreamQuery(stream) == cudaErrorNotReady; polls++) usleep(1000);
+            EXPECT(cudaStreamQuery(stream) == cudaSuccess && zr_stand_in_nccl_alive() == 0);
+            zr_stand_in_fail(NULL, 0, cudaSuccess);
+            EXPECT(zr_comm_scalars(comm, &number, 1, NULL) == ZR_ERR_PEER);
+            EXPECT_TEXT(stopped ? "was stopped" : "an exchange by NCCL: remote process exited");
+            EXPECT(failing_call(comm, 1) == ZR_ERR_PEER);
+        } else if (stopped) {
+            zr__comm_cancel(comm); /* the others do not wait for it when they destroy theirs */
+            while (zr_stand_in_nccl_alive()) usleep(1000);
+        }
+        drop_arrays(&a);
         destroy(&comm);
     }
 }
@@ -210,6 +244,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_gpu),        cmocka_unit_test(no_stream),
         cmocka_unit_test(nccl_fails),     cmocka_unit_test(no_memory_for_staging),
         cmocka_unit_test(a_peer_is_gone), cmocka_unit_test(a_beginning_can_be_stopped),
+        cmocka_unit_test(work_fails),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     after_mpi();

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/config_reference.h"
+
 static zr_config *load(const char *text, const char *override)
 {
     zr_config *config;
@@ -940,7 +942,7 @@ static void the_reference_lists_every_key(void **state)
     zr_key *key = NULL;
     char *markdown, cell[160];
     assert_int_equal(zr_config_keys(&key), ZR_OK);
-    assert_int_equal(zr__config_reference(&markdown), ZR_OK);
+    assert_int_equal(config_reference(&markdown), ZR_OK);
     for (int i = 0; key[i].path; i++) {
         snprintf(cell, sizeof(cell), "`%s`", key[i].path);
         assert_non_null(strstr(markdown, cell));

@@ -15,6 +15,8 @@
 #include <zr/config.h>
 #include <zr/models.h>
 
+#include "support/config_reference.h"
+
 enum { ROOM = 1 << 18 };
 
 static void test_docs_are_current(void **state)
@@ -23,7 +25,7 @@ static void test_docs_are_current(void **state)
     static char page[ROOM];
     const char *source = getenv("ZR_SOURCE");
     char path[4096], *wanted = NULL;
-    assert_int_equal(zr__config_reference(&wanted), ZR_OK);
+    assert_int_equal(config_reference(&wanted), ZR_OK);
     snprintf(path, sizeof(path), "%s/docs/config.md", source ? source : ".");
     FILE *file = fopen(path, "rb");
     if (!file) fail_msg("no %s; `make docs` writes it", path);
@@ -70,7 +72,7 @@ static int write_docs(const char *path)
 {
     char *markdown = NULL;
     FILE *file = fopen(path, "wb");
-    if (!file || zr__config_reference(&markdown) != ZR_OK) return 1;
+    if (!file || config_reference(&markdown) != ZR_OK) return 1;
     fputs(markdown, file);
     zr_free(markdown);
     return fclose(file) ? 1 : 0;

@@ -1,5 +1,6 @@
 /* Implements the stand-in of tests/cuda/cublasLt.h. Matrices are stored column by column. */
 #include "cublasLt.h"
+#include "recorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -445,6 +446,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                    (int64_t)data[PARTS],
                    data[ROUNDED] != 0};
     products++;
+    record_launch(recorded::products, stream);
     if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) biases++;
     zr_stand_in_issue(stream, multiply, &j, sizeof j);
     return CUBLAS_STATUS_SUCCESS;

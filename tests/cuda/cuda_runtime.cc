@@ -1,5 +1,6 @@
 /* Implements the stand-in of tests/cuda/cuda_runtime.h: devices, memory, streams, events. */
 #include "cuda_runtime.h"
+#include "recorder.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -131,7 +132,7 @@ struct zr_stand_in_stream {
     std::deque<std::function<bool()>> list; /* functions to run in order; false: not finished, call it again */
     long issued = 0;
     std::atomic<long> done{0};
-    int device;
+    int device, priority = 0;
 };
 
 struct zr_stand_in_event {
@@ -263,6 +264,16 @@ int zr_stand_in_current(cudaStream_t stream)
     return stream->device == current_device;
 }
 
+int zr_stand_in_device(cudaStream_t stream)
+{
+    return stream->device;
+}
+
+bool zr_stand_in_is_touchable(void)
+{
+    return anybody;
+}
+
 size_t zr_stand_in_taken(void)
 {
     std::lock_guard<std::mutex> hold(memory.lock);
@@ -341,6 +352,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     memory.block[made] = {pages, own, true, closed_every - 1};
     memory.block[made].protect(made, memory.is_open(own));
     memory.taken[own] += pages;
+    record_memory(made, pages, own);
     *out = made;
     return cudaSuccess;
 }
@@ -351,6 +363,7 @@ cudaError_t cudaFree(void *x)
     std::lock_guard<std::mutex> hold(memory.lock);
     const auto found = memory.block.find(x);
     if (found == memory.block.end()) return cudaErrorInvalidValue;
+    record_freed(x);
     munmap(x, found->second.bytes + whole_pages(1));
     memory.taken[found->second.device] -= found->second.bytes;
     memory.block.erase(found);
@@ -362,11 +375,14 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
     const cudaError_t error = fail("cudaHostAlloc");
     if (error != cudaSuccess) return error;
     *out = aligned_alloc(4096, whole_pages(bytes ? bytes : 1));
+    if (*out && bytes <= (size_t)64 << 20) memset(*out, 0xa5, bytes); /* filled, because fresh memory is not zero */
+    if (*out) record_memory(*out, whole_pages(bytes ? bytes : 1), -1);
     return *out ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFreeHost(void *x)
 {
+    record_freed(x);
     free(x);
     return cudaSuccess;
 }
@@ -378,14 +394,36 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     return fail("cudaStreamCreateWithFlags");
 }
 
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+    const cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
+    (*stream)->priority = priority;
+    return error;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    *priority = stream->priority;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    record_gone(stream);
     delete stream;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    record_stream_wait(stream);
     work(stream, issued(stream));
     return fail("cudaStreamSynchronize");
 }
@@ -398,9 +436,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         running now(stream->device);
         while (stream->done < wanted && work_one(stream)) continue;
     }
-    if (hold.owns_lock() && stream->done >= wanted) return fail("cudaStreamQuery");
-    last_error = cudaErrorNotReady;
-    return last_error;
+    if (!hold.owns_lock() || stream->done < wanted) return last_error = cudaErrorNotReady;
+    record_stream_wait(stream);
+    return fail("cudaStreamQuery");
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
@@ -412,6 +450,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    record_gone(event);
     delete event;
     return cudaSuccess;
 }
@@ -419,6 +458,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     if (event->device != stream->device) return last_error = cudaErrorInvalidResourceHandle;
+    record_event(event, stream);
     event->stream = stream;
     event->ticket = issue(stream, [=] { event->at = clock_type::now(); });
     return fail("cudaEventRecord");
@@ -426,6 +466,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    record_event_wait(event);
     if (event->stream) work(event->stream, event->ticket);
     return fail("cudaEventSynchronize");
 }
@@ -434,6 +475,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     zr_stand_in_stream *of = event->stream;
     const long ticket = event->ticket;
+    record_follow(stream, event);
     if (of && of != stream) issue_wait(stream, [=] { return reach(of, ticket); });
     return fail("cudaStreamWaitEvent");
 }
@@ -448,6 +490,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     std::vector<char> staged;
+    record_copy(stream, to, from, bytes, kind == cudaMemcpyHostToDevice);
     if (kind == cudaMemcpyHostToDevice) staged.assign((const char *)from, (const char *)from + bytes);
     issue(stream, [=] { /* works between devices without access to each other, too */
                         running now(everybody);
@@ -458,6 +501,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *x, int byte, size_t bytes, cudaStream_t stream)
 {
+    record_work(recorded::fills, stream, "a fill", {{x, bytes, true}});
     issue(stream, [=] { memset(x, byte, bytes); });
     return fail("cudaMemsetAsync");
 }
@@ -475,7 +519,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
 {
-    *can = 1;
+    *can = fail("cudaDeviceCanAccessPeer") == cudaSuccess;
     return cudaSuccess;
 }
 
@@ -763,6 +807,7 @@ void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3
     }
     const launch l = {blocks, threads, shared_bytes, kernels.launches[kernel]++ % 2 != 0, std::move(run)};
     hold.unlock();
+    record_launch(recorded::launches, stream);
     const std::string fault = planted_in(file);
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     if (fault.empty())

@@ -12,7 +12,8 @@
  * The environment variable ZR_STAND_IN_FAULT plants a fault in all kernels of a family, a file of
  * src/device/cuda/kernels: "wrong:softmax" (they write nothing), "fault:softmax" (they access memory that is not
  * theirs, after which all calls fail) or "hang:softmax" (they never end). Commas separate several faults. With
- * CUDA_LAUNCH_BLOCKING=1 a launch waits for its kernel.
+ * CUDA_LAUNCH_BLOCKING=1 a launch waits for its kernel. ZR_STAND_IN_COUNTS names a file to which each process appends
+ * how often it launched a kernel, called NCCL, waited, and so on (recorder.h).
  *
  * Names and meanings follow the reference of the CUDA Runtime API, limited to the functions that src/device/cuda uses.
  */
@@ -88,6 +89,9 @@ cudaError_t cudaFree(void *memory);
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *memory);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
@@ -127,6 +131,12 @@ void zr_stand_in_touchable(int touchable);
 int zr_stand_in_current(cudaStream_t stream);
 /** Return the bytes of device memory allocated and not freed. */
 size_t zr_stand_in_taken(void);
+
+/** Calls of all threads of this process so far. recorder.h says what each number counts. */
+typedef struct zr_stand_in_counts {
+    long launches, products, copies, fills, groups, operations, records, follows, waits;
+} zr_stand_in_counts;
+void zr_stand_in_count(zr_stand_in_counts *counts);
 
 #ifdef __cplusplus
 }

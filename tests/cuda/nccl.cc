@@ -3,6 +3,8 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include "nccl.h"
+#include "nccl_waits.h"
+#include "recorder.h"
 #include "zr/tensor.h"
 
 #include <mpi.h>
@@ -10,8 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace
@@ -21,6 +26,7 @@ namespace
 struct caller {
     int rank, world_rank;
     char host[64], bus[24];
+    nccl_board_place board;
 };
 
 /* The content of a unique id: the world rank at which the ranks meet, and the number of the communicator there. */
@@ -28,7 +34,15 @@ struct meeting {
     int root, number;
 };
 
-enum { CALLERS_TAG = 1000, TABLES_TAG = 2000, PIECES_TAG = 3000, NUMBERS = 500, POLLS = 2 };
+enum { CALLERS_TAG = 1000, TABLES_TAG = 2000, PIECES_TAG = 3000, HEADINGS_TAG = 1000000, NUMBERS = 500, POLLS = 2 };
+
+/* What a rank's call is, which its peers compare with their own. */
+struct heading {
+    long group; /* number of the communicator's groups before */
+    char name[24];
+    size_t count, bytes; /* elements of the call, bytes of the message */
+    int type;
+};
 
 /* One message between two ranks of a communicator, buffered: the bytes of an aborted communicator's messages may still
  * arrive. */
@@ -38,11 +52,15 @@ struct message {
     const unsigned char *from;
     unsigned char *to;
     std::vector<unsigned char> bytes;
+    heading mine, theirs;
 };
 
 enum class phase { meets, asked, ready, ends };
 
 thread_local int depth;
+thread_local heading call; /* what the function in progress is asked for */
+/* NCCL's groups access it for the recorder, because two communicators must not be in flight at once. */
+char in_flight[1];
 thread_local char last_error[128];
 int alive, aborted, next_number;
 long operations;
@@ -66,7 +84,15 @@ struct ncclComm {
     int come = 1;
     std::vector<MPI_Request> request;
     bool told = false;
-    std::shared_ptr<zr_stand_in_group> asked; /* not yet issued, or running */
+    long groups = 0;                                        /* number of groups so far */
+    std::shared_ptr<zr_stand_in_group> asked;               /* not yet issued */
+    std::vector<std::shared_ptr<zr_stand_in_group>> issued; /* not yet ended */
+    void *memory[4] = {};                                   /* taken at creation, and at the first call of each kind */
+
+    void give_memory()
+    {
+        for (void *&m : memory) cudaFree(m), m = nullptr;
+    }
 };
 
 /* The operations of one NCCL group. */
@@ -74,9 +100,11 @@ struct zr_stand_in_group {
     ncclComm *comm; /* NULL: the communicator was aborted */
     cudaStream_t stream;
     std::vector<message> list;
-    std::vector<MPI_Request> request;
+    std::vector<MPI_Request> headings, request;
+    std::vector<recorded_range> summed;                    /* what a reduce-scatter accesses besides its messages */
     std::function<void(const zr_stand_in_group &)> finish; /* processes the bytes received; NULL: nothing to do */
-    bool begun = false, ended = false;
+    bool begun = false, headed = false, ended = false;
+    int looks = 0;
     std::shared_ptr<zr_stand_in_group> own; /* a reference to itself while the stream has the group */
 };
 
@@ -142,35 +170,106 @@ ncclResult_t check_gpus(const ncclComm *c)
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
+int id_of(const ncclComm *c)
+{
+    return c->at.root * NUMBERS + c->at.number;
+}
+
+std::string text_of(const heading &h)
+{
+    return std::string(h.name) + " of " + std::to_string(h.count) + " elements of type " + std::to_string(h.type);
+}
+
+std::string group_of(const ncclComm *c, const heading &h)
+{
+    return "group " + std::to_string(h.group) + " of communicator " + std::to_string(id_of(c));
+}
+
+/* Send the messages, and ask for the headings of those to receive. */
 void begin(zr_stand_in_group *g)
 {
     const ncclComm *c = g->comm;
-    const int tag = PIECES_TAG + c->at.root * NUMBERS + c->at.number;
+    const int tag = PIECES_TAG + id_of(c), head = HEADINGS_TAG + id_of(c);
     g->begun = true;
     g->request.assign(g->list.size(), MPI_REQUEST_NULL);
+    g->headings = g->request;
+    nccl_show_begun(id_of(c), g->list.empty() ? c->groups : g->list[0].mine.group + 1);
     for (size_t i = 0; i < g->list.size(); i++) {
         message &m = g->list[i];
         const int peer = c->table[(size_t)m.peer].world_rank, n = (int)m.bytes.size();
-        if (m.sends) memcpy(m.bytes.data(), m.from, m.bytes.size());
-        if (m.sends)
+        if (m.sends) {
+            memcpy(m.bytes.data(), m.from, m.bytes.size());
+            MPI_Isend(&m.mine, sizeof m.mine, MPI_BYTE, peer, head, MPI_COMM_WORLD, &g->headings[i]);
             MPI_Isend(m.bytes.data(), n, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &g->request[i]);
-        else
-            MPI_Irecv(m.bytes.data(), n, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &g->request[i]);
+        } else
+            MPI_Irecv(&m.theirs, sizeof m.theirs, MPI_BYTE, peer, head, MPI_COMM_WORLD, &g->headings[i]);
     }
+}
+
+/* Held where a group advances, and where a communicator is aborted, which other threads may do. */
+std::mutex advancing;
+
+/* Compare the calls of this rank and its peers, and receive the messages. */
+void receive(zr_stand_in_group *g)
+{
+    const ncclComm *c = g->comm;
+    for (size_t i = 0; i < g->list.size(); i++) {
+        message &m = g->list[i];
+        const int peer = c->table[(size_t)m.peer].world_rank, own = c->table[(size_t)c->rank].world_rank;
+        if (m.sends) continue;
+        if (m.mine.group != m.theirs.group || strcmp(m.mine.name, m.theirs.name) != 0 ||
+            m.mine.count != m.theirs.count || m.mine.type != m.theirs.type)
+            record_fault("NCCL's calls differ: rank " + std::to_string(own) + " calls " + text_of(m.mine) + " as " +
+                         group_of(c, m.mine) + ", rank " + std::to_string(peer) + " " + text_of(m.theirs) + " as " +
+                         group_of(c, m.theirs));
+        m.bytes.resize(std::max(m.bytes.size(), m.theirs.bytes));
+        MPI_Irecv(m.bytes.data(), (int)m.bytes.size(), MPI_BYTE, peer, PIECES_TAG + id_of(c), MPI_COMM_WORLD,
+                  &g->request[i]);
+    }
+    g->headed = true;
+}
+
+/* Show for which rank a group waits, and look for a deadlock now and then; return whether there is one. */
+bool show_wait(zr_stand_in_group *g)
+{
+    enum { LOOKS = 64 };
+    const ncclComm *c = g->comm;
+    if (++g->looks % LOOKS != 0) return false;
+    for (size_t i = 0; i < g->list.size(); i++) {
+        const message &m = g->list[i];
+        int there = 1;
+        if (!m.sends && g->headings[i] != MPI_REQUEST_NULL)
+            MPI_Request_get_status(g->headings[i], &there, MPI_STATUS_IGNORE);
+        if (there) continue;
+        nccl_show_wait(id_of(c), m.mine.group, (text_of(m.mine) + " (" + group_of(c, m.mine) + ")").c_str(),
+                       c->table[(size_t)m.peer].board);
+        const std::string text = nccl_find_deadlock();
+        if (!text.empty()) record_fault(text);
+        return !text.empty();
+    }
+    return false;
 }
 
 /* Advance a group in its stream. A group that an aborted communicator has begun is kept: its bytes may still arrive. */
 int step(void *arg)
 {
+    std::lock_guard<std::mutex> hold(advancing);
     zr_stand_in_group *g = (zr_stand_in_group *)arg;
     if (!g->comm) {
         if (!g->begun) g->own.reset();
         return 1;
     }
     if (!g->begun) begin(g);
+    if (!g->headed) {
+        const bool there = all_done(g->headings);
+        if (!there && !show_wait(g)) return 0;
+        nccl_show_no_wait();
+        if (!there) return g->ended = true; /* leave the deadlock, so that a test goes on; the group is kept */
+        receive(g);
+    }
     if (!all_done(g->request)) return 0;
     for (message &m : g->list)
-        if (!m.sends && m.to) memcpy(m.to, m.bytes.data(), m.bytes.size());
+        if (!m.sends && m.to) memcpy(m.to, m.bytes.data(), m.mine.bytes);
     if (g->finish) g->finish(*g);
     g->ended = true;
     g->own.reset();
@@ -211,26 +310,52 @@ void add_pieces(const zr_stand_in_group &g, const unsigned char *own, unsigned c
     }
 }
 
-/* Return the group for a new operation: the open group, or a group for that operation alone. */
-ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
+/* Take memory as NCCL does, if it is not taken yet: 0 for the communicator, 1 to 3 for a kind of calls. */
+void take_memory(ncclComm_t comm, int which)
 {
+    const char *asked = getenv("ZR_STAND_IN_NCCL_BYTES");
+    if (!comm->memory[which]) cudaMalloc(&comm->memory[which], asked ? strtoul(asked, nullptr, 10) : (size_t)1 << 20);
+}
+
+/* Record a group when it is issued to its stream. */
+void record_group(const zr_stand_in_group &g)
+{
+    std::vector<recorded_range> ranges = g.summed;
+    for (const message &m : g.list) {
+        if (m.sends) ranges.push_back({m.from, m.bytes.size(), false});
+        if (!m.sends && m.to) ranges.push_back({m.to, m.bytes.size(), true});
+    }
+    ranges.push_back({in_flight, 1, true});
+    record_work(recorded::groups, g.stream,
+                g.list.empty() ? "NCCL's call" : record_name("NCCL's " + std::string(g.list[0].mine.name)),
+                std::move(ranges));
+}
+
+/* Return the group for a new operation of a kind (take_memory): the open group, or a group for that operation alone. */
+ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream, int kind, const char *name, size_t count,
+                      ncclDataType_t type)
+{
+    call = {0, "", count, 0, (int)type};
+    snprintf(call.name, sizeof call.name, "%s", name);
     operations++;
+    record_count(recorded::operations);
     const cudaError_t wanted = zr_stand_in_failure("nccl");
     if (wanted != cudaSuccess) return refuse((ncclResult_t)wanted, "as was asked for");
     if (!comm || comm->now != phase::ready) return refuse(ncclInvalidUsage, "the communicator is not ready");
-    if (comm->asked && !comm->asked->ended) return refuse(ncclInvalidUsage, "the last operation has not ended");
     if (!open_group) {
         open_group = std::make_shared<zr_stand_in_group>();
         open_group->comm = comm;
         open_group->stream = stream;
     }
+    take_memory(comm, kind);
     return open_group->comm == comm && open_group->stream == stream ? ncclSuccess : ncclInvalidUsage;
 }
 
 void put(bool sends, int peer, const void *from, void *to, size_t bytes)
 {
-    open_group->list.push_back({sends, peer, (const unsigned char *)from, (unsigned char *)to, {}});
+    open_group->list.push_back({sends, peer, (const unsigned char *)from, (unsigned char *)to, {}, call, {}});
     open_group->list.back().bytes.resize(bytes);
+    open_group->list.back().mine.bytes = bytes;
 }
 
 ncclResult_t close_group()
@@ -238,6 +363,8 @@ ncclResult_t close_group()
     const std::shared_ptr<zr_stand_in_group> g = open_group;
     if (depth > 0 || !g) return ncclSuccess;
     open_group.reset();
+    for (message &m : g->list) m.mine.group = g->comm->groups;
+    g->comm->groups++;
     g->comm->asked = g;
     g->comm->now = phase::asked;
     g->comm->polls = 0;
@@ -254,8 +381,16 @@ ncclResult_t go_on(ncclComm *c)
     }
     if (c->polls++ < POLLS) return ncclInProgress;
     if (c->now == phase::ends) return ncclSuccess;
+    {
+        std::lock_guard<std::mutex> hold(advancing);
+        const auto ended = [](const std::shared_ptr<zr_stand_in_group> &g) { return g->ended; };
+        c->issued.erase(std::remove_if(c->issued.begin(), c->issued.end(), ended), c->issued.end());
+    }
+    record_group(*c->asked);
     c->asked->own = c->asked;
+    c->issued.push_back(c->asked);
     zr_stand_in_issue_wait(c->asked->stream, step, c->asked.get());
+    c->asked.reset();
     c->now = phase::ready;
     return ncclSuccess;
 }
@@ -306,18 +441,26 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     memset(&mine, 0, sizeof mine);
     mine.rank = rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &mine.world_rank);
+    mine.board = nccl_board(mine.world_rank);
+    nccl_show_begun(id_of(c), 0);
+    static std::once_flag once;
+    std::call_once(once, [] { record_memory(in_flight, 1, -2); });
     cudaGetDevice(&gpu);
     cudaDeviceGetPCIBusId(mine.bus, sizeof mine.bus, gpu);
     const char *host = getenv("NCCL_HOSTID");
     if (host) snprintf(mine.host, sizeof mine.host, "%s", host);
     alive++;
+    take_memory(c, 0);
     *comm = c;
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    if (comm->now != phase::ready || (comm->asked && !comm->asked->ended)) return ncclInvalidUsage;
+    std::lock_guard<std::mutex> hold(advancing);
+    for (const auto &g : comm->issued)
+        if (!g->ended) return refuse(ncclInvalidUsage, "an operation has not ended");
+    if (comm->now != phase::ready) return ncclInvalidUsage;
     comm->now = phase::ends;
     comm->polls = 0;
     return ncclInProgress;
@@ -327,6 +470,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (comm->now != phase::ends || comm->polls < POLLS) return refuse(ncclInvalidUsage, "it has not ended");
     alive--;
+    comm->give_memory();
     delete comm;
     return ncclSuccess;
 }
@@ -335,7 +479,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
  * messages for it may still arrive. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    if (comm->asked) comm->asked->comm = nullptr;
+    std::lock_guard<std::mutex> hold(advancing);
+    for (const auto &g : comm->issued) g->comm = nullptr;
+    comm->give_memory();
     alive--;
     aborted++;
     if (comm->now != phase::meets || !comm->told) delete comm;
@@ -381,26 +527,27 @@ ncclResult_t ncclGroupEnd(void)
     return close_group();
 }
 
-ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 1, "send or receive", count, type);
     if (result != ncclSuccess) return result;
     put(true, peer, from, nullptr, count);
     return close_group();
 }
 
-ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 1, "send or receive", count, type);
     if (result != ncclSuccess) return result;
     put(false, peer, nullptr, to, count);
     return close_group();
 }
 
-ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t, ncclComm_t comm,
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream)
 {
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 2, "all-gather", count, type);
     if (result != ncclSuccess) return result;
     unsigned char *place = (unsigned char *)to;
     for (int r = 0; r < comm->size; r++) {
@@ -420,7 +567,7 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
     const unsigned char *send = (const unsigned char *)from;
     const bool known = type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16;
     if (!known || op != ncclSum || depth > 0) return refuse(ncclInvalidArgument, "not what the stand-in can add");
-    const ncclResult_t result = open_for(comm, stream);
+    const ncclResult_t result = open_for(comm, stream, 3, "reduce-scatter", count, type);
     if (result != ncclSuccess) return result;
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + comm->size - i) % comm->size;
@@ -428,6 +575,7 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
         put(false, peer, nullptr, nullptr, bytes);
     }
     const unsigned char *own = send + (size_t)comm->rank * bytes;
+    open_group->summed = {{own, bytes, false}, {to, bytes, true}};
     open_group->finish = [=](const zr_stand_in_group &g) { add_pieces(g, own, (unsigned char *)to, count, type); };
     return close_group();
 }

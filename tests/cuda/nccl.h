@@ -5,7 +5,8 @@
  * are two ranks on one GPU of a host (NCCL_HOSTID tells hosts apart). An operation ends when its peers have come, and
  * its bytes arrive only then. A reduce-scatter adds one piece after the other, from the rank's own downwards, and
  * rounds each sum to the type of the pieces: zr never adds in this order, so the bits tell whether zr or NCCL has
- * added.
+ * added. A communicator takes GPU memory at its creation and at the first call of each kind (sends and receives,
+ * gathers, sums): 1 MiB each time, or the bytes in the environment variable ZR_STAND_IN_NCCL_BYTES.
  *
  * Names, numbers and meanings follow the library's reference, limited to the functions that src/comm/nccl.c uses. */
 #ifndef ZR_TESTS_NCCL_H

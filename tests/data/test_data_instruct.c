@@ -405,34 +405,31 @@ static void every_epoch_has_every_document_once(void **state)
     args.path = many_pairs(N);
     args.order = ZR_SHUFFLED;
     args.seed = 5;
-    for (int ahead = 0; ahead < 2; ahead++) {
-        zr_data *data = open_data(&args);
-        int in_order = 0;
-        memset(seen, 0, sizeof(seen));
-        assert_int_equal(zr_data_get_info(data).epoch_samples, N);
-        for (int64_t s = 0; s < 2 * (int64_t)N; s++) {
-            int32_t token[SEQ], target[SEQ], first[SEQ];
-            char text[SEQ + 1] = "", answer[16];
-            if (ahead && s % 100 == 0) assert_int_equal(zr_data_read_ahead(data, s, 100), ZR_OK);
-            assert_int_equal(zr_data_sample(data, s, token, target), ZR_OK);
-            assert_int_equal(zr_data_documents(data, first), ZR_OK);
-            for (int i = 0; i < SEQ; i++) text[i] = (char)token[i];
-            const int number = atoi(text);
-            assert_in_range(number, 0, N - 1);
-            seen[number]++;
-            in_order += number == s % N;
-            const int prompt = snprintf(answer, sizeof(answer), "%d ", number);
-            const int n = snprintf(answer, sizeof(answer), "%d\n", number + 1);
-            for (int i = 0; i < SEQ; i++) {
-                const int at = i + 1 - prompt;
-                assert_int_equal(target[i], at >= 0 && at < n ? answer[at] : -1);
-                assert_int_equal(first[i], i < prompt + n ? 0 : prompt + n);
-            }
+    zr_data *data = open_data(&args);
+    int in_order = 0;
+    memset(seen, 0, sizeof(seen));
+    assert_int_equal(zr_data_get_info(data).epoch_samples, N);
+    for (int64_t s = 0; s < 2 * (int64_t)N; s++) {
+        int32_t token[SEQ], target[SEQ], first[SEQ];
+        char text[SEQ + 1] = "", answer[16];
+        assert_int_equal(zr_data_sample(data, s, token, target), ZR_OK);
+        assert_int_equal(zr_data_documents(data, first), ZR_OK);
+        for (int i = 0; i < SEQ; i++) text[i] = (char)token[i];
+        const int number = atoi(text);
+        assert_in_range(number, 0, N - 1);
+        seen[number]++;
+        in_order += number == s % N;
+        const int prompt = snprintf(answer, sizeof(answer), "%d ", number);
+        const int n = snprintf(answer, sizeof(answer), "%d\n", number + 1);
+        for (int i = 0; i < SEQ; i++) {
+            const int at = i + 1 - prompt;
+            assert_int_equal(target[i], at >= 0 && at < n ? answer[at] : -1);
+            assert_int_equal(first[i], i < prompt + n ? 0 : prompt + n);
         }
-        for (int i = 0; i < N; i++) assert_int_equal(seen[i], 2);
-        assert_true(in_order < 20);
-        zr_data_close(&data);
     }
+    for (int i = 0; i < N; i++) assert_int_equal(seen[i], 2);
+    assert_true(in_order < 20);
+    zr_data_close(&data);
 }
 
 /* Check a source of pairs beside one of plain text: samples of the first are documents, samples of the second are

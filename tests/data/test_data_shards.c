@@ -396,49 +396,6 @@ static void the_order_stays(void **state)
     zr_data_close(&mix);
 }
 
-/* ---- prefetch -------------------------------------------------------------------------------- */
-
-static void what_is_read_ahead_is_the_same(void **state)
-{
-    (void)state;
-    enum { ROWS = 5 };
-    int32_t token[2][SEQ], target[2][SEQ];
-    put_uint16("a.bin", 0, 4000);
-    zr_data *plain = open_ok(in_tempdir("a.bin"), ZR_SHUFFLED), *ahead = open_ok(in_tempdir("a.bin"), ZR_SHUFFLED);
-    for (int64_t g = 0; g < 2000; g++) {
-        const int64_t asked = g % 97 == 96 ? g + 1000 : g; /* now and then a jump to another sample */
-        assert_int_equal(zr_data_sample(plain, asked, token[0], target[0]), ZR_OK);
-        assert_int_equal(zr_data_sample(ahead, asked, token[1], target[1]), ZR_OK);
-        assert_memory_equal(token[0], token[1], sizeof(token[0]));
-        assert_memory_equal(target[0], target[1], sizeof(target[0]));
-        if (g % ROWS == ROWS - 1) assert_int_equal(zr_data_read_ahead(ahead, g + 1, ROWS), ZR_OK);
-        if (g % (10 * ROWS) == ROWS - 1) assert_int_equal(zr_data_read_ahead(ahead, g + 1, ROWS), ZR_OK); /* twice */
-    }
-    assert_int_equal(zr_data_window(ahead, 0, token[0], target[0]), ZR_ERR_STATE);
-    assert_int_equal(zr_data_read_ahead(ahead, -1, ROWS), ZR_ERR_ARG);
-    zr_data_close(&plain);
-    zr_data_close(&ahead);
-}
-
-/* Check that a failure of the prefetch thread is reported by the call that needs the sample, and not before. */
-static void a_failure_comes_with_its_sample(void **state)
-{
-    (void)state;
-    int32_t token[SEQ], target[SEQ];
-    uint16_t image[100] = {0};
-    zr_data *data = NULL;
-    image[50] = 500;
-    put_file("bad.bin", image, sizeof(image));
-    assert_int_equal(zr_data_open(in_tempdir("bad.bin"), NULL, 500, SEQ, ZR_SEQUENTIAL, 0, &data), ZR_OK);
-    assert_int_equal(zr_data_read_ahead(data, 5, 5), ZR_OK);
-    assert_int_equal(zr_data_sample(data, 5, token, target), ZR_OK);
-    assert_int_equal(zr_data_sample(data, 6, token, target), ZR_OK);
-    assert_int_equal(zr_data_sample(data, 7, token, target), ZR_ERR_DATA);
-    assert_non_null(strstr(zr_error_message(), "bad.bin: token 50 (byte 100) is 500"));
-    assert_int_equal(zr_data_sample(data, 3, token, target), ZR_OK);
-    zr_data_close(&data);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,8 +413,6 @@ int main(void)
         cmocka_unit_test(weights_are_in_the_hash),
         cmocka_unit_test(sources_are_in_the_hash),
         cmocka_unit_test(the_order_stays),
-        cmocka_unit_test(what_is_read_ahead_is_the_same),
-        cmocka_unit_test(a_failure_comes_with_its_sample),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

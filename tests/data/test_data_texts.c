@@ -984,16 +984,6 @@ static void progress_is_told(void **state)
     zr_data_close(&data);
 }
 
-static void what_is_read_ahead_takes_memory(void **state)
-{
-    (void)state;
-    const int64_t most = ZR_DATA_AHEAD_BYTES;
-    assert_int_equal(zr_data_ahead_bytes(1023, false, 3), 3 * 4096);
-    assert_int_equal(zr_data_ahead_bytes(1023, false, 1 << 20), most);
-    assert_int_equal(zr_data_ahead_bytes(most / 4 - 1, false, 7), most);
-    assert_int_equal(zr_data_ahead_bytes(most / 4, false, 7), 0);
-}
-
 static void a_look_makes_nothing(void **state)
 {
     (void)state;
@@ -1039,7 +1029,6 @@ int main(void)
         cmocka_unit_test_setup(many_at_once_make_one_file, empty_cache),
         cmocka_unit_test_setup(a_failure_leaves_nothing, empty_cache),
         cmocka_unit_test_setup(progress_is_told, empty_cache),
-        cmocka_unit_test(what_is_read_ahead_takes_memory),
         cmocka_unit_test_setup(a_look_makes_nothing, empty_cache),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);

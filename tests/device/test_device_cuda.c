@@ -3,10 +3,12 @@
 /* A GPU's device functions on the stand-in of tests/cuda: sums, squares, casts, initial values and updates agree with
  * the processor's, work happens in the queue's order, and each failure is reported with its cause. */
 #include "base/number/exact.h"
+#include <stdatomic.h>
+
 #include "kernel_check.h"
 
 #ifndef ZR_GPU
-#include "cuda/cuda_runtime.h"
+#include "cuda/recorder.h"
 #include "device/device.h"
 #endif
 
@@ -346,7 +348,7 @@ static void squares_of_updates(void **state)
 /* The bytes that a chain of tasks copies: from host to device memory, onward, and back. */
 typedef struct relay {
     char *host, *device;
-    int told[2]; /* number of calls on each queue */
+    atomic_int told; /* number of calls */
 } relay;
 
 enum { HOP = 4096 };
@@ -368,25 +370,29 @@ static void hop_ended(void *arg, int64_t index, double free_sec, double begin_se
 {
     relay *r = arg;
     assert_true(free_sec <= begin_sec && begin_sec <= end_sec && end_sec <= zr_clock_sec());
-    r->told[index % 2]++;
+    (void)index;
+    atomic_fetch_add(&r->told, 1);
 }
 
-/* Three queues alternate, each waiting for the last task of the queue before: one runs at once and computes, one is a
- * separate stream, one is a thread. */
-enum { QUEUES = 3, HOPS = 34 };
-static const zr_queue_config queue_config[QUEUES] = {
-    {.runs = ZR_QUEUE_AT_ONCE}, {.runs = ZR_QUEUE_STREAM}, {.runs = ZR_QUEUE_THREAD, .most = 4}};
+/* Queues alternate, each waiting for the last task of the queue before: one runs at once and computes, one is a
+ * separate stream, one is a thread, one is a thread that only issues. The second round goes backwards. */
+enum { QUEUES = 4, HOPS = 34 };
+static const zr_queue_config queue_config[QUEUES] = {{.runs = ZR_QUEUE_AT_ONCE},
+                                                     {.runs = ZR_QUEUE_STREAM},
+                                                     {.runs = ZR_QUEUE_THREAD, .most = 4},
+                                                     {.runs = ZR_QUEUE_ISSUE, .most = 4, .urgent = true}};
 
-static void take_turns(relay *r, zr_queue *const *queue, bool timed)
+static void take_turns(relay *r, zr_queue *const *queue, bool timed, bool backward)
 {
-    r->told[0] = r->told[1] = 0;
+    const int step = backward ? QUEUES - 1 : 1;
+    atomic_store(&r->told, 0);
     for (int i = 0; i < HOPS; i++) {
-        zr_queue *on = queue[i % QUEUES], *before = queue[(i + QUEUES - 1) % QUEUES];
+        zr_queue *on = queue[i * step % QUEUES], *before = queue[(i + QUEUES - 1) * step % QUEUES];
         if (i > 0) assert_int_equal(gpu->ops->await(on, gpu->ops->mark(before)), ZR_OK);
         const zr_task task = {hop, timed ? hop_ended : NULL, r, i};
         assert_int_equal(gpu->ops->issue(on, &task), ZR_OK);
     }
-    zr_queue *last = queue[(HOPS - 1) % QUEUES];
+    zr_queue *last = queue[(HOPS - 1) * step % QUEUES];
     assert_int_equal(gpu->ops->issue(last, &(zr_task){return_home, NULL, r, HOPS - 1}), ZR_OK);
 }
 
@@ -404,14 +410,34 @@ static void queues(void **state)
     for (int round = 0; round < 20; round++) {
         memset(r.host, 1 + round, HOP);
         memset(r.host + HOP, 0, HOP);
-        take_turns(&r, queue, round % 2);
+        take_turns(&r, queue, round % 2, round / 2 % 2);
         for (int q = 0; q < QUEUES; q++) assert_int_equal(gpu->ops->sync(queue[q]), ZR_OK);
         for (int i = 0; i < HOP; i++) assert_int_equal(r.host[HOP + i], 1 + round);
-        assert_int_equal(r.told[0] + r.told[1], round % 2 ? HOPS : 0);
+        assert_int_equal(atomic_load(&r.told), round % 2 ? HOPS : 0);
     }
     for (int q = QUEUES - 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
     gpu->ops->free(gpu, r.device);
     gpu->ops->free_host(gpu, r.host);
+}
+
+/* Check that memory of the host is zero, with one and with several threads that clear it. */
+static void cleared_memory(void **state)
+{
+    (void)state;
+    enum { BYTES = (9 << 20) + 3 };
+    for (int threads = 1; threads <= 3; threads += 2) {
+        zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+        zr_device *device;
+        char *memory = NULL;
+        config.threads = threads;
+        assert_int_equal(zr_device_create_cuda(&config, &device), ZR_OK);
+        assert_int_equal(device->ops->alloc_host(device, BYTES, (void **)&memory), ZR_OK);
+        int64_t other = 0;
+        for (int64_t i = 0; i < BYTES; i++) other += memory[i] != 0;
+        assert_int_equal(other, 0);
+        device->ops->free_host(device, memory);
+        zr_device_destroy(&device);
+    }
 }
 
 /* ---- rates ------------------------------------------------------------------------------------- */
@@ -592,14 +618,15 @@ static void failures(void **state)
 }
 
 /* Check that a stream that waits for another stream's mark does not block the host, and waits only for the work before
- * the mark. */
-static void streams(void **state)
+ * the mark. Work after the mark has no order, which the recorder sees. The other queue is configured by `other`. */
+static void check_streams(const zr_queue_config *other)
 {
-    (void)state;
     relay r = {0};
     void *memory;
     zr_queue *queue[2];
-    for (int q = 0; q < 2; q++) assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[q], &queue[q]), ZR_OK);
+    zr_stand_in_collect(1);
+    assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[0], &queue[0]), ZR_OK);
+    assert_int_equal(gpu->ops->queue_create(gpu, other, &queue[1]), ZR_OK);
     assert_int_equal(gpu->ops->alloc(gpu, 3 * HOP, &memory), ZR_OK);
     r.device = memory;
     assert_int_equal(gpu->ops->alloc_host(gpu, 2 * HOP, &memory), ZR_OK);
@@ -619,8 +646,69 @@ static void streams(void **state)
         assert_int_equal(gpu->ops->sync(copies), ZR_OK);
         assert_int_equal(r.host[HOP], 7);
         assert_int_equal(gpu->ops->sync(computes), ZR_OK);
+        const char *fault = zr_stand_in_fault();
+        assert_non_null(fault);
+        assert_non_null(strstr(fault, " is not ordered before the write by a copy in "));
     }
+    zr_stand_in_collect(0);
     for (int q = 1; q >= 0; q--) gpu->ops->queue_destroy(queue[q]);
+    gpu->ops->free_host(gpu, r.host);
+    gpu->ops->free(gpu, r.device);
+}
+
+static void streams(void **state)
+{
+    (void)state;
+    check_streams(&queue_config[1]);
+    check_streams(&queue_config[3]);
+}
+
+/* Check that only the stream of an urgent queue has the highest priority. */
+static void priorities(void **state)
+{
+    (void)state;
+    int least, greatest, priority;
+    assert_int_equal(cudaDeviceGetStreamPriorityRange(&least, &greatest), cudaSuccess);
+    for (int q = 0; q < QUEUES; q++) {
+        zr_queue *queue;
+        assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[q], &queue), ZR_OK);
+        assert_int_equal(cudaStreamGetPriority(queue->device->stream, &priority), cudaSuccess);
+        assert_int_equal(priority, queue_config[q].urgent ? greatest : least);
+        gpu->ops->queue_destroy(queue);
+    }
+}
+
+static zr_status note_between(void *arg, zr_device *device, int64_t index)
+{
+    (void)index;
+    relay *r = arg;
+    ZR_TRY(device->ops->reach(device)); /* no point was noted */
+    ZR_TRY(hop(r, device, 0));
+    ZR_TRY(return_home(r, device, 0));
+    ZR_TRY(device->ops->note(device));
+    ZR_TRY(device->ops->copy(device, r->host + HOP, r->host, HOP / 2));
+    ZR_TRY(device->ops->reach(device));
+    assert_int_equal(r->host[HOP + HOP - 1], 3);
+    assert_int_equal(r->host[HOP], 3);
+    memset(r->host, 4, HOP); /* the second copy has not been made */
+    return ZR_OK;
+}
+
+/* Check that a wait for a noted point waits for the work before this point alone. */
+static void noted_points(void **state)
+{
+    (void)state;
+    relay r = {0};
+    zr_queue *queue;
+    assert_int_equal(gpu->ops->queue_create(gpu, &queue_config[1], &queue), ZR_OK);
+    assert_int_equal(gpu->ops->alloc(gpu, HOP, (void **)&r.device), ZR_OK);
+    assert_int_equal(gpu->ops->alloc_host(gpu, 2 * HOP, (void **)&r.host), ZR_OK);
+    memset(r.host, 3, HOP);
+    assert_int_equal(gpu->ops->issue(queue, &(zr_task){note_between, NULL, &r, 0}), ZR_OK);
+    assert_int_equal(gpu->ops->sync(queue), ZR_OK);
+    assert_int_equal(r.host[HOP], 4);
+    assert_int_equal(r.host[HOP + HOP - 1], 3);
+    gpu->ops->queue_destroy(queue);
     gpu->ops->free_host(gpu, r.host);
     gpu->ops->free(gpu, r.device);
 }
@@ -665,23 +753,14 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),
-        cmocka_unit_test(squares),
-        cmocka_unit_test(squares_apart),
-        cmocka_unit_test(many_squares),
-        cmocka_unit_test(totals),
-        cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(initial_values),
-        cmocka_unit_test(updates),
-        cmocka_unit_test(squares_of_updates),
-        cmocka_unit_test(queues),
-        cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),           cmocka_unit_test(squares),        cmocka_unit_test(squares_apart),
+        cmocka_unit_test(many_squares),   cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(initial_values), cmocka_unit_test(updates),        cmocka_unit_test(squares_of_updates),
+        cmocka_unit_test(queues),         cmocka_unit_test(cleared_memory), cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),         cmocka_unit_test(failures),       cmocka_unit_test(streams),
+        cmocka_unit_test(priorities),     cmocka_unit_test(noted_points),   cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

@@ -525,6 +525,22 @@ static void no_memory(void **state)
 }
 #endif
 
+#ifndef ZR_GPU
+/* Check that ranks that are threads are refused at creation if their GPUs cannot access each other's memory. */
+static void no_peer_access(void **state)
+{
+    (void)state;
+    trainer run = short_rows(layout_trainer(2, ZR_F32, 1, 0.5));
+    run.steps = 0;
+    on_gpus(&run);
+    zr_stand_in_fail("cudaDeviceCanAccessPeer", 0, cudaErrorInvalidDevice);
+    assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_UNSUPPORTED);
+    zr_stand_in_fail(NULL, 0, cudaSuccess);
+    assert_non_null(strstr(zr_error_message(), "cannot read the memory of GPU"));
+    assert_given_back();
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -543,6 +559,7 @@ int main(void)
         cmocka_unit_test(planned_is_taken),
 #ifndef ZR_GPU
         cmocka_unit_test(no_memory),
+        cmocka_unit_test(no_peer_access),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

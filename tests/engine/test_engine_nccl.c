@@ -9,6 +9,7 @@
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>)
 #include "comm/mpi_create.h"
+#include "engine/walk.h"
 
 #ifndef ZR_GPU
 #include "cuda/nccl.h"
@@ -182,6 +183,72 @@ static void reduced_once(void **state)
     compare(&want, run, "reduced once a step, by NCCL");
 }
 
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+#ifndef ZR_GPU
+/* Return the number of NCCL's operations in a training step at stage 3. */
+static int64_t planned_operations(const zr_plan *plan)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int64_t rounds = 1, n = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        const int64_t peers = plan->group[step->group].size - 1;
+        if (step->kind == ZR_STEP_REPEAT) rounds = step->rounds;
+        if (step->kind == ZR_STEP_END) rounds = 1;
+        if (step->kind == ZR_STEP_GATHER) n += rounds;
+        if (step->kind == ZR_STEP_REDUCE_SCATTER) n += rounds * zr_step_buckets(step) * 2 * peers;
+    }
+    return n;
+}
+
+static size_t taken_at_creation;
+
+static zr_status note_counts(trainer *run, zr_engine *engine, zr_comm *of)
+{
+    (void)engine, (void)of;
+    taken_at_creation = zr_stand_in_taken();
+    zr_stand_in_count(run->arg);
+    return ZR_OK;
+}
+
+/* Check the calls of a step. The host waits for the copies of each micro-batch, for what NORM reads, and at the end for
+ * two queues. */
+static zr_status expect_counts(trainer *run, zr_engine *engine, zr_comm *of)
+{
+    (void)of;
+    const zr_stand_in_counts *before = run->arg;
+    zr_stand_in_counts now;
+    zr_stand_in_count(&now);
+    expect(now.operations - before->operations == planned_operations(engine->plan), "a gather is one call of NCCL");
+#ifndef ZR_DEBUG
+    expect(engine->bound[ZR_SCHEDULE_TRAIN].inputs_apart, "inputs are apart");
+#endif
+    expect(zr_stand_in_taken() == taken_at_creation, "NCCL has taken its memory at creation");
+    expect(now.waits - before->waits == run->layout.accum + 1 + 2, "the host waits for scalars alone");
+    return ZR_OK;
+}
+
+/* Check that NCCL gathers a whole unit in one call, whatever the size of a bucket, and that the host does not wait for
+ * collectives. */
+static void calls(void **state)
+{
+    (void)state;
+    zr_stand_in_counts before;
+    trainer run = small(ZR_BF16);
+    run.steps = 1;
+    run.device = take_gpu;
+    run.layout.stage = 3;
+    run.layout.accum = 2;
+    run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 100;
+    run.before = note_counts;
+    run.after_first = expect_counts;
+    run.arg = &before;
+    comm->second_thread = true;
+    expect(trainer_rank(comm, &run) == ZR_OK, "calls");
+}
+#endif
+
 /* ---- NCCL's own sums --------------------------------------------------------------------------- */
 
 static bool near(double a, double b, double share)
@@ -238,9 +305,12 @@ int main(int argc, char **argv)
     const int gpus = zr_device_cuda_count(NULL);
     snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* hosts with `gpus` ranks each */
     setenv("NCCL_HOSTID", host, 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layouts),      cmocka_unit_test(overlap),
-                                       cmocka_unit_test(groups),       cmocka_unit_test(shared_layers),
-                                       cmocka_unit_test(reduced_once), cmocka_unit_test(sums_by_nccl)};
+    const struct CMUnitTest tests[] = {
+#ifndef ZR_GPU
+        cmocka_unit_test(calls),
+#endif
+        cmocka_unit_test(layouts),       cmocka_unit_test(overlap),      cmocka_unit_test(groups),
+        cmocka_unit_test(shared_layers), cmocka_unit_test(reduced_once), cmocka_unit_test(sums_by_nccl)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_destroy(&comm);
     zr_comm_mpi_stop();

@@ -2,6 +2,7 @@
 /* BERT op by op, for each task: its parameters, units, inputs and outputs, the sizes that "auto" means, and the
  * configurations that it refuses. And the chain of matrices. */
 #include "config/config.h"
+#include "support/chain.h"
 #include "model_text.h"
 #include "models/families.h"
 
@@ -427,9 +428,9 @@ static void impossible_rows_are_refused(void **state)
 
 /* ---- the chain ----------------------------------------------------------------------------------- */
 
-static zr_graph *chain(zr_chain_config config, zr_graph_spec spec, zr_status status)
+static zr_graph *chain(chain_config config, zr_graph_spec spec, zr_status status)
 {
-    const zr_model model = zr_chain(&config);
+    const zr_model model = chain_model(&config);
     zr_graph *graph = NULL;
     assert_string_equal(model.name, "chain");
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
@@ -443,13 +444,13 @@ static void chains_alternate_their_sizes_and_cuts(void **state)
     (void)state;
     const zr_graph_spec eval = {
         .mode = ZR_MODE_EVAL, .batch = 2, .seq = 3, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 2};
-    zr_graph *graph = chain((zr_chain_config){4, 8, 6}, eval, ZR_OK);
+    zr_graph *graph = chain((chain_config){4, 8, 6}, eval, ZR_OK);
     EXPECT_LINES(model_params(graph, 0), "0: 0.weight (8, 6) normal 0.02, cut 1/1",
                  "1: 1.weight (6, 8) normal 0.02, cut 0/1", "2: 2.weight (8, 6) normal 0.02, cut 1/1",
                  "3: 3.weight (6, 8) normal 0.02, cut 0/1");
     assert_int_equal(zr_graph_param_elems(graph), 4 * 8 * 6);
     zr_graph_destroy(&graph);
-    static const zr_chain_config wrong[] = {{0, 8, 6}, {65537, 8, 6}, {1, 0, 6}, {1, 8, 0}, {3, 8, 6}};
+    static const chain_config wrong[] = {{0, 8, 6}, {65537, 8, 6}, {1, 0, 6}, {1, 8, 0}, {3, 8, 6}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         graph = chain(wrong[i], eval, ZR_ERR_CONFIG);
         assert_non_null(strstr(zr_error_message(), i == 4 ? "3 matrices cannot be shared" : "wanted 1 to 65536"));
@@ -466,7 +467,7 @@ static void chains_alternate_their_sizes_and_cuts(void **state)
                           .dtype = ZR_F32,
                           .grad_dtype = ZR_F32,
                           .tensor = 1};
-    graph = chain((zr_chain_config){2, 8, 6}, one, ZR_ERR_UNSUPPORTED);
+    graph = chain((chain_config){2, 8, 6}, one, ZR_ERR_UNSUPPORTED);
     zr_graph_destroy(&graph);
 }
 

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "checkpoint/checkpoint.h"
+#include "support/config_reference.h"
 #include "support/tempdir.h"
 #include "base/text/text.h"
 #include "config/config.h"
@@ -368,7 +369,7 @@ static void keys_of_several_families_are_listed_once(void **state)
     }
     assert_true(layers == 4 && widths == 1 && vocabularies == 4);
     zr_free(key);
-    assert_int_equal(zr__config_reference(&markdown), ZR_OK);
+    assert_int_equal(config_reference(&markdown), ZR_OK);
     const char *own = strstr(markdown, "\nOnly of model.type side, other:\n\n");
     assert_non_null(own);
     assert_non_null(strstr(own, "A size: width.\n"));

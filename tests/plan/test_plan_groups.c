@@ -3,6 +3,7 @@
  * ZeRO++'s second partition (Wang et al. 2023, section 3.2), collectives in two levels. */
 #include <string.h>
 
+#include "support/chain.h"
 #include "gpt2_sizes.h"
 #include "plan_make.h"
 #include "plan/list/place.h"
@@ -200,8 +201,8 @@ static void test_second_partition(void **state)
 /* Check that one rank owns each shard, or with tensor parallelism each part of a shard. */
 static void same_owners(const zr_layout *l)
 {
-    const zr_chain_config chain = {.units = 2, .rows = 8, .cols = 8};
-    const zr_model model = zr_chain(&chain);
+    const chain_config chain = {.units = 2, .rows = 8, .cols = 8};
+    const zr_model model = chain_model(&chain);
     zr_plan *plan = plan_make(&model, l, &plan_profile);
     bool owned[64] = {false};
     for (int r = 0; r < plan->ranks; r++) {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "support/chain.h"
 #include "plan_make.h"
 #include "base/core/core.h"
 #include "plan/cost/cost.h"
@@ -56,8 +57,8 @@ static void check_times(const zr_plan *plan, double flops_per_sec)
 static void test_clocks(void **state)
 {
     (void)state;
-    zr_chain_config chain = {1, 8, 16};
-    zr_model model = zr_chain(&chain);
+    chain_config chain = {1, 8, 16};
+    zr_model model = chain_model(&chain);
     zr_layout layout = layout_of(3, 4, ZR_F32, 1);
     zr_plan *real = plan_of(&model, &layout);
     const zr_op *op = zr_graph_get_op(real->graph[ZR_SCHEDULE_TRAIN], 0);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "support/chain.h"
 #include "plan_make.h"
 
 static const zr_profile profile = {.facts = {.name = "test", .threads = 1, .scratch_bytes = zr_device_cpu_scratch}};
@@ -24,9 +25,9 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 }
 
 /* Return the gigabytes (1e9) of a rank's model states; `tensor` ranks share each layer. */
-static double states_gb(const zr_chain_config *chain, int stage, int tensor, int ranks)
+static double states_gb(const chain_config *chain, int stage, int tensor, int ranks)
 {
-    zr_model model = zr_chain(chain);
+    zr_model model = chain_model(chain);
     zr_layout layout = layout_of(stage, ranks);
     layout.tensor = tensor;
     layout.reduce_bucket_elems = layout.gather_bucket_elems = chain->rows * chain->cols;
@@ -41,7 +42,7 @@ static double states_gb(const zr_chain_config *chain, int stage, int tensor, int
 
 static const struct {
     double billion;
-    zr_chain_config chain;
+    chain_config chain;
 } sizes[] = {{7.5, {75, 10000, 10000}}, {128, {125, 32000, 32000}}, {1000, {100, 100000, 100000}}};
 
 /* Parameters in billions, ranks, gigabytes at stages 0 to 3: exact values, which the paper rounds or cuts off. Stage 0
@@ -101,7 +102,7 @@ static const struct {
 
 static double largest_billion(int stage, int tensor)
 {
-    zr_chain_config chain = {.units = 20, .rows = 2000};
+    chain_config chain = {.units = 20, .rows = 2000};
     int64_t low = 1, high = 10000000; /* low fits, high does not */
     while (high - low > 1) {
         const int64_t part = (low + high) / 2;
@@ -144,12 +145,12 @@ static void test_trillion(void **state)
 
 /* ---- the chain -------------------------------------------------------------------------------- */
 
-static void refuse(zr_chain_config chain, zr_mode mode, int64_t tensor, zr_status want)
+static void refuse(chain_config chain, zr_mode mode, int64_t tensor, zr_status want)
 {
     zr_graph_spec spec = {
         .mode = mode, .batch = 1, .seq = 1, .cache_len = mode == ZR_MODE_DECODE ? 8 : 0, .tensor = tensor};
     zr_graph *graph = NULL;
-    zr_model model = zr_chain(&chain);
+    zr_model model = chain_model(&chain);
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     model.build(graph, model.config);
     assert_int_equal(zr_graph_finish(graph), want);
@@ -159,18 +160,18 @@ static void refuse(zr_chain_config chain, zr_mode mode, int64_t tensor, zr_statu
 static void test_chain_refuses(void **state)
 {
     (void)state;
-    refuse((zr_chain_config){3, 4, 5}, ZR_MODE_TRAIN, 1, ZR_OK);
-    refuse((zr_chain_config){3, 4, 5}, ZR_MODE_EVAL, 1, ZR_OK);
-    refuse((zr_chain_config){3, 4, 5}, ZR_MODE_DECODE, 1, ZR_ERR_UNSUPPORTED);
-    refuse((zr_chain_config){0, 4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
-    refuse((zr_chain_config){3, -4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
-    refuse((zr_chain_config){3, 4, 0}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
-    refuse((zr_chain_config){65537, 4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
-    refuse((zr_chain_config){3, INT64_MAX / 4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_SHAPE);
-    refuse((zr_chain_config){4, 4, 6}, ZR_MODE_TRAIN, 2, ZR_OK);
-    refuse((zr_chain_config){4, 4, 6}, ZR_MODE_EVAL, 2, ZR_OK);
-    refuse((zr_chain_config){3, 4, 6}, ZR_MODE_TRAIN, 2, ZR_ERR_CONFIG);
-    refuse((zr_chain_config){4, 4, 6}, ZR_MODE_TRAIN, 4, ZR_ERR_CONFIG);
+    refuse((chain_config){3, 4, 5}, ZR_MODE_TRAIN, 1, ZR_OK);
+    refuse((chain_config){3, 4, 5}, ZR_MODE_EVAL, 1, ZR_OK);
+    refuse((chain_config){3, 4, 5}, ZR_MODE_DECODE, 1, ZR_ERR_UNSUPPORTED);
+    refuse((chain_config){0, 4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
+    refuse((chain_config){3, -4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
+    refuse((chain_config){3, 4, 0}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
+    refuse((chain_config){65537, 4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_CONFIG);
+    refuse((chain_config){3, INT64_MAX / 4, 5}, ZR_MODE_TRAIN, 1, ZR_ERR_SHAPE);
+    refuse((chain_config){4, 4, 6}, ZR_MODE_TRAIN, 2, ZR_OK);
+    refuse((chain_config){4, 4, 6}, ZR_MODE_EVAL, 2, ZR_OK);
+    refuse((chain_config){3, 4, 6}, ZR_MODE_TRAIN, 2, ZR_ERR_CONFIG);
+    refuse((chain_config){4, 4, 6}, ZR_MODE_TRAIN, 4, ZR_ERR_CONFIG);
 }
 
 int main(void)

@@ -50,6 +50,20 @@ void zr__path_parent(const char *path, char parent[PATH_MAX])
     snprintf(parent, PATH_MAX, "%.*s", n, slash ? path : ".");
 }
 
+void zr__path_existing(const char *path, char there[PATH_MAX])
+{
+    struct stat info;
+    snprintf(there, PATH_MAX, "%s", path);
+    while (stat(there, &info) != 0) {
+        char *slash = strrchr(there, '/');
+        if (!slash) {
+            strcpy(there, ".");
+            return;
+        }
+        slash[slash == there ? 1 : 0] = '\0';
+    }
+}
+
 bool zr__path_is_in(const char *dir, const char *name)
 {
     char path[PATH_MAX];

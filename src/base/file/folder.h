@@ -24,6 +24,8 @@ ZR_NODISCARD zr_status zr__path_join(char path[PATH_MAX], const char *dir, const
 ZR_NODISCARD zr_status zr__path_of_input(char path[PATH_MAX], const char *dir, const char *name);
 /** Write the folder part of a path to `parent`: everything before the last name, or "." for a bare name. */
 void zr__path_parent(const char *path, char parent[PATH_MAX]);
+/** Write the path itself if it exists, or else its nearest parent directory that exists. */
+void zr__path_existing(const char *path, char there[PATH_MAX]);
 /** Return whether dir/name exists. A dangling symbolic link does not count as existing. */
 bool zr__path_is_in(const char *dir, const char *name);
 /** Remove the file or symbolic link dir/name if possible. */

@@ -66,6 +66,12 @@ zr_status zr__json_read(const char *path, char **text, size_t *bytes)
     return read_json_text(path, true, ZR_JSON_MAX_BYTES, text, bytes);
 }
 
+/* Return the status of reading or parsing a file that is data, not a configuration. */
+static zr_status as_data(zr_status st)
+{
+    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
 zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
 {
     return zr__json_read_most(path, ZR_JSON_MAX_BYTES, text, bytes);
@@ -73,7 +79,7 @@ zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
 
 zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes)
 {
-    return read_json_text(path, false, most, text, bytes);
+    return as_data(read_json_text(path, false, most, text, bytes));
 }
 
 /* Append a key or an index to a path such as "a.b[1]". Allocate no memory, since messages are needed when memory is
@@ -190,20 +196,15 @@ void zr__json_blank_comments(char *text, size_t bytes)
     }
 }
 
-zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root)
-{
-    return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
-}
-
 zr_status zr__json_load_data(const char *path, json_t **root)
 {
     char *text = NULL;
     size_t bytes = 0;
     *root = NULL;
     zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, root);
+    if (st == ZR_OK) st = zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, path, root);
     zr_free(text);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return st;
 }
 
 /* Target of longjmp while jansson reads a text, otherwise NULL. When an allocation fails, the allocator jumps there at
@@ -264,14 +265,19 @@ static zr_status parse(const char *text, size_t bytes, size_t most, size_t flags
     return fail_at(text, bytes, name, stop, error.text);
 }
 
+zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root)
+{
+    return parse(text, bytes, ZR_JSON_MAX_BYTES, 0, name, root);
+}
+
 zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
 {
-    return parse(text, bytes, most, 0, name, root);
+    return as_data(parse(text, bytes, most, 0, name, root));
 }
 
 zr_status zr__json_parse_reals(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
 {
-    return parse(text, bytes, most, JSON_DECODE_INT_AS_REAL, name, root);
+    return as_data(parse(text, bytes, most, JSON_DECODE_INT_AS_REAL, name, root));
 }
 
 static void print_place(const zr__json_place *place, char *out, size_t size)

@@ -23,7 +23,8 @@ typedef struct zr__json_place {
 
 /** Read a whole file into *text, which the caller releases with zr_free. zr__json_read is for paths that a person
  * types, and also reads a pipe to its end. zr__json_read_file is for paths inside directories, and accepts only regular
- * files. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_IO; ZR_ERR_CONFIG if the file exceeds the size limit. */
+ * files. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_IO; if the file exceeds the size limit, ZR_ERR_CONFIG (zr__json_read) or
+ * ZR_ERR_DATA (zr__json_read_file). */
 ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
 ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t *bytes);
 /** Read a file like zr__json_read_file, but with a limit of `most` bytes. */
@@ -48,7 +49,7 @@ json_t *zr__json_loads(const char *text, size_t flags);
  * make zr__json_load fail at once. Outside zr__json_load, jansson may silently drop a value when an allocation fails,
  * so the program must record the failure. */
 void *zr__json_allocated(void *memory);
-/** Parse like zr__json_parse, but with a limit of `most` bytes. */
+/** Parse a text that counts as data, with a limit of `most` bytes. Fail like zr__json_parse, but with ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
                                            json_t **root);
 /** Parse like zr__json_parse_most, but read integers as real numbers. transformers writes integers of more than 64 bits

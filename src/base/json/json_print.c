@@ -41,35 +41,20 @@ static void print_array(zr__text *out, const json_t *json, int indent)
 
 static void print_value(zr__text *out, const json_t *json, int indent)
 {
-    const char *number;
-    switch (json_typeof(json)) {
-    case JSON_OBJECT:
+    static const char *const words[] = {[JSON_TRUE] = "true", [JSON_FALSE] = "false", [JSON_NULL] = "null"};
+    const char *number = json_is_real(json) ? ZR_SHORTEST(json_real_value(json)) : "";
+    if (json_is_object(json))
         print_object(out, json, indent);
-        break;
-    case JSON_ARRAY:
+    else if (json_is_array(json))
         print_array(out, json, indent);
-        break;
-    case JSON_STRING:
+    else if (json_is_string(json))
         zr__text_add_json(out, json_string_value(json), (int64_t)json_string_length(json));
-        break;
-    case JSON_INTEGER:
+    else if (json_is_integer(json))
         zr__text_add(out, "%lld", (long long)json_integer_value(json));
-        break;
-    case JSON_REAL:
-        number = ZR_SHORTEST(json_real_value(json));
-        /* Add ".0" to a real without point or exponent, so that it is read back as a real. */
+    else if (json_is_real(json)) /* add ".0" if there is no point or exponent, so that it is read back as a real */
         zr__text_add(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
-        break;
-    case JSON_TRUE:
-        zr__text_add(out, "true");
-        break;
-    case JSON_FALSE:
-        zr__text_add(out, "false");
-        break;
-    case JSON_NULL:
-        zr__text_add(out, "null");
-        break;
-    }
+    else
+        zr__text_add(out, "%s", words[json_typeof(json)]);
 }
 
 zr_status zr__json_print(const json_t *json, char **text)

@@ -30,36 +30,24 @@ zr__json_token zr__json_next(const char *text, size_t bytes, size_t at)
     return token;
 }
 
+/* Follow a token. Return false if it opens one level too many. */
 static bool step(zr__json_trail *trail, const zr__json_token *token)
 {
-    int top = trail->depth - 1;
-    switch (token->kind) {
-    case '{':
-    case '[':
+    const char kind = token->kind;
+    const int top = trail->depth - 1;
+    if (kind == '{' || kind == '[') {
         if (trail->depth == ZR_JSON_MAX_DEPTH) return false;
         memset(&trail->level[trail->depth], 0, sizeof(trail->level[0]));
-        trail->level[trail->depth++].bracket = token->kind;
-        break;
-    case '}':
-    case ']':
-        if (trail->depth > 0) trail->depth--;
-        break;
-    case ',':
-        if (top < 0) break;
-        trail->level[top].value = false;
-        trail->level[top].index++;
-        break;
-    case ':':
-        if (top >= 0) trail->level[top].value = true;
-        break;
-    case '"':
-        if (top < 0 || trail->level[top].bracket != '{' || trail->level[top].value) break;
-        trail->level[top].begin = token->begin;
-        trail->level[top].end = token->end;
-        break;
-    default:
-        break;
+        trail->level[trail->depth++].bracket = kind;
+        return true;
     }
+    if (top < 0) return true;
+    if (kind == '}' || kind == ']') trail->depth--;
+    if (kind == ',') trail->level[top].index++;
+    if (kind == ',' || kind == ':') trail->level[top].value = kind == ':';
+    if (kind != '"' || trail->level[top].bracket != '{' || trail->level[top].value) return true;
+    trail->level[top].begin = token->begin;
+    trail->level[top].end = token->end;
     return true;
 }
 
@@ -88,19 +76,6 @@ void zr__json_line(const char *text, size_t at, int *line, int *column)
             ++*column;
         }
     }
-}
-
-size_t zr__json_skip(const char *text, size_t bytes, size_t at)
-{
-    int depth = 0;
-    do {
-        zr__json_token token = zr__json_next(text, bytes, at);
-        if (!token.kind) return bytes;
-        depth += token.kind == '{' || token.kind == '[';
-        depth -= token.kind == '}' || token.kind == ']';
-        at = token.end;
-    } while (depth > 0);
-    return at;
 }
 
 /* Return whether a string that reaches the end of the text ends there with a quote that no backslash escapes. */
@@ -152,7 +127,8 @@ static bool enter(const char *text, size_t bytes, const zr__json_place *place, s
             *at = value;
             return true;
         }
-        token = zr__json_next(text, bytes, zr__json_skip(text, bytes, value));
+        const int64_t end = zr__json_value_end(text, (int64_t)bytes, (int64_t)value, true);
+        token = zr__json_next(text, bytes, end < 0 ? bytes : (size_t)end);
         if (token.kind != ',') return false;
     }
 }

@@ -26,10 +26,6 @@ typedef struct zr__json_trail {
 /** Return the first token at or after offset `at`. */
 zr__json_token zr__json_next(const char *text, size_t bytes, size_t at);
 
-/** Return the offset just after the value that begins at offset `at`, or the end of the text if the value is not
- * closed. */
-size_t zr__json_skip(const char *text, size_t bytes, size_t at);
-
 /** Return the offset behind the value that begins at offset `at`, or -1 if the value does not end in text[0, n). If
  * `whole`, nothing follows the text, so a number or a word may end with the text. */
 int64_t zr__json_value_end(const char *text, int64_t n, int64_t at, bool whole);

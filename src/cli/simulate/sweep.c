@@ -209,10 +209,7 @@ static zr_status make_row(void *arg, int64_t index)
     if (!zr__refused(st)) return st;
     char shown[1024]; /* long enough for most messages */
     zr__text_escape(zr_error_message(), shown, sizeof(shown));
-    r->error = zr_alloc(strlen(shown) + 1);
-    ZR_CHECK(r->error, ZR_ERR_MEMORY, "no memory for a row");
-    memcpy(r->error, shown, strlen(shown) + 1);
-    return ZR_OK;
+    return zr__text_copy(shown, strlen(shown), &r->error);
 }
 
 /* ---- CSV and JSON ------------------------------------------------------------------------------- */

@@ -305,8 +305,7 @@ zr_status zr__questions_read(zr__questions *q, const char *path)
     if (st != ZR_OK && stream.broken) st = refuse_file(path);
     zr__json_stream_close(&stream);
     zr__words_free(&r.words);
-    /* Questions count as data, so return ZR_ERR_DATA instead. */
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return st;
 }
 
 /* ---- the object ------------------------------------------------------------------------------ */

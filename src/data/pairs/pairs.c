@@ -16,13 +16,12 @@ struct zr_pairs {
     zr_data_order order;
     uint64_t seed;
     int64_t seq_length, predictions, samples;
-    bool is_ready, whole_words;
-    zr__ready ready; /* used if is_ready; otherwise the members from corpus to spare are used */
+    bool is_ready;
+    zr__ready ready; /* used if is_ready; otherwise the members from corpus to row_samples are used */
     zr__corpus corpus;
     zr__recipe recipe;
     zr__groups groups;
     zr__row_sample *row_samples; /* buffer for the samples of a row */
-    int32_t *spare;              /* buffer for a row whose predicted tokens are only counted; NULL unless whole_words */
     zr_pairs_info info;
 };
 
@@ -52,9 +51,7 @@ static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__sh
     ZR_TRY(zr__groups_open(&p->recipe, args->samples, &p->groups));
     ZR_TRY(zr__rows_epoch(&p->groups.rows, 0, &e));
     p->row_samples = zr_alloc((size_t)args->samples * sizeof(*p->row_samples));
-    const int64_t in_row = 3 * p->seq_length + 2 * p->predictions + 2 * p->samples;
-    if (args->whole_words) p->spare = zr_alloc((size_t)in_row * sizeof(*p->spare));
-    ZR_CHECK(p->row_samples && (p->spare || !args->whole_words), ZR_ERR_MEMORY, "no memory for a row of samples");
+    ZR_CHECK(p->row_samples, ZR_ERR_MEMORY, "no memory for a row of samples");
     p->info = (zr_pairs_info){.format = "text",
                               .note = p->corpus.opening.note,
                               .files = files->n,
@@ -121,7 +118,6 @@ zr_status zr_pairs_open(const zr_pairs_args *args, zr_pairs **pairs)
                     .seq_length = args->seq_length,
                     .predictions = args->predictions,
                     .samples = args->samples,
-                    .whole_words = args->whole_words,
                     .info = {.note = ""}};
     ZR_TRY(zr__text_copy(args->path, strlen(args->path), &p->path));
     ZR_TRY(zr__shards_find(args->path, &shards));
@@ -138,7 +134,6 @@ void zr_pairs_close(zr_pairs **pairs)
     zr__recipe_close(&(*pairs)->recipe);
     zr__corpus_close(&(*pairs)->corpus);
     zr_free((*pairs)->row_samples);
-    zr_free((*pairs)->spare);
     zr_free((*pairs)->path);
     zr_free(*pairs);
     *pairs = NULL;
@@ -183,23 +178,22 @@ static zr_status find_row(zr_pairs *p, int64_t row, place *found)
 }
 
 /* Write the samples of a row one after the other, and pad the row. */
-static zr_status write_row(zr_pairs *p, uint32_t epoch, int64_t samples, const zr_pairs_row *out, int64_t *predicted)
+static zr_status write_row(zr_pairs *p, uint32_t epoch, int64_t samples, const zr_pairs_row *out)
 {
-    int64_t at = 0;
-    *predicted = 0;
+    int64_t at = 0, predicted = 0;
     for (int64_t i = 0; i < p->samples; i++) {
         const zr__row_sample *s = &p->row_samples[i];
         out->first[i] = i < samples ? (int32_t)at : 0;
         out->next[i] = i < samples ? s->sample->random : -1;
         if (i >= samples) continue;
-        ZR_TRY(zr__recipe_write(&p->recipe, epoch, s->number, s->sample, at, out, predicted));
+        ZR_TRY(zr__recipe_write(&p->recipe, epoch, s->number, s->sample, at, out, &predicted));
         at += zr__recipe_length(&p->recipe, s->sample);
     }
     for (int64_t i = at; i < p->seq_length; i++) {
         out->tokens[i] = out->segments[i] = 0;
         out->documents[i] = (int32_t)at;
     }
-    for (int64_t i = *predicted; i < p->predictions; i++) {
+    for (int64_t i = predicted; i < p->predictions; i++) {
         out->masked[i] = 0;
         out->masked_targets[i] = -1;
     }
@@ -209,37 +203,9 @@ static zr_status write_row(zr_pairs *p, uint32_t epoch, int64_t samples, const z
 zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out)
 {
     place found;
-    int64_t samples = 0, predicted = 0;
+    int64_t samples = 0;
     ZR_TRY(find_row(pairs, row, &found));
     if (pairs->is_ready) return zr__ready_read(&pairs->ready, found.own, out);
     ZR_TRY(zr__groups_row(&pairs->groups, found.epoch, found.own, pairs->row_samples, &samples));
-    return write_row(pairs, found.epoch, samples, out, &predicted);
-}
-
-/* Count the predicted tokens of a row by writing it. */
-static zr_status count_written(zr_pairs *p, uint32_t epoch, int64_t samples, int64_t *predicted)
-{
-    const int64_t T = p->seq_length, P = p->predictions;
-    int32_t *at = p->spare;
-    const zr_pairs_row row = {.tokens = at,
-                              .segments = at + T,
-                              .documents = at + 2 * T,
-                              .masked = at + 3 * T,
-                              .masked_targets = at + 3 * T + P,
-                              .first = at + 3 * T + 2 * P,
-                              .next = at + 3 * T + 2 * P + p->samples};
-    return write_row(p, epoch, samples, &row, predicted);
-}
-
-zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS])
-{
-    place found;
-    ZR_TRY(find_row(pairs, row, &found));
-    if (pairs->is_ready) return zr__ready_count(&pairs->ready, found.own, counted);
-    ZR_TRY(zr__groups_row(&pairs->groups, found.epoch, found.own, pairs->row_samples, &counted[1]));
-    if (pairs->whole_words) return count_written(pairs, found.epoch, counted[1], &counted[0]);
-    counted[0] = 0;
-    for (int64_t i = 0; i < counted[1]; i++)
-        counted[0] += zr__recipe_predictions(&pairs->recipe, pairs->row_samples[i].sample);
-    return ZR_OK;
+    return write_row(pairs, found.epoch, samples, out);
 }

@@ -143,15 +143,6 @@ zr_status zr__ready_read(const zr__ready *r, int64_t row, const zr_pairs_row *ou
     return read_next(r, row, out->next);
 }
 
-zr_status zr__ready_count(const zr__ready *r, int64_t row, int64_t counted[ZR_PAIRS_TERMS])
-{
-    int32_t label = 0;
-    ZR_TRY(read_labels(r, row, r->seq_length, &counted[0], NULL, NULL));
-    ZR_TRY(read_next(r, row, &label));
-    counted[1] = label >= 0;
-    return ZR_OK;
-}
-
 /* ---- the object ------------------------------------------------------------------------------ */
 
 /* Check all rows, and count their tokens. `part` is a buffer for a row. */

@@ -22,8 +22,6 @@ void zr__ready_close(zr__ready *ready);
 
 /** Read row number `row` of the file. */
 ZR_NODISCARD zr_status zr__ready_read(const zr__ready *ready, int64_t row, const zr_pairs_row *out);
-/** Count the losses of row number `row` of the file, as zr_pairs_count does. */
-ZR_NODISCARD zr_status zr__ready_count(const zr__ready *ready, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
 
 /** Read all bytes of the file, and store their XXH3-64 hash in *hash unless it is NULL. */
 ZR_NODISCARD zr_status zr__ready_hash(const zr__ready *ready, uint64_t *hash, zr_progress_fn fn, void *arg);

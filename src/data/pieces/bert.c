@@ -106,11 +106,10 @@ typedef struct change {
 struct zr__bert {
     zr__bert_options options;
     zr__classes *classes;
-    zr__nfc *nfc;
+    zr__classes *nfc;
     uint16_t place[PAGES];
     uint16_t (*page)[PAGE];
     change *change;
-    int64_t changes;
 };
 
 /* ---- one character --------------------------------------------------------------------------- */
@@ -220,7 +219,7 @@ void zr__bert_close(zr__bert **bert)
 {
     if (!*bert) return;
     zr__classes_close(&(*bert)->classes);
-    zr__nfc_close(&(*bert)->nfc);
+    zr__classes_close(&(*bert)->nfc);
     zr_free((*bert)->page);
     zr_free((*bert)->change);
     zr_free(*bert);

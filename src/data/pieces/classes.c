@@ -163,33 +163,35 @@ static uint8_t class_in(unsigned its, uint32_t c)
     return (uint8_t)its;
 }
 
-/* Store a page of the table, or find the page if an equal one is stored already. */
-static void put_page(zr__classes *classes, int *pages, uint32_t number, const uint8_t *page)
+zr_status zr__classes_of(const uint8_t number[ZR__CHARACTERS], zr__classes **classes)
 {
-    int at = number > 0 ? classes->place[number - 1] : 0; /* neighbouring pages are often equal */
-    if (at < *pages && memcmp(classes->page[at], page, ZR__CLASS_PAGE) != 0) at = 0;
-    while (at < *pages && memcmp(classes->page[at], page, ZR__CLASS_PAGE) != 0) at++;
-    if (at == *pages) memcpy(classes->page[(*pages)++], page, ZR__CLASS_PAGE);
-    classes->place[number] = (uint8_t)at;
+    ZR_AUTO_FREE zr__classes *made = zr_alloc(sizeof(*made));
+    int pages = 0;
+    ZR_CHECK(made, ZR_ERR_MEMORY, "no memory for classes of characters");
+    for (int i = 0; i < ZR__CHARACTERS / ZR__CLASS_PAGE; i++) {
+        const uint8_t *page = number + i * ZR__CLASS_PAGE;
+        int at = i > 0 ? made->place[i - 1] : 0; /* neighbouring pages are often equal */
+        if (at < pages && memcmp(made->page[at], page, ZR__CLASS_PAGE) != 0) at = 0;
+        while (at < pages && memcmp(made->page[at], page, ZR__CLASS_PAGE) != 0) at++;
+        ZR_CHECK(at < ZR__CLASS_PAGES, ZR_ERR_INTERNAL, "the classes of characters have too many pages");
+        if (at == pages) memcpy(made->page[pages++], page, ZR__CLASS_PAGE);
+        made->place[i] = (uint8_t)at;
+    }
+    *classes = ZR_TAKE(made);
+    return ZR_OK;
 }
 
 zr_status zr__classes_make(const uint16_t *range, size_t n, zr__classes **classes)
 {
-    uint8_t page[ZR__CLASS_PAGE];
     uint32_t c = 0;
-    int pages = 0;
-    zr__classes *made = zr_alloc(sizeof(*made));
-    ZR_CHECK(made, ZR_ERR_MEMORY, "no memory for classes of characters");
+    ZR_AUTO_FREE uint8_t *number = zr_alloc(ZR__CHARACTERS);
+    ZR_CHECK(number, ZR_ERR_MEMORY, "no memory for classes of characters");
     for (size_t i = 0; i < n; i++) {
-        unsigned its = range[i] & 15u;
-        uint32_t length = (range[i] >> 4) * (its == MANY ? 256u : 1u);
-        for (uint32_t end = c + length; c < end;) {
-            page[c % ZR__CLASS_PAGE] = its == MANY ? ZR__OTHER : class_in(its, c);
-            if (++c % ZR__CLASS_PAGE == 0) put_page(made, &pages, c / ZR__CLASS_PAGE - 1, page);
-        }
+        const unsigned its = range[i] & 15u;
+        const uint32_t length = (range[i] >> 4) * (its == MANY ? 256u : 1u);
+        for (uint32_t end = c + length; c < end; c++) number[c] = its == MANY ? ZR__OTHER : class_in(its, c);
     }
-    *classes = made;
-    return ZR_OK;
+    return zr__classes_of(number, classes);
 }
 
 zr_status zr__classes_open(zr__classes **classes)

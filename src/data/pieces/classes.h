@@ -27,16 +27,19 @@ typedef enum zr__class {
 #define ZR__NUMBERS (ZR__BIT(ZR__NUMBER) | ZR__BIT(ZR__FIGURE))
 #define ZR__WORDS (ZR__LETTERS | ZR__BIT(ZR__MARK) | ZR__BIT(ZR__NUMBER) | ZR__BIT(ZR__WORD))
 
-enum { ZR__CLASS_PAGES = 256, ZR__CLASS_PAGE = 256, ZR__CLASS_MANY = 15 };
+enum { ZR__CHARACTERS = 0x110000, ZR__CLASS_PAGES = 256, ZR__CLASS_PAGE = 256, ZR__CLASS_MANY = 15 };
 
 /** Table of the classes: character c has the class page[place[c / 256]][c % 256]. */
 typedef struct zr__classes {
-    uint8_t place[0x110000 / ZR__CLASS_PAGE];
+    uint8_t place[ZR__CHARACTERS / ZR__CLASS_PAGE];
     uint8_t page[ZR__CLASS_PAGES][ZR__CLASS_PAGE];
 } zr__classes;
 
 /** Create the table. It never changes, so any number of threads may use it. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__classes_open(zr__classes **classes);
+/** Create a table of other classes: character c has the class number[c], which is below 256. Errors: ZR_ERR_MEMORY;
+ * ZR_ERR_INTERNAL if more than ZR__CLASS_PAGES of its pages differ. */
+ZR_NODISCARD zr_status zr__classes_of(const uint8_t number[ZR__CHARACTERS], zr__classes **classes);
 /** Create a table of other classes, numbered from 0 to 8, from n entries of a run-length code of the characters from
  * U+0000 on. An entry is length * 16 + class, or length * 16 + ZR__CLASS_MANY for 256 * length characters of class 0.
  * Error: ZR_ERR_MEMORY. */

@@ -1,25 +1,18 @@
 #include "data/pieces/nfc.h"
 
-#include "data/pieces/classes.h"
-
 #include <string.h>
 #include <utf8proc.h>
 
 /* Number of a character in the table: its canonical combining class, which is at most 240, or CHANGES if normalization
  * may replace it or compose it with an earlier character. A text may be divided before a character with the number 0.
  */
-enum { CHANGES = 255, PAGE = 256, PAGES = 0x110000 / PAGE, FULL = 255, FEW = 64, MOST_PER_CHARACTER = ZR__NFC_PARTS };
+enum { CHANGES = 255, COMBINING = 256, FEW = 64, MOST_PER_CHARACTER = ZR__NFC_PARTS };
 /* Hangul vowels and final consonants (first character and number of characters). They compose with the character before
  * them. mark_parts does not find them, because Hangul syllables have no entry in the library's table of decompositions.
  */
 enum { VOWEL = 0x1161, VOWELS = 21, FINAL = 0x11a8, FINALS = 27 };
 
 #define OPTIONS (UTF8PROC_STABLE | UTF8PROC_COMPOSE)
-
-struct zr__nfc {
-    uint8_t place[PAGES];
-    uint8_t page[FULL + 1][PAGE]; /* page FULL: every character may change; used if there are too many pages */
-};
 
 /* Ranges of characters that combine with others in Unicode 16, but not in Unicode 9: first and last character. */
 static const int32_t newer[][2] = {
@@ -59,7 +52,7 @@ static void mark_parts(uint8_t *number, utf8proc_int32_t c)
 
 static void mark_all(uint8_t *number)
 {
-    for (utf8proc_int32_t c = 0; c < PAGES * PAGE; c++) {
+    for (utf8proc_int32_t c = 0; c < ZR__CHARACTERS; c++) {
         const utf8proc_property_t *its = utf8proc_get_property(c);
         if (number[c] != CHANGES) number[c] = (uint8_t)its->combining_class;
         if (its->decomp_seqindex != UINT16_MAX && its->decomp_type == 0) mark_parts(number, c);
@@ -70,29 +63,12 @@ static void mark_all(uint8_t *number)
     memset(number + FINAL, CHANGES, FINALS);
 }
 
-zr_status zr__nfc_open(zr__nfc **nfc)
+zr_status zr__nfc_open(zr__classes **nfc)
 {
-    ZR_AUTO_FREE uint8_t *number = zr_alloc((size_t)PAGES * PAGE);
-    ZR_AUTO_FREE zr__nfc *made = zr_alloc(sizeof(*made));
-    int pages = 0;
-    ZR_CHECK(number && made, ZR_ERR_MEMORY, "no memory for a table of characters");
+    ZR_AUTO_FREE uint8_t *number = zr_alloc(ZR__CHARACTERS);
+    ZR_CHECK(number, ZR_ERR_MEMORY, "no memory for a table of characters");
     mark_all(number);
-    memset(made->page[FULL], CHANGES, PAGE);
-    for (int i = 0; i < PAGES; i++) {
-        int at = i > 0 ? made->place[i - 1] : 0;
-        if (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at = 0;
-        while (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at++;
-        if (at == pages && pages < FULL) memcpy(made->page[pages++], number + i * PAGE, PAGE);
-        made->place[i] = (uint8_t)at;
-    }
-    *nfc = ZR_TAKE(made);
-    return ZR_OK;
-}
-
-void zr__nfc_close(zr__nfc **nfc)
-{
-    zr_free(*nfc);
-    *nfc = NULL;
+    return zr__classes_of(number, nfc);
 }
 
 const char *zr__nfc_version(void)
@@ -103,12 +79,11 @@ const char *zr__nfc_version(void)
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Return the number of the character at text[at], and its length in *n; 0 bytes for a byte that is not UTF-8. */
-static unsigned number_at(const zr__nfc *nfc, const char *text, int64_t at, int64_t bytes, int64_t *n)
+static unsigned number_at(const zr__classes *nfc, const char *text, int64_t at, int64_t bytes, int64_t *n)
 {
     *n = zr__text_utf8(text + at, bytes - at);
     if (*n < 2) return 0;
-    const uint32_t c = zr__character_at((const unsigned char *)text + at, n);
-    return nfc->page[nfc->place[c / PAGE]][c % PAGE];
+    return zr__class_at(nfc, (const unsigned char *)text + at, n);
 }
 
 /* A stretch of text that normalization may change: text[from, to). Before and after it, text may be divided. */
@@ -124,7 +99,7 @@ static bool has_ascii(const char *text)
 }
 
 /* Find the first stretch at or after `at`. The text must be divisible at `at`. Return false if there is none. */
-static bool find_stretch(const zr__nfc *nfc, const char *text, int64_t at, int64_t bytes, stretch *found)
+static bool find_stretch(const zr__classes *nfc, const char *text, int64_t at, int64_t bytes, stretch *found)
 {
     unsigned last = 0;
     int64_t n = 0;
@@ -149,29 +124,29 @@ static bool find_stretch(const zr__nfc *nfc, const char *text, int64_t at, int64
     return true;
 }
 
-bool zr__nfc_is(const zr__nfc *nfc, const char *text, int64_t bytes)
+bool zr__nfc_is(const zr__classes *nfc, const char *text, int64_t bytes)
 {
     stretch found;
     return !find_stretch(nfc, text, 0, bytes, &found);
 }
 
-int zr__nfc_class(const zr__nfc *nfc, int32_t c)
+int zr__nfc_class(const zr__classes *nfc, int32_t c)
 {
-    const int number = nfc->page[nfc->place[c / PAGE]][c % PAGE];
+    const int number = (int)zr__class_of(nfc, (uint32_t)c);
     return number == CHANGES ? utf8proc_get_property(c)->combining_class : number;
 }
 
 /* Sort characters stably by combining class. `room` has space for n characters. */
-static void order_marks(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
+static void order_marks(const zr__classes *nfc, int32_t *c, int64_t n, int32_t *room)
 {
-    int64_t count[PAGE + 1] = {0};
+    int64_t count[COMBINING + 1] = {0};
     for (int64_t i = 0; i < n; i++) count[zr__nfc_class(nfc, c[i]) + 1]++;
-    for (int v = 0; v < PAGE; v++) count[v + 1] += count[v];
+    for (int v = 0; v < COMBINING; v++) count[v + 1] += count[v];
     for (int64_t i = 0; i < n; i++) room[count[zr__nfc_class(nfc, c[i])]++] = c[i];
     memcpy(c, room, (size_t)n * sizeof(*c));
 }
 
-void zr__nfc_order(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
+void zr__nfc_order(const zr__classes *nfc, int32_t *c, int64_t n, int32_t *room)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t end = i;
@@ -184,7 +159,7 @@ void zr__nfc_order(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
 }
 
 /* Normalize a stretch and append it. `c` and `room` have space for MOST_PER_CHARACTER characters per byte. */
-static void compose(const zr__nfc *nfc, const char *text, int64_t bytes, int32_t *c, int32_t *room, zr__text *out)
+static void compose(const zr__classes *nfc, const char *text, int64_t bytes, int32_t *c, int32_t *room, zr__text *out)
 {
     int64_t n = 0, length = 0;
     int bound = 0;
@@ -200,7 +175,7 @@ static void compose(const zr__nfc *nfc, const char *text, int64_t bytes, int32_t
     }
 }
 
-static zr_status add_stretch(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out)
+static zr_status add_stretch(const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
 {
     int32_t few[2 * MOST_PER_CHARACTER * FEW], *c = few;
     const int64_t most = MOST_PER_CHARACTER * bytes;
@@ -211,7 +186,7 @@ static zr_status add_stretch(const zr__nfc *nfc, const char *text, int64_t bytes
     return ZR_OK;
 }
 
-zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out)
+zr_status zr__nfc_add(const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
 {
     int64_t at = 0;
     for (stretch s; find_stretch(nfc, text, at, bytes, &s); at = s.to) {

@@ -7,14 +7,10 @@
 #define ZR_DATA_NFC_H
 
 #include "base/text/text.h"
+#include "data/pieces/classes.h"
 
-/** Table of the characters that normalization may change. */
-typedef struct zr__nfc zr__nfc;
-
-/** Create the table from the library's data. It never changes, so any number of threads may use it. Error:
- * ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__nfc_open(zr__nfc **nfc);
-void zr__nfc_close(zr__nfc **nfc);
+/** Create the table of the characters that normalization may change, from the library's data. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__nfc_open(zr__classes **nfc);
 
 /** Return whether a character combines with others only in versions of Unicode after 9. */
 bool zr__nfc_is_newer(int32_t c);
@@ -23,10 +19,10 @@ bool zr__nfc_is_newer(int32_t c);
 const char *zr__nfc_version(void);
 
 /** Return whether the text is certainly normalized. Bytes that are not UTF-8 stay unchanged. */
-bool zr__nfc_is(const zr__nfc *nfc, const char *text, int64_t bytes);
+bool zr__nfc_is(const zr__classes *nfc, const char *text, int64_t bytes);
 
 /** Append the normalized text to `out`. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out);
+ZR_NODISCARD zr_status zr__nfc_add(const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out);
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
@@ -36,11 +32,11 @@ enum { ZR__NFC_PARTS = 4 }; /* maximum number of characters in the decomposition
 int64_t zr__nfc_decompose(int32_t c, int32_t part[ZR__NFC_PARTS]);
 
 /** Return the combining class of a character in Unicode 9. Return 0 for a newer combining character. */
-int zr__nfc_class(const zr__nfc *nfc, int32_t c);
+int zr__nfc_class(const zr__classes *nfc, int32_t c);
 
 /** Sort by combining class the marks that follow each character without a combining class. `room` has space for n
  * characters. */
-void zr__nfc_order(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room);
+void zr__nfc_order(const zr__classes *nfc, int32_t *c, int64_t n, int32_t *room);
 
 /** Convert a character to lower case, by Unicode 17. Return the number of characters in `lower`, 1 or 2. */
 int64_t zr__lower(int32_t c, int32_t lower[2]);

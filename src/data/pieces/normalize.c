@@ -46,7 +46,7 @@ void zr__changes_free(zr__changes *changes)
         zr_free(changes->change[i].from);
         zr_free(changes->change[i].to);
     }
-    zr__nfc_close(&changes->nfc);
+    zr__classes_close(&changes->nfc);
     zr__bert_close(&changes->bert);
     *changes = (zr__changes){.n = 0};
 }

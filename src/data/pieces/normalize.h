@@ -32,8 +32,8 @@ enum { ZR__CHANGES_MOST = 16 };
 typedef struct zr__changes {
     zr__change change[ZR__CHANGES_MOST];
     int n;
-    zr__nfc *nfc;   /* table for changes of the kind ZR__NFC; NULL if there are none */
-    zr__bert *bert; /* tables for the change of the kind ZR__BERT; NULL if there is none */
+    zr__classes *nfc; /* table for changes of the kind ZR__NFC; NULL if there are none */
+    zr__bert *bert;   /* tables for the change of the kind ZR__BERT; NULL if there is none */
 } zr__changes;
 
 /** Append a change, with copies of the texts. `where` names the file and key in messages. Errors: ZR_ERR_DATA if there

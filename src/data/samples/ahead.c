@@ -17,7 +17,7 @@ struct zr__ahead {
     pthread_cond_t changed;
 
     /* Fields protected by `lock`: */
-    zr__ahead_order order;
+    zr__ahead_order order; /* its rows are 0 while nothing is to be read */
     /* Positions in the order. `begin`: of the first sample that has not been dropped; `done`: of the first sample that
      * has not been read. The window of the sample at position i is in buffer i % room. */
     int64_t begin, done;
@@ -27,7 +27,7 @@ struct zr__ahead {
 
 static bool can_read(const zr__ahead *a)
 {
-    return a->done < a->order.n && a->done - a->begin < a->room && a->failed.status == ZR_OK;
+    return a->order.rows > 0 && a->done - a->begin < a->room && a->failed.status == ZR_OK;
 }
 
 static int64_t sample_of(const zr__ahead_order *order, int64_t i)
@@ -45,9 +45,9 @@ static int64_t find(const zr__ahead *a, int64_t sample)
 {
     const zr__ahead_order *order = &a->order;
     const int64_t from = sample - order->first;
-    if (order->n == 0 || from < 0 || from % order->stride >= order->rows) return -1;
+    if (order->rows == 0 || from < 0 || from % order->stride >= order->rows) return -1;
     const int64_t i = from / order->stride * order->rows + from % order->stride;
-    return i >= a->begin && i < order->n ? i : -1;
+    return i >= a->begin ? i : -1;
 }
 
 static void *read_windows(void *arg)
@@ -114,7 +114,7 @@ void zr__ahead_destroy(zr__ahead **ahead)
 /* Drop all samples. Wait until the thread has read its current window. */
 static void rest(zr__ahead *a)
 {
-    a->order.n = 0;
+    a->order.rows = 0;
     while (a->reading) pthread_cond_wait(&a->changed, &a->lock);
 }
 
@@ -123,8 +123,8 @@ static bool goes_on(const zr__ahead *a, const zr__ahead_order *order)
 {
     const zr__ahead_order *old = &a->order;
     const int64_t i = find(a, order->first);
-    return i >= 0 && (i == 0 || order->n == INT64_MAX) && i % old->rows == 0 && old->rows == order->rows &&
-           old->stride == order->stride && old->n == order->n && a->failed.status == ZR_OK;
+    return i >= 0 && i % old->rows == 0 && old->rows == order->rows && old->stride == order->stride &&
+           a->failed.status == ZR_OK;
 }
 
 void zr__ahead_want(zr__ahead *a, const zr__ahead_order *order)

@@ -9,10 +9,10 @@ typedef struct zr__ahead zr__ahead;
 /** Read a sample's window. The prefetching thread calls this function, but never while the caller itself is reading. */
 typedef zr_status (*zr__ahead_fn)(void *arg, int64_t sample, int32_t *window);
 
-/** Samples in the order of their use: n samples, in blocks of `rows` consecutive samples. A block begins `stride`
- * samples after the block before it. If n is INT64_MAX, the order has no end. */
+/** Samples in the order of their use: blocks of `rows` consecutive samples, without end. A block begins `stride`
+ * samples after the block before it. */
 typedef struct zr__ahead_order {
-    int64_t first, rows, stride, n;
+    int64_t first, rows, stride;
 } zr__ahead_order;
 
 /** Start the prefetching thread, with buffers for `room` windows of window_tokens tokens each. Error: ZR_ERR_MEMORY. */

@@ -3,7 +3,6 @@
 #include "base/core/grow.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
-#include "data/samples/ahead.h"
 #include "data/samples/order.h"
 #include "data/samples/samples.h"
 #include "data/text/chat.h"
@@ -45,7 +44,6 @@ struct zr_data {
     int64_t cut, lost;
     int64_t padding; /* number of padded tokens of all windows */
     char cut_note[ZR__NOTE_BYTES];
-    zr__ahead *ahead; /* prefetching thread, or NULL */
 };
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -314,7 +312,6 @@ zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_si
 void zr_data_close(zr_data **data)
 {
     if (!*data) return;
-    zr__ahead_destroy(&(*data)->ahead);
     zr__tokens_free(&(*data)->tokens);
     zr_tokenizer_close(&(*data)->opening.tokenizer);
     for (int64_t s = 0; (*data)->source && s < (*data)->sources; s++) zr_free((*data)->source[s].row);
@@ -463,9 +460,8 @@ static zr_status find_window(const zr_data *data, int64_t sample, const source *
     return ZR_OK;
 }
 
-static zr_status read_sample(void *arg, int64_t sample, int32_t *window)
+static zr_status read_sample(const zr_data *data, int64_t sample, int32_t *window)
 {
-    const zr_data *data = arg;
     const source *from;
     int64_t i = 0, offset = 0;
     ZR_TRY(find_window(data, sample, &from, &i, &offset));
@@ -487,39 +483,8 @@ zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_to
 
 zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets)
 {
-    bool there = false;
-    if (data->ahead) ZR_TRY(zr__ahead_take(data->ahead, sample, false, data->window, &there));
-    if (!there) ZR_TRY(read_sample(data, sample, data->window));
+    ZR_TRY(read_sample(data, sample, data->window));
     hand_over(data, tokens, targets);
-    return ZR_OK;
-}
-
-/* Return how many of n windows of `numbers` elements can be prefetched. */
-static int64_t windows_ahead(int64_t numbers, int64_t n)
-{
-    const int64_t room = ZR_DATA_AHEAD_BYTES / (numbers * (int64_t)sizeof(int32_t));
-    return room < n ? room : n;
-}
-
-int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n)
-{
-    const int64_t numbers = window_numbers(seq_length, documents);
-    return windows_ahead(numbers, n) * numbers * (int64_t)sizeof(int32_t);
-}
-
-zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
-{
-    const int64_t numbers = window_numbers(data->seq_length, data->documents), room = windows_ahead(numbers, n);
-    ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "cannot read %lld samples from sample %lld on ahead", (long long)n,
-             (long long)first);
-    if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, numbers, &data->ahead));
-    if (data->ahead) zr__ahead_want(data->ahead, &(zr__ahead_order){first, n, n, room});
-    return ZR_OK;
-}
-
-static zr_status not_ahead(const zr_data *data)
-{
-    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s: it cannot be read while its samples are read ahead", data->path);
     return ZR_OK;
 }
 
@@ -528,7 +493,6 @@ zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
     ZR_CHECK(first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
              "cannot read %lld tokens from token %lld on: there are %lld tokens, and at most %lld can be read at once",
              (long long)n, (long long)first, (long long)data->tokens->total, (long long)data->seq_length + 1);
-    ZR_TRY(not_ahead(data));
     ZR_TRY(zr__tokens_read(data->tokens, first, n, data->stage, tokens));
     for (int64_t i = 0; i < n; i++) tokens[i] &= ~ZR__IGNORED;
     return ZR_OK;
@@ -540,7 +504,6 @@ zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t
     ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "there is no window %lld: the data has %lld windows",
              (long long)window, (long long)data->windows);
     for (; window >= from->windows; from++) window -= from->windows;
-    ZR_TRY(not_ahead(data));
     ZR_TRY(from->apart ? read_row(data, from, window, data->window)
                        : read_window(data, from->begin + window * data->seq_length, data->window));
     hand_over(data, tokens, targets);

@@ -23,7 +23,8 @@ void zr__rendered_free(zr__rendered *r)
     *r = (zr__rendered){0};
 }
 
-void zr__rendered_add(zr__rendered *r, const char *text, int64_t bytes, zr__span_kind kind, bool trains)
+/* Append a span. */
+static void add_span(zr__rendered *r, const char *text, int64_t bytes, zr__span_kind kind, bool trains)
 {
     if (bytes <= 0 || r->failed) return;
     zr__text_append(&r->text, text, (size_t)bytes);
@@ -45,29 +46,29 @@ typedef struct page {
 
 static void frame(const page *p, const char *text)
 {
-    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, p->chat->all);
+    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, p->chat->all);
 }
 
 static void control(const page *p, const char *text)
 {
-    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, p->chat->all);
+    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, p->chat->all);
 }
 
 static void content(const page *p, const zr__message *m)
 {
-    zr__rendered_add(p->out, m->text, m->bytes, ZR__SPAN_MESSAGE, m->trains);
+    add_span(p->out, m->text, m->bytes, ZR__SPAN_MESSAGE, m->trains);
 }
 
 /* Add the control token that ends the turn of a message. */
 static void end(const page *p, const char *text, bool trains)
 {
-    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, trains);
+    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, trains);
 }
 
 /* Add text of the template to an answer, so that the model learns to write it as it learns the answer. */
 static void taught(const page *p, const char *text, const zr__message *m)
 {
-    zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, m->trains);
+    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, m->trains);
 }
 
 static const char *const role_name[ZR__ROLES] = {"system", "user", "assistant"};
@@ -362,11 +363,11 @@ zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const
                           zr__rendered *r)
 {
     zr__rendered_clear(r);
-    zr__rendered_add(r, prompt->text, prompt->bytes, ZR__SPAN_MESSAGE, chat->all);
+    add_span(r, prompt->text, prompt->bytes, ZR__SPAN_MESSAGE, chat->all);
     const int64_t before = r->n;
-    zr__rendered_add(r, completion->text, completion->bytes, ZR__SPAN_MESSAGE, true);
+    add_span(r, completion->text, completion->bytes, ZR__SPAN_MESSAGE, true);
     if (r->n > before) r->span[before].apart = true;
-    zr__rendered_add(r, chat->end, (int64_t)strlen(chat->end), ZR__SPAN_CONTROL, true);
+    add_span(r, chat->end, (int64_t)strlen(chat->end), ZR__SPAN_CONTROL, true);
     ZR_CHECK(!r->failed, ZR_ERR_MEMORY, "no memory to render a text of %lld bytes", (long long)prompt->bytes);
     return ZR_OK;
 }

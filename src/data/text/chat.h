@@ -49,16 +49,13 @@ typedef struct zr__rendered {
 
 void zr__rendered_clear(zr__rendered *rendered);
 void zr__rendered_free(zr__rendered *rendered);
-/** Append a span. */
-void zr__rendered_add(zr__rendered *rendered, const char *text, int64_t bytes, zr__span_kind kind, bool trains);
 
 /** Rendering of conversations for one tokenizer. */
 typedef struct zr__chat {
     const struct zr__chat_form *form;                /* the template's form; NULL if there is no template */
     char begin[ZR__MARK_BYTES], end[ZR__MARK_BYTES]; /* texts of the tokens that begin a text and end it, or "" */
     bool all;                                        /* whether the loss counts the text of the template, too */
-    bool adds_begin; /* whether a file in the tokenizer's directory says that each text begins with `begin` */
-    char unknown[ZR_SHOWN_BYTES + 64]; /* location of a template that zr does not know, or "" */
+    char unknown[ZR_SHOWN_BYTES + 64];               /* location of a template that zr does not know, or "" */
 } zr__chat;
 
 /** Find the chat template of a tokenizer. `named` is the name of a form, or NULL or "auto" for the template in the

@@ -92,8 +92,7 @@ static zr_status read_in(const char *dir, const char *name, char path[PATH_MAX],
     *text = NULL;
     ZR_TRY(zr__path_join(path, dir, name));
     if (!zr__path_is_in(dir, name)) return ZR_OK;
-    zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+    return zr__json_read_most(path, MOST_BYTES, text, bytes);
 }
 
 /* Return the template of tokenizer_config.json: a text, or the text named "default" of a list. */
@@ -132,9 +131,7 @@ static zr_status read_config(zr__chat *chat, const char *dir)
     json_auto_t *root = NULL;
     ZR_TRY(read_in(dir, "tokenizer_config.json", path, &text, &bytes));
     if (!text) return ZR_OK;
-    zr_status st = zr__json_parse_reals(text, bytes, MOST_BYTES, path, &root);
-    if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
-    ZR_TRY(st);
+    ZR_TRY(zr__json_parse_reals(text, bytes, MOST_BYTES, path, &root));
     const json_t *template = template_in(root);
     snprintf(place, sizeof(place), "chat_template in %s", path);
     if (json_is_string(template)) take_template(chat, json_string_value(template), json_string_length(template), place);

@@ -20,16 +20,10 @@ static void replace_zeros(char *text, size_t bytes)
 /* Function that parses a text of at most `most` bytes: zr__json_parse_most or zr__json_parse_reals. */
 typedef zr_status (*parse_fn)(const char *text, size_t bytes, size_t most, const char *name, json_t **root);
 
-/* Return the status of reading a file of a tokenizer. Such files count as data, not as configuration. */
-static zr_status as_data(zr_status st)
-{
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
-}
-
 zr_status zr__read_file(zr__reader *r, const char *path, char **text, size_t *bytes)
 {
     zr__text_escape(path, r->file, sizeof(r->file));
-    return as_data(zr__json_read_most(path, ZR__READ_MOST_BYTES, text, bytes)); /* reads any text */
+    return zr__json_read_most(path, ZR__READ_MOST_BYTES, text, bytes); /* reads any text */
 }
 
 static zr_status read_json(zr__reader *r, const char *path, parse_fn parse, json_t **root)
@@ -38,7 +32,7 @@ static zr_status read_json(zr__reader *r, const char *path, parse_fn parse, json
     size_t bytes = 0;
     ZR_TRY(zr__read_file(r, path, &text, &bytes));
     if (r->has_zeros) replace_zeros(text, bytes);
-    return as_data(parse(text, bytes, ZR__READ_MOST_BYTES, path, root));
+    return parse(text, bytes, ZR__READ_MOST_BYTES, path, root);
 }
 
 zr_status zr__read_json(zr__reader *r, const char *path, json_t **root)

@@ -143,12 +143,12 @@ static void cpu_destroy(zr_device *device)
 
 /* Create a copy of the device for a queue's tasks. If the queue has its own thread, the copy computes with one thread,
  * otherwise with all threads of the device. */
-static zr_status cpu_side(zr_device *device, zr_queue_runs runs, zr_device **side)
+static zr_status cpu_side(zr_device *device, const zr_queue_config *config, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);
     ZR_CHECK(cpu, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cpu);
     *cpu = *(const cpu_device *)device;
-    if (runs == ZR_QUEUE_THREAD) cpu->base.profile.facts.threads = 1;
+    if (config->runs == ZR_QUEUE_THREAD || config->runs == ZR_QUEUE_ISSUE) cpu->base.profile.facts.threads = 1;
     *side = &cpu->base;
     return ZR_OK;
 }
@@ -452,6 +452,8 @@ static const zr_device_ops cpu_ops = {
     .alloc_host = cpu_alloc,
     .free_host = cpu_free,
     .finish = cpu_finish,
+    .note = cpu_finish,
+    .reach = cpu_finish,
     .copy = cpu_copy,
     .kernel = cpu_kernel,
     .sum = cpu_sum,

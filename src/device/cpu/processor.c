@@ -23,6 +23,14 @@ static bool bit(uint64_t word, int i)
     return word >> i & 1;
 }
 
+/* Return whether the processor has AMX tiles for bf16 and the OS saves them. Linux's permission for the process is not
+ * checked. */
+static bool has_tiles(const zr__processor *p)
+{
+    return bit(p->cpuid_7_edx, EDX_AMX_BF16) && bit(p->cpuid_7_edx, EDX_AMX_TILE) && bit(p->xcr0, XCR0_TILE_CONFIG) &&
+           bit(p->xcr0, XCR0_TILE_DATA);
+}
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -51,7 +59,7 @@ zr__processor zr__processor_here(void)
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) p.cpuid_7_edx = d;
     /* Ask Linux for permission to use AMX tiles. Linux requires this because tile registers are large. The permission
      * is valid for the process, and threads created later inherit it. */
-    if (zr__processor_has_tiles(&p)) p.tiles_permitted = syscall(SYS_arch_prctl, ASK_FOR_STATE, XCR0_TILE_DATA) == 0;
+    if (has_tiles(&p)) p.tiles_permitted = syscall(SYS_arch_prctl, ASK_FOR_STATE, XCR0_TILE_DATA) == 0;
     const char *most = getenv("ONEDNN_MAX_CPU_ISA");
     /* DNNL_MAX_CPU_ISA is the variable's name in older versions of oneDNN. */
     p.most_of_library = most && *most ? most : getenv("DNNL_MAX_CPU_ISA");
@@ -63,12 +71,6 @@ zr__processor zr__processor_here(void)
     return (zr__processor){0};
 }
 #endif
-
-bool zr__processor_has_tiles(const zr__processor *p)
-{
-    return bit(p->cpuid_7_edx, EDX_AMX_BF16) && bit(p->cpuid_7_edx, EDX_AMX_TILE) && bit(p->xcr0, XCR0_TILE_CONFIG) &&
-           bit(p->xcr0, XCR0_TILE_DATA);
-}
 
 /* ---- what the library may use ------------------------------------------------------------------ */
 
@@ -104,7 +106,7 @@ static bool has_instructions(const zr__processor *p, int level)
                               [V3] = p->v3,
                               [V4] = p->v4,
                               [V4BF16] = p->v4 && p->avx512_bf16,
-                              [V4AMX] = p->v4 && p->avx512_bf16 && zr__processor_has_tiles(p)};
+                              [V4AMX] = p->v4 && p->avx512_bf16 && has_tiles(p)};
     return level < LEVELS && has[level];
 }
 

@@ -20,9 +20,6 @@ typedef struct zr__processor {
  * AMX tiles. */
 zr__processor zr__processor_here(void);
 
-/* Return whether the processor has AMX tiles for bf16 and the OS saves them. Linux's permission for the process is not
- * checked. */
-bool zr__processor_has_tiles(const zr__processor *processor);
 /* Return whether both zr's kernels and oneDNN may use the level. A limit on oneDNN also limits zr's kernels, so that
  * speeds measured with one also apply to the other. */
 bool zr__processor_has(const zr__processor *processor, const char *level);

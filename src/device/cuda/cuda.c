@@ -169,6 +169,15 @@ static void cuda_free(zr_device *device, void *memory)
     (void)cudaFree(memory);
 }
 
+/* Clear memory of the host. It may be most of the host's memory, for which one thread takes minutes. */
+static void clear_host(char *memory, int64_t bytes, int threads)
+{
+    const int64_t part = (int64_t)4 << 20;
+#pragma omp parallel for num_threads(threads > 1 && bytes > part ? threads : 1) schedule(static)
+    for (int64_t at = 0; at < bytes; at += part)
+        memset(memory + at, 0, (size_t)(bytes - at < part ? bytes - at : part));
+}
+
 static zr_status cuda_alloc_host(zr_device *device, int64_t bytes, void **memory)
 {
     ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "cannot allocate %lld bytes: the size must be 0 or more", (long long)bytes);
@@ -178,7 +187,7 @@ static zr_status cuda_alloc_host(zr_device *device, int64_t bytes, void **memory
     ZR_CHECK(error != cudaErrorMemoryAllocation, ZR_ERR_MEMORY,
              "no memory of the host for %lld bytes that the GPU is to read", (long long)bytes);
     ZR_CUDA(error);
-    memset(*memory, 0, bytes > 0 ? (size_t)bytes : 1);
+    clear_host(*memory, bytes > 0 ? bytes : 1, zr__cuda(device)->host_threads);
     return ZR_OK;
 }
 
@@ -232,6 +241,21 @@ static zr_status cuda_finish(zr_device *device)
     return outside_failure(cuda);
 }
 
+static zr_status cuda_note(zr_device *device)
+{
+    zr__cuda_device *cuda = zr__cuda(device);
+    ZR_TRY(zr__cuda_begin(device));
+    ZR_CUDA(cudaEventRecord(cuda->noted, cuda->stream));
+    return ZR_OK;
+}
+
+static zr_status cuda_reach(zr_device *device)
+{
+    ZR_TRY(zr__cuda_begin(device));
+    ZR_CUDA(cudaEventSynchronize(zr__cuda(device)->noted)); /* no wait if it was never recorded */
+    return ZR_OK;
+}
+
 static zr_status cuda_copy(zr_device *device, void *to, const void *from, int64_t bytes)
 {
     ZR_TRY(zr__cuda_begin(device));
@@ -277,17 +301,22 @@ static void cuda_destroy(zr_device *device)
     if (cuda->outside) (void)cudaFreeHost(cuda->outside);
     if (cuda->room) (void)cudaFree(cuda->room);
     if (cuda->ended) (void)cudaEventDestroy(cuda->ended);
+    if (cuda->noted) (void)cudaEventDestroy(cuda->noted);
     if (cuda->stream) (void)cudaStreamDestroy(cuda->stream);
     pthread_mutex_destroy(&cuda->lost.lock);
     zr_free(cuda);
 }
 
-/* Create the device's own stream, and the memory through which the kernels of ZeRO's steps pass results. */
-static zr_status take_own(zr__cuda_device *cuda)
+/* Create the device's own stream, and the memory through which the kernels of ZeRO's steps pass results. A GPU starts
+ * the blocks of an urgent stream's kernels before the blocks of other kernels that wait for a place. */
+static zr_status take_own(zr__cuda_device *cuda, bool urgent)
 {
+    int least = 0, greatest = 0;
     pthread_mutex_init(&cuda->lost.lock, NULL);
     ZR_TRY(zr__cuda_enter(&cuda->base));
-    ZR_CUDA(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
+    ZR_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    ZR_CUDA(cudaStreamCreateWithPriority(&cuda->stream, cudaStreamNonBlocking, urgent ? greatest : least));
+    ZR_CUDA(cudaEventCreateWithFlags(&cuda->noted, cudaEventDisableTiming));
     cuda->base.stream = cuda->stream;
     void *room, *outside;
     ZR_TRY(cuda_alloc(&cuda->base, sizeof *cuda->room, &room));
@@ -304,11 +333,13 @@ static zr_status create_ended(zr__cuda_device *cuda)
 }
 
 /* Complete a device: create its stream and memory. If the device's queue has a thread, also create the event that the
- * thread waits for. Otherwise create events by which other queues wait for the stream. */
-static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device **device)
+ * thread waits for. Unless the thread waits for the work of each task, create events by which other queues wait for the
+ * stream. */
+static zr_status complete_device(zr__cuda_device *cuda, const zr_queue_config *queue, zr_device **device)
 {
-    zr_status st = take_own(cuda);
-    if (st == ZR_OK) st = threaded ? create_ended(cuda) : zr__cuda_marks_create(cuda);
+    zr_status st = take_own(cuda, queue->urgent);
+    if (st == ZR_OK && queue->runs >= ZR_QUEUE_THREAD) st = create_ended(cuda);
+    if (st == ZR_OK && queue->runs != ZR_QUEUE_THREAD) st = zr__cuda_marks_create(cuda);
     if (st != ZR_OK) {
         cuda_destroy(&cuda->base);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
@@ -317,19 +348,20 @@ static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device
     return ZR_OK;
 }
 
-zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side)
+zr_status zr__cuda_side(zr_device *device, const zr_queue_config *config, zr_device **side)
 {
     zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
     ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
     cuda->base = *device;
     cuda->ordinal = zr__cuda(device)->ordinal;
-    cuda->in_task = runs == ZR_QUEUE_THREAD; /* all operations on a queue's thread belong to tasks */
-    return complete_device(cuda, cuda->in_task, side);
+    cuda->host_threads = zr__cuda(device)->host_threads;
+    cuda->in_task = config->runs == ZR_QUEUE_THREAD; /* all operations on such a queue's thread belong to tasks */
+    return complete_device(cuda, config, side);
 }
 
-zr_status zr__cuda_host(zr_device *device, zr_queue_runs runs, zr_device **host)
+zr_status zr__cuda_host(zr_device *device, const zr_queue_config *config, zr_device **host)
 {
-    (void)runs;
+    (void)config;
     return zr_device_create_cpu(&(zr_device_config){.threads = zr__cuda(device)->host_threads}, host);
 }
 
@@ -343,6 +375,8 @@ static const zr_device_ops cuda_ops = {
     .sync = zr__queue_sync,
     .cancel = zr__queue_cancel,
     .finish = cuda_finish,
+    .note = cuda_note,
+    .reach = cuda_reach,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .alloc_host = cuda_alloc_host,
@@ -383,5 +417,5 @@ zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **devi
     facts->kernels = config->kernels;
     facts->scratch_bytes = zr_device_cuda_scratch;
     cuda->base.profile.machine.memory_bytes = gpu.memory_bytes;
-    return complete_device(cuda, false, device);
+    return complete_device(cuda, &(zr_queue_config){.runs = ZR_QUEUE_AT_ONCE}, device);
 }

@@ -72,7 +72,8 @@ typedef struct zr__cuda_device {
     zr__cuda_room *room;
     zr__cuda_outside *outside;   /* record of an index outside its table, written by kernels, in host memory */
     zr__cuda_products *products; /* cuBLASLt's products (products.c), or NULL until the first one is prepared */
-    zr__cuda_marks *marks;       /* events that mark the stream, or NULL if the queue has a thread */
+    zr__cuda_marks *marks;       /* events that mark the stream, or NULL if the queue waits for the work of each task */
+    cudaEvent_t noted;           /* event of the point that zr_device_ops.note noted */
     cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task, or NULL without a thread */
     zr__cuda_times *times;
     zr__cuda_lost lost;
@@ -120,9 +121,9 @@ zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
 void zr__cuda_forget_times(zr__cuda_device *cuda);
 
 /** Create a device on the same GPU, with its own stream and memory for results. Destroy it by zr_device_destroy. */
-zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side);
+zr_status zr__cuda_side(zr_device *device, const zr_queue_config *config, zr_device **side);
 /* Create the device of the host's processors, for a queue of ZR_QUEUE_HOST. */
-zr_status zr__cuda_host(zr_device *device, zr_queue_runs runs, zr_device **host);
+zr_status zr__cuda_host(zr_device *device, const zr_queue_config *config, zr_device **host);
 
 /* ---- rates (rates.c) --------------------------------------------------------------------------- */
 

@@ -91,7 +91,10 @@ static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket
 {
     zr__cuda_device *marked = zr__cuda(other);
     ZR_TRY(zr__cuda_lost_failure(marked, false));
-    ZR_CUDA(cudaStreamWaitEvent(zr__cuda(device)->stream, marked->marks->event[ticket % MARKS], 0));
+    pthread_mutex_lock(&marked->marks->lock);
+    const cudaError_t error = cudaStreamWaitEvent(zr__cuda(device)->stream, marked->marks->event[ticket % MARKS], 0);
+    pthread_mutex_unlock(&marked->marks->lock);
+    ZR_CUDA(error);
     return ZR_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "device/attention_operands.h"
 #include "device/device.h"
 #include "device/operands.h"
+#include "device/rotary.h"
 
 /* An op, and the function that returns the scratch bytes of its kernel. The function is called only if
  * zr__op_is_counted is true for the op. */
@@ -118,9 +119,17 @@ static int64_t attention_cached(const zr_graph *graph, const zr_op *op)
     return stretches * (columns + 2 * op->attr.i[0]) * (int64_t)sizeof(float);
 }
 
+/* Return the scratch bytes of rotary_table: angles in double. */
+static int64_t rotary_table(const zr_graph *graph, const zr_op *op)
+{
+    const int64_t *table = zr__out_type(graph, op, 0)->shape.dim;
+    return (int64_t)sizeof(double) * zr__rotary_angles_most(table[0]) * table[1];
+}
+
 /* ---- all ops that take some -------------------------------------------------------------------- */
 
 static const entry entries[] = {
+    {"rotary_table", rotary_table},
     {"attention", attention},
     {"attention_dx", attention_dx},
     {"attention_cached", attention_cached},

@@ -250,11 +250,13 @@ static zr_dtype gathered_dtype(const zr_plan *plan)
     return sums && (!params || larger) ? sum : param;
 }
 
-/* Return the bytes of the largest bucket of any step. */
+/* Return the bytes of the largest bucket of any step that passes through staging memory. Gathers between devices with
+ * their own memory do not, so they count as 1 byte, for which comm has its least staging memory. */
 static int64_t largest_bucket(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     const zr_dtype wire = plan->reduce_once ? ZR_F32 : l->wire_dtype, gathered = gathered_dtype(plan);
+    const bool direct = plan->profile.facts.own_memory;
     int64_t largest = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
@@ -262,7 +264,7 @@ static int64_t largest_bucket(const zr_plan *plan)
         const int64_t reduce = zr__plan_bucket_elems(l->reduce_bucket_elems, ranks),
                       gather = zr__plan_bucket_elems(l->gather_bucket_elems, ranks);
         const int64_t elems = u->padded_elems, reduced = zr_dtype_span(wire, smaller(reduce, elems)),
-                      whole = zr_dtype_span(gathered, smaller(gather, elems));
+                      whole = direct ? smaller(1, elems) : zr_dtype_span(gathered, smaller(gather, elems));
         if (u->trains && reduced > largest) largest = reduced;
         if ((u->trains || u->gathered) && whole > largest) largest = whole;
     }

@@ -67,11 +67,14 @@ static zr_use parts_use(const level *v, const zr_state *state, bool reads, bool 
     return use;
 }
 
+/* Between devices with their own memory, pieces go directly to the gathered unit, so one exchange moves the whole
+ * unit. */
 static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t unit, const level *v, const zr_state *source,
                           const zr_state *target)
 {
-    const bool in_place = source->buffer == target->buffer;
-    zr__id step = move_step(l, kind, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
+    const bool in_place = source->buffer == target->buffer, direct = l->plan->profile.facts.own_memory;
+    const int64_t bucket = direct ? v->elems : bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v);
+    zr__id step = move_step(l, kind, unit, v, bucket);
     zr__list_use(l, step, zr__use_state(source, level_range(v), true, in_place));
     zr__list_use(l, step, parts_use(v, target, in_place, true));
     zr__list_use(l, step, zr__use_all(zr_plan_staging(l->plan, v->by.group), true, true));

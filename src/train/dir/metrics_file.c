@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,35 +21,20 @@ zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
 
 /* ---- an existing file ------------------------------------------------------------------------- */
 
-/** Beginning of a line, and the length of the whole line. */
-typedef struct line_start {
-    char text[64];
-    int64_t bytes;
-    bool whole;
-} line_start;
-
-static line_start next_line(FILE *file)
+/** Take the results in a line. Set *later to whether it is of a step after `step`. */
+static zr_status take_line(const char *text, size_t bytes, int64_t step, zr__run_made *made, bool *later)
 {
-    line_start line = {.bytes = 0};
-    for (int c; !line.whole && (c = getc(file)) != EOF; line.bytes++) {
-        if (line.bytes < (int64_t)sizeof(line.text) - 1) line.text[line.bytes] = (char)c;
-        line.whole = c == '\n';
-    }
-    return line;
-}
-
-/** If the line of an evaluation has a val_loss below *loss, set *loss to it. Leave *loss unchanged if the val_loss is
- * missing or not finite. */
-static zr_status take_val_loss(const char *line, double *loss)
-{
-    static const char key[] = "\"val_loss\":";
-    const char *at = strstr(line, key), *end = at ? strchr(at, ',') : NULL;
-    if (!end) return ZR_OK;
-    at += sizeof(key) - 1;
-    json_auto_t *value = NULL;
     json_error_t error;
-    ZR_TRY(zr__json_load(at, (size_t)(end - at), JSON_DECODE_ANY, key, &value, &error));
-    if (json_is_number(value)) *loss = fmin(*loss, json_number_value(value));
+    json_auto_t *line = NULL;
+    ZR_TRY(zr__json_load(text, bytes, JSON_ALLOW_NUL, "a line of metrics", &line, &error));
+    const int64_t its = json_integer_value(json_object_get(line, "step"));
+    const json_t *val_loss = json_object_get(line, "val_loss");
+    *later = its > step;
+    if (*later) return ZR_OK;
+    made->evaluation |= its == step && val_loss;
+    made->sample |= its == step && json_object_get(line, "sample");
+    if (json_object_get(line, "loss")) made->last_step = its;
+    if (json_is_number(val_loss)) made->best_loss = fmin(made->best_loss, json_number_value(val_loss));
     return ZR_OK;
 }
 
@@ -56,17 +42,19 @@ static zr_status take_val_loss(const char *line, double *loss)
  */
 static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
 {
+    char *line = NULL;
+    size_t room = 0;
+    bool later = false;
+    zr_status st = ZR_OK;
     *end = 0;
     *made = (zr__run_made){.best_loss = INFINITY};
-    for (line_start line = next_line(file); line.whole; line = next_line(file)) {
-        long long its = 0;
-        if (sscanf(line.text, "{\"step\":%lld", &its) == 1 && its > step) break;
-        made->evaluation |= its == step && strstr(line.text, "\"val_loss\"");
-        made->sample |= its == step && strstr(line.text, "\"sample\"");
-        if (strstr(line.text, "\"loss\"")) made->last_step = its;
-        if (strncmp(line.text, "{\"step\":", 8) == 0) ZR_TRY(take_val_loss(line.text, &made->best_loss));
-        *end += line.bytes;
+    for (ssize_t n; (n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n'; *end += n) {
+        st = take_line(line, (size_t)n, step, made, &later);
+        if (st != ZR_OK || later) break;
     }
+    free(line);
+    ZR_TRY(st);
+    ZR_CHECK(later || feof(file) || ferror(file), ZR_ERR_MEMORY, "no memory to read the lines of metrics");
     return ZR_OK;
 }
 

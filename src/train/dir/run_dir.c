@@ -21,23 +21,6 @@ static const char *const own_names[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS, ZR_RUN
 enum { TRACES = 8, OWN_NAMES = sizeof(own_names) / sizeof(own_names[0]) };
 _Static_assert(OWN_NAMES == TRACES + 2, "the lock and the picture, which are no traces, come last");
 
-/** Write the nearest existing path to `parent`: `path` itself if it exists, or else its nearest existing parent
- * directory. */
-static void nearest_parent(const char *path, char parent[PATH_MAX])
-{
-    struct stat st;
-    snprintf(parent, PATH_MAX, "%s", path);
-    while (stat(parent, &st) != 0) {
-        char *slash = strrchr(parent, '/');
-        if (!slash) {
-            strcpy(parent, ".");
-            return;
-        }
-        if (slash == parent) slash++;
-        *slash = '\0';
-    }
-}
-
 static bool has_entry(const char *dir, const char *name)
 {
     struct stat st;
@@ -81,7 +64,7 @@ static zr_status check_place(const char *path)
     ZR_CHECK(path[0], ZR_ERR_CREATE, "train.output_dir is empty; name a directory");
     ZR_CHECK(strlen(path) < PATH_MAX - 64, ZR_ERR_CREATE, "train.output_dir has %zu bytes; the limit is %d",
              strlen(path), PATH_MAX - 65);
-    nearest_parent(path, parent);
+    zr__path_existing(path, parent);
     ZR_CHECK(stat(parent, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_CREATE,
              "train.output_dir %s cannot be created: %s is not a directory", ZR_SHOWN(path), ZR_SHOWN(parent));
     ZR_CHECK(access(parent, W_OK | X_OK) == 0, ZR_ERR_CREATE,

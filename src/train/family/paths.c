@@ -104,13 +104,9 @@ static bool is_usable(const char *folder, const char *within)
 {
     struct stat info;
     char there[PATH_MAX];
-    snprintf(there, sizeof(there), "%s", folder);
-    while (stat(there, &info) != 0) {
-        char *slash = strrchr(there, '/');
-        if (!slash || slash == there || strlen(there) <= strlen(within)) return false;
-        *slash = '\0';
-    }
-    return S_ISDIR(info.st_mode) && access(there, W_OK) == 0;
+    zr__path_existing(folder, there);
+    return strlen(there) >= strlen(within) && stat(there, &info) == 0 && S_ISDIR(info.st_mode) &&
+           access(there, W_OK) == 0;
 }
 
 zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **cache)

@@ -1,11 +1,12 @@
-/* A thread that reads the rows of training batches ahead. */
+/* The rows of training batches, which a thread may read ahead. */
 #include "train/family/samples.h"
 
 #include "data/samples/ahead.h"
 
 #include <string.h>
 
-/* Maximum bytes of the rows of a training step, for models whose rows must all be read before the step. */
+/* Maximum memory of the rows of a micro-batch, and of the rows of a step that must all be read before it. */
+#define MOST_BATCH_BYTES ((int64_t)4 << 20)
 #define MOST_STEP_BYTES ((int64_t)64 << 20)
 
 enum { MOST_INPUTS = 8 };
@@ -16,7 +17,7 @@ struct zr__rows_ahead {
     int inputs;
     int64_t width[MOST_INPUTS], numbers; /* number of elements of a row in each input, and in all inputs together */
     int32_t *window;                     /* buffer for a row */
-    zr__ahead *ahead;
+    zr__ahead *ahead;                    /* or NULL */
 };
 
 static int64_t row_width(const zr_plan *plan, int32_t input)
@@ -31,9 +32,8 @@ int64_t zr__rows_ahead_room(const zr_plan *plan, int64_t *bytes)
     const int64_t step = plan->layout.batch * plan->layout.accum;
     int64_t row = 0, room = plan->layout.batch;
     for (int32_t i = 0; i < inputs; i++) row += row_width(plan, i) * (int64_t)sizeof(int32_t);
-    if (room > ZR_DATA_AHEAD_BYTES / row) room = ZR_DATA_AHEAD_BYTES / row;
+    if (room > MOST_BATCH_BYTES / row) room = MOST_BATCH_BYTES / row;
     if (plan->terms > 1) room = step <= MOST_STEP_BYTES / row ? step : 0;
-    if (inputs > MOST_INPUTS) room = 0;
     *bytes = room * row;
     return room;
 }
@@ -63,10 +63,11 @@ zr_status zr__rows_ahead_create(zr__samples *samples, const zr_plan *plan, int64
     *a = (zr__rows_ahead){.samples = samples, .layout = &plan->layout};
     *ahead = a;
     a->inputs = zr_graph_inputs(plan->graph[ZR_SCHEDULE_TRAIN]);
+    ZR_ASSERT(a->inputs <= MOST_INPUTS);
     for (int i = 0; i < a->inputs; i++) a->numbers += a->width[i] = row_width(plan, i);
     a->window = zr_alloc((size_t)a->numbers * sizeof(*a->window));
     ZR_CHECK(a->window, ZR_ERR_MEMORY, "no memory for a row of %lld numbers", (long long)a->numbers);
-    return zr__ahead_create(read_window, a, room, a->numbers, &a->ahead);
+    return room > 0 ? zr__ahead_create(read_window, a, room, a->numbers, &a->ahead) : ZR_OK;
 }
 
 void zr__rows_ahead_destroy(zr__rows_ahead **ahead)
@@ -80,7 +81,7 @@ void zr__rows_ahead_destroy(zr__rows_ahead **ahead)
 
 void zr__rows_ahead_want(zr__rows_ahead *a, int64_t first, int64_t stride)
 {
-    zr__ahead_want(a->ahead, &(zr__ahead_order){first, a->layout->batch, stride, INT64_MAX});
+    if (a->ahead) zr__ahead_want(a->ahead, &(zr__ahead_order){first, a->layout->batch, stride});
 }
 
 /* Copy the row of a sample into a->window. Read it now if it was not read ahead. If `keeps` is true, the row stays in
@@ -88,7 +89,7 @@ void zr__rows_ahead_want(zr__rows_ahead *a, int64_t first, int64_t stride)
 static zr_status take(zr__rows_ahead *a, int64_t sample, bool keeps)
 {
     bool there = false;
-    ZR_TRY(zr__ahead_take(a->ahead, sample, keeps, a->window, &there));
+    if (a->ahead) ZR_TRY(zr__ahead_take(a->ahead, sample, keeps, a->window, &there));
     return there ? ZR_OK : read_window(a, sample, a->window);
 }
 

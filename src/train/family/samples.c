@@ -208,12 +208,3 @@ zr_status zr__samples_window(void *source, int64_t index, const zr__row *row)
     ZR_TRY(zr_data_window(samples->tokens, index, row->tokens, row->targets));
     return row->documents ? zr_data_documents(samples->tokens, row->documents) : ZR_OK;
 }
-
-zr_status zr__samples_count(const zr__samples *samples, const zr_layout *layout, int64_t index, int64_t *counted)
-{
-    const int64_t all[ZR_PAIRS_TERMS] = {layout->predictions, layout->samples};
-    int64_t its[ZR_PAIRS_TERMS];
-    ZR_TRY(zr_pairs_count(samples->pairs, index, its));
-    for (int t = 0; t < ZR_PAIRS_TERMS; t++) counted[t] -= all[t] - its[t];
-    return ZR_OK;
-}

@@ -51,21 +51,19 @@ ZR_NODISCARD zr_status zr__samples_check(const zr__samples *samples, uint64_t *h
  * source is a zr__samples. */
 zr_status zr__samples_read(void *samples, int64_t index, const zr__row *row);
 zr_status zr__samples_window(void *samples, int64_t index, const zr__row *row);
-/** Subtract the losses of sample `index` that do not count from `counted`, without reading a row. Use this only for
- * sentence pairs, because only their models have several loss terms (zr_step_args.count). */
-zr_status zr__samples_count(const zr__samples *samples, const zr_layout *layout, int64_t index, int64_t *counted);
 
-/* ---- rows read ahead (rows_ahead.c) --------------------------------------------------------------------------- */
+/* ---- rows of training batches (rows_ahead.c) ------------------------------------------------------------------ */
 
 typedef struct zr__rows_ahead zr__rows_ahead;
 
 /** Return how many rows of a plan's training step a thread should read ahead: the rows of a micro-batch, but at most
- * ZR_DATA_AHEAD_BYTES. A model with several loss terms needs all rows of this rank's step, since their losses are
- * counted before the step. Return 0 if these rows are too large. *bytes receives the memory that the rows take. */
+ * 4 MiB. A model with several loss terms needs all rows of this rank's step, since their losses are counted before the
+ * step. Return 0 if these rows are too large. *bytes receives the memory that the rows take. */
 int64_t zr__rows_ahead_room(const zr_plan *plan, int64_t *bytes);
 
-/** Start the thread, with memory for `room` rows. After the first call of zr__rows_ahead_want, only this object may use
- * `samples`. `samples` and `plan` must outlive it. Error: ZR_ERR_MEMORY. */
+/** Prepare to read rows. If `room` is above 0, start a thread that reads ahead, with memory for `room` rows. After the
+ * first call of zr__rows_ahead_want, only this object may use `samples`. `samples` and `plan` must outlive it. Error:
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__rows_ahead_create(zr__samples *samples, const zr_plan *plan, int64_t room,
                                              zr__rows_ahead **ahead);
 void zr__rows_ahead_destroy(zr__rows_ahead **ahead);
@@ -76,7 +74,8 @@ void zr__rows_ahead_want(zr__rows_ahead *ahead, int64_t first, int64_t stride);
 
 /** Read the row of sample `index` into row `row` of a micro-batch's inputs, as zr__samples_read does. */
 ZR_NODISCARD zr_status zr__rows_ahead_read(zr__rows_ahead *ahead, int64_t index, int64_t row, void *const *input);
-/** Subtract the losses of sample `index` that do not count from `counted`, as zr__samples_count does. */
+/** Subtract the losses of sample `index` that do not count from `counted`. A later read of the sample finds the row
+ * in memory if it was read ahead. */
 ZR_NODISCARD zr_status zr__rows_ahead_count(zr__rows_ahead *ahead, int64_t index, int64_t *counted);
 
 #endif

@@ -1,6 +1,7 @@
 #include "train/host/limits.h"
 
 #include "base/text/text.h"
+#include "device/device.h"
 #include "train/host/host.h"
 #include "zr/comm.h"
 #include "zr/device.h"
@@ -98,6 +99,29 @@ static zr_status check_gpu_memory(const zr_plan *plan, int64_t limit_bytes, int 
              limit == there ? "its share of the GPU is" : "memory.limit is", ZR_SIZE((double)limit),
              remedies(&plan->layout, tried, use));
     return ZR_OK;
+}
+
+zr_status zr__train_taken_check(const zr_plan *plan, int64_t limit_bytes, int64_t taken_bytes)
+{
+    const int64_t there = plan->profile.machine.memory_bytes, context = ZR__GPU_EXTRA_BYTES / 2,
+                  planned = plan->memory.total_bytes;
+    const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
+    ZR_CHECK(
+        planned + taken_bytes + context <= limit, ZR_ERR_MEMORY,
+        "NCCL's communicators and CUDA's libraries have taken %s of GPU memory beside the plan's %s and %s for the "
+        "context, but %s %s; let NCCL take less (environment: NCCL_BUFFSIZE=1048576 or NCCL_MAX_CTAS=8), or plan "
+        "for less (%s memory.limit)",
+        ZR_SIZE((double)taken_bytes), ZR_SIZE((double)planned), ZR_SIZE((double)context),
+        limit == there ? "the GPU has" : "memory.limit is", ZR_SIZE((double)limit),
+        limit == there ? "with a" : "a lower");
+    return ZR_OK;
+}
+
+int64_t zr__train_gpu_free(int local_rank)
+{
+    const int gpus = zr_device_cuda_count(NULL);
+    int64_t bytes = 0;
+    return gpus > 0 && zr__device_cuda_free(local_rank % gpus, &bytes) == ZR_OK ? bytes : 0;
 }
 
 zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads,

@@ -36,6 +36,14 @@ int64_t zr__train_host_limit(int local_ranks);
 ZR_NODISCARD zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads,
                                               const zr__config_open *tried);
 
+/** Check that the GPU memory that NCCL's communicators and CUDA's libraries have taken beside the plan (taken_bytes)
+ * leaves room for the context, of half of ZR__GPU_EXTRA_BYTES, within memory.limit (limit_bytes, 0 for no limit) and
+ * the GPU's memory. If not, fail with ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__train_taken_check(const zr_plan *plan, int64_t limit_bytes, int64_t taken_bytes);
+
+/** Return the free bytes of the GPU of a rank, by its number on the host, or 0 if they are unknown. */
+int64_t zr__train_gpu_free(int local_rank);
+
 /** Return the number of bytes of a rank's staging memory that are in host memory. The rank belongs to a process with
  * `ranks` ranks of the plan. If several processes use GPUs, most of the staging memory is in GPU memory. */
 int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks);

@@ -29,7 +29,7 @@ typedef struct zr__run_data {
     zr__input_prints prints; /* complete only on rank 0 */
     int64_t ahead_rows;      /* number of rows that a thread reads ahead; 0: none */
     int64_t ahead_bytes;     /* memory of the data and of the rows that are read ahead, in bytes */
-    zr__rows_ahead *ahead;   /* rows that are read ahead, or NULL */
+    zr__rows_ahead *ahead;   /* rows of training batches */
     double wait_sec;         /* seconds for which the current training step has read data */
     zr_status failed;        /* status of this rank's first failed read, which other ranks get at the next agreement */
 } zr__run_data;
@@ -174,9 +174,6 @@ ZR_NODISCARD zr_status zr__run_collect_trace(const zr__ranks *ranks, zr__trace *
 
 /** Return the arguments of a training step that reads the run's data and is not asked to stop. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step);
-/** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
- * `data.failed`. */
-zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);
 
 /* ---- the log (log.c) ------------------------------------------------------------------------------------------ */
 

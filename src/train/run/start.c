@@ -1,6 +1,8 @@
 /** The start of a run after all checks: rates of the device, the engine, its states, and the outputs. */
 #include "train/run/run.h"
 
+#include "comm/comm.h"
+#include "train/host/limits.h"
 #include "train/measure/measure.h"
 
 #include <unistd.h>
@@ -37,14 +39,23 @@ static void set_peak(zr_device *device, zr_dtype dtype, const zr_comm *comm)
 }
 
 /** Create the run's engine: allocate its memory and, if states are on disk, reserve their bytes in the folders that the
- * configuration names. Collective. Errors: ZR_ERR_CREATE for a folder, and the errors of zr_engine_create_on. */
+ * configuration names. Check the GPU memory that was taken beside the plan. Collective. Errors: ZR_ERR_CREATE for a
+ * folder, ZR_ERR_MEMORY, and the errors of zr_engine_create_on. */
 static zr_status create_engine(zr__run *r)
 {
     ZR_AUTO(zr__folders_free) zr__folders folders = {0};
     const uint64_t seed = (uint64_t)r->config->train.seed;
+    const zr_comm *comm = r->ranks.comm;
+    /* Between threads no library takes memory, and several of them may share a GPU. */
+    const bool measures = r->plan->profile.facts.own_memory && zr__comm_process_ranks(comm) < comm->size;
+    const int64_t before = measures ? zr__train_gpu_free(comm->local_rank) : 0;
     ZR_TRY(zr__run_agree(&r->ranks, zr__train_folders(r->config, &folders)));
-    return zr__run_agreed(&r->ranks, zr_engine_create_on(r->plan, r->device, r->ranks.comm, seed,
-                                                         (const char *const *)folders.path, folders.n, &r->engine));
+    ZR_TRY(zr__run_agreed(&r->ranks, zr_engine_create_on(r->plan, r->device, r->ranks.comm, seed,
+                                                         (const char *const *)folders.path, folders.n, &r->engine)));
+    if (!measures) return ZR_OK;
+    const int64_t taken = before - zr__train_gpu_free(comm->local_rank) - r->plan->memory.total_bytes;
+    const zr_config *given = r->settled.given ? r->settled.given : r->config;
+    return zr__run_agree(&r->ranks, zr__train_taken_check(r->plan, given->memory.limit_bytes, taken));
 }
 
 /* ---- the outputs, by rank 0 ---------------------------------------------------------------------- */
@@ -139,9 +150,8 @@ zr_status zr__run_start(zr__run *r)
 {
     if (r->ranks.comm->rank == 0) set_peak(r->device, r->plan->layout.dtype, r->ranks.comm);
     ZR_TRY(create_engine(r));
-    if (r->data.ahead_rows > 0)
-        ZR_TRY(zr__run_agree(
-            &r->ranks, zr__rows_ahead_create(&r->data.inputs.train, r->plan, r->data.ahead_rows, &r->data.ahead)));
+    ZR_TRY(zr__run_agree(&r->ranks,
+                         zr__rows_ahead_create(&r->data.inputs.train, r->plan, r->data.ahead_rows, &r->data.ahead)));
     if (r->resume.step >= 0)
         ZR_TRY(zr__resume_fill(r));
     else

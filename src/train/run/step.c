@@ -20,7 +20,9 @@ static int64_t first_sample(const zr__run *r, const zr_batch *batch)
     return zr__run_sample(r, batch->step) + batch->first_row;
 }
 
-zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
+/** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
+ * `data.failed`. */
+static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
     const double begin = zr_clock_sec();
@@ -29,20 +31,19 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
         const zr__row row = zr__row_at(r->data.inputs.train.kind, &r->plan->layout, b, input);
-        st = r->data.ahead ? zr__rows_ahead_read(r->data.ahead, first + b, b, input)
-                           : zr__samples_read(&r->data.inputs.train, first + b, &row);
+        st = zr__rows_ahead_read(r->data.ahead, first + b, b, input);
         if (st == ZR_OK) zr__row_count(&r->plan->layout, &row, batch->counted);
     }
     /* The next micro-batch begins after the samples that all ranks together read in this one. */
     const int64_t all = r->config->train_batch_size / r->plan->layout.accum;
-    if (st == ZR_OK && r->data.ahead) zr__rows_ahead_want(r->data.ahead, first + all, all);
+    if (st == ZR_OK) zr__rows_ahead_want(r->data.ahead, first + all, all);
     r->data.wait_sec += zr_clock_sec() - begin;
     if (r->data.failed == ZR_OK) r->data.failed = st; /* keep the first failure, which the engine also returns */
     return st;
 }
 
 /** Count the losses in a micro-batch of a model with several loss terms, before the step reads the micro-batch. This is
- * a zr_count_fn; it treats failures like zr__run_read. */
+ * a zr_count_fn; it treats failures like read_batch. */
 static zr_status count_batch(void *arg, const zr_batch *batch)
 {
     zr__run *r = arg;
@@ -50,8 +51,7 @@ static zr_status count_batch(void *arg, const zr_batch *batch)
     const int64_t first = first_sample(r, batch);
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < r->plan->layout.batch && st == ZR_OK; b++)
-        st = r->data.ahead ? zr__rows_ahead_count(r->data.ahead, first + b, batch->counted)
-                           : zr__samples_count(&r->data.inputs.train, &r->plan->layout, first + b, batch->counted);
+        st = zr__rows_ahead_count(r->data.ahead, first + b, batch->counted);
     r->data.wait_sec += zr_clock_sec() - begin;
     if (r->data.failed == ZR_OK) r->data.failed = st;
     return st;
@@ -165,7 +165,7 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step)
                           .lr = zr__lr(r->config, r->ranks.result->steps - r->ranks.result->skipped),
                           .clip = r->config->gradient_clipping,
                           .loss_scale = r->training.scaler.scale,
-                          .batch = zr__run_read,
+                          .batch = read_batch,
                           .count = count_batch,
                           .arg = r};
 }

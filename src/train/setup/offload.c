@@ -32,11 +32,7 @@ static zr_status add_folder(zr__folders *folders, const char *key, const char *p
 {
     ZR_CHECK(folders->n < FOLDERS_MOST, ZR_ERR_CONFIG, "%s: the most is %d folders", key, FOLDERS_MOST);
     ZR_TRY(check_folder(key, path));
-    char *kept = zr_alloc(strlen(path) + 1);
-    ZR_CHECK(kept, ZR_ERR_MEMORY, "out of memory for the folders of %s", key);
-    memcpy(kept, path, strlen(path) + 1);
-    folders->path[folders->n++] = kept;
-    return ZR_OK;
+    return zr__text_copy(path, strlen(path), &folders->path[folders->n++]);
 }
 
 /** Add the folder that a value names, or each folder of its list. */

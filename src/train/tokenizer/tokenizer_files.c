@@ -41,19 +41,11 @@ zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_
     return write_in(dir, config, text, (size_t)bytes);
 }
 
-/* Read a whole tokenizer file without parsing it. Convert ZR_ERR_CONFIG to ZR_ERR_DATA, since a tokenizer is not a
- * configuration. */
-static zr_status read_tokenizer_file(const char *path, char **text, size_t *bytes)
-{
-    zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);
-    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
-}
-
 static zr_status copy_file(const char *from, const char *dir, const char *name)
 {
     ZR_AUTO_FREE char *text = NULL;
     size_t bytes = 0;
-    ZR_TRY(read_tokenizer_file(from, &text, &bytes));
+    ZR_TRY(zr__json_read_most(from, MOST_BYTES, &text, &bytes)); /* reads any text */
     return write_in(dir, name, text, bytes);
 }
 
@@ -106,8 +98,8 @@ static bool same_files(const char *a, const char *b)
 {
     ZR_AUTO_FREE char *left = NULL, *right = NULL;
     size_t n = 0, m = 0;
-    return read_tokenizer_file(a, &left, &n) == ZR_OK && read_tokenizer_file(b, &right, &m) == ZR_OK && n == m &&
-           memcmp(left, right, n) == 0;
+    return zr__json_read_most(a, MOST_BYTES, &left, &n) == ZR_OK &&
+           zr__json_read_most(b, MOST_BYTES, &right, &m) == ZR_OK && n == m && memcmp(left, right, n) == 0;
 }
 
 void zr__tokenizer_files_remove(const char *dir, const char *like)

@@ -55,6 +55,14 @@ check "... not between threads" code 69 threads none 2 --collectives.reduce=nccl
 check "... which is said by name" grep -q 'collectives.reduce: nccl sums between processes, and 2 ranks are threads' err
 check "... not on processors" code 78 threads none 2 --collectives.reduce=nccl --device=cpu
 check "... in a plan" sh -c "'$ZR' plan c.json --device=cuda --collectives.reduce=nccl --ranks 2 --profile h100 --schedule >a && grep 'reduce_scatter ' a >&2 && ! grep 'reduce_scatter ' a | grep -qv 'by NCCL'"
+ZR_STAND_IN_NCCL_BYTES=2700000000
+export ZR_STAND_IN_NCCL_BYTES
+check "communicators that leave no room for CUDA" code 71 processes full 2 --zero_optimization.stage=3
+check "... are refused before training" grep -q "NCCL's communicators and CUDA's libraries have taken 8.1. GB of GPU memory beside the plan's .* but the GPU has 8.59 GB; let NCCL take less" err
+ZR_STAND_IN_NCCL_BYTES=500000000
+check "... or within memory.limit" code 71 processes full 2 --zero_optimization.stage=3 --memory.limit=1.9GB
+check "... which the message names" grep -q 'but memory.limit is 1.90 GB' err
+unset ZR_STAND_IN_NCCL_BYTES
 check "more processes than GPUs" code 69 processes none 4 --zero_optimization.stage=2
 check "... are refused by name" grep -q 'ranks 0 and 2 are processes on the same GPU (0000:00:00.0 of .*--ranks' err
 echo "1..$n"

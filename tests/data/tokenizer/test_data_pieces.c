@@ -116,7 +116,7 @@ static void characters_have_classes(void **state)
 
 /* ---- normalization --------------------------------------------------------------------------- */
 
-static void expect_nfc(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out)
+static void expect_nfc(const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
 {
     utf8proc_uint8_t *wanted = NULL;
     const utf8proc_ssize_t n =
@@ -138,7 +138,7 @@ static int64_t put(char *out, int32_t c)
 static void characters_are_normalized(void **state)
 {
     (void)state;
-    zr__nfc *nfc = NULL;
+    zr__classes *nfc = NULL;
     zr__text out = {0};
     assert_int_equal(zr__nfc_open(&nfc), ZR_OK);
     for (int32_t c = 1; c < 0x110000; c++) {
@@ -154,7 +154,7 @@ static void characters_are_normalized(void **state)
         expect_nfc(nfc, text, n, &out);
     }
     zr__text_clear(&out);
-    zr__nfc_close(&nfc);
+    zr__classes_close(&nfc);
 }
 
 static void sequences_are_normalized(void **state)
@@ -165,7 +165,7 @@ static void sequences_are_normalized(void **state)
                                    0x915, 0x93c,  0x94d,  0x9c7,  0x9be,  0x958,  0x3099, 0x304b,  0xfb1d,
                                    0x5d0, 0x5b7,  0x5bc,  0x200d, 0xf900, 0xb47,  0xb3e,  0x1f600, 0xe31};
     enum { SOME = sizeof(some) / sizeof(some[0]) };
-    zr__nfc *nfc = NULL;
+    zr__classes *nfc = NULL;
     zr__text out = {0};
     zr_rng rng = {.seed = 9, .purpose = ZR_RNG_SAMPLE};
     assert_int_equal(zr__nfc_open(&nfc), ZR_OK);
@@ -177,7 +177,7 @@ static void sequences_are_normalized(void **state)
         expect_nfc(nfc, text, n, &out);
     }
     zr__text_clear(&out);
-    zr__nfc_close(&nfc);
+    zr__classes_close(&nfc);
 }
 
 /* Check that bytes that are not UTF-8 stay unchanged, and that many marks in sequence do not take quadratic time. */
@@ -188,7 +188,7 @@ static void any_bytes_are_normalized(void **state)
     static const char odd[] = "\xff\xcc\x81"
                               "e\xcc\x81\xcc\xff\xcc\x81",
                       wanted[] = "\xff\xcc\x81\xc3\xa9\xcc\xff\xcc\x81";
-    zr__nfc *nfc = NULL;
+    zr__classes *nfc = NULL;
     zr__text out = {0};
     char *marks = malloc(2 * MARKS);
     assert_non_null(marks);
@@ -202,7 +202,7 @@ static void any_bytes_are_normalized(void **state)
     assert_int_equal(out.length, 2 * MARKS);
     assert_memory_equal(out.data, "\u0323\u0323", 4);
     zr__text_clear(&out);
-    zr__nfc_close(&nfc);
+    zr__classes_close(&nfc);
     free(marks);
 }
 

@@ -127,6 +127,29 @@ static void test_long_tables(void **state)
     for_every_level(long_tables);
 }
 
+#ifndef ZR_GPU
+/* Check that GPUs compute tables as processors do. Without the stand-in they have sines of their own. */
+static void test_bits_of_processors(void **state)
+{
+    (void)state;
+    zr_device_config config = ZR_DEVICE_CONFIG_INIT;
+    level_pair gpu, cpu;
+    assert_int_equal(zr_device_create_cuda(&config, &gpu.one), ZR_OK);
+    assert_int_equal(zr_device_create_cpu(&config, &cpu.one), ZR_OK);
+    gpu.three = gpu.one;
+    cpu.three = cpu.one;
+    for (int k = 0; k < N_TABLES; k++)
+        for (int64_t first = 0; first < 200; first += 77) {
+            const float *one = table_of(&gpu, &tables[k].attr, LONG, first);
+            const float *other = table_of(&cpu, &tables[k].attr, LONG, first);
+            assert_memory_equal(one, other, LONG * WIDTH * sizeof *one);
+            pool_clear();
+        }
+    zr_device_destroy(&gpu.one);
+    zr_device_destroy(&cpu.one);
+}
+#endif
+
 /* ---- rotary ---------------------------------------------------------------------------------- */
 
 typedef struct size {
@@ -227,9 +250,11 @@ static void test_rotations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_tables),
-        cmocka_unit_test(test_decoded_rows),
+        cmocka_unit_test(test_known_tables),       cmocka_unit_test(test_decoded_rows),
         cmocka_unit_test(test_long_tables),
+#ifndef ZR_GPU
+        cmocka_unit_test(test_bits_of_processors),
+#endif
         cmocka_unit_test(test_rotations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,7 @@ typedef struct lane {
     zr_queue *queue;
     call call[CALLS];
     int64_t asked, done;
+    int64_t noted;         /* value of `asked` at the noted point */
     int64_t marked[MARKS]; /* for each mark, by its ticket: value of `asked` when the mark was set */
 } lane;
 
@@ -227,6 +228,19 @@ static zr_status late_finish(zr_device *device)
     return l && device == l->device ? do_until(l, l->asked) : plain.finish(device);
 }
 
+static zr_status late_note(zr_device *device)
+{
+    lane *l = own.running;
+    if (l && device == l->device) l->noted = l->asked;
+    return ZR_OK;
+}
+
+static zr_status late_reach(zr_device *device)
+{
+    lane *l = own.running;
+    return l && device == l->device ? do_until(l, l->noted) : ZR_OK;
+}
+
 /* ---- simulated clocks -------------------------------------------------------------------------- */
 
 /* A task whose times are reported as simulated. */
@@ -397,6 +411,8 @@ static void make_tables(const zr_device_ops *ops)
     late.total = late_total;
     late.normal = late_normal;
     late.finish = late_finish;
+    late.note = late_note;
+    late.reach = late_reach;
     late.queue_create = late_queue_create;
     late.issue = late_issue;
     late.mark = late_mark;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/number/rng.h"
+#include "support/chain.h"
 #include "support/long.h"
 #include "plan/cost/cost.h"
 #include "plan/plan_make.h"
@@ -351,8 +352,8 @@ static void test_sums_go_home_first(void **state)
         zr_layout l = plan_layout(stage, 2, ZR_BF16, 3);
         l.reduce_once = true;
         l.home = (zr_homes){.param_share = 1, .optim_share = 1, .grad = ZR_SPACE_HOST};
-        const zr_chain_config chain = {1, 8, 16};
-        const zr_model model = zr_chain(&chain);
+        const chain_config chain = {1, 8, 16};
+        const zr_model model = chain_model(&chain);
         zr_plan *plan = plan_make(&model, &l, &plan_profile);
         assert_int_equal(plan->n_units, 1);
         if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());

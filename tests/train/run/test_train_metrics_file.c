@@ -210,6 +210,22 @@ static void losses_without_memory(void **state)
     zr__metrics_close(&m);
 }
 
+/* Check that a line whose sample has a zero byte counts like others. */
+static void samples_with_zeros(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"step\":1, \"loss\":1}\n{\"step\":1, \"sample\":\"a\\u0000b\"}\n";
+    zr__metrics_file m = ZR_METRICS_FILE_INIT;
+    zr__run_made made;
+    put_file("m", text, sizeof text - 1);
+    assert_int_equal(zr__metrics_continue(&m, in_tempdir("m"), 1, &made), ZR_OK);
+    assert_true(made.sample && m.bytes == sizeof text - 1);
+    zr__metrics_close(&m);
+    assert_int_equal(zr__metrics_continue(&m, in_tempdir("m"), 0, &made), ZR_OK);
+    assert_true(!made.sample && m.bytes == 0);
+    zr__metrics_close(&m);
+}
+
 /* Check that only text appended by this run is cut off: if another process has cut the file, it is not extended with
  * zeros. */
 static void a_file_that_someone_has_cut(void **state)
@@ -267,6 +283,7 @@ int main(void)
                                        cmocka_unit_test_teardown(each_outage_is_told, no_limit),
                                        cmocka_unit_test_teardown(syncing_writes_what_waits, no_limit),
                                        cmocka_unit_test_teardown(losses_without_memory, no_limit),
+                                       cmocka_unit_test_teardown(samples_with_zeros, no_limit),
                                        cmocka_unit_test_teardown(a_file_that_someone_has_cut, no_limit),
                                        cmocka_unit_test_teardown(a_file_that_someone_has_removed, no_limit),
                                        cmocka_unit_test_teardown(names_of_other_files, no_limit)};

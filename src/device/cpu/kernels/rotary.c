@@ -6,23 +6,6 @@
 
 /* ---- rotary_table ---------------------------------------------------------------------------- */
 
-/* Number of positions of a stretch. A row of the table is the sum of two angles: the angle of the stretch's first
- * position, and the angle of the row's offset in the stretch. Sines and cosines are computed only for stretches and for
- * offsets, and rows follow from the addition theorem. */
-#define STRETCH 64
-
-/* Return the number of offsets (offsets_of) or of stretches (stretches_of) whose angles are needed for T rows. The
- * first row may be inside a stretch. */
-static int64_t offsets_of(int64_t T)
-{
-    return zr__min64(T, STRETCH);
-}
-
-static int64_t stretches_of(int64_t T)
-{
-    return (T - 1) / STRETCH + 2;
-}
-
 /* Compute the cosines, and then the sines, of `position` times each frequency. */
 static void angle_row(double *row, const double *frequency, int64_t half, int64_t position)
 {
@@ -50,32 +33,28 @@ static zr_status rotary_table(const zr_kernel_args *args)
     float *out = args->out[0].data;
     const int64_t T = args->out[0].shape.dim[0], D = args->out[0].shape.dim[1];
     const zr__rotary rule = zr__rotary_of(args, T);
-    const int64_t offsets = offsets_of(T), first_stretch = rule.first / STRETCH;
-    const int64_t rows = offsets + (rule.first + T - 1) / STRETCH - first_stretch + 1;
-    double *frequency = args->scratch,
-           *angles = frequency + rule.half; /* angles: rows for the offsets, then rows for the stretches */
+    const zr__rotary_angles a = zr__rotary_angles_of(rule.first, T);
+    double *frequency = args->scratch, *angles = frequency + rule.half;
     for (int64_t j = 0; j < rule.half; j++) frequency[j] = zr__rotary_frequency(&rule, j);
 #pragma omp parallel num_threads(zr__team(args, T *D))
     {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < rows; i++)
-            angle_row(angles + i * D, frequency, rule.half,
-                      i < offsets ? (rule.first + i) % STRETCH : (first_stretch + i - offsets) * STRETCH);
+        for (int64_t i = 0; i < a.rows; i++)
+            angle_row(angles + i * D, frequency, rule.half, zr__rotary_angle_position(&a, rule.first, i));
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < T; t++) {
-            const int64_t stretch = (rule.first + t) / STRETCH - first_stretch;
-            table_row(out + t * D, angles + (offsets + stretch) * D, angles + t % STRETCH * D, rule.half, rule.enlarge);
-        }
+        for (int64_t t = 0; t < T; t++)
+            table_row(out + t * D, angles + zr__rotary_stretch_row(&a, rule.first, t) * D,
+                      angles + t % ZR__ROTARY_STRETCH * D, rule.half, rule.enlarge);
     }
     return ZR_OK;
 }
 
-/* Return the scratch bytes: the frequencies, and the cosines and sines of offsets and stretches. */
+/* Return the scratch bytes: the frequencies and the angles. */
 static int64_t table_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     (void)facts;
     const int64_t *table = zr__out_type(graph, op, 0)->shape.dim;
-    return (int64_t)sizeof(double) * (table[1] / 2 + (offsets_of(table[0]) + stretches_of(table[0])) * table[1]);
+    return (int64_t)sizeof(double) * (table[1] / 2 + zr__rotary_angles_most(table[0]) * table[1]);
 }
 
 /* ---- rotary ---------------------------------------------------------------------------------- */

@@ -7,19 +7,43 @@ namespace
 
 /* ---- rotary_table ------------------------------------------------------------------------------ */
 
-/* Cosine and sine of pair i % half at the table's row i / half. */
+/* Cosine and sine of pair i % half at the position of row i / half of the angles. */
+struct angles_each {
+    double *angles;
+    zr__rotary rule;
+    zr__rotary_angles a;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        for (int v = 0; v < V; v++) {
+            const int64_t r = (i + v) / rule.half, j = (i + v) % rule.half;
+            const int64_t position = zr__rotary_angle_position(&a, rule.first, r);
+            const double angle = (double)position * zr__rotary_frequency(&rule, j);
+            double *row = angles + r * 2 * rule.half;
+            row[j] = cos(angle);
+            row[rule.half + j] = sin(angle);
+        }
+    }
+};
+
+/* Cosine and sine of pair i % half at the table's row i / half, of the sum of two angles. A difference of two products
+ * may be much smaller than they are, so it is computed in double, as the processor does. */
 struct table_each {
     float *table;
+    const double *angles;
     zr__rotary rule;
+    zr__rotary_angles a;
 
     template <int V> __device__ void run(int64_t i) const
     {
         for (int v = 0; v < V; v++) {
             const int64_t t = (i + v) / rule.half, j = (i + v) % rule.half;
-            const double angle = (double)(rule.first + t) * zr__rotary_frequency(&rule, j);
+            const double *ca = angles + zr__rotary_stretch_row(&a, rule.first, t) * 2 * rule.half + j,
+                         *cb = angles + t % ZR__ROTARY_STRETCH * 2 * rule.half + j;
+            const double sa = ca[rule.half], sb = cb[rule.half];
             float *row = table + t * 2 * rule.half;
-            row[j] = (float)(rule.enlarge * cos(angle));
-            row[rule.half + j] = (float)(rule.enlarge * sin(angle));
+            row[j] = (float)(rule.enlarge * (*ca * *cb - sa * sb));
+            row[rule.half + j] = (float)(rule.enlarge * (sa * *cb + *ca * sb));
         }
     }
 };
@@ -27,7 +51,11 @@ struct table_each {
 zr_status run_table(const zr_kernel_args *args)
 {
     const zr_tensor *out = &args->out[0];
-    const table_each each = {(float *)out->data, zr__rotary_of(args, out->shape.dim[0])};
+    const zr__rotary rule = zr__rotary_of(args, out->shape.dim[0]);
+    const zr__rotary_angles a = zr__rotary_angles_of(rule.first, out->shape.dim[0]);
+    double *angles = (double *)args->scratch;
+    ZR_TRY(zr__each(zr__stream_of(args), a.rows * rule.half, false, angles_each{angles, rule, a}));
+    const table_each each = {(float *)out->data, angles, rule, a};
     return zr__each(zr__stream_of(args), zr_shape_elems(&out->shape) / 2, false, each);
 }
 

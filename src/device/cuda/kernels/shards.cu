@@ -9,7 +9,7 @@ namespace
 
 /* ---- the sum of pieces ------------------------------------------------------------------------- */
 
-constexpr int few_pieces = 16, tree_levels = 12;
+constexpr int few_pieces = 64, tree_levels = 12;
 
 /* Functor that computes the tree sum of the pieces, plus `out` if `accumulate`. Complete subtrees are stored by level,
  * as a binary counter stores its bits: two subtrees of equal size are added at once, which gives a subtree of the next
@@ -84,10 +84,11 @@ zr_status sum_pieces(const zr__cuda_device *cuda, Out *out, bool accumulate, con
     if (n_pieces <= few_pieces)
         std::copy_n(pieces, n_pieces, each.few);
     else { /* The list is in pageable memory. CUDA usually reads it before the call returns, but does not guarantee
-              this. Therefore `pieces` must stay unchanged until `finish`. */
+              this. Therefore wait: the caller may change `pieces` after the call. */
         each.all = cuda->room->piece;
         ZR_CUDA(cudaMemcpyAsync(cuda->room->piece, pieces, (size_t)n_pieces * sizeof *pieces, cudaMemcpyHostToDevice,
                                 cuda->stream));
+        ZR_CUDA(cudaStreamSynchronize(cuda->stream));
     }
     return zr__each(cuda->stream, n, packed, each);
 }
@@ -193,7 +194,7 @@ zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool ac
     ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
              zr_dtype_name(out_dtype));
     ZR_TRY(zr__cuda_begin(device));
-    for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
+    for (int r = 0; r < n_pieces; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
     return zr__cuda_end(device, zr__typed2(out_dtype, dtype, [&](auto *o, auto *in) {
                             return sum_pieces(zr__cuda(device), (decltype(o))out, accumulate, pieces, n_pieces, in, n);
                         }));

@@ -1,4 +1,7 @@
 /* Prints docs/config.md from the table of keys. */
+#ifndef ZR_TESTS_CONFIG_REFERENCE_H
+#define ZR_TESTS_CONFIG_REFERENCE_H
+
 #include "config/config.h"
 #include "config/internal.h"
 
@@ -146,7 +149,8 @@ static void add_section(zr__text *out, const zr_key *keys, const zr_key *section
     }
 }
 
-zr_status zr__config_reference(char **markdown)
+/* Write the reference of all keys as Markdown text (docs/config.md). Free *markdown with zr_free. */
+static zr_status config_reference(char **markdown)
 {
     zr__text out = {0};
     ZR_AUTO_FREE zr_key *keys = NULL;
@@ -181,3 +185,5 @@ zr_status zr__config_reference(char **markdown)
     add_list(&out, keys, NULL, NO_EFFECT);
     return zr__text_take(&out, markdown);
 }
+
+#endif

@@ -1,11 +1,20 @@
-/* A chain of matrices: a model with exactly units * rows * cols parameters. */
+/* A chain of matrices: a model with exactly units * rows * cols parameters. The input x (B,T,rows) is multiplied by
+ * matrices of shapes (rows,cols), (cols,rows), (rows,cols) ... in turn, each in a unit of its own; the last product is
+ * the logits. Tensor-parallel ranks divide the columns of (rows,cols) and the rows of (cols,rows). */
+#ifndef ZR_TESTS_CHAIN_H
+#define ZR_TESTS_CHAIN_H
+
 #include "zr/models.h"
 
 #include <inttypes.h>
 
+typedef struct chain_config {
+    int64_t units, rows, cols;
+} chain_config;
+
 enum { UNITS_MAX = 1 << 16 };
 
-static bool chain_fits(zr_graph *graph, const zr_chain_config *c)
+static bool chain_fits(zr_graph *graph, const chain_config *c)
 {
     bool positive = c->units >= 1 && c->units <= UNITS_MAX && c->rows >= 1 && c->cols >= 1;
     if (!positive)
@@ -26,7 +35,7 @@ static bool chain_fits(zr_graph *graph, const zr_chain_config *c)
 
 static void chain_build(zr_graph *graph, const void *config)
 {
-    const zr_chain_config *c = config;
+    const chain_config *c = config;
     if (!chain_fits(graph, c)) return;
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     zr_value x = zr_input(graph, "x", spec->dtype, ZR_SHAPE(spec->batch, spec->seq, c->rows));
@@ -47,7 +56,10 @@ static void chain_build(zr_graph *graph, const void *config)
     zr_graph_losses(graph, zr_cross_entropy(graph, x, targets));
 }
 
-zr_model zr_chain(const zr_chain_config *config)
+/* `config` is borrowed. */
+static zr_model chain_model(const chain_config *config)
 {
     return (zr_model){.name = "chain", .build = chain_build, .config = config};
 }
+
+#endif
