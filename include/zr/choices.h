@@ -52,16 +52,16 @@ typedef enum zr_reduce {
  * ranks are the stages of the model, in its order. F is the forward pass of a stage for one micro-batch, B its backward
  * pass, I the part of B that gives gradients of values, W the part that gives gradients of parameters. In all of them a
  * stage runs each of these for the micro-batches in ascending order, so that all give the same bits. */
-typedef enum zr_pipeline {
+typedef enum zr_pipe_schedule {
     ZR_PIPELINE_1F1B,  /* at most P forward passes ahead of backward passes (PipeDream-Flush, Narayanan et al. 2021) */
     ZR_PIPELINE_GPIPE, /* all F, then all B (Huang et al. 2019), but B in the order of F */
     ZR_PIPELINE_INTERLEAVED, /* 1F1B with v chunks a rank (Narayanan et al. 2021); P must divide k */
     ZR_PIPELINE_BREADTH,     /* breadth-first: all micro-batches pass through a chunk before the rank's next chunk runs
-                                (Lamy-Poirier 2023). Stage 3 then gathers a chunk twice a step */
+                                (Lamy-Poirier 2023). Stage 3 then gathers a chunk twice a step; with
+                                zr_layout.reduce_once its gradients are reduced once */
     ZR_PIPELINE_ZB_H1,       /* 1F1B with W where the rank would be idle (Qi et al. 2024) */
-    ZR_PIPELINE_ZB_V,        /* two chunks a rank, the first and the last stage on rank 0 (Qi et al. 2024); k >= 2P */
-    ZR_PIPELINE_TABLE        /* the caller's lists of actions */
-} zr_pipeline;
+    ZR_PIPELINE_ZB_V         /* two chunks a rank, the first and the last stage on rank 0 (Qi et al. 2024); k >= 2P */
+} zr_pipe_schedule;
 
 /** Contents of a sample, whose sequence length is T tokens. zr_data_order defines windows and their offset.
  *

@@ -94,7 +94,8 @@ struct zr_comm {
     const char *transport; /* "self", "threads" or "mpi" */
     /* ID of the communicator: equal on all its ranks, different for each communicator of a rank, and 0 for the world */
     uint64_t id;
-    int splits; /* number of calls of zr_comm_split so far */
+    int splits;       /* number of calls of zr_comm_split so far */
+    uint64_t engines; /* number of engines created with the communicator so far, for the ids of their channels */
     int rank, size;
     int local_rank, local_size; /* number of this rank within its host, and number of ranks of the host */
     const int *world_ranks;     /* array of `size` world numbers of the ranks, shared by all ranks of a process */

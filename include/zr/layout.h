@@ -48,7 +48,7 @@ typedef enum zr_accum_order {
     ZR_ACCUM_AHEAD
 } zr_accum_order;
 
-/** Kinds of actions of a pipeline rank, as zr_pipeline has them. */
+/** Kinds of actions of a pipeline rank, as zr_pipe_schedule has them. */
 typedef enum zr_pipe_kind { ZR_PIPE_F, ZR_PIPE_B, ZR_PIPE_I, ZR_PIPE_W } zr_pipe_kind;
 
 /** Action of a pipeline rank: a pass of a stage for a micro-batch. */
@@ -125,18 +125,18 @@ typedef struct zr_layout {
     int tensor;
     /* P, pipeline-parallel degree: the model is divided into P * chunks stages, and N * M * P ranks are needed */
     int pipeline;
-    int chunks;                    /* v, stages of a pipeline rank */
-    zr_pipeline pipeline_schedule; /* order of the passes of stages; no effect if P is 1 */
-    int role;                      /* pipeline rank whose list of steps is planned, from 0 */
-    zr_sequence sequence;          /* sequence parallelism; no effect if M is 1 */
-    int stage;                     /* ZeRO stage, 0 to 3 */
-    zr_dtype dtype;                /* type of parameters and activations */
-    zr_dtype wire_dtype;           /* type of gradients in communication; F32 if dtype is F32 */
-    int64_t batch;                 /* B, rows per micro-batch on one rank */
-    int64_t seq;                   /* T, tokens per row */
-    int64_t accum;                 /* k, micro-batches per training step */
-    zr_accum_order accum_order;    /* order in which micro-batches run */
-    int64_t accum_ahead;           /* with ZR_ACCUM_AHEAD: forward passes that run before the first backward pass */
+    int chunks;                         /* v, stages of a pipeline rank */
+    zr_pipe_schedule pipeline_schedule; /* order of the passes of stages; no effect if P is 1 */
+    int role;                           /* pipeline rank whose list of steps is planned, from 0 */
+    zr_sequence sequence;               /* sequence parallelism; no effect if M is 1 */
+    int stage;                          /* ZeRO stage, 0 to 3 */
+    zr_dtype dtype;                     /* type of parameters and activations */
+    zr_dtype wire_dtype;                /* type of gradients in communication; F32 if dtype is F32 */
+    int64_t batch;                      /* B, rows per micro-batch on one rank */
+    int64_t seq;                        /* T, tokens per row */
+    int64_t accum;                      /* k, micro-batches per training step */
+    zr_accum_order accum_order;         /* order in which micro-batches run */
+    int64_t accum_ahead; /* with ZR_ACCUM_AHEAD: forward passes that run before the first backward pass */
     /* bucket size of gradient reductions in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t reduce_bucket_elems;
     /* bucket size of parameter gathers in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */

@@ -262,11 +262,12 @@ typedef struct zr_step {
     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a gathered
      * checkpoint; otherwise -1 */
     int32_t op;
-    int32_t slot;  /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
-    int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
-    int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
-    int32_t value; /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
-    int32_t peer;  /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise -1 */
+    int32_t slot;    /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    int32_t term;    /* for LOSS: index of the loss term; otherwise 0 */
+    int32_t micro;   /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
+    int32_t value;   /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
+    int32_t peer;    /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise -1 */
+    int32_t channel; /* for SEND, SENT, RECV and RECEIVED: number of the channel in the schedule; otherwise -1 */
     /* for REPEAT: number of rounds. For SEND and RECV: number of messages of the channel that may be on their way at
      * the same time; SENT of a message precedes the SEND that comes so many messages later. For a reduction: number of
      * micro-batches that it sums. For NORM: number of micro-batches on all ranks together, if it averages the square
@@ -306,8 +307,9 @@ typedef struct zr_schedule {
     int32_t n_uses;
     zr_wait *wait;
     int32_t n_waits;
-    zr_buffer *buffer; /* persistent buffers of the plan, followed by transient buffers of this schedule */
-    int32_t n_buffers; /* number of buffers, persistent and transient */
+    int32_t n_channels; /* number of channels to other roles; a channel carries one value in one direction */
+    zr_buffer *buffer;  /* persistent buffers of the plan, followed by transient buffers of this schedule */
+    int32_t n_buffers;  /* number of buffers, persistent and transient */
     /* for each graph value, the last use that writes it. For a parameter, the use's buffer is ZR_NONE; see the uses of
      * the steps that read the parameter */
     zr_use *value;

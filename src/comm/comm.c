@@ -115,6 +115,11 @@ zr_status zr__channel_end(zr__channel *channel)
     return channel->end(channel);
 }
 
+void zr__channel_close(zr__channel *channel)
+{
+    if (channel) channel->close(channel);
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)

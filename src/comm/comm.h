@@ -84,8 +84,7 @@ typedef struct zr__channel zr__channel;
 
 /** Open this rank's end of the channel `id` from rank `from` to rank `to`, of which this rank is one. Both ends pass
  * the same id, which no other channel of the two ranks has, the same bytes per message and the same depth: the number
- * of messages that may be on their way at the same time. Not collective: the call waits for no rank. The channel is
- * freed with the communicator. */
+ * of messages that may be on their way at the same time. Not collective: the call waits for no rank. */
 ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
                                         zr__channel **channel);
 
@@ -95,6 +94,8 @@ ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, int from, int to, uint64_
  * one each direction. Traffic: the bytes of a message that comes, counted as ZR_TRAFFIC_PIPELINE. */
 ZR_NODISCARD zr_status zr__channel_begin(zr__channel *channel, void *memory);
 ZR_NODISCARD zr_status zr__channel_end(zr__channel *channel);
+/** Close this rank's end. Afterwards the other rank reads no message of this rank's memory. NULL is allowed. */
+void zr__channel_close(zr__channel *channel);
 
 /** Return the version line of the MPI library, or "" if zr was built without MPI. */
 const char *zr__comm_mpi_version(void);

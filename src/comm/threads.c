@@ -32,9 +32,8 @@ typedef struct comm_threads {
     group *group;
     unsigned turn; /* number of calls of scalars so far, equal on all ranks; its lowest bit selects the group's table */
     bool failed;   /* whether a call has failed */
-    struct channel_threads *channels;
-    void *lent; /* memory that peers access between a call's two barriers: in a gather they write to it, otherwise
-                   they only read it */
+    void *lent;    /* memory that peers access between a call's two barriers: in a gather they write to it, otherwise
+                      they only read it */
 } comm_threads;
 
 /* The ranks of one communicator: the whole team, or a group split off another communicator. */
@@ -52,27 +51,33 @@ struct group {
 
 typedef struct member {
     pthread_t thread;
-    zr_status status; /* status that fn returned */
+    zr_status status;      /* status that fn returned */
+    _Atomic bool returned; /* whether fn has returned ZR_OK */
     char text[TEXT_BYTES];
 } member;
 
-/* A channel. The sender shows where its messages are, and the receiver copies them. */
+/* A line from one rank to another, which carries the messages of a channel. The sender shows where its messages are,
+ * and the receiver copies them. */
 typedef struct line {
     struct line *next; /* next in the team's list */
     uint64_t id;
     int from, to; /* world numbers of its ranks */
     int depth;
     int64_t bytes;
+    int ends;                    /* number of open ends; the team's mutex protects it */
     _Atomic int64_t sent, taken; /* number of messages that were begun, and that were copied */
+    _Atomic bool copying;        /* whether the receiver reads a message */
+    _Atomic bool closed;         /* whether the sender has closed its end, after which its memory may be freed */
     const void *message[];       /* array of `depth` addresses, used in turn */
 } line;
 
 /* An end of a channel. */
 typedef struct channel_threads {
     zr__channel channel;
-    struct channel_threads *next; /* next in the list of the rank's communicator */
     comm_threads *me;
     line *line;
+    bool sends;
+    int peer; /* world number of the rank at the other end */
     int64_t begun, ended;
     void *place[]; /* of the receiver: array of `depth` addresses for messages, used in turn */
 } channel_threads;
@@ -82,9 +87,10 @@ struct team {
     zr_rank_fn fn;
     void *arg;
     _Atomic int first_failed; /* the rank that failed first, or -1 if none has */
-    pthread_mutex_t lock;     /* mutex for the list `groups`; the groups are freed when all ranks have returned */
+    pthread_mutex_t
+        lock; /* mutex for the lists `groups` and `lines`; the groups are freed when all ranks have returned */
     group *groups;
-    line *lines; /* all channels */
+    line *lines; /* the lines with an open end */
     int size;
     member *ranks;          /* array of `size` threads, one for each rank */
     zr_comm_board *board;   /* array of `size` boards, one for each rank */
@@ -237,58 +243,76 @@ static void destroy_threads(zr_comm *comm)
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-/* Wait until *count is greater than `n`. Fail if a rank has failed. */
-static zr_status await_count(comm_threads *me, const _Atomic int64_t *count, int64_t n)
+/* Wait until *count is greater than `n`. Fail if any rank has failed, or if the rank at the other end has returned. */
+static zr_status await_count(const channel_threads *c, const _Atomic int64_t *count, int64_t n)
 {
-    const _Atomic int *failed = &me->group->team->first_failed;
+    const team *t = c->me->group->team;
+    const int mine = zr__comm_name(&c->me->comm);
     for (int polls = 0; atomic_load_explicit(count, memory_order_acquire) <= n; polls++) {
-        ZR_CHECK(atomic_load(failed) < 0, ZR_ERR_PEER, "rank %d failed, so rank %d stops too", atomic_load(failed),
-                 zr__comm_name(&me->comm));
+        const int failed = atomic_load(&t->first_failed);
+        ZR_CHECK(failed != mine, ZR_ERR_PEER, "rank %d was stopped", failed);
+        ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed, so rank %d stops too", failed, mine);
+        ZR_CHECK(!atomic_load(&t->ranks[c->peer].returned) || atomic_load(count) > n, ZR_ERR_PEER,
+                 "rank %d has returned, but rank %d still waits for it", c->peer, mine);
         zr__comm_relax(polls);
     }
     return ZR_OK;
 }
 
-static zr_status begin_send(zr__channel *channel, void *memory)
+static zr_status begin_message(zr__channel *channel, void *memory)
 {
     channel_threads *c = (channel_threads *)channel;
     line *p = c->line;
     ZR_CHECK(c->begun - c->ended < p->depth, ZR_ERR_INTERNAL, "a channel of depth %d has %lld messages on their way",
              p->depth, (long long)(c->begun - c->ended));
-    p->message[c->begun++ % p->depth] = memory;
+    const int64_t at = c->begun++ % p->depth;
+    if (!c->sends) {
+        c->place[at] = memory;
+        return ZR_OK;
+    }
+    p->message[at] = memory;
     atomic_store_explicit(&p->sent, c->begun, memory_order_release);
     return ZR_OK;
 }
 
-static zr_status end_send(zr__channel *channel)
-{
-    channel_threads *c = (channel_threads *)channel;
-    ZR_TRY(await_count(c->me, &c->line->taken, c->ended));
-    c->ended++;
-    return ZR_OK;
-}
-
-static zr_status begin_receive(zr__channel *channel, void *memory)
-{
-    channel_threads *c = (channel_threads *)channel;
-    c->place[c->begun++ % c->line->depth] = memory;
-    return ZR_OK;
-}
-
-static zr_status end_receive(zr__channel *channel)
+static zr_status end_message(zr__channel *channel)
 {
     channel_threads *c = (channel_threads *)channel;
     line *p = c->line;
-    ZR_TRY(await_count(c->me, &p->sent, c->ended));
+    ZR_TRY(await_count(c, c->sends ? &p->taken : &p->sent, c->ended));
     const int64_t at = c->ended++ % p->depth;
-    zr__comm_copy(&c->me->comm, c->place[at], p->message[at], p->bytes, p->bytes);
-    zr__comm_copied(&c->me->comm);
+    if (c->sends) return ZR_OK;
+    atomic_store(&p->copying, true);
+    const bool there = !atomic_load(&p->closed);
+    if (there) zr__comm_copy(&c->me->comm, c->place[at], p->message[at], p->bytes, p->bytes);
+    zr__stream_end();
+    atomic_store(&p->copying, false);
+    ZR_CHECK(there, ZR_ERR_PEER, "rank %d has closed its channel to rank %d", p->from, p->to);
     zr__traffic_count(&c->me->comm.traffic, ZR_TRAFFIC_PIPELINE, p->bytes);
     atomic_store_explicit(&p->taken, c->ended, memory_order_release);
     return ZR_OK;
 }
 
-/* Return the channel with this id, which the first of its two ranks creates. Return NULL without memory. */
+static void close_end(zr__channel *channel)
+{
+    channel_threads *c = (channel_threads *)channel;
+    team *t = c->me->group->team;
+    if (c->sends) {
+        atomic_store(&c->line->closed, true);
+        while (atomic_load(&c->line->copying)) sched_yield();
+    }
+    pthread_mutex_lock(&t->lock);
+    if (--c->line->ends == 0) {
+        line **at = &t->lines;
+        while (*at != c->line) at = &(*at)->next;
+        *at = c->line->next;
+        zr_free(c->line);
+    }
+    pthread_mutex_unlock(&t->lock);
+    zr_free(c);
+}
+
+/* Return the line with this id, which the first of its two ranks creates. Return NULL without memory. */
 static line *find_line(team *t, int from, int to, uint64_t id, int64_t bytes, int depth)
 {
     line *p = t->lines;
@@ -309,20 +333,27 @@ static zr_status channel_of_threads(zr_comm *comm, int from, int to, uint64_t id
                                     zr__channel **channel)
 {
     comm_threads *me = (comm_threads *)comm;
-    const bool sends = from == comm->rank;
     team *t = me->group->team;
     channel_threads *c = zr_alloc(sizeof *c + (size_t)depth * sizeof *c->place);
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", depth);
+    c->channel = (zr__channel){begin_message, end_message, close_end};
+    c->me = me;
+    c->sends = from == comm->rank;
+    c->peer = comm->world_ranks[c->sends ? to : from];
     pthread_mutex_lock(&t->lock);
     c->line = find_line(t, comm->world_ranks[from], comm->world_ranks[to], id, bytes, depth);
+    if (c->line) c->line->ends++;
+    const bool same = c->line && c->line->bytes == bytes && c->line->depth == depth;
     pthread_mutex_unlock(&t->lock);
-    c->channel = sends ? (zr__channel){begin_send, end_send} : (zr__channel){begin_receive, end_receive};
-    c->me = me;
-    c->next = me->channels;
-    me->channels = c;
-    ZR_CHECK(c->line, ZR_ERR_MEMORY, "no memory for a channel of %d messages", depth);
-    *channel = &c->channel;
-    return ZR_OK;
+    if (same) {
+        *channel = &c->channel;
+        return ZR_OK;
+    }
+    const bool found = c->line != NULL;
+    if (found) close_end(&c->channel);
+    if (!found) zr_free(c);
+    ZR_CHECK(found, ZR_ERR_MEMORY, "no memory for a channel of %d messages", depth);
+    return ZR_FAIL(ZR_ERR_INTERNAL, "ranks %d and %d open a channel with other sizes", from, to);
 }
 
 static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub);
@@ -345,10 +376,6 @@ static const zr_comm_ops ops_threads = {
 static void free_group(group *g)
 {
     for (int r = 0; r < g->size; r++) {
-        for (channel_threads *c = g->ranks[r].channels, *next; c; c = next) {
-            next = c->next;
-            zr_free(c);
-        }
         zr_free(g->ranks[r].comm.staging);
         zr__comm_finish(&g->ranks[r].comm);
     }
@@ -485,10 +512,6 @@ static void end_team(team *t)
     for (group *g = t->groups, *next; g; g = next) {
         next = g->next;
         free_group(g);
-    }
-    for (line *p = t->lines, *next; p; p = next) {
-        next = p->next;
-        zr_free(p);
     }
     pthread_mutex_destroy(&t->lock);
     zr_free(t->ranks);

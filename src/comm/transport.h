@@ -49,6 +49,7 @@ void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
 struct zr__channel {
     zr_status (*begin)(zr__channel *channel, void *memory);
     zr_status (*end)(zr__channel *channel);
+    void (*close)(zr__channel *channel);
 };
 
 /** Return this rank's number in the world, by which error messages identify the rank. */

@@ -54,8 +54,6 @@ static zr_queue_config config_of(const zr_engine *e, zr_stream first)
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(e->plan)};
     case ZR_STREAM_FETCH:
     case ZR_STREAM_STORE:
-    case ZR_STREAM_SEND:
-    case ZR_STREAM_RECV:
     case ZR_STREAM_RETURN: /* a separate thread, because its copies wait for updates; otherwise the walking thread would
                               wait */
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = BESIDE_TASKS};
@@ -181,31 +179,26 @@ static zr_status take_staging(zr_engine *e)
 }
 
 /* Open this rank's ends of all channels to other roles. A role's peer in another role is the rank that has the same
- * place on all other axes. */
+ * place on all other axes. The ids differ from those of earlier engines of the communicator, which all ranks create in
+ * the same order. */
 static zr_status take_channels(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     const int32_t axis = ZR_AXIS_PIPELINE, own = e->place[ZR_GROUP_PIPELINE];
-    for (int k = 0; k < ZR_SCHEDULES; k++) {
+    const uint64_t number = e->comm->engines++;
+    for (int k = 0; k < ZR_SCHEDULES && plan->axis_ranks[axis] > 1; k++) {
         const zr_schedule *s = &plan->schedule[k];
-        if (plan->axis_ranks[axis] == 1 || s->n_steps == 0) continue;
-        e->channel[k] = zr_alloc(sizeof(zr__channel *) * (size_t)s->n_steps);
-        ZR_CHECK(e->channel[k], ZR_ERR_MEMORY, "no memory for the channels of %d steps", s->n_steps);
+        e->channel[k] = zr_alloc(sizeof(zr__channel *) * (size_t)(s->n_channels + 1));
+        ZR_CHECK(e->channel[k], ZR_ERR_MEMORY, "no memory for %d channels", s->n_channels);
         for (int32_t i = 0; i < s->n_steps; i++) {
             const zr_step *step = &s->step[i];
-            const bool sends = step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_SENT;
-            if (step->peer < 0) continue;
-            for (int32_t j = 0; j < i && !e->channel[k][i]; j++) {
-                const bool sent = s->step[j].kind == ZR_STEP_SEND || s->step[j].kind == ZR_STEP_SENT;
-                if (s->step[j].value == step->value && s->step[j].peer == step->peer && sent == sends)
-                    e->channel[k][i] = e->channel[k][j];
-            }
-            if (e->channel[k][i]) continue;
+            if (step->channel < 0 || e->channel[k][step->channel]) continue;
             const zr_use *use = &s->use[step->uses];
-            const int peer = e->comm->rank + (step->peer - own) * plan->axis_step[axis];
-            ZR_TRY(zr__comm_channel(e->comm, sends ? e->comm->rank : peer, sends ? peer : e->comm->rank,
-                                    (uint64_t)k << 32 | (uint32_t)step->value,
-                                    zr_dtype_span(use->dtype, use->range.count), (int)step->rounds, &e->channel[k][i]));
+            const int me = e->comm->rank, peer = me + (step->peer - own) * plan->axis_step[axis];
+            const bool sends = step->kind == ZR_STEP_SEND;
+            ZR_TRY(zr__comm_channel(
+                e->comm, sends ? me : peer, sends ? peer : me, number << 36 | (uint64_t)k << 32 | (uint32_t)step->value,
+                zr_dtype_span(use->dtype, use->range.count), (int)step->rounds, &e->channel[k][step->channel]));
         }
     }
     return ZR_OK;
@@ -264,6 +257,10 @@ static zr_status check_plan(const zr_plan *plan, const zr_device *device, const 
 {
     ZR_CHECK(plan->ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->ranks,
              comm->size);
+    const int role = zr__plan_place(plan, ZR_GROUP_PIPELINE, comm->rank);
+    ZR_CHECK(role == plan->layout.role, ZR_ERR_CONFIG,
+             "the plan is for role %d, but rank %d has role %d: set zr_layout.role", plan->layout.role, comm->rank,
+             role);
     ZR_CHECK(zr__device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
              "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
              plan->profile.facts.name, device->profile.facts.name);
@@ -329,7 +326,11 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
-    for (int k = 0; k < ZR_SCHEDULES; k++) zr_free(e->channel[k]);
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        for (int32_t c = 0; e->channel[k] && c < e->plan->schedule[k].n_channels; c++)
+            zr__channel_close(e->channel[k][c]);
+        zr_free(e->channel[k]);
+    }
     zr__store_destroy(&e->store); /* no queue uses it any more */
     /* Do not free memory that an aborted collective may still read or write. The collective may go on until the process
      * or MPI ends. */

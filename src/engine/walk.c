@@ -184,7 +184,7 @@ static zr_status run_copy(const zr__running *r)
 
 static struct zr__channel *channel_of(const zr__running *r)
 {
-    return r->engine->channel[r->engine->kind][r->step - r->bound->schedule->step];
+    return r->engine->channel[r->engine->kind][r->step->channel];
 }
 
 static zr_status run_begin(const zr__running *r)
@@ -279,8 +279,8 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
-    const bool beside = stream == ZR_STREAM_SEND || stream == ZR_STREAM_RECV || stream == ZR_STREAM_FETCH ||
-                        stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST || stream == ZR_STREAM_RETURN;
+    const bool beside = stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST ||
+                        stream == ZR_STREAM_RETURN;
     if (beside) return; /* not shown; the compute step that waits for this step is shown instead */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr__engine_serial(e)), number);

@@ -66,7 +66,7 @@ struct zr_engine {
     zr_queues queues;               /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
-    struct zr__channel **channel[ZR_SCHEDULES]; /* for each step that passes a value between roles: its channel */
+    struct zr__channel **channel[ZR_SCHEDULES]; /* channels to other roles, by zr_step.channel */
     zr_runtime runtime;
     bool stale;      /* whether this rank's copies of other ranks' parameter shards are older than the last update */
     bool refresh;    /* whether the current training step gathers the stale parameters */

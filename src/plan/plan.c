@@ -162,7 +162,7 @@ static zr_status check_groups(const zr_layout *l)
 }
 
 /* Check the pipeline. Errors: ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
-static zr_status check_pipeline(const zr_layout *l)
+static zr_status check_pipeline(const zr_layout *l, const zr_device_facts *facts)
 {
     ZR_CHECK(l->pipeline >= 1 && l->pipeline <= ZR_ROLES && l->chunks >= 1 && l->chunks <= ZR_CHUNKS, ZR_ERR_CONFIG,
              "parallel.pipeline %d with parallel.chunks %d: 1 to %d ranks with 1 to %d chunks each are possible",
@@ -170,6 +170,8 @@ static zr_status check_pipeline(const zr_layout *l)
     ZR_CHECK(l->role >= 0 && l->role < l->pipeline, ZR_ERR_ARG, "zr_layout.role is %d, of %d pipeline ranks", l->role,
              l->pipeline);
     if (l->pipeline == 1) return ZR_OK;
+    ZR_CHECK(!facts->own_memory, ZR_ERR_UNSUPPORTED, "parallel.pipeline %d on GPUs: pipelines are built for processors",
+             l->pipeline);
     ZR_CHECK(l->accum <= INT32_MAX, ZR_ERR_CONFIG,
              "gradient_accumulation_steps %lld: at most %d with parallel.pipeline", (long long)l->accum, INT32_MAX);
     ZR_CHECK(l->decode_len == 0, ZR_ERR_UNSUPPORTED,
@@ -178,9 +180,13 @@ static zr_status check_pipeline(const zr_layout *l)
              "two passes for the norm (memory.norm two_pass) with parallel.pipeline %d: leave memory.norm out",
              l->pipeline);
     ZR_CHECK(l->accum_order == ZR_ACCUM_MICRO, ZR_ERR_CONFIG,
-             "train.accumulation_order layer with parallel.pipeline %d: parallel.schedule orders the micro-batches; "
-             "breadth_first is the one that goes layer by layer",
+             "%s with parallel.pipeline %d: parallel.schedule orders the micro-batches; breadth_first is the one that "
+             "goes layer by layer",
+             l->accum_order == ZR_ACCUM_LAYER ? "train.accumulation_order layer" : "zr_layout.accum_order AHEAD",
              l->pipeline);
+    ZR_CHECK(l->tile_elems == 0, ZR_ERR_UNSUPPORTED,
+             "tables in tiles (memory.tile_elems %lld) with parallel.pipeline %d: leave memory.tile_elems out",
+             (long long)l->tile_elems, l->pipeline);
     const zr__pipe pipe = {l->pipeline_schedule, l->pipeline, l->chunks, (int32_t)l->accum};
     return l->train ? zr__pipe_check(&pipe) : ZR_OK;
 }
@@ -200,7 +206,7 @@ static zr_status check_counts(const zr_layout *l)
     return ZR_OK;
 }
 
-static zr_status check_layout(const zr_layout *l)
+static zr_status check_layout(const zr_layout *l, const zr_device_facts *facts)
 {
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
              l->size, sizeof *l);
@@ -232,7 +238,7 @@ static zr_status check_layout(const zr_layout *l)
              "of the whole table are known; leave memory.tile_elems out, or choose AdamW, Adam or SGD",
              (long long)l->tile_elems, l->optimizer.name);
     ZR_TRY(check_counts(l));
-    ZR_TRY(check_pipeline(l));
+    ZR_TRY(check_pipeline(l, facts));
     ZR_TRY(check_groups(l));
     ZR_TRY(check_choices(l));
     return zr__policies_check(l);
@@ -312,25 +318,32 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
 }
 
 /* Find the units that the role holds: those whose parameters its ops read. Role 0 also holds the units that no op
- * reads. */
+ * reads. A unit of several roles would be trained several times. */
 static zr_status find_held(zr_plan *plan)
 {
-    ZR_AUTO_FREE bool *read = zr_alloc((size_t)plan->n_units + 1);
-    ZR_CHECK(read, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    ZR_AUTO_FREE uint64_t *roles = zr_alloc(sizeof *roles * ((size_t)plan->n_units + 1));
+    ZR_CHECK(roles, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    const zr_graph *g = NULL;
     for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++) {
-        const zr_graph *g = plan->graph[k];
-        for (int32_t i = 0; g && i < zr_graph_ops(g); i++) {
+        if (!plan->graph[k]) continue;
+        g = plan->graph[k];
+        for (int32_t i = 0; i < zr_graph_ops(g); i++) {
             const zr_op *op = zr_graph_get_op(g, i);
-            const bool own = zr__op_role(plan, (zr_schedule_kind)k, i) == plan->layout.role;
             for (int j = 0; j < op->n_in; j++) {
                 const int32_t unit = zr__param_unit(g, op->in[j]);
-                if (unit < 0) continue;
-                read[unit] = true;
-                plan->unit[unit].held |= own;
+                if (unit >= 0) roles[unit] |= UINT64_C(1) << zr__op_role(plan, (zr_schedule_kind)k, i);
             }
         }
     }
-    for (int32_t u = 0; u < plan->n_units; u++) plan->unit[u].held |= !read[u] && plan->layout.role == 0;
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        if (roles[u] == 0) roles[u] = 1;
+        ZR_CHECK(
+            (roles[u] & (roles[u] - 1)) == 0, ZR_ERR_UNSUPPORTED,
+            "parallel.pipeline %d: stages on several ranks use the parameters of \"%s\", which is built only for a "
+            "table of the first and the last stage",
+            plan->layout.pipeline, zr_graph_unit_info(g, u)->name);
+        plan->unit[u].held = roles[u] >> plan->layout.role & 1;
+    }
     return ZR_OK;
 }
 
@@ -472,7 +485,7 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
 zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
-    ZR_TRY(check_layout(layout));
+    ZR_TRY(check_layout(layout, &profile->facts));
     const zr__policy *choice = zr__policies_choose(layout);
     if (choice) return choice->create(model, layout, profile, plan);
     zr__mix mix = {.first = layout->recompute,

@@ -92,11 +92,11 @@ static void test_lists(void **state)
     (void)state;
     static timing t;
     int32_t tried = 0;
-    for (int s = 0; s < ZR_PIPELINE_TABLE; s++)
+    for (int s = 0; s <= ZR_PIPELINE_ZB_V; s++)
         for (int32_t P = 1; P <= RANKS; P++)
             for (int32_t v = 1; v <= CHUNKS; v++)
                 for (int32_t k = 1; k <= MICROS; k++) {
-                    const zr__pipe p = {(zr_pipeline)s, P, v, k};
+                    const zr__pipe p = {(zr_pipe_schedule)s, P, v, k};
                     if (zr__pipe_check(&p) != ZR_OK) continue;
                     run_lists(&p, &t);
                     tried++;
@@ -129,8 +129,6 @@ static void test_lists(void **state)
                         case ZR_PIPELINE_ZB_V:
                             assert_int_equal(t.idle[r], P - 1);
                             assert_int_equal(t.peak[r], 2 * P);
-                            break;
-                        case ZR_PIPELINE_TABLE:
                             break;
                         }
                     }
@@ -168,14 +166,14 @@ static void test_roles(void **state)
 {
     (void)state;
     const zr_gpt2_config model = deeper(7);
-    for (int s = 0; s < ZR_PIPELINE_TABLE; s++)
+    for (int s = 0; s <= ZR_PIPELINE_ZB_V; s++)
         for (int P = 2; P <= 4; P++)
             for (int stage = 0; stage <= 3; stage++)
                 for (int recompute = 0; recompute < 2; recompute++) {
                     zr_plans plans;
                     zr_layout l = layout_of(stage, 2, ZR_BF16, 2 * P);
                     l.pipeline = P;
-                    l.pipeline_schedule = (zr_pipeline)s;
+                    l.pipeline_schedule = (zr_pipe_schedule)s;
                     l.chunks =
                         s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH || s == ZR_PIPELINE_ZB_V ? 2 : 1;
                     l.recompute = recompute ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
@@ -193,8 +191,66 @@ static void test_roles(void **state)
                 }
 }
 
+/* Check that the arena does not grow with the number of micro-batches once the pipeline is full. */
+static void test_arena(void **state)
+{
+    (void)state;
+    const zr_gpt2_config model = deeper(7);
+    for (int s = 0; s <= ZR_PIPELINE_ZB_H1; s++) {
+        if (s == ZR_PIPELINE_GPIPE || s == ZR_PIPELINE_BREADTH) continue; /* they keep all micro-batches */
+        int64_t bytes[2] = {0};
+        for (int i = 0; i < 2; i++) {
+            zr_plans plans;
+            zr_layout l = layout_of(1, 1, ZR_BF16, i ? 32 : 8);
+            l.pipeline = 4;
+            l.pipeline_schedule = (zr_pipe_schedule)s;
+            l.chunks = s == ZR_PIPELINE_INTERLEAVED ? 2 : 1;
+            assert_int_equal(plan_roles(&model, l, &plans), ZR_OK);
+            for (int32_t r = 0; r < plans.n; r++) bytes[i] += plans.role[r]->space_bytes[ZR_SPACE_DEVICE];
+            drop(&plans);
+        }
+        assert_true(bytes[1] <= bytes[0] * 102 / 100);
+    }
+}
+
+/* Check that the proof refuses messages that do not fit together. */
+static void test_refused(void **state)
+{
+    (void)state;
+    const zr_gpt2_config model = deeper(4);
+    zr_plans plans;
+    zr_layout l = layout_of(2, 1, ZR_BF16, 4);
+    l.pipeline = 2;
+    assert_int_equal(plan_roles(&model, l, &plans), ZR_OK);
+    zr_schedule *s = &plans.role[0]->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_step *step = &s->step[i];
+        if (step->channel < 0) continue;
+        const zr_step had = *step;
+        const bool begins = step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_RECV;
+        for (int fault = 0; fault < 4; fault++) {
+            if (fault == 0) step->micro ^= 1;
+            if (fault == 1) step->peer = 0;
+            if (fault == 2) step->rounds = begins ? 7 : step->rounds;
+            if (fault == 3) step->kind = begins ? ZR_STEP_SENT : ZR_STEP_SEND;
+            const bool changed = memcmp(step, &had, sizeof had) != 0;
+            if (changed && (begins || fault != 1) && zr_plans_check(&plans) != ZR_ERR_INTERNAL)
+                fail_msg("step %d (%s), fault %d is not noticed", (int)i, zr_step_kind_name(had.kind), fault);
+            *step = had;
+        }
+    }
+    assert_int_equal(zr_plans_check(&plans), ZR_OK);
+    plans.role[1]->stage[ZR_SCHEDULE_TRAIN][3] ^= 1;
+    assert_int_equal(zr_plans_check(&plans), ZR_ERR_INTERNAL);
+    drop(&plans);
+    l.tile_elems = 700;
+    assert_int_equal(plan_roles(&model, l, &plans), ZR_ERR_UNSUPPORTED);
+    drop(&plans);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_roles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_roles),
+                                       cmocka_unit_test(test_arena), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,8 +84,9 @@ static zr_status check_held(const zr__proof *p)
         const zr_op *op = p->s->step[i].op >= 0 ? zr_graph_get_op(p->graph, p->s->step[i].op) : NULL;
         for (int k = 0; op && k < op->n_in; k++) {
             const zr_value_info *in = op->in[k] == ZR_NONE ? NULL : zr_graph_value(p->graph, op->in[k]);
-            ZR_CHECK(!in || in->kind != ZR_VALUE_PARAM || unit[in->unit].held, ZR_ERR_INTERNAL,
-                     "step %d reads unit %d, which this role does not hold", i, in->unit);
+            const int32_t its = in && in->kind == ZR_VALUE_PARAM ? zr_graph_param(p->graph, in->param)->unit : -1;
+            ZR_CHECK(its < 0 || unit[its].held, ZR_ERR_INTERNAL, "step %d reads unit %d, which this role does not hold",
+                     i, its);
         }
     }
     for (int32_t b = 0; b < p->plan->n_persistent; b++) {

@@ -1,5 +1,5 @@
-/* Proof that the roles of a run fit together: each op runs in one role, each message that a role receives is sent, in
- * the same order and size, and no role waits forever. */
+/* Proof that the plans of all roles fit together: they divide the model in the same way, each unit is in one role, both
+ * ends of a channel have the same messages, and no role waits forever. */
 #include "base/core/scope.h"
 #include "plan/check/check.h"
 
@@ -18,137 +18,192 @@ bool zr__is_own(const zr__proof *p, int32_t op)
     return role_of(p->plan, p->kind, op) == p->plan->layout.role;
 }
 
-/* Return whether two messages are of one channel. */
-static bool same_channel(const zr_step *a, int32_t role_a, const zr_step *b, int32_t role_b)
+/* Check that all plans divide each graph in the same way, and that each unit is in one role. */
+static zr_status check_division(const zr_plans *plans)
 {
-    return a->value == b->value && a->peer == role_b && b->peer == role_a;
+    const zr_plan *first = plans->role[0];
+    for (int32_t r = 0; r < plans->n; r++) {
+        const zr_plan *plan = plans->role[r];
+        ZR_CHECK(plan->layout.role == r && plan->layout.pipeline == plans->n && plan->stages == first->stages &&
+                     plan->n_units == first->n_units,
+                 ZR_ERR_INTERNAL, "plan %d is for role %d of %d, with %d stages", r, plan->layout.role,
+                 plan->layout.pipeline, plan->stages);
+        for (int k = 0; k < ZR_SCHEDULES; k++)
+            for (int32_t i = 0; plan->stage[k] && i < zr_graph_ops(plan->graph[k]); i++)
+                ZR_CHECK(plan->stage[k][i] == first->stage[k][i], ZR_ERR_INTERNAL,
+                         "op %d is in stage %d in role %d, and in stage %d in role 0", i, plan->stage[k][i], r,
+                         first->stage[k][i]);
+    }
+    for (int32_t u = 0; u < first->n_units; u++) {
+        int32_t held = 0;
+        for (int32_t r = 0; r < plans->n; r++) held += plans->role[r]->unit[u].held;
+        ZR_CHECK(held == 1, ZR_ERR_INTERNAL, "unit %d is in %d roles", u, held);
+    }
+    return ZR_OK;
 }
 
-/* Return the index of the next step of a kind in the channel of `like`, a step of role `from`, behind step `at` of role
- * `role`; or n_steps. */
-static int32_t next_of(const zr_schedule *s, int32_t role, int32_t at, zr_step_kind kind, const zr_step *like,
-                       int32_t from)
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+/* The proof for one schedule of all roles. Arrays are indexed by role, then by channel (zr_step.channel). */
+typedef struct roles {
+    const zr_plans *plans;
+    zr_schedule_kind kind;
+    int32_t *other[ZR_ROLES];                   /* number of the channel at the other end */
+    int32_t *begun[ZR_ROLES], *ended[ZR_ROLES]; /* number of messages so far: SEND or RECV, and SENT or RECEIVED */
+    int32_t made[ZR_ROLES], met[ZR_ROLES];      /* steps so far, and exchanges of all ranks among them */
+} roles;
+
+static const zr_schedule *schedule_of(const roles *p, int32_t role)
 {
-    while (++at < s->n_steps)
-        if (s->step[at].kind == kind && same_channel(like, from, &s->step[at], role)) break;
+    return &p->plans->role[role]->schedule[p->kind];
+}
+
+static bool begins(const zr_step *step)
+{
+    return step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_RECV;
+}
+
+/* Return the next step behind `at` that begins a message of a channel, or n_steps. */
+static int32_t next_begun(const zr_schedule *s, int32_t channel, int32_t at)
+{
+    while (++at < s->n_steps && (s->step[at].channel != channel || !begins(&s->step[at]))) continue;
     return at;
 }
 
-/* Check that the channel of step `first`, a SEND of role `from`, has the same messages at both ends. */
-static zr_status check_channel(const zr_plans *plans, zr_schedule_kind kind, int32_t from, int32_t first)
+/* Return the first step of role `role` that begins a message of the channel of `like`, a step of role `from`; or
+ * n_steps. */
+static int32_t first_at_other_end(const roles *p, int32_t role, const zr_step *like, int32_t from)
 {
-    const zr_schedule *s = &plans->role[from]->schedule[kind];
+    const zr_schedule *s = schedule_of(p, role);
+    const zr_step_kind wanted = like->kind == ZR_STEP_SEND ? ZR_STEP_RECV : ZR_STEP_SEND;
+    int32_t i = 0;
+    while (i < s->n_steps && (s->step[i].kind != wanted || s->step[i].value != like->value || s->step[i].peer != from))
+        i++;
+    return i;
+}
+
+/* Check that the channel whose first step is step `first` of role r has the same messages at both ends. */
+static zr_status check_channel(const roles *p, int32_t r, int32_t first)
+{
+    const zr_schedule *s = schedule_of(p, r);
     const zr_step *like = &s->step[first];
-    ZR_CHECK(like->peer >= 0 && like->peer < plans->n && like->peer != from, ZR_ERR_INTERNAL,
-             "role %d sends value %d to role %d, which is none", from, like->value, like->peer);
-    const zr_schedule *to = &plans->role[like->peer]->schedule[kind];
-    int32_t received = -1, sent = -1;
-    for (int32_t i = first; i < s->n_steps; i++) {
-        const zr_step *step = &s->step[i];
-        if (step->kind != ZR_STEP_SEND || step->value != like->value || step->peer != like->peer) continue;
-        received = next_of(to, like->peer, received, ZR_STEP_RECV, like, from);
-        sent = sent < 0 ? first : sent;
-        ZR_CHECK(received < to->n_steps && to->step[received].micro == step->micro &&
-                     to->use[to->step[received].uses].range.count == s->use[step->uses].range.count &&
-                     to->use[to->step[received].uses].dtype == s->use[step->uses].dtype,
-                 ZR_ERR_INTERNAL, "role %d sends value %d of micro-batch %d to role %d, which receives something else",
-                 from, step->value, step->micro, like->peer);
+    ZR_CHECK(like->peer >= 0 && like->peer < p->plans->n && like->peer != r && like->rounds >= 1, ZR_ERR_INTERNAL,
+             "step %d of role %d passes value %d to or from role %d, %lld messages at a time", first, r, like->value,
+             like->peer, (long long)like->rounds);
+    const zr_schedule *t = schedule_of(p, like->peer);
+    int32_t i = first, j = first_at_other_end(p, like->peer, like, r);
+    ZR_CHECK(j < t->n_steps, ZR_ERR_INTERNAL, "role %d passes value %d to or from role %d, which does not", r,
+             like->value, like->peer);
+    const int32_t other = p->other[r][like->channel] = t->step[j].channel;
+    for (; i < s->n_steps && j < t->n_steps; i = next_begun(s, like->channel, i), j = next_begun(t, other, j)) {
+        const zr_step *a = &s->step[i], *b = &t->step[j];
+        const zr_use *from = &s->use[a->uses], *to = &t->use[b->uses];
+        ZR_CHECK(a->value == like->value && b->value == like->value && a->peer == like->peer && b->peer == r &&
+                     a->micro == b->micro && a->rounds == like->rounds && b->rounds == like->rounds &&
+                     from->range.count == to->range.count && from->dtype == to->dtype,
+                 ZR_ERR_INTERNAL, "value %d of micro-batch %d in role %d is something else in role %d", like->value,
+                 a->micro, r, like->peer);
     }
-    ZR_CHECK(next_of(to, like->peer, received, ZR_STEP_RECV, like, from) == to->n_steps, ZR_ERR_INTERNAL,
-             "role %d receives more messages of value %d than role %d sends", like->peer, like->value, from);
+    ZR_CHECK(i == s->n_steps && j == t->n_steps, ZR_ERR_INTERNAL,
+             "roles %d and %d pass different numbers of messages of value %d", r, like->peer, like->value);
     return ZR_OK;
 }
 
-static zr_status check_channels(const zr_plans *plans, zr_schedule_kind kind)
+static zr_status check_channels(const roles *p)
 {
-    for (int32_t r = 0; r < plans->n; r++) {
-        const zr_schedule *s = &plans->role[r]->schedule[kind];
-        for (int32_t i = 0; i < s->n_steps; i++) {
-            const zr_step *step = &s->step[i];
-            bool first = step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_RECV;
-            for (int32_t k = 0; k < i && first; k++)
-                first =
-                    s->step[k].kind != step->kind || s->step[k].value != step->value || s->step[k].peer != step->peer;
-            if (!first) continue;
-            if (step->kind == ZR_STEP_SEND) {
-                ZR_TRY(check_channel(plans, kind, r, i));
-                continue;
-            }
-            const zr_schedule *from = &plans->role[step->peer]->schedule[kind];
-            ZR_CHECK(next_of(from, step->peer, -1, ZR_STEP_SEND, step, r) < from->n_steps, ZR_ERR_INTERNAL,
-                     "role %d receives value %d, which role %d does not send", r, step->value, step->peer);
+    for (int32_t r = 0; r < p->plans->n; r++) {
+        const zr_schedule *s = schedule_of(p, r);
+        for (int32_t c = 0; c < s->n_channels; c++) {
+            const int32_t first = next_begun(s, c, -1);
+            ZR_CHECK(first < s->n_steps, ZR_ERR_INTERNAL, "channel %d of role %d has no message", c, r);
+            ZR_TRY(check_channel(p, r, first));
         }
     }
     return ZR_OK;
 }
 
-/* Return how many steps of `kind` the role `role` has made in the channel of `like`, a step of role `from`. */
-static int32_t made_in(const zr_schedule *s, int32_t role, int32_t made, zr_step_kind kind, const zr_step *like,
-                       int32_t from)
+/* ---- waits ------------------------------------------------------------------------------------- */
+
+static bool asks_all_roles(const zr_step *step)
 {
-    int32_t n = 0;
-    for (int32_t i = 0; i < made; i++) n += s->step[i].kind == kind && same_channel(like, from, &s->step[i], role);
-    return n;
+    return zr__asks_all(step) && step->kind != ZR_STEP_TRUST;
 }
 
-/* Return whether role r may go on with its next step, given how far all roles are. SENT waits until the message is
- * received, RECEIVED until it is sent, and an exchange between all ranks until all roles have come to it. */
-static bool may_go_on(const zr_plans *plans, zr_schedule_kind kind, const int32_t *made, const int32_t *met, int32_t r)
+/* Return whether role r may go on with its next step. SENT waits until the message is received, RECEIVED until it is
+ * sent, and an exchange between all ranks until all roles have come to it. */
+static bool may_go_on(const roles *p, int32_t r)
 {
-    const zr_schedule *s = &plans->role[r]->schedule[kind];
-    const zr_step *step = &s->step[made[r]];
-    if (zr__asks_all(step) && step->kind != ZR_STEP_TRUST) {
-        for (int32_t k = 0; k < plans->n; k++) {
-            const zr_schedule *its = &plans->role[k]->schedule[kind];
-            const bool there = met[k] == met[r] && made[k] < its->n_steps && its->step[made[k]].kind == step->kind;
-            if (!there && met[k] <= met[r]) return false;
-        }
-        return true;
+    const zr_step *step = &schedule_of(p, r)->step[p->made[r]];
+    for (int32_t k = 0; asks_all_roles(step) && k < p->plans->n; k++) {
+        const zr_schedule *its = schedule_of(p, k);
+        const bool there =
+            p->met[k] == p->met[r] && p->made[k] < its->n_steps && its->step[p->made[k]].kind == step->kind;
+        if (!there && p->met[k] <= p->met[r]) return false;
     }
     if (step->kind != ZR_STEP_SENT && step->kind != ZR_STEP_RECEIVED) return true;
-    const bool sends = step->kind == ZR_STEP_SENT;
-    const zr_schedule *other = &plans->role[step->peer]->schedule[kind];
-    const int32_t there =
-        made_in(other, step->peer, made[step->peer], sends ? ZR_STEP_RECEIVED : ZR_STEP_SEND, step, r);
-    int32_t own = 0;
-    for (int32_t i = 0; i < made[r]; i++)
-        own += s->step[i].kind == step->kind && s->step[i].value == step->value && s->step[i].peer == step->peer;
-    return there > own;
+    const int32_t own = p->ended[r][step->channel], other = p->other[r][step->channel];
+    return (step->kind == ZR_STEP_SENT ? p->ended : p->begun)[step->peer][other] > own;
+}
+
+/* Make the next step of role r. Check that no more messages are on their way than the channel has room for. */
+static zr_status go_on(roles *p, int32_t r)
+{
+    const zr_step *step = &schedule_of(p, r)->step[p->made[r]++];
+    p->met[r] += asks_all_roles(step);
+    if (step->channel < 0) return ZR_OK;
+    (begins(step) ? p->begun : p->ended)[r][step->channel]++;
+    const int32_t begun = p->begun[r][step->channel], ended = p->ended[r][step->channel];
+    ZR_CHECK(ended <= begun && (!begins(step) || begun - ended <= step->rounds), ZR_ERR_INTERNAL,
+             "step %d of role %d (%s): %d messages of value %d have begun, and %d have ended", p->made[r] - 1, r,
+             zr_step_kind_name(step->kind), begun, step->value, ended);
+    return ZR_OK;
 }
 
 /* Run the steps of all roles in the order of their lists. If one such run ends, every run ends, whatever the times: a
  * step waits only for given steps of other roles, not for what comes first. */
-static zr_status check_ends(const zr_plans *plans, zr_schedule_kind kind)
+static zr_status check_ends(roles *p)
 {
-    int32_t made[ZR_ROLES] = {0}, met[ZR_ROLES] = {0};
     for (bool moved = true; moved;) {
         moved = false;
-        for (int32_t r = 0; r < plans->n; r++) {
-            const zr_schedule *s = &plans->role[r]->schedule[kind];
-            while (made[r] < s->n_steps && may_go_on(plans, kind, made, met, r)) {
-                met[r] += zr__asks_all(&s->step[made[r]]) && s->step[made[r]].kind != ZR_STEP_TRUST;
-                made[r]++;
-                moved = true;
-            }
-        }
+        for (int32_t r = 0; r < p->plans->n; r++)
+            for (; p->made[r] < schedule_of(p, r)->n_steps && may_go_on(p, r); moved = true) ZR_TRY(go_on(p, r));
     }
-    for (int32_t r = 0; r < plans->n; r++) {
-        const zr_schedule *s = &plans->role[r]->schedule[kind];
-        const zr_step *step = &s->step[made[r]];
-        ZR_CHECK(made[r] == s->n_steps, ZR_ERR_INTERNAL,
-                 "role %d waits forever in step %d (%s), for role %d with value %d of micro-batch %d", r, made[r],
+    for (int32_t r = 0; r < p->plans->n; r++) {
+        const zr_schedule *s = schedule_of(p, r);
+        const zr_step *step = &s->step[p->made[r]];
+        ZR_CHECK(p->made[r] == s->n_steps, ZR_ERR_INTERNAL,
+                 "role %d waits forever in step %d (%s), for role %d with value %d of micro-batch %d", r, p->made[r],
                  zr_step_kind_name(step->kind), step->peer, step->value, step->micro);
+        for (int32_t c = 0; c < s->n_channels; c++)
+            ZR_CHECK(p->begun[r][c] == p->ended[r][c], ZR_ERR_INTERNAL, "role %d leaves messages of channel %d", r, c);
     }
     return ZR_OK;
+}
+
+static zr_status check_roles(const zr_plans *plans, zr_schedule_kind kind)
+{
+    roles p = {.plans = plans, .kind = kind};
+    size_t room = 0;
+    for (int32_t r = 0; r < plans->n; r++) room += 3 * (size_t)schedule_of(&p, r)->n_channels;
+    ZR_AUTO_FREE int32_t *number = zr_alloc(sizeof *number * (room + 1));
+    ZR_CHECK(number, ZR_ERR_MEMORY, "no memory to check %zu channels", room);
+    int32_t *at = number;
+    for (int32_t r = 0; r < plans->n; r++) {
+        const int32_t n = schedule_of(&p, r)->n_channels;
+        p.other[r] = at;
+        p.begun[r] = at + n;
+        p.ended[r] = at + 2 * n;
+        at += 3 * n;
+    }
+    ZR_TRY(check_channels(&p));
+    return check_ends(&p);
 }
 
 zr_status zr_plans_check(const zr_plans *plans)
 {
     for (int32_t r = 0; r < plans->n; r++) ZR_TRY(zr_plan_check(plans->role[r]));
-    for (int k = 0; k < ZR_SCHEDULES && plans->n > 1; k++) {
-        if (!plans->role[0]->schedule[k].buffer) continue;
-        ZR_TRY(check_channels(plans, (zr_schedule_kind)k));
-        ZR_TRY(check_ends(plans, (zr_schedule_kind)k));
-    }
+    ZR_TRY(check_division(plans));
+    for (int k = 0; k < ZR_SCHEDULES && plans->n > 1; k++)
+        if (plans->role[0]->schedule[k].buffer) ZR_TRY(check_roles(plans, (zr_schedule_kind)k));
     return ZR_OK;
 }

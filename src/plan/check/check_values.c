@@ -292,14 +292,21 @@ static zr_status check_shared(const zr__proof *p, const held *h, int32_t i)
 }
 
 /* Check a step that passes a value to another role, or receives it. While a message is on its way, its buffer has no
- * value of this role. */
+ * value of this role. RECV and RECEIVED name the same buffer, as do SEND and SENT of a micro-batch. */
 static zr_status check_passed(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
     const bool comes = step->kind == ZR_STEP_RECV || step->kind == ZR_STEP_RECEIVED;
-    ZR_CHECK(step->n_uses == 1 && step->value >= 0 && use->writes == comes && use->reads == !comes, ZR_ERR_INTERNAL,
-             "step %d passes no value, or uses another buffer than the value's", i);
+    ZR_CHECK(step->n_uses == 1 && step->value >= 0 && step->channel >= 0 && step->channel < p->s->n_channels &&
+                 use->writes == comes && use->reads == !comes,
+             ZR_ERR_INTERNAL, "step %d passes no value, or uses another buffer than the value's", i);
+    int32_t begun = i - 1;
+    const bool ends = step->kind == ZR_STEP_SENT || step->kind == ZR_STEP_RECEIVED;
+    while (ends && begun >= 0 && (p->s->step[begun].channel != step->channel || p->s->step[begun].micro != step->micro))
+        begun--;
+    ZR_CHECK(!ends || (begun >= 0 && p->s->use[p->s->step[begun].uses].buffer == use->buffer), ZR_ERR_INTERNAL,
+             "step %d ends a message in another buffer than it began in", i);
     if (comes) h->all[use->buffer] = step->kind == ZR_STEP_RECV ? ZR_NONE : value_of(p, i, step->value);
     if (comes) h->piece[use->buffer] = ZR_NONE;
     return step->kind == ZR_STEP_RECV ? ZR_OK : check_held(p, h->all, i, step->value, use, false);

@@ -100,6 +100,7 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
                             .slot = -1,
                             .value = ZR_NONE,
                             .peer = -1,
+                            .channel = -1,
                             .micro = l->micro,
                             .uses = l->n_uses};
     l->link[id] = (zr__link){before, prev, ZR_NONE};

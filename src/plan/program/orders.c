@@ -140,7 +140,8 @@ static int32_t depth_of(const zr__decided *d, const timed *t, const zr__run_of *
 {
     const bool forward = of->phase == ZR__PHASE_F;
     const int32_t takes = forward || zr__pipe_splits(&t->pipe) ? 1 : 2;
-    const int32_t from = of->role == ZR__SEND ? of->stage : of->other, to = from == of->stage ? of->other : of->stage;
+    const int32_t from = of->role == ZR__SEND ? of->stage : of->peer_stage,
+                  to = from == of->stage ? of->peer_stage : of->stage;
     int32_t most = 2, taken = 0;
     if (from == d->plan->stages || to == d->plan->stages) return most; /* passed at once (add_front) */
     for (int32_t m = 0; m < t->pipe.micros; m++) {

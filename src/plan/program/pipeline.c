@@ -149,8 +149,6 @@ int32_t zr__pipe_list(const zr__pipe *p, int32_t rank, zr_pipe_action *list)
     case ZR_PIPELINE_ZB_V:
         zero_bubble_v(&w);
         break;
-    case ZR_PIPELINE_TABLE:
-        break;
     }
     return w.n;
 }

@@ -7,7 +7,7 @@
 
 /* Shape of a pipeline. */
 typedef struct zr__pipe {
-    zr_pipeline schedule;
+    zr_pipe_schedule schedule;
     int32_t ranks, chunks, micros;
 } zr__pipe;
 

@@ -153,7 +153,7 @@ static void emit_receives(zr__program *p, const part *t, int32_t stage, bool bac
                                              .value = op->in[j],
                                              .unit = op->unit,
                                              .peer = zr__op_role(t->plan, t->kind, from),
-                                             .other = t->plan->stage[t->kind][from]});
+                                             .peer_stage = t->plan->stage[t->kind][from]});
         }
     }
 }
@@ -185,7 +185,7 @@ static void emit_sends(zr__program *p, const part *t, int32_t index)
                                                  .value = op->out[j],
                                                  .unit = op->unit,
                                                  .peer = role,
-                                                 .other = first_reader(t, op->out[j], role)});
+                                                 .peer_stage = first_reader(t, op->out[j], role)});
 }
 
 /* Return the next own stage of a role in the order of the model, or -1 behind the last one. The first call passes -1.

@@ -26,12 +26,12 @@ typedef enum zr__phase {
 typedef struct zr__run_of {
     int32_t op; /* -1 if the entry runs no op */
     zr__role role;
-    zr_value value; /* value of an entry that runs no op */
-    int32_t unit;   /* unit of the run's segment */
-    bool pieces;    /* for KEEP and RESTORE: whether a tensor-parallel rank stores only its piece of the value */
-    int32_t peer;   /* for SEND and RECV: the other role */
-    int32_t other;  /* for SEND: stage that first reads the value; for RECV: stage that makes it */
-    int32_t stage;  /* stage of a pipeline, else 0 */
+    zr_value value;     /* value of an entry that runs no op */
+    int32_t unit;       /* unit of the run's segment */
+    bool pieces;        /* for KEEP and RESTORE: whether a tensor-parallel rank stores only its piece of the value */
+    int32_t peer;       /* for SEND and RECV: the other role */
+    int32_t peer_stage; /* for SEND: stage that first reads the value; for RECV: stage that makes it */
+    int32_t stage;      /* stage of a pipeline, else 0 */
     zr__phase phase;
 } zr__run_of;
 

@@ -17,7 +17,7 @@
 /* A graph divided into forward segments. */
 typedef struct parts {
     int32_t *of;  /* for each op: its segment, or for a backward op that of its forward op */
-    double *cost; /* for each segment: cost of its ops, then the sums of the costs before each segment */
+    double *cost; /* for each segment: cost of its ops */
     int32_t n;
 } parts;
 
@@ -36,16 +36,20 @@ static void find_parts(const zr_graph *g, parts *p)
     }
 }
 
-/* Return the index of the last segment whose ops read a parameter of the unit, or -1. */
-static int32_t last_reader(const zr_graph *g, const parts *p, int32_t unit)
+/* Return whether ops of the first and of the last segment read parameters of the same unit. */
+static bool ends_share(const zr_graph *g, const parts *p, bool *first)
 {
-    int32_t last = -1;
-    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
-        const zr_op *op = zr_graph_get_op(g, i);
-        for (int j = 0; j < op->n_in; j++)
-            if (zr__param_unit(g, op->in[j]) == unit && p->of[i] > last) last = p->of[i];
-    }
-    return last;
+    bool shares = false;
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+            const zr_op *op = zr_graph_get_op(g, i);
+            for (int j = 0; j < op->n_in && p->of[i] == (pass ? p->n - 1 : 0); j++) {
+                const int32_t unit = zr__param_unit(g, op->in[j]);
+                if (unit >= 0 && pass == 0) first[unit] = true;
+                if (unit >= 0 && pass == 1) shares |= first[unit];
+            }
+        }
+    return shares;
 }
 
 /* Divide the segments [first, n) into `stages` ranges, each of at least one segment, so that the highest cost of a
@@ -82,13 +86,13 @@ zr_status zr__plan_stages(zr_plan *plan, zr_schedule_kind kind, int32_t *end)
     const zr__pipe pipe = zr__pipe_of(plan);
     const int32_t stages = pipe.ranks * pipe.chunks;
     ZR_AUTO_FREE double *cost = zr_alloc(sizeof *cost * (ops + 1));
+    ZR_AUTO_FREE bool *first = zr_alloc((size_t)zr_graph_units(g) + 1);
     plan->stage[kind] = zr_alloc(sizeof(int32_t) * (ops + 1));
-    ZR_CHECK(cost && plan->stage[kind], ZR_ERR_MEMORY, "no memory to divide %zu ops among stages", ops);
+    ZR_CHECK(cost && first && plan->stage[kind], ZR_ERR_MEMORY, "no memory to divide %zu ops among stages", ops);
     parts p = {plan->stage[kind], cost, 0};
     find_parts(g, &p);
     const bool together = zr__pipe_rank(&pipe, 0) == zr__pipe_rank(&pipe, stages - 1);
-    const bool tied = ops > 0 && last_reader(g, &p, zr_graph_get_op(g, 0)->unit) == p.n - 1;
-    const int32_t front = tied && !together && stages > 1;
+    const int32_t front = ends_share(g, &p, first) && !together;
     ZR_CHECK(p.n - front >= stages, ZR_ERR_CONFIG,
              "parallel.pipeline %d with %d chunks a rank: %d stages, but the model has only %d parts to divide (%s)",
              pipe.ranks, pipe.chunks, stages, p.n - front,

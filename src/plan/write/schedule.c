@@ -82,6 +82,8 @@ static void write_run(zr__writing *w, int32_t run)
     zr__id step = zr__list_step(l, ZR_STEP_RUN, ZR_STREAM_COMPUTE, op->unit);
     zr__list_newest(l)->op = p->run[run].op;
     zr__list_newest(l)->replay = replay;
+    zr__list_pace(l, step, w->sent);
+    w->sent = ZR_NONE;
     for (int j = 0; j < op->n_in && l->status == ZR_OK; j++) zr__list_use(l, step, zr__place_input(w, op->in[j]));
     zr_use made[ZR_OP_OUTS] = {0};
     for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) {
@@ -382,7 +384,7 @@ static void write_cell(zr__writing *w, int32_t index)
 static void write_cells(zr__writing *w)
 {
     zr__list *l = &w->list;
-    w->ended[0] = w->ended[1] = w->stored[0] = w->stored[1] = ZR_NONE;
+    w->ended[0] = w->ended[1] = w->stored[0] = w->stored[1] = w->sent = ZR_NONE;
     for (int32_t c = 0; c < w->decided.n_cells && l->status == ZR_OK; c++) {
         /* with two passes there is only one micro-batch */
         if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) {

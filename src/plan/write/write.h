@@ -68,12 +68,14 @@ typedef struct zr__micro {
     int32_t restored;     /* run up to which the RESTOREs of the next cell are written ahead, or 0 */
 } zr__micro;
 
-/* A channel to another role: its messages are one value of all micro-batches. */
+/* A channel to or from another role: its messages are one value of all micro-batches. Its number is its place in
+ * zr__writing.channel. */
 typedef struct zr__messages {
     zr_value value;
     int32_t peer, depth;
-    int32_t n, n_sent; /* number of messages so far, and of those with a step SENT */
-    zr_use *use;       /* for each micro-batch: use of its message */
+    bool sends;
+    int32_t n, n_sent; /* number of messages sent so far, and of those with a step SENT */
+    zr_use *use;       /* for each micro-batch: use of the message that is sent */
 } zr__messages;
 
 /* The state while a graph's schedule is written. The program is written for each micro-batch of a round. */
@@ -90,6 +92,7 @@ typedef struct zr__writing {
     zr__messages *channel; /* channels to other roles, in the order of their first message */
     int32_t n_channels;
     int64_t channel_room;
+    zr__id sent; /* newest SENT, if no op has been written since; otherwise ZR_NONE */
 } zr__writing;
 
 /* Write the steps that pass a value to another role (messages.c), or receive it from there in a new buffer. Return the

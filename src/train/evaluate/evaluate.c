@@ -1,4 +1,6 @@
 /* Mean losses of an engine or of stored weights over the windows of a file. */
+#include <string.h>
+
 #include "train/evaluate/evaluate.h"
 
 #include "base/number/exact.h"
@@ -52,8 +54,11 @@ zr_status zr__evaluate(zr_engine *engine, zr_comm *comm, const zr_plan *plan, co
         if (watch)
             ZR_TRY(zr_comm_agree(comm, watch->done(watch->arg, first + rows < windows ? first + rows : windows)));
     }
-    /* Ranks with the same rows compute the same losses, so only the first of them adds its losses. */
-    if (!zr__plan_first_of_rows(plan, comm->rank)) *part = (zr__eval_part){.data = part->data};
+    /* Ranks with the same rows compute the same losses, so only the first of them adds its losses. In a pipeline each
+     * role has its own losses, but all read the same targets. */
+    if (!zr__plan_first_of_rows(plan, comm->rank)) memset(part->counted, 0, sizeof(part->counted));
+    if (zr__plan_place(plan, ZR_GROUP_ALL & ~(ZR_GROUP_DATA | ZR_GROUP_PIPELINE), comm->rank) > 0)
+        memset(part->sum, 0, sizeof(part->sum));
     return ZR_OK;
 }
 

@@ -1,6 +1,6 @@
 //TEST timeout=200 tsan=1
-/* Pipelines: losses, norms and weights have the bits of one pipeline rank, in every schedule and at every stage. Each run
- * also compares planned with measured memory and traffic on every rank (trainer.h). */
+/* Pipelines: losses, norms and weights have the bits of one pipeline rank, in every schedule and at every stage. Each
+ * run also compares planned with measured memory and traffic on every rank (trainer.h). */
 #include "engine/layout_variants.h"
 #include "support/long.h"
 
@@ -16,13 +16,13 @@ static void every_schedule(void **state)
             want.layout.stage = stage;
             want.steps = 2;
             trainer_run(&want);
-            for (int s = 0; s < ZR_PIPELINE_TABLE; s++) {
+            for (int s = 0; s <= ZR_PIPELINE_ZB_V; s++) {
                 const bool chunks = s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH || s == ZR_PIPELINE_ZB_V;
                 trainer got = want;
                 got.layout.eval = false; /* it is not run here, and may need more gathered parameters */
                 got.layout.pipeline = P;
                 got.layout.chunks = chunks ? 2 : 1;
-                got.layout.pipeline_schedule = (zr_pipeline)s;
+                got.layout.pipeline_schedule = (zr_pipe_schedule)s;
                 got.layout.recompute = (s + stage) % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
                 trainer_run(&got);
                 layout_assert_same(&want, &got, "a pipeline");
@@ -39,7 +39,7 @@ static int draw(int n)
 }
 
 /* Check drawn pipelines with all other choices: variants of layouts, tensor and sequence parallelism, homes, LAMB, sums
- * for any number of ranks, one reduction a step, squares of micro-gradients, documents, threads for messages. */
+ * for any number of ranks, one reduction a step, squares of micro-gradients. */
 static void drawn_layouts(void **state)
 {
     (void)state;
@@ -70,8 +70,10 @@ static void drawn_layouts(void **state)
         got.layout.checkpoint_home = draw(3) == 0 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         got.layout.eval = false;
         got.layout.pipeline = 2 + draw(3);
-        got.layout.pipeline_schedule = (zr_pipeline)draw(ZR_PIPELINE_TABLE);
-        got.layout.chunks = 1 + draw(2);
+        got.layout.pipeline_schedule = (zr_pipe_schedule)draw(ZR_PIPELINE_ZB_V + 1);
+        const zr_pipe_schedule way = got.layout.pipeline_schedule;
+        const bool chunks = way == ZR_PIPELINE_INTERLEAVED || way == ZR_PIPELINE_BREADTH || way == ZR_PIPELINE_ZB_V;
+        got.layout.chunks = chunks ? 2 : 1;
         want.layout.eval = false;
         const int ranks = got.layout.ranks * got.layout.tensor * got.layout.pipeline;
         if (!varies) continue;
@@ -88,8 +90,53 @@ static void drawn_layouts(void **state)
     assert_true(ran > runs / 5);
 }
 
+/* Train with one engine, then with another of other sizes on the same communicator. */
+static zr_status two_engines(zr_comm *comm, void *arg)
+{
+    trainer *run = arg;
+    ZR_TRY(trainer_rank(comm, &run[0]));
+    return trainer_rank(comm, &run[1]);
+}
+
+static void engines(void **state)
+{
+    (void)state;
+    trainer run[2], want = layout_trainer(1, ZR_F32, 4, 0.5);
+    want.layout.eval = false;
+    run[0] = run[1] = want;
+    run[0].layout.pipeline = run[1].layout.pipeline = 2;
+    run[1].layout.pipeline_schedule = ZR_PIPELINE_GPIPE;
+    run[1].layout.batch = 3;
+    assert_int_equal(zr_comm_threads_run(2, two_engines, run), ZR_OK);
+    for (int i = 0; i < 2; i++) {
+        want.layout.batch = run[i].layout.batch;
+        trainer_run(&want);
+        layout_assert_same(&want, &run[i], "one of two engines");
+    }
+}
+
+/* Check that no rank waits forever for a rank that has failed or returned in the middle of a step. */
+static zr_status leave_early(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)engine;
+    return comm->rank == *(int *)run->arg ? ZR_FAIL(ZR_ERR_DATA, "this rank leaves") : ZR_OK;
+}
+
+static void leaves(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 3; rank++) {
+        trainer run = layout_trainer(1, ZR_F32, 4, 0.5);
+        run.layout.pipeline = 3;
+        run.after_first = leave_early;
+        run.arg = &rank;
+        assert_int_equal(zr_comm_threads_run(3, trainer_rank, &run), ZR_ERR_DATA);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(drawn_layouts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(drawn_layouts),
+                                       cmocka_unit_test(engines), cmocka_unit_test(leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
