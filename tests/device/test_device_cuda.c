@@ -632,6 +632,10 @@ static void check_streams(const zr_queue_config *other)
     r.device = memory;
     assert_int_equal(gpu->ops->alloc_host(gpu, 2 * HOP, &memory), ZR_OK);
     r.host = memory;
+    for (int q = 0; q < 2; q++) { /* the recorder takes a thread as begun at its first work */
+        assert_int_equal(gpu->ops->issue(queue[q], &(zr_task){return_home, NULL, &r, 0}), ZR_OK);
+        assert_int_equal(gpu->ops->sync(queue[q]), ZR_OK);
+    }
     for (int first = 0; first < 2; first++) {
         zr_queue *computes = queue[first], *copies = queue[1 - first];
         memset(r.host, 1, HOP);
