@@ -240,11 +240,15 @@ $(B)/obj/%.o: src/%.cu $(CUDA_STAMP)
 	@$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@
 # The same for the processor, with its own instructions: without them fmaf is a call. Another processor builds it anew.
+# An access that is not aligned, which ends a kernel on a GPU, ends the program.
 STAND_IN_MARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -E -x c++ /dev/null >/dev/null 2>&1 && echo -march=native))
 STAND_IN_NATIVE := $(if $(STAND_IN_MARCH),$(shell g++ -march=native -Q --help=target 2>/dev/null | cksum))
 STAND_IN_CXX = g++ -std=c++20 -g $(OPT) $(STAND_IN_MARCH) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+               $(if $(findstring undefined,$(SAN)),,-fsanitize=alignment -fsanitize-undefined-trap-on-error) \
                $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
                $(MPI_CFLAGS:-I%=-isystem %)
+# What switches between the threads of kernels tells the thread sanitizer so, and is not instrumented itself.
+$(STAND_IN)/blocks.o $(STAND_IN)/cuda_runtime.o: private override SAN := $(filter-out thread,$(SAN))
 $(STAND_IN)/%.o: src/%.c $(STAMP) | $(B)/obj/cuda_kernel_list.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(STAND_IN_SEEN) -Itests/cuda -MMD -MP -c $< -o $@

@@ -1,11 +1,14 @@
 /* Implements the stand-in of tests/cuda/cuda_runtime.h: devices, memory, streams, events. */
+#include "blocks.h"
 #include "cuda_runtime.h"
+#include "fibres.h"
 #include "recorder.h"
 
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -42,7 +45,8 @@ cudaError_t fail(const char *function)
 }
 
 /* For larger blocks, changing the protection of all pages takes longer than the work on them: blocks above the first
- * size are closed one time in `closed_every`, blocks above the second never. */
+ * size are closed one time in `closed_every`, blocks above the second never. With a seed, where streams often run a
+ * little, no block is. */
 constexpr size_t always_protected = (size_t)128 << 10, most_protected = (size_t)4 << 20;
 constexpr int closed_every = 8;
 
@@ -58,7 +62,7 @@ struct block_of_device {
 
     void protect(void *at, bool to_open)
     {
-        if (to_open == open || bytes > most_protected) return;
+        if (to_open == open || bytes > most_protected || order_seed()) return;
         if (!to_open && bytes > always_protected && ++closing % closed_every != 0) return;
         open = to_open;
         mprotect(at, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
@@ -100,6 +104,8 @@ struct memory_of_devices {
 
 constexpr size_t total_bytes = (size_t)8 << 30;
 
+std::atomic<bool> sparse{false}; /* whether arrays are simulated */
+
 size_t whole_pages(size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -124,7 +130,31 @@ struct running {
 
 } // namespace
 
+/* ---- order ------------------------------------------------------------------------------------- */
+
+/* Read the seed. Under the thread sanitizer there always is one, so that blocks are in flight. */
+static uint64_t read_seed()
+{
+    const char *text = getenv("ZR_STAND_IN_SEED");
+    char *end;
+    if (!text || !*text) return fibres_watched();
+    const unsigned long long seed = strtoull(text, &end, 10);
+    if (*end || seed == 0) {
+        fprintf(stderr, "ZR_STAND_IN_SEED is \"%s\"; give a number from 1 on\n", text);
+        exit(2);
+    }
+    return seed;
+}
+
+uint64_t order_seed()
+{
+    static const uint64_t seed = read_seed();
+    return seed;
+}
+
 /* ---- streams and events ------------------------------------------------------------------------ */
+
+enum class pace { late, eager, by_lot };
 
 struct zr_stand_in_stream {
     std::recursive_mutex lock; /* held by the thread that runs the stream's work */
@@ -133,6 +163,8 @@ struct zr_stand_in_stream {
     long issued = 0;
     std::atomic<long> done{0};
     int device, priority = 0;
+    uint64_t number;             /* counted over the streams of its device */
+    enum pace pace = pace::late; /* when its work is done */
 };
 
 struct zr_stand_in_event {
@@ -146,6 +178,12 @@ namespace
 {
 
 constexpr size_t most_waiting = 8192;
+
+struct {
+    std::mutex lock;
+    std::vector<zr_stand_in_stream *> all;
+    uint64_t made[devices]; /* streams of each device so far */
+} streams;
 
 /* Run the next item of issued work; return false if it has to wait. The caller holds the lock and keeps the memory
  * open. */
@@ -163,9 +201,41 @@ bool work_one(zr_stand_in_stream *s)
     return true;
 }
 
+long issued(zr_stand_in_stream *s)
+{
+    std::lock_guard<std::mutex> list(s->list_lock);
+    return s->issued;
+}
+
+/* Run the next items of a stream, `most` at most, unless another thread runs it. */
+void work_some(zr_stand_in_stream *s, int most)
+{
+    std::unique_lock<std::recursive_mutex> hold(s->lock, std::try_to_lock);
+    if (!hold.owns_lock()) return;
+    running now(s->device);
+    for (int i = 0; i < most && s->done < issued(s); i++)
+        if (!work_one(s)) return;
+}
+
+/* With a seed, let streams do work for which no thread waits yet: an eager stream all that it can, and a stream by lot
+ * some. `s` and `ticket` say for which call. */
+void run_ahead(const zr_stand_in_stream *s, long ticket)
+{
+    std::unique_lock<std::mutex> hold(streams.lock, std::defer_lock);
+    if (!order_seed() || !hold.try_lock()) return;
+    lot order(s->number, (uint64_t)ticket);
+    const int n = (int)streams.all.size(), first = order.below(n);
+    for (int i = 0; i < n; i++) {
+        zr_stand_in_stream *one = streams.all[(size_t)((first + i) % n)];
+        const int some = order.below(2) ? 0 : 1 + order.below(4);
+        if (one->pace != pace::late) work_some(one, one->pace == pace::eager ? INT_MAX : some);
+    }
+}
+
 /* Run issued work up to a ticket. */
 void work(zr_stand_in_stream *s, long ticket)
 {
+    run_ahead(s, ticket);
     std::lock_guard<std::recursive_mutex> hold(s->lock);
     if (s->done >= ticket) return;
     running now(s->device);
@@ -185,12 +255,6 @@ bool reach(zr_stand_in_stream *s, long ticket)
     return true;
 }
 
-long issued(zr_stand_in_stream *s)
-{
-    std::lock_guard<std::mutex> list(s->list_lock);
-    return s->issued;
-}
-
 long issue_wait(zr_stand_in_stream *s, std::function<bool()> what)
 {
     long ticket;
@@ -202,6 +266,7 @@ long issue_wait(zr_stand_in_stream *s, std::function<bool()> what)
         full = s->list.size() > most_waiting;
     }
     if (full) work(s, ticket);
+    run_ahead(s, ticket);
     return ticket;
 }
 
@@ -257,6 +322,16 @@ int zr_stand_in_failed(void)
 {
     std::lock_guard<std::mutex> hold(asked_lock);
     return asked.given;
+}
+
+int zr_stand_in_late(void)
+{
+    return !order_seed();
+}
+
+void zr_stand_in_sparse(int simulated)
+{
+    sparse = simulated != 0;
 }
 
 int zr_stand_in_current(cudaStream_t stream)
@@ -343,12 +418,13 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     const size_t pages = whole_pages(bytes ? bytes : 1);
     const int own = current_device;
     std::lock_guard<std::mutex> hold(memory.lock);
-    if (memory.taken[own] + pages > total_bytes) return cudaErrorMemoryAllocation;
+    if (memory.taken[own] + pages > total_bytes && !sparse) return cudaErrorMemoryAllocation;
     const size_t guard = whole_pages(1); /* a guard page after the block, which no access may touch */
-    void *made = mmap(nullptr, pages + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *made = mmap(nullptr, pages + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED) return cudaErrorMemoryAllocation;
     mprotect(made, pages, PROT_READ | PROT_WRITE);
-    if (pages <= (size_t)64 << 20) memset(made, 0xa5, pages); /* filled, because fresh GPU memory is not zero */
+    if (pages <= (size_t)64 << 20 && !sparse)
+        memset(made, 0xa5, pages); /* filled, because fresh GPU memory is not zero */
     memory.block[made] = {pages, own, true, closed_every - 1};
     memory.block[made].protect(made, memory.is_open(own));
     memory.taken[own] += pages;
@@ -389,8 +465,12 @@ cudaError_t cudaFreeHost(void *x)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    *stream = new zr_stand_in_stream;
-    (*stream)->device = current_device;
+    zr_stand_in_stream *s = *stream = new zr_stand_in_stream;
+    std::lock_guard<std::mutex> hold(streams.lock);
+    s->device = current_device;
+    s->number = streams.made[current_device]++;
+    if (order_seed()) s->pace = (pace)lot(s->number, 0).below(3);
+    streams.all.push_back(s);
     return fail("cudaStreamCreateWithFlags");
 }
 
@@ -417,6 +497,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     record_gone(stream);
+    std::lock_guard<std::mutex> hold(streams.lock);
+    streams.all.erase(std::find(streams.all.begin(), streams.all.end(), stream));
     delete stream;
     return cudaSuccess;
 }
@@ -501,8 +583,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *x, int byte, size_t bytes, cudaStream_t stream)
 {
+    const bool pages = sparse && byte == 0 && (uintptr_t)x % whole_pages(1) == 0 && bytes == whole_pages(bytes);
     record_work(recorded::fills, stream, "a fill", {{x, bytes, true}});
-    issue(stream, [=] { memset(x, byte, bytes); });
+    issue(stream, [=] {
+        if (!pages || madvise(x, bytes, MADV_DONTNEED) != 0) memset(x, byte, bytes);
+    });
     return fail("cudaMemsetAsync");
 }
 
@@ -558,181 +643,8 @@ const char *cudaGetErrorString(cudaError_t error)
 
 /* ---- kernels ----------------------------------------------------------------------------------- */
 
-#include "coroutine.h"
-
-thread_local constinit zr_stand_in_place zr_stand_in_here;
-thread_local constinit const uint32_t *zr_stand_in_warp;
-
 namespace
 {
-
-enum class thread_state { ready, at_block, at_warp, ended };
-
-constexpr int most_threads = 1024;
-constexpr size_t stack_bytes = 64 << 10;
-
-struct block_thread {
-    coroutine own;
-    thread_state state;
-    dim3 place; /* index in the block */
-    int turn;
-};
-
-/* The state with which one thread of the processor runs kernels, created at its first launch. */
-struct machine {
-    block_thread thread[most_threads];
-    uint32_t given[2][most_threads][zr_stand_in_words];
-    coroutine scheduler;
-    const std::function<void()> *kernel;
-    std::vector<unsigned char> shared;
-    int current;
-    bool backward; /* whether this launch runs from the last block and thread to the first */
-
-    machine()
-    {
-        char *stacks = (char *)mmap(nullptr, stack_bytes * most_threads, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        for (int t = 0; t < most_threads; t++) thread[t].own.stack = stacks + stack_bytes * (size_t)t;
-    }
-    ~machine()
-    {
-        munmap(thread[0].own.stack, stack_bytes * most_threads);
-    }
-};
-
-thread_local constinit machine *machine_here = nullptr;
-
-machine &make_machine()
-{
-    static thread_local struct owner {
-        ~owner()
-        {
-            delete machine_here;
-        }
-    } ends;
-    (void)ends;
-    return *(machine_here = new machine);
-}
-
-inline machine &here()
-{
-    return machine_here ? *machine_here : make_machine();
-}
-
-void thread_main(void *arg)
-{
-    machine *m = (machine *)arg;
-    (*m->kernel)();
-    m->thread[m->current].state = thread_state::ended;
-    coroutine_switch(&m->thread[m->current].own, &m->scheduler);
-    abort();
-}
-
-void meet(thread_state at)
-{
-    machine &m = here();
-    block_thread &mine = m.thread[m.current];
-    mine.state = at;
-    coroutine_switch(&mine.own, &m.scheduler);
-}
-
-/* Release all threads that wait for the block if no other thread is still running; return whether they were released.
- */
-bool release(machine &m, int threads)
-{
-    int waiting = 0;
-    for (int t = 0; t < threads; t++) {
-        if (m.thread[t].state == thread_state::at_block)
-            waiting++;
-        else if (m.thread[t].state != thread_state::ended)
-            return false;
-    }
-    for (int t = 0; t < threads; t++)
-        if (m.thread[t].state == thread_state::at_block) m.thread[t].state = thread_state::ready;
-    return waiting > 0;
-}
-
-/* Return the n-th of [first, end), counted from its end if `backward`. */
-int nth(int first, int end, int n, bool backward)
-{
-    return backward ? end - 1 - n : first + n;
-}
-
-/* Run a warp while all its unfinished threads meet each other, and none waits for the block. */
-void run_warp(machine &m, int first, int end)
-{
-    int waiting = 1, blocked = 0;
-    for (thread_state from = thread_state::ready; waiting > 0 && blocked == 0; from = thread_state::at_warp) {
-        waiting = 0;
-        for (int i = 0; i < end - first; i++) {
-            const int t = nth(first, end, i, m.backward);
-            block_thread &one = m.thread[t];
-            if (one.state == from) {
-                m.current = t;
-                zr_stand_in_here.thread = one.place;
-                coroutine_switch(&m.scheduler, &one.own);
-            }
-            waiting += one.state == thread_state::at_warp;
-            blocked += one.state == thread_state::at_block;
-        }
-    }
-}
-
-void run_block(machine &m, int threads)
-{
-    const int warps = (threads + 31) / 32;
-    for (bool goes_on = true; goes_on;) {
-        for (int w = 0; w < warps; w++) {
-            const int first = 32 * nth(0, warps, w, m.backward);
-            run_warp(m, first, first + 32 < threads ? first + 32 : threads);
-        }
-        goes_on = release(m, threads);
-    }
-    for (int t = 0; t < threads; t++)
-        if (m.thread[t].state != thread_state::ended) {
-            fprintf(stderr, "a kernel's threads wait for each other at different places\n");
-            abort();
-        }
-}
-
-/* A kernel launch: its sizes, its order and the call that runs it. */
-struct launch {
-    dim3 blocks, threads;
-    size_t shared_bytes;
-    bool backward;
-    std::function<void()> run;
-};
-
-void start_block(machine &m, const launch &l, dim3 block)
-{
-    const int n = (int)(l.threads.x * l.threads.y * l.threads.z);
-    m.shared.assign(l.shared_bytes + 16, 0xa5);
-    zr_stand_in_here.block = block;
-    for (int t = 0; t < n; t++) {
-        m.thread[t].state = thread_state::ready;
-        m.thread[t].turn = 0;
-        coroutine_start(&m.thread[t].own, stack_bytes, thread_main, &m);
-    }
-    run_block(m, n);
-}
-
-void run_blocks(const launch &l)
-{
-    machine &m = here();
-    const uint64_t x = l.blocks.x, y = l.blocks.y, n = x * y * l.blocks.z;
-    int t = 0;
-    m.kernel = &l.run;
-    m.backward = l.backward;
-    zr_stand_in_here.threads = l.threads;
-    zr_stand_in_here.blocks = l.blocks;
-    for (unsigned k = 0; k < l.threads.z; k++)
-        for (unsigned j = 0; j < l.threads.y; j++)
-            for (unsigned i = 0; i < l.threads.x; i++) m.thread[t++].place = dim3(i, j, k);
-    for (uint64_t i = 0; i < n; i++) {
-        const uint64_t b = l.backward ? n - 1 - i : i;
-        start_block(m, l, dim3((unsigned)(b % x), (unsigned)(b / x % y), (unsigned)(b / x / y)));
-    }
-}
 
 /* The number of launches of each kernel, and the shared memory that it may request on each device. */
 struct {
@@ -740,10 +652,6 @@ struct {
     std::map<const void *, int> launches;
     std::map<std::pair<const void *, int>, int> shared_bytes;
 } kernels;
-
-/* The shared memory that a kernel may use without request, and the most that a kernel may request on the smallest GPU
- * zr runs on (compute capability 8.6; 8.0 allows 163 KiB, 9.0 227 KiB). */
-constexpr int shared_usual = 48 << 10, shared_most = 99 << 10;
 
 int shared_allowed(const void *kernel)
 {
@@ -805,7 +713,10 @@ void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3
                 blocks.x, blocks.y, blocks.z, threads.x * threads.y * threads.z, shared_bytes);
         abort();
     }
-    const launch l = {blocks, threads, shared_bytes, kernels.launches[kernel]++ % 2 != 0, std::move(run)};
+    const launch l = {blocks,        threads,
+                      shared_bytes,  kernels.launches[kernel]++ % 2 != 0,
+                      sparse,        lot(stream->number, (uint64_t)issued(stream)),
+                      std::move(run)};
     hold.unlock();
     record_launch(recorded::launches, stream);
     const std::string fault = planted_in(file);
@@ -817,32 +728,4 @@ void zr_stand_in_launch(const char *file, cudaStream_t stream, dim3 blocks, dim3
     if (!blocking || strcmp(blocking, "1") != 0) return;
     work(stream, issued(stream));
     last_error = fail("launch");
-}
-
-void *zr_stand_in_shared()
-{
-    const uintptr_t at = (uintptr_t)here().shared.data();
-    return (void *)((at + 15) / 16 * 16);
-}
-
-void zr_stand_in_meet_block()
-{
-    meet(thread_state::at_block);
-}
-
-void zr_stand_in_meet_warp()
-{
-    meet(thread_state::at_warp);
-}
-
-/* Two sets alternate: a thread that fills a set again has met all others in between, and they have read the set by
- * then. */
-void zr_stand_in_exchange(const uint32_t *mine, int words)
-{
-    machine &m = here();
-    block_thread &one = m.thread[m.current];
-    uint32_t(*set)[zr_stand_in_words] = m.given[one.turn++ & 1];
-    memcpy(set[m.current], mine, sizeof *mine * (size_t)words);
-    meet(thread_state::at_warp);
-    zr_stand_in_warp = set[m.current / 32 * 32];
 }

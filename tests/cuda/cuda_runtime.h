@@ -4,7 +4,8 @@
  * thread: code that forgets to wait gets other bits. A device's memory is protected except against work in streams of
  * that device, or of a device that was given access to it. A kernel's blocks run one after the other, and the threads
  * of a block are coroutines that meet where the kernel synchronizes them. The order of blocks and threads is reversed
- * from one launch of a kernel to the next, so that a kernel that depends on the order shows it.
+ * from one launch of a kernel to the next, so that a kernel that depends on the order shows it. The environment
+ * variable ZR_STAND_IN_SEED draws lots instead (order.h); then memory is not protected.
  *
  * Streams, events and memory belong to the device that was current when they were created. As on GPUs, a kernel can be
  * launched only in a stream of the current device, and an event recorded only in a stream of its own device.
@@ -129,6 +130,12 @@ void zr_stand_in_function(const char *name, void (*function)(void));
 void zr_stand_in_touchable(int touchable);
 /** Return whether a stream belongs to the current device; for stand-ins of libraries that launch kernels. */
 int zr_stand_in_current(cudaStream_t stream);
+/** Return whether streams run late, blocks and threads in order: not with a seed. */
+int zr_stand_in_late(void);
+/** Start (1) or stop (0) simulating arrays that are larger than this machine's memory: what is allocated is 0, and
+ * takes memory only where it is written, and of the blocks of a launch only the first, the middle and the last two run.
+ */
+void zr_stand_in_sparse(int sparse);
 /** Return the bytes of device memory allocated and not freed. */
 size_t zr_stand_in_taken(void);
 
@@ -158,7 +165,6 @@ inline void zr_stand_in_check(bool holds)
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __shared__ static thread_local
 
 struct dim3 {
     unsigned x, y, z;
@@ -187,6 +193,8 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute at
 }
 /** Return the block's shared memory, of the size that the launch requested. */
 void *zr_stand_in_shared();
+/** Return the block's memory for an array that a kernel declares as shared; `site` stands for the declaration. */
+void *zr_stand_in_shared_array(const void *site, size_t bytes);
 /** Wait for all threads of the block, or for all threads of the warp. */
 void zr_stand_in_meet_block();
 void zr_stand_in_meet_warp();
@@ -194,9 +202,19 @@ void zr_stand_in_meet_warp();
 constexpr int zr_stand_in_words = 12;
 extern thread_local constinit const uint32_t *zr_stand_in_warp; /* lane 0's words, followed by the other lanes' */
 void zr_stand_in_exchange(const uint32_t *mine, int words);
-inline const uint32_t *zr_stand_in_given(int lane)
+
+/* Code that the thread sanitizer does not see, because it reads what other lanes have passed: that is no access to
+ * memory. */
+#define ZR_STAND_IN_UNSEEN __attribute__((no_sanitize_thread))
+
+ZR_STAND_IN_UNSEEN inline const uint32_t *zr_stand_in_given(int lane)
 {
     return zr_stand_in_warp + lane * zr_stand_in_words;
+}
+
+ZR_STAND_IN_UNSEEN inline uint32_t zr_stand_in_word(int lane, int i)
+{
+    return zr_stand_in_given(lane)[i];
 }
 
 inline void __syncthreads()
@@ -204,18 +222,27 @@ inline void __syncthreads()
     zr_stand_in_meet_block();
 }
 
-inline void __syncwarp(unsigned = 0xffffffffu)
+/* Only masks of all lanes are here. */
+inline void zr_stand_in_check_mask(unsigned mask)
 {
+    zr_stand_in_check(mask == 0xffffffffu);
+}
+
+inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    zr_stand_in_check_mask(mask);
     zr_stand_in_meet_warp();
 }
 
-template <typename T> T zr_stand_in_shuffle(T value, int lane)
+template <typename T> T zr_stand_in_shuffle(unsigned mask, T value, int lane)
 {
     uint32_t words[2] = {0, 0};
     static_assert(sizeof(T) <= sizeof words, "at most 8 bytes a lane");
+    zr_stand_in_check_mask(mask);
     memcpy(words, &value, sizeof value);
     zr_stand_in_exchange(words, 2);
-    memcpy(&value, zr_stand_in_given(lane), sizeof value);
+    for (int i = 0; i < 2; i++) words[i] = zr_stand_in_word(lane, i);
+    memcpy(&value, words, sizeof value);
     return value;
 }
 
@@ -224,29 +251,30 @@ inline int zr_stand_in_lane()
     return (int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32);
 }
 
-template <typename T> T __shfl_sync(unsigned, T value, int lane, int width = 32)
+template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32)
 {
     const int first = zr_stand_in_lane() / width * width;
-    return zr_stand_in_shuffle(value, first + lane % width);
+    return zr_stand_in_shuffle(mask, value, first + lane % width);
 }
 
-template <typename T> T __shfl_xor_sync(unsigned, T value, int mask, int = 32)
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int flips, int = 32)
 {
-    return zr_stand_in_shuffle(value, zr_stand_in_lane() ^ mask);
+    return zr_stand_in_shuffle(mask, value, zr_stand_in_lane() ^ flips);
 }
 
-template <typename T> T __shfl_down_sync(unsigned, T value, unsigned delta, int width = 32)
+template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
 {
     const int lane = zr_stand_in_lane(), to = lane + (int)delta;
-    return zr_stand_in_shuffle(value, to / width == lane / width ? to : lane);
+    return zr_stand_in_shuffle(mask, value, to / width == lane / width ? to : lane);
 }
 
-inline unsigned __ballot_sync(unsigned, int predicate)
+inline unsigned __ballot_sync(unsigned mask, int predicate)
 {
     const uint32_t mine = predicate != 0;
     unsigned votes = 0;
+    zr_stand_in_check_mask(mask);
     zr_stand_in_exchange(&mine, 1);
-    for (int lane = 0; lane < 32; lane++) votes |= (zr_stand_in_given(lane)[0] & 1) << lane;
+    for (int lane = 0; lane < 32; lane++) votes |= (zr_stand_in_word(lane, 0) & 1) << lane;
     return votes;
 }
 
@@ -274,20 +302,10 @@ inline int __popc(unsigned x)
     return __builtin_popcount(x);
 }
 
-/* A plain addition is atomic here, because blocks run one after the other, and a thread of a block yields to others
- * only where threads synchronize. */
+/* Atomic, though threads of a block take turns here: so the thread sanitizer sees that they may meet. */
 template <typename T> T atomicAdd(T *to, T value)
 {
-    const T was = *to;
-    *to += value;
-    return was;
-}
-
-template <typename T> T atomicMin(T *to, T value)
-{
-    const T was = *to;
-    if (value < was) *to = value;
-    return was;
+    return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
 }
 #endif
 #endif

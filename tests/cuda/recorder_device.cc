@@ -137,7 +137,7 @@ zr_status recorded_queue_create(zr_device *device, const zr_queue_config *config
     const zr_status st = plain.queue_create(device, config, queue);
     if (st != ZR_OK) return st;
     auto made = std::make_shared<queue_state>();
-    made->threaded = config->runs == ZR_QUEUE_THREAD || config->runs == ZR_QUEUE_HOST;
+    made->threaded = config->runs == ZR_QUEUE_THREAD || config->runs == ZR_QUEUE_ISSUE || config->runs == ZR_QUEUE_HOST;
     std::lock_guard<std::mutex> hold(queues_lock);
     if (config->runs == ZR_QUEUE_HOST) {
         if (!plain_host.copy) learn_host((*queue)->device);

@@ -44,7 +44,7 @@ typedef struct kernel_call {
     zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];
     zr_runtime runtime;
     int64_t scratch_bytes;
-    bool direct; /* whether a kernel on the host gets the arrays themselves */
+    bool direct; /* whether the kernel gets the arrays themselves, which are the device's */
 } kernel_call;
 
 /* ---- copies of arrays ---------------------------------------------------------------------------- */
@@ -210,10 +210,9 @@ static inline zr_status kernel_run(zr_device *device, const kernel_call *call)
                            .scratch = scratch.memory,
                            .runtime = &call->runtime,
                            .threads = device->profile.facts.threads};
-    const bool copied = apart || !call->direct;
-    for (int i = 0; copied && i < call->n_in; i++)
+    for (int i = 0; !call->direct && i < call->n_in; i++)
         in[i].data = kernel_put(device, copies, &n, in[i].data, kernel_tensor_bytes(&in[i]));
-    for (int i = 0; copied && i < call->n_out; i++)
+    for (int i = 0; !call->direct && i < call->n_out; i++)
         out[i].data = kernel_put(device, copies, &n, out[i].data, kernel_tensor_bytes(&out[i]));
     const zr_status status = kernel_run_there(kernel, &args);
     kernel_scratch_free(device, &scratch);

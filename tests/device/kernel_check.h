@@ -10,6 +10,9 @@
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
+#ifndef ZR_GPU
+#include "cuda/cuda_runtime.h"
+#endif
 #include "support/dtype_array.h"
 #include "tiles/device.h"
 #include "zr/device.h"
@@ -196,6 +199,8 @@ static inline void for_every_level(void (*body)(const level_pair *level))
     for_level(body, gpus);
 #ifdef ZR_GPU /* only the GPU build needs it */
     return;
+#else
+    if (!zr_stand_in_late()) return; /* the processor's kernels have no such order */
 #endif
     for (const char *const *name = zr__cpu_levels(); *name; name++) {
         if (!zr__cpu_has(*name)) continue;

@@ -1,4 +1,4 @@
-//TEST timeout=300 long=more
+//TEST timeout=300 long=more seeds=20
 //STAND_IN
 /* Training on GPUs, on the stand-in of tests/cuda: the same bits in all layouts and with any number of ranks, the
  * losses of the processor, and exactly the planned memory. */

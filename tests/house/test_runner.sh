@@ -144,12 +144,12 @@ script more "$more"
 mpich=', 1 skipped'
 command -v mpicc.mpich >/dev/null 2>&1 && mpich=
 run '--long runs them' "3 passed, 0 failed$mpich" 0 --long
-# Print a word whose checksum selects the kind of a share: 0 the long run, 1 to 3 others.
+# Print a word whose checksum selects the kind of a share: 0 the long run, 1 to 5 others.
 word_of() { # KIND N: the N-th of its words
     i=0 left=$2
     while :; do
         i=$((i + 1))
-        [ $(($(printf %s "kind $i" | cksum | cut -d' ' -f1) % 4)) != "$1" ] || left=$((left - 1))
+        [ $(($(printf %s "kind $i" | cksum | cut -d' ' -f1) % 6)) != "$1" ] || left=$((left - 1))
         [ $left != 0 ] || break
     done
     echo $i
@@ -170,6 +170,25 @@ run '... with CUDA' '2 passed, 0 failed' 0 --share "$(word_of 2 1)"
 CUDA=none
 [ "$(tr -d '\n' <cudas)" = '<auto><none>' ]
 result $? '... in the first run alone'
+script kernels '#TEST tsan=gpu
+echo "ok 1 - ${SAN-}"'
+script tsan '#TEST tsan=1
+echo "ok 1 - ${SAN-}"'
+run 'a share of races in kernels' '3 passed, 0 failed' 0 --share "$(word_of 4 1)"
+seeded='#TEST seeds=12
+echo "${ZR_STAND_IN_SEED-none}" >>"$ZR_SOURCE/seeds"; [ "${ZR_STAND_IN_SEED-}" != "$SICK" ] && echo ok 1'
+script seeded "$seeded"
+SICK=0
+export SICK
+run 'a long run takes all seeds' "13 passed, 0 failed$mpich" 0 --long -j 1
+[ "$(tr '\n' ' ' <seeds)" = 'none 1 2 3 4 5 6 7 8 9 10 11 12 ' ]
+result $? '... after a run without'
+script seeded "$seeded"
+run 'a share takes some' '6 passed, 0 failed' 0 --share "$(word_of 5 1)"
+script seeded "$seeded"
+SICK=11
+run 'a seed that fails' "11 passed, 1 failed$mpich" 1 --long
+says '... is named' '^# ZR_STAND_IN_SEED=11'
 # What a drawn test needs is installed before it runs, and only then.
 printf '#!/bin/sh\necho "$@" >>deps.calls\n[ "$1" != --nothing ]\n' >scripts/deps
 chmod +x scripts/deps

@@ -97,7 +97,7 @@ __device__ __forceinline__ void zr__store_rows(const zr__tokens<T> &x, int first
     constexpr int stride = zr__tile_stride<W>, chunk = 8, width = 8 * N;
     const zr__lane at = zr__lane_here();
     const int lane = (int)threadIdx.x % ZR__WARP;
-    __syncwarp();
+    __syncwarp(); /* all lanes must have read the rows before they are overwritten */
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
@@ -106,7 +106,7 @@ __device__ __forceinline__ void zr__store_rows(const zr__tokens<T> &x, int first
             for (int h = 0; h < 2; h++)
                 *(uint32_t *)(rows + (16 * m + 8 * h + at.g) * stride + 8 * n + 2 * at.t) =
                     zr__neighbours<T>(sum[m][n][2 * h] * factor[m][h], sum[m][n][2 * h + 1] * factor[m][h]);
-    __syncwarp();
+    __syncwarp(); /* all rows must be complete before other lanes read them */
     const int step = x.wide ? chunk : 1;
     for (int i = lane * step; i < 16 * M * width; i += ZR__WARP * step) {
         const int row = i / width, d = i % width, token = first + row;

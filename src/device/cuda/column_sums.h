@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(ZR__SUM_ACROSS *ZR__SUM_DOWN)
     zr__sum_runs(float *part, const T *x, int64_t rows, int64_t cols, int64_t ld, int64_t run)
 {
     constexpr int across = ZR__SUM_ACROSS, down = ZR__SUM_DOWN;
-    __shared__ float all[down][across * V];
+    ZR_SHARED_ARRAY(float, all, [down][across * V]);
     const int64_t first = (int64_t)blockIdx.x * across * V, col = first + (int64_t)threadIdx.x * V;
     const int64_t begin = (int64_t)blockIdx.y * run, end = begin + run < rows ? begin + run : rows;
     float sum[V], value[V];
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(ZR__SUM_ACROSS *ZR__SUM_DOWN)
     zr__sum_join(zr__array out, const float *earlier, const float *part, int64_t runs, int64_t cols)
 {
     constexpr int across = ZR__SUM_ACROSS, down = ZR__SUM_DOWN;
-    __shared__ float all[down][across];
+    ZR_SHARED_ARRAY(float, all, [down][across]);
     const int64_t col = (int64_t)blockIdx.x * across + threadIdx.x, each = (runs + down - 1) / down;
     const int64_t begin = threadIdx.y * each, end = begin + each < runs ? begin + each : runs;
     float sum = 0;

@@ -161,15 +161,15 @@ __global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool pac
     const T *logits = (const T *)r.logits + row * r.ld;
     float lse = 0;
     if constexpr (SOFTMAX) {
-        __shared__ float told;
+        ZR_SHARED_ARRAY(float, told, [1]);
         float max, sum, threshold = 0;
         zr__loss_softmax(logits, (const T *)r.bias, r.V, packed, &max, &sum);
         if constexpr (!GRADIENT)
             if (r.hits || r.numbers > 2)
                 threshold = zr__loss_threshold(logits, (const T *)r.bias, r.V, packed, r.target[row] - r.first);
-        if (threadIdx.x == 0) told = zr__loss_tell(r, row, logits, max, sum, threshold);
+        if (threadIdx.x == 0) told[0] = zr__loss_tell(r, row, logits, max, sum, threshold);
         __syncthreads();
-        lse = told;
+        lse = told[0];
     }
     if constexpr (GRADIENT) zr__loss_gradient(r, row, logits, packed, SOFTMAX ? lse : r.lse[row]);
 }

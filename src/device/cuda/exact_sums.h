@@ -64,7 +64,7 @@ template <bool SQUARED, typename Elements> __global__ void zr__exact_count(zr__c
 /* Add the bins in *room to *sum, by one thread, and set the bins to 0. */
 template <bool SQUARED> __global__ void zr__exact_join(zr__cuda_room *room, zr_exact *sum)
 {
-    __shared__ unsigned long long bin[2][ZR__BINS];
+    ZR_SHARED_ARRAY(unsigned long long, bin, [2][ZR__BINS]);
     const int own = (int)threadIdx.x;
     for (int half = 0; half < 2; half++) {
         bin[half][own] = room->bin[half][own];

@@ -5,8 +5,8 @@
  * Each file is compiled twice: by nvcc, and for the tests as C++ against tests/cuda/cuda_runtime.h, a stand-in that
  * runs blocks on the processor. Two rules make this possible, and make results independent of the places where a range
  * is cut:
- *   - Launch a kernel by ZR_LAUNCH, get its dynamic shared memory by ZR_SHARED, and use only the parts of CUDA that the
- *     stand-in has.
+ *   - Launch a kernel by ZR_LAUNCH, declare its dynamic shared memory by ZR_SHARED and arrays in shared memory by
+ *     ZR_SHARED_ARRAY, and use only the parts of CUDA that the stand-in has.
  *   - Contraction is off (-fmad=false): write fmaf for a fused operation. The order of a sum must depend only on the
  *     values and their number: use no floating-point atomics.
  */
@@ -23,6 +23,7 @@
 #define ZR_SHARED(type, name)                                                                                          \
     extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
     type *name = (type *)zr__shared
+#define ZR_SHARED_ARRAY(type, name, lengths) __shared__ type name lengths
 #else
 /* Launch a kernel of a file on the stand-in. The arguments are copied when the kernel is launched, as CUDA does. */
 template <typename... Params, typename... Args>
@@ -35,6 +36,9 @@ void zr__launch(const char *file, cudaStream_t stream, dim3 blocks, dim3 threads
 #define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
     zr__launch(__BASE_FILE__, (stream), (blocks), (threads), (shared_bytes), kernel, __VA_ARGS__)
 #define ZR_SHARED(type, name) type *name = (type *)zr_stand_in_shared()
+#define ZR_SHARED_ARRAY(type, name, lengths)                                                                           \
+    static char zr__site_##name;                                                                                       \
+    type(&name) lengths = *(type(*) lengths)zr_stand_in_shared_array(&zr__site_##name, sizeof(type lengths))
 #endif
 
 constexpr int ZR__WARP = 32;
@@ -192,7 +196,7 @@ template <typename T, typename Op> __device__ __forceinline__ T zr__warp_all(T x
  * this function. */
 template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T x, Op op, T neutral)
 {
-    __shared__ T part[ZR__WARP];
+    ZR_SHARED_ARRAY(T, part, [ZR__WARP]);
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int warps = (int)blockDim.x / ZR__WARP;
     x = zr__warp_all(x, op);

@@ -54,7 +54,7 @@ template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t
 #else /* the stand-in for tests without a GPU */
 
 /* Widen the neighbours in n words: word i gives value[2 * i] and value[2 * i + 1]. */
-template <typename T> void zr_stand_in_widen(uint32_t *value, const uint32_t *word, int n)
+template <typename T> ZR_STAND_IN_UNSEEN void zr_stand_in_widen(uint32_t *value, const uint32_t *word, int n)
 {
     for (int i = 0; i < 2 * n; i++) {
         const T x = {(uint16_t)(word[i / 2] >> 16 * (i % 2))};
@@ -62,7 +62,7 @@ template <typename T> void zr_stand_in_widen(uint32_t *value, const uint32_t *wo
     }
 }
 
-template <typename T> void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <typename T> ZR_STAND_IN_UNSEEN void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     typedef float four __attribute__((vector_size(16)));
     const int g = zr_stand_in_lane() / 4, t = zr_stand_in_lane() % 4;
@@ -92,10 +92,10 @@ template <bool TRANSPOSED> void zr__matrices(uint32_t (&out)[4], const void *row
     memcpy(words, row, sizeof words);
     zr_stand_in_exchange(words, 4);
     const auto element = [](int matrix, int r, int column) {
-        return zr_stand_in_given(8 * matrix + r)[column / 2] >> 16 * (column % 2) & 0xffff;
+        return zr_stand_in_word(8 * matrix + r, column / 2) >> 16 * (column % 2) & 0xffff;
     };
     for (int i = 0; i < 4; i++)
-        out[i] = TRANSPOSED ? element(i, 2 * t, g) | element(i, 2 * t + 1, g) << 16 : zr_stand_in_given(8 * i + g)[t];
+        out[i] = TRANSPOSED ? element(i, 2 * t, g) | element(i, 2 * t + 1, g) << 16 : zr_stand_in_word(8 * i + g, t);
 }
 #endif
 

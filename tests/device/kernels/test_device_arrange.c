@@ -1,4 +1,4 @@
-//TEST timeout=60
+//TEST timeout=60 tsan=gpu seeds=200
 /* slice, slice_dx, concat, transpose, split_heads, merge_heads: every element goes to the right place, in every type.
  */
 #include "device/kernel_check.h"

@@ -1,4 +1,4 @@
-//TEST timeout=120 long=more
+//TEST timeout=120 long=more tsan=gpu seeds=20
 //STAND_IN
 //TILES
 /* attention, attention_dx. */

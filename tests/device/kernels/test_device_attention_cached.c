@@ -1,4 +1,4 @@
-//TEST timeout=60 long=more
+//TEST timeout=60 long=more tsan=gpu seeds=20
 //STAND_IN
 /* attention_cached: one token at a time. */
 #include "attention_check.h"

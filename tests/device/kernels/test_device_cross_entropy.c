@@ -1,4 +1,4 @@
-//TEST timeout=60
+//TEST timeout=60 tsan=gpu seeds=200
 /* cross_entropy, place_cross_entropy, and their gradients. */
 #include "device/kernel_check.h"
 

@@ -1,4 +1,4 @@
-//TEST timeout=60
+//TEST timeout=60 tsan=gpu seeds=20
 //STAND_IN
 /* Products on a GPU: aligned and unaligned arrays, biases fused into the product or added before it, rounded sums in
  * blocks, failures of cuBLASLt; column sums and the bias of a sum over ranks on every device. */

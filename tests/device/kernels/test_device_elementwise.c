@@ -1,4 +1,4 @@
-//TEST timeout=60
+//TEST timeout=60 tsan=gpu seeds=200
 /* gelu, gelu_erf, relu, silu, tanh and swiglu, each with its _dx, add, mul, scale, dropout, fill. */
 #include "device/kernel_check.h"
 

@@ -1,4 +1,4 @@
-//TEST timeout=60 long=more
+//TEST timeout=60 long=more tsan=gpu seeds=20
 /* embedding, embedding_dw, rows, rows_dx, position, position_dw. */
 #include "device/kernel_check.h"
 #include "support/long.h"

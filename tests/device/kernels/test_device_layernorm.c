@@ -1,4 +1,4 @@
-//TEST timeout=60 long=more
+//TEST timeout=60 long=more tsan=gpu seeds=20
 /* layernorm and rmsnorm, each with its _dx and _dw. */
 #include "device/kernel_check.h"
 #include "support/long.h"

@@ -1,4 +1,4 @@
-//TEST timeout=120 long=more
+//TEST timeout=120 long=more tsan=gpu seeds=20
 /* linear_cross_entropy, linear_cross_entropy_dx: checked against double in one block and in several, and in one block
  * against the ops that hold all logits. */
 #include "device/cpu/linear_cross_entropy_blocks.h"

@@ -1,4 +1,4 @@
-//TEST timeout=60
+//TEST timeout=60 tsan=gpu seeds=200
 /* rotary_table for each kind, and rotary. */
 #include "device/kernel_check.h"
 

@@ -1,4 +1,4 @@
-//TEST timeout=60
+//TEST timeout=60 tsan=gpu seeds=200
 /* softmax, softmax_dx, mean, mean_dx. */
 #include "device/kernel_check.h"
 

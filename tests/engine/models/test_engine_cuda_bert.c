@@ -1,4 +1,4 @@
-//TEST timeout=300 long=more
+//TEST timeout=300 long=more seeds=20
 //STAND_IN
 /* BERT on GPUs, on the stand-in of tests/cuda: rows of several samples with dropout and LAMB. The losses of both terms
  * are the processor's, all stages and homes of states give the same bits, and memory is exactly as planned

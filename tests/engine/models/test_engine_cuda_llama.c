@@ -1,4 +1,4 @@
-//TEST timeout=300 long=more
+//TEST timeout=300 long=more seeds=20
 //STAND_IN
 /* Models of the Llama kind on GPUs, on the stand-in of tests/cuda: the losses of the processor, the same bits at every
  * stage, and exactly the planned memory (trainer.h). */

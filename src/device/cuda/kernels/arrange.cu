@@ -197,7 +197,7 @@ struct matrices {
 template <typename M> __global__ void __launch_bounds__(tile_threads) transpose_tiles(M mover, matrices m)
 {
     using E = typename M::type;
-    __shared__ E held[tile][tile + (int)(4 / sizeof(E))];
+    ZR_SHARED_ARRAY(E, held, [tile][tile + (int)(4 / sizeof(E))]);
     const int x = (int)threadIdx.x % tile, y = (int)threadIdx.x / tile;
     for (int64_t t = blockIdx.x; t < m.count * m.down * m.across; t += gridDim.x) {
         const int64_t line = zr__divide(t, m.across), matrix = zr__divide(line, m.down);

@@ -107,7 +107,8 @@ __device__ __forceinline__ void sum_values(const cached<T> &c, const float *weig
 /* Compute the partial results of a range of keys for a query head. Each block of threads has one range. */
 template <typename T> __global__ void __launch_bounds__(THREADS) attend(cached<T> c)
 {
-    __shared__ float weight[KEYS], part[WARPS][COLUMNS];
+    ZR_SHARED_ARRAY(float, weight, [KEYS]);
+    ZR_SHARED_ARRAY(float, part, [WARPS][COLUMNS]);
     const int64_t index = blockIdx.x, head = index / c.stretches;
     const key_range range = keys_of(c, head, index % c.stretches);
     const int n = range.n;

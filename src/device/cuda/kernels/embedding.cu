@@ -143,7 +143,7 @@ struct sort_round {
 
 __global__ void __launch_bounds__(sort_threads) sort_count(sort_round s)
 {
-    __shared__ uint32_t own[ZR__CUDA_SORT_DIGITS];
+    ZR_SHARED_ARRAY(uint32_t, own, [ZR__CUDA_SORT_DIGITS]);
     own[threadIdx.x] = 0;
     __syncthreads();
     for (int k = 0; k < sort_turns; k++) {
@@ -173,7 +173,7 @@ constexpr int scan_threads = 1024;
  * of its threads processes consecutive counts. */
 __global__ void __launch_bounds__(scan_threads) sort_scan(uint32_t *counts, int64_t n, uint32_t *rows_with_many)
 {
-    __shared__ uint32_t part[ZR__WARP];
+    ZR_SHARED_ARRAY(uint32_t, part, [ZR__WARP]);
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int64_t each = (n + scan_threads - 1) / scan_threads, begin = threadIdx.x * each;
     const int64_t end = begin + each < n ? begin + each : n;
@@ -207,7 +207,8 @@ __device__ __forceinline__ unsigned same_digit(int digit, bool there)
  * tile. */
 __global__ void __launch_bounds__(sort_threads) sort_move(sort_round s)
 {
-    __shared__ uint32_t next[sort_warps][ZR__CUDA_SORT_DIGITS]; /* offset of each warp's next token, for each digit */
+    /* offset of each warp's next token, for each digit */
+    ZR_SHARED_ARRAY(uint32_t, next, [sort_warps][ZR__CUDA_SORT_DIGITS]);
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int64_t first = (int64_t)blockIdx.x * ZR__CUDA_SORT_TILE + warp * (sort_turns * ZR__WARP) + lane;
     for (int w = 0; w < sort_warps; w++) next[w][threadIdx.x] = 0;
@@ -231,9 +232,9 @@ __global__ void __launch_bounds__(sort_threads) sort_move(sort_round s)
         const int digit = s.digit(token);
         const unsigned same = same_digit(digit, there), below = same & ((1u << lane) - 1);
         if (there) s.out[next[warp][digit] + __popc(below)] = token;
-        __syncwarp();
+        __syncwarp(); /* all lanes must have read next[] before it changes */
         if (there && below == 0) next[warp][digit] += __popc(same);
-        __syncwarp();
+        __syncwarp(); /* it must have changed before it is read again */
     }
 }
 

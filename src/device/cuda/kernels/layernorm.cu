@@ -239,7 +239,7 @@ template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
 {
     constexpr int V = zr__chunk_elems<T>, tile = V * ZR__WARP, outs = CENTRED ? 2 : 1;
-    __shared__ float part[outs][dw_warps][tile];
+    ZR_SHARED_ARRAY(float, part, [outs][dw_warps][tile]);
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int64_t first = (int64_t)blockIdx.x * tile, run = blockIdx.y;
     float dgain[V] = {}, dbias[V] = {};
@@ -264,7 +264,7 @@ constexpr int join_groups = 8;
  * groups' sums are then added in the order of the groups. */
 __global__ void norm_dw_join(const float *partial, int runs, int64_t C, zr__array dgain, zr__array dbias)
 {
-    __shared__ float part[join_groups][ZR__WARP];
+    ZR_SHARED_ARRAY(float, part, [join_groups][ZR__WARP]);
     const int lane = (int)threadIdx.x % ZR__WARP, group = (int)threadIdx.x / ZR__WARP;
     const int each = (runs + join_groups - 1) / join_groups, begin = group * each;
     const int end = begin + each < runs ? begin + each : runs;
