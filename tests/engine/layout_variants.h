@@ -73,6 +73,9 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.size = had.size;
     run->layout.ranks = had.ranks;
     run->layout.tensor = had.tensor;
+    run->layout.pipeline = had.pipeline;
+    run->layout.chunks = had.chunks;
+    run->layout.pipeline_schedule = had.pipeline_schedule;
     run->layout.stage = had.stage;
     run->layout.dtype = had.dtype;
     run->layout.wire_dtype = had.wire_dtype;
