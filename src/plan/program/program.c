@@ -233,11 +233,13 @@ static void emit_backward(zr__program *p, const part *t, int32_t stage, const bo
     const zr_graph *g = t->graph;
     const zr__pipe pipe = zr__pipe_of(t->plan);
     const bool splits = t->plan->stage[t->kind] && zr__pipe_splits(&pipe);
+    /* without a pipeline all runs are in one phase, so that the head's forward and backward ops are one segment */
+    const zr__phase phase = t->plan->stage[t->kind] ? ZR__PHASE_B : ZR__PHASE_F;
     p->now.stage = stage;
-    p->now.phase = ZR__PHASE_B;
+    p->now.phase = phase;
     if (t->plan->stage[t->kind]) emit_receives(p, t, stage, true);
     for (int apart = 0; apart <= splits; apart++) {
-        p->now.phase = apart ? ZR__PHASE_W : ZR__PHASE_B;
+        p->now.phase = apart ? ZR__PHASE_W : phase;
         for (int32_t i = 0; i < zr_graph_ops(g); i++) {
             const zr_op *op = zr_graph_get_op(g, i);
             if (!op->backward || !in_stage(t, i, stage) || (splits && is_for_params(g, op) != apart)) continue;
