@@ -184,9 +184,9 @@ static zr_status take_staging(zr_engine *e)
 static zr_status take_channels(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
-    const int32_t axis = ZR_AXIS_PIPELINE, own = e->place[ZR_GROUP_PIPELINE];
+    const int first = e->comm->rank - zr__plan_member(plan, ZR_GROUP_PIPELINE, e->place[ZR_GROUP_PIPELINE]);
     const uint64_t number = e->comm->engines++;
-    for (int k = 0; k < ZR_SCHEDULES && plan->axis_ranks[axis] > 1; k++) {
+    for (int k = 0; k < ZR_SCHEDULES && plan->group[ZR_GROUP_PIPELINE].size > 1; k++) {
         const zr_schedule *s = &plan->schedule[k];
         e->channel[k] = zr_alloc(sizeof(zr__channel *) * (size_t)(s->n_channels + 1));
         ZR_CHECK(e->channel[k], ZR_ERR_MEMORY, "no memory for %d channels", s->n_channels);
@@ -194,7 +194,7 @@ static zr_status take_channels(zr_engine *e)
             const zr_step *step = &s->step[i];
             if (step->channel < 0 || e->channel[k][step->channel]) continue;
             const zr_use *use = &s->use[step->uses];
-            const int me = e->comm->rank, peer = me + (step->peer - own) * plan->axis_step[axis];
+            const int me = e->comm->rank, peer = first + zr__plan_member(plan, ZR_GROUP_PIPELINE, step->peer);
             const bool sends = step->kind == ZR_STEP_SEND;
             ZR_TRY(zr__comm_channel(
                 e->comm, sends ? me : peer, sends ? peer : me, number << 36 | (uint64_t)k << 32 | (uint32_t)step->value,
@@ -257,10 +257,9 @@ static zr_status check_plan(const zr_plan *plan, const zr_device *device, const 
 {
     ZR_CHECK(plan->ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->ranks,
              comm->size);
-    const int role = zr__plan_place(plan, ZR_GROUP_PIPELINE, comm->rank);
-    ZR_CHECK(role == plan->layout.role, ZR_ERR_CONFIG,
-             "the plan is for role %d, but rank %d has role %d: set zr_layout.role", plan->layout.role, comm->rank,
-             role);
+    ZR_CHECK(zr__plan_is_for(plan, comm->rank), ZR_ERR_CONFIG,
+             "the plan is not for the role of rank %d: it has role %d", comm->rank,
+             zr__plan_place(plan, ZR_GROUP_PIPELINE, comm->rank));
     ZR_CHECK(zr__device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
              "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
              plan->profile.facts.name, device->profile.facts.name);

@@ -273,7 +273,7 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
     if (run->tune) run->tune(run, device);
     comm->concurrent = run->lanes;
     zr_layout layout = run->layout;
-    layout.role = comm->rank / (layout.ranks * layout.tensor); /* the pipeline is the slowest axis */
+    layout.role = comm->rank / (layout.ranks * layout.tensor) % layout.pipeline; /* the pipeline is the slowest axis */
     ZR_TRY(zr_plan_create(&model, &layout, &device->profile, &plan));
     /* the plan is the same on all ranks of a role */
     if (comm->rank % (layout.ranks * layout.tensor) == 0) ZR_TRY(zr_plan_check(plan));

@@ -26,6 +26,11 @@ int zr__plan_member(const zr_plan *plan, int32_t group, int place)
     return rank;
 }
 
+bool zr__plan_is_for(const zr_plan *plan, int rank)
+{
+    return zr__plan_place(plan, ZR_GROUP_PIPELINE, rank) == plan->layout.role;
+}
+
 bool zr__plan_first_of_rows(const zr_plan *plan, int rank)
 {
     return zr__plan_place(plan, ZR_GROUP_ALL & ~ZR_GROUP_DATA, rank) == 0;

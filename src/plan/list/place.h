@@ -8,6 +8,9 @@
 /** Return a rank's number within a group, from 0 to size - 1. */
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank);
 
+/** Return whether a rank has the role for which the plan is made. */
+bool zr__plan_is_for(const zr_plan *plan, int rank);
+
 /** Return the index of a rank's own shard among the N shards of a unit. */
 int zr__plan_shard(const zr_plan *plan, int rank);
 

@@ -84,7 +84,8 @@ static void test_every_step_is_needed(void **state)
         zr_plan_destroy(&plan);
     }
     for (int k = 0; k < ZR_STEP_KINDS; k++)
-        if (tried[k] == 0 && k != ZR_STEP_REPEAT && k != ZR_STEP_END)
+        if (tried[k] == 0 && k != ZR_STEP_REPEAT && k != ZR_STEP_END &&
+            !(k >= ZR_STEP_SEND && k <= ZR_STEP_RECEIVED)) /* between roles: test_plan_pipeline */
             fail_msg("no layout has a step %s", zr_step_kind_name((zr_step_kind)k));
 }
 
