@@ -42,16 +42,18 @@ typedef struct writing {
     const zr__pipe *pipe;
     int32_t rank, n;
     zr_pipe_action *list;
+    int32_t next[ZR_PIPE_W + 1][ZR_CHUNKS]; /* for each kind and chunk: its next micro-batch */
 } writing;
 
-static void act(writing *w, zr_pipe_kind kind, int32_t chunk, int32_t micro)
+static void act(writing *w, zr_pipe_kind kind, int32_t chunk)
 {
-    w->list[w->n++] = (zr_pipe_action){kind, zr__pipe_stage(w->pipe, w->rank, chunk), micro};
+    w->list[w->n++] = (zr_pipe_action){kind, zr__pipe_stage(w->pipe, w->rank, chunk), w->next[kind][chunk]++};
 }
 
-static void act_all(writing *w, zr_pipe_kind kind, int32_t chunk)
+/* Run an action for all micro-batches for which it has not run yet. */
+static void act_rest(writing *w, zr_pipe_kind kind, int32_t chunk)
 {
-    for (int32_t m = 0; m < w->pipe->micros; m++) act(w, kind, chunk, m);
+    while (w->next[kind][chunk] < w->pipe->micros) act(w, kind, chunk);
 }
 
 static int32_t least(int32_t a, int32_t b)
@@ -62,48 +64,29 @@ static int32_t least(int32_t a, int32_t b)
 /* Run all forward passes chunk by chunk, then all backward passes. With one chunk this is GPipe. */
 static void breadth_first(writing *w)
 {
-    for (int32_t c = 0; c < w->pipe->chunks; c++) act_all(w, ZR_PIPE_F, c);
-    for (int32_t c = w->pipe->chunks - 1; c >= 0; c--) act_all(w, ZR_PIPE_B, c);
+    for (int32_t c = 0; c < w->pipe->chunks; c++) act_rest(w, ZR_PIPE_F, c);
+    for (int32_t c = w->pipe->chunks - 1; c >= 0; c--) act_rest(w, ZR_PIPE_B, c);
 }
 
-/* Run `ahead` forward passes, then a forward and a backward pass in turn. The passes of several chunks follow each
- * other in groups of as many micro-batches as there are ranks: a group passes through all chunks before the next one
- * begins. With `waits` the backward pass is split: W begins `waits` micro-batches after I. */
+/* Run `ahead` forward passes, then a forward and a backward pass in turn. Several chunks take turns of as many
+ * micro-batches as there are ranks. If `split`, the backward pass is split: W begins `waits` micro-batches after I. */
 static void one_by_one(writing *w, int32_t ahead, bool split, int32_t waits)
 {
-    const int32_t ranks = w->pipe->ranks, chunks = w->pipe->chunks, group = ranks * chunks;
-    const int32_t all = w->pipe->micros * chunks;
+    const int32_t ranks = w->pipe->ranks, chunks = w->pipe->chunks, all = w->pipe->micros * chunks;
     for (int32_t i = 0; i < all + ahead; i++) {
         const int32_t back = i - ahead;
-        if (i < all)
-            act(w, ZR_PIPE_F, chunks == 1 ? 0 : i % group / ranks, chunks == 1 ? i : i / group * ranks + i % ranks);
-        if (back < 0) continue;
-        act(w, split ? ZR_PIPE_I : ZR_PIPE_B, chunks == 1 ? 0 : chunks - 1 - back % group / ranks,
-            chunks == 1 ? back : back / group * ranks + back % ranks);
-        if (split && back >= waits) act(w, ZR_PIPE_W, 0, back - waits);
+        if (i < all) act(w, ZR_PIPE_F, i / ranks % chunks);
+        if (back >= 0) act(w, split ? ZR_PIPE_I : ZR_PIPE_B, chunks - 1 - back / ranks % chunks);
+        if (split && back >= waits) act(w, ZR_PIPE_W, 0);
     }
-    for (int32_t m = all - least(waits, all); split && m < all; m++) act(w, ZR_PIPE_W, 0, m);
+    if (split) act_rest(w, ZR_PIPE_W, 0);
 }
 
-/* The counters of ZB-V: the next micro-batch of each kind and chunk. */
-typedef struct counts {
-    int32_t f[2], i[2], w[2];
-} counts;
-
-static void f(writing *w, counts *n, int32_t chunk)
+/* Run I and W of the next micro-batch of a chunk. */
+static void act_backward(writing *w, int32_t chunk)
 {
-    act(w, ZR_PIPE_F, chunk, n->f[chunk]++);
-}
-
-static void i(writing *w, counts *n, int32_t chunk)
-{
-    act(w, ZR_PIPE_I, chunk, n->i[chunk]++);
-}
-
-static void iw(writing *w, counts *n, int32_t chunk)
-{
-    i(w, n, chunk);
-    act(w, ZR_PIPE_W, chunk, n->w[chunk]++);
+    act(w, ZR_PIPE_I, chunk);
+    act(w, ZR_PIPE_W, chunk);
 }
 
 /* A rank runs forward passes of its first chunk until the first micro-batch comes back to its second chunk. Then it
@@ -111,26 +94,25 @@ static void iw(writing *w, counts *n, int32_t chunk)
  * rank is idle only before its first and behind its last action, together as long as P - 1 of them. */
 static void zero_bubble_v(writing *w)
 {
-    const int32_t ranks = w->pipe->ranks, micros = w->pipe->micros, near = ranks - w->rank;
-    counts n = {{0}, {0}, {0}};
-    for (int32_t k = 0; k < 2 * near - 1; k++) f(w, &n, 0);
-    for (int32_t k = 0; k < w->rank; k++) f(w, &n, 1), f(w, &n, 0);
-    for (int32_t k = 0; k < near; k++) f(w, &n, 1), iw(w, &n, 1);
-    while (n.f[1] < micros) {
-        if (n.f[0] < micros) f(w, &n, 0);
-        iw(w, &n, 0);
-        f(w, &n, 1);
-        iw(w, &n, 1);
+    const int32_t micros = w->pipe->micros, near = w->pipe->ranks - w->rank;
+    for (int32_t k = 0; k < 2 * near - 1; k++) act(w, ZR_PIPE_F, 0);
+    for (int32_t k = 0; k < w->rank; k++) act(w, ZR_PIPE_F, 1), act(w, ZR_PIPE_F, 0);
+    for (int32_t k = 0; k < near; k++) act(w, ZR_PIPE_F, 1), act_backward(w, 1);
+    while (w->next[ZR_PIPE_F][1] < micros) {
+        if (w->next[ZR_PIPE_F][0] < micros) act(w, ZR_PIPE_F, 0);
+        act_backward(w, 0);
+        act(w, ZR_PIPE_F, 1);
+        act_backward(w, 1);
     }
-    for (int32_t k = 0; k < w->rank; k++) i(w, &n, 0), i(w, &n, 1);
-    for (int32_t k = 0; k < near; k++) iw(w, &n, 0);
-    for (int32_t c = 1; c >= 0; c--)
-        while (n.w[c] < micros) act(w, ZR_PIPE_W, c, n.w[c]++);
+    for (int32_t k = 0; k < w->rank; k++) act(w, ZR_PIPE_I, 0), act(w, ZR_PIPE_I, 1);
+    for (int32_t k = 0; k < near; k++) act_backward(w, 0);
+    act_rest(w, ZR_PIPE_W, 1);
+    act_rest(w, ZR_PIPE_W, 0);
 }
 
 int32_t zr__pipe_list(const zr__pipe *p, int32_t rank, zr_pipe_action *list)
 {
-    writing w = {p, rank, 0, list};
+    writing w = {.pipe = p, .rank = rank, .list = list};
     const int32_t behind = p->ranks - 1 - rank, all = p->micros * p->chunks;
     switch (p->schedule) {
     case ZR_PIPELINE_GPIPE:

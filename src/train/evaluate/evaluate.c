@@ -1,6 +1,4 @@
 /* Mean losses of an engine or of stored weights over the windows of a file. */
-#include <string.h>
-
 #include "train/evaluate/evaluate.h"
 
 #include "base/number/exact.h"
@@ -8,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Approximate number of tokens in a batch. A batch of this size makes matrix products efficient and takes little
  * memory. */
