@@ -38,7 +38,7 @@ typedef enum zr_sequence {
     ZR_SEQUENCE_REGATHER
 } zr_sequence;
 
-/** Collectives that sum gradients over ranks. All of them give the same sums, except NCCL's. */
+/** Collectives that sum gradients over ranks. All give the same sums, except NCCL. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS, /* reduce-scatter: each rank receives its shard of the sums */
     /* all-reduce: all ranks receive all sums, with 1.5 times the traffic. The first version of ZeRO stage 1 used it */
@@ -49,9 +49,10 @@ typedef enum zr_reduce {
 } zr_reduce;
 
 /** Schedules of pipeline parallelism, for P pipeline ranks with v chunks each and k micro-batches. The chunks of all
- * ranks are the stages of the model, in its order. F is the forward pass of a stage for one micro-batch, B its backward
- * pass, I the part of B that gives gradients of values, W the part that gives gradients of parameters. In all of them a
- * stage runs each of these for the micro-batches in ascending order, so that all give the same bits. */
+ * ranks are the stages of the model, in its order. F is the forward pass of a stage for one micro-batch, and B its
+ * backward pass. I is the part of B that gives gradients of values, W the part that gives gradients of parameters. In
+ * every schedule a stage runs F, B, I and W for the micro-batches in ascending order, so that all give the same bits.
+ */
 typedef enum zr_pipe_schedule {
     ZR_PIPELINE_1F1B,  /* at most P forward passes ahead of backward passes (PipeDream-Flush, Narayanan et al. 2021) */
     ZR_PIPELINE_GPIPE, /* all F, then all B (Huang et al. 2019), but B in the order of F */

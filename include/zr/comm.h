@@ -109,7 +109,7 @@ struct zr_comm {
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
     /* numbers that the last call of zr_comm_scalars, zr_comm_agree or zr_comm_split exchanged: an array of size * n,
-     * with n numbers from each rank. Valid until the next of these calls. Shared by all ranks of a process */
+     * with n numbers from each rank. Valid until the next call of any of the three. Shared by all ranks of a process */
     const double *table;
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
     const void **pieces; /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */

@@ -260,7 +260,7 @@ struct zr_op_def {
      * parameter, each rank computes a part of the parameter's gradient, and the parts are summed over the ranks. Other
      * ops refuse operands that are cut. */
     bool keeps_cut;
-    /** Whether the op accepts a cut weight, of which each rank has only one piece, and a tile of a table. The op's
+    /** Whether the op accepts a cut weight (each rank has only one piece of the weight) and a tile of a table. The op's
      * builder may allow only some cases. */
     bool takes_pieces;
     /** Whether a tile as an operand stands for all tiles of its table. The adjoint then contributes to the gradient of

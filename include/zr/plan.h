@@ -58,7 +58,7 @@ typedef struct zr_plan_unit {
     zr_state sums;
     zr_state master;                   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the optimizer */
-    /* index of the first of n_open_sums buffers, each of which holds a further accumulator of this rank's shard
+    /* index of the first of n_open_sums buffers. Each buffer holds a further accumulator of this rank's shard
      * (rank_free_sums) */
     int32_t open_sums;
     int32_t n_open_sums;

@@ -202,7 +202,7 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* number of steps, including the steps before the checkpoint from which the run resumed */
     int64_t skipped;
-    double loss;        /* loss of the last step that has a target that counts, or NaN if there is no such step */
+    double loss;        /* loss of the last step with a target that counts, or NaN if no step has one */
     double val_loss;    /* loss of the last evaluation, or NaN if there was none */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;

@@ -268,10 +268,10 @@ typedef struct zr_step {
     int32_t value;   /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
     int32_t peer;    /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise -1 */
     int32_t channel; /* for SEND, SENT, RECV and RECEIVED: number of the channel in the schedule; otherwise -1 */
-    /* for REPEAT: number of rounds. For SEND and RECV: number of messages of the channel that may be on their way at
-     * the same time; SENT of a message precedes the SEND that comes so many messages later. For a reduction: number of
-     * micro-batches that it sums. For NORM: number of micro-batches on all ranks together, if it averages the square
-     * norms of their gradients; otherwise 0 */
+    /* for REPEAT: number of rounds. For SEND and RECV: the channel's depth, the number of messages that may be on
+     * their way at the same time. If the depth is d, SENT of message n precedes SEND of message n + d. For a reduction:
+     * number of micro-batches that it sums. For NORM: number of micro-batches on all ranks together, if it averages the
+     * square norms of their gradients; otherwise 0 */
     int64_t rounds;
     /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state: range of the
      * unit. For BATCH: range of rows */

@@ -85,9 +85,9 @@ typedef struct zr__slices {
  * and hashes the other one. */
 typedef struct zr__chunk_writer zr__chunk_writer;
 
-/** Open a writer. `writers`: number of writers that this process uses at once. It sets the size of the buffers, so that
- * those of up to 128 writers take at most 16 MiB in total. Errors: ZR_ERR_NOT_FOUND if the file is missing, is not a
- * regular file or is a symbolic link; ZR_ERR_MEMORY. */
+/** Open a writer. `writers`: number of writers that this process uses at once. It sets the size of a writer's
+ * buffer, so that the buffers of up to 128 writers take at most 16 MiB in total. Errors: ZR_ERR_NOT_FOUND if the file
+ * is missing, is not a regular file or is a symbolic link; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__chunk_writer_open(const char *path, int writers, zr__chunk_writer **writer);
 /** Copy n bytes, to be written at `offset` in the file. Offsets must ascend. A put that begins at the end of the last
  * put continues the same range; any other put begins a new range. All bytes must lie inside the file.

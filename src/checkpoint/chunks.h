@@ -36,7 +36,7 @@ int64_t zr__slice_run(const zr__slices *slices, int64_t offset);
 int64_t zr__slice_after(const zr__slices *slices, int64_t offset, int64_t n);
 /** Return how many of the file's bytes [offset, end) belong to the slice that contains `offset`. */
 int64_t zr__slice_bytes(const zr__slices *slices, int64_t offset, int64_t end);
-/** Compute the XXH3-64 hash of those bytes in [offset, end) that belong to the slice that contains `offset`. `bytes`
+/** Compute the XXH3-64 hash of the bytes in [offset, end) that belong to the slice that contains `offset`. `bytes`
  * holds the file's bytes from `offset` on. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__slice_hash(const zr__slices *slices, int64_t offset, int64_t end, const unsigned char *bytes,
                                       uint64_t *hash);
@@ -87,8 +87,8 @@ typedef struct zr__checked_file {
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr__manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);
-/** Read the region of chunk i, and check all its chunks. If the last region loaded was the one before, begin to
- * prefetch the next region. Error: ZR_ERR_DATA naming file and bytes. */
+/** Read the region of chunk i, and check all its chunks. If the region before it was loaded last,
+ * begin to prefetch the next region. Error: ZR_ERR_DATA naming file and bytes. */
 ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
 /** Read bytes [offset, offset + n) of the file. Each chunk is checked before bytes are copied from it. `tensor` is the
  * name of the tensor that has the bytes, for messages, or NULL. Fail with ZR_ERR_DATA, also if the file ends too

@@ -112,8 +112,8 @@ static void fill_part(zr__chunk_writer *w, int64_t offset, const unsigned char *
     w->open.bytes += n;
 }
 
-/* Take as many of the n bytes as fit into the current part and chunk, and return their number. Without slices, a part
- * ends at a multiple of its size, so that the next part is aligned for direct I/O. */
+/* Take the first of the n bytes, up to the end of the current part and chunk. Return the number taken. Without slices,
+ * a part ends at a multiple of its size, so that the next part is aligned for direct I/O. */
 static int64_t put_some(zr__chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;

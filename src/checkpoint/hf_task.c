@@ -97,7 +97,7 @@ zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family
 }
 
 /* Remove the source's keys of labels, unless there are two labels. With another number of labels, transformers would
- * give the heads of other tasks as many outputs. */
+ * give the heads of other tasks that number of outputs. */
 static int drop_labels(json_t *root)
 {
     static const char *const keys[] = {"id2label", "label2id", "num_labels"};

@@ -137,7 +137,7 @@ static int64_t count_chunks(const reader *r, const zr__manifest_file *file, int6
 typedef struct listing {
     const reader *r;
     const zr__manifest_file *file;
-    const char *hash; /* hash of chunk i, followed by those of later chunks */
+    const char *hash; /* hash of chunk i; the hashes of later chunks follow */
     int64_t i;
     zr__chunk *chunk;
 } listing;

@@ -463,7 +463,7 @@ static bool find_wrapper(const zr_weights *weights, const zr__tensor_spec *wante
 }
 
 /* Add advice about the weights as a whole. `first` is the first tensor that is missing or has another shape. `misfits`
- * tensors do not fit; `heads` of them are missing tensors of a head. */
+ * is the number of tensors that do not fit, including `heads` missing tensors of a head. */
 static void add_advice(const zr_weights *weights, const zr__tensor_spec *wanted, int64_t n, int64_t misfits,
                        int64_t heads, const zr__tensor_spec *first, zr__text *text)
 {

@@ -52,8 +52,8 @@ static bool is_wide(const cli_panel *p)
     return p->axes.box.w >= 500;
 }
 
-/** Write the step number of a tick in short form (cli_step_text), or with all digits if the short form could equal that
- * of the next tick. */
+/** Write the step number of a tick in short form (cli_step_text), or with all digits if the next tick could have
+ * the same short form. */
 static const char *tick_step_text(double step, double every, char text[32])
 {
     if (step < 1e6 * every) return cli_step_text(step, text);
