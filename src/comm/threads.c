@@ -79,7 +79,7 @@ typedef struct channel_threads {
     bool sends;
     int peer; /* world number of the rank at the other end */
     int64_t begun, ended;
-    void *place[]; /* of the receiver: array of `depth` addresses for messages, used in turn */
+    void *place[]; /* used by the receiver only: array of `depth` addresses for messages, used in turn */
 } channel_threads;
 
 /* State of one zr_comm_threads_run. Its ranks are the ranks of the world. */

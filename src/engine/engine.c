@@ -179,8 +179,8 @@ static zr_status take_staging(zr_engine *e)
 }
 
 /* Open this rank's ends of all channels to other roles. A role's peer in another role is the rank that has the same
- * place on all other axes. The ids differ from those of earlier engines of the communicator, which all ranks create in
- * the same order. */
+ * place on all other axes. A channel's id contains the number of the engine, so that no two engines of the
+ * communicator share a channel. All ranks create their engines in the same order. */
 static zr_status take_channels(zr_engine *e)
 {
     const zr_plan *plan = e->plan;

@@ -320,7 +320,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 /* Kinds of calls for which a communicator may take memory at the first call. */
 enum { GATHERS, EXCHANGES, SUMS, CALLS };
 
-/* A step that makes such a call in the communicator of a group. */
+/* A step that makes the longest call of a kind in the communicator of a group. */
 typedef struct first_call {
     zr_schedule_kind schedule;
     int32_t step;

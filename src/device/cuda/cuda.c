@@ -355,7 +355,8 @@ zr_status zr__cuda_side(zr_device *device, const zr_queue_config *config, zr_dev
     cuda->base = *device;
     cuda->ordinal = zr__cuda(device)->ordinal;
     cuda->host_threads = zr__cuda(device)->host_threads;
-    cuda->in_task = config->runs == ZR_QUEUE_THREAD; /* all operations on such a queue's thread belong to tasks */
+    cuda->in_task =
+        config->runs == ZR_QUEUE_THREAD; /* all operations on the thread of a ZR_QUEUE_THREAD belong to tasks */
     return complete_device(cuda, config, side);
 }
 

@@ -68,8 +68,9 @@ static void breadth_first(writing *w)
     for (int32_t c = w->pipe->chunks - 1; c >= 0; c--) act_rest(w, ZR_PIPE_B, c);
 }
 
-/* Run `ahead` forward passes, then a forward and a backward pass in turn. Several chunks take turns of as many
- * micro-batches as there are ranks. If `split`, the backward pass is split: W begins `waits` micro-batches after I. */
+/* Run `ahead` forward passes, then a forward and a backward pass in turn. With P ranks, each
+ * chunk runs P micro-batches before the next chunk takes its turn. If `split`, the backward pass is split: W begins
+ * `waits` micro-batches after I. */
 static void one_by_one(writing *w, int32_t ahead, bool split, int32_t waits)
 {
     const int32_t ranks = w->pipe->ranks, chunks = w->pipe->chunks, all = w->pipe->micros * chunks;
@@ -91,7 +92,7 @@ static void act_backward(writing *w, int32_t chunk)
 
 /* A rank runs forward passes of its first chunk until the first micro-batch comes back to its second chunk. Then it
  * runs both chunks in turn, and leaves the last W for the time when it would wait. If F, I and W take the same time, a
- * rank is idle only before its first and behind its last action, together as long as P - 1 of them. */
+ * rank is idle only before its first and behind its last action: together as long as P - 1 actions. */
 static void zero_bubble_v(writing *w)
 {
     const int32_t micros = w->pipe->micros, near = w->pipe->ranks - w->rank;

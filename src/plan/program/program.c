@@ -218,7 +218,7 @@ static void emit_forward(zr__program *p, const part *t, int32_t stage)
     }
 }
 
-/* Return whether a backward op gives only gradients of parameters, or parts of them. */
+/* Return whether a backward op gives only gradients of parameters, or contributions to such gradients. */
 static bool is_for_params(const zr_graph *g, const zr_op *op)
 {
     for (int j = 0; j < op->n_out; j++)

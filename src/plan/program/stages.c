@@ -11,12 +11,12 @@
 
 #include <math.h>
 
-/* FLOPs that cost as much time as a byte of memory that is read or written, about the balance of a GPU. */
+/* Number of FLOPs that take the time of reading or writing one byte of memory, roughly, on a GPU. */
 #define FLOPS_PER_BYTE 100
 
 /* A graph divided into forward segments. */
 typedef struct parts {
-    int32_t *of;  /* for each op: its segment, or for a backward op that of its forward op */
+    int32_t *of;  /* for each op: its segment; a backward op is in the segment of its forward op */
     double *cost; /* for each segment: cost of its ops */
     int32_t n;
 } parts;

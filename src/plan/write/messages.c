@@ -33,9 +33,9 @@ static int32_t find_channel(zr__writing *w, int32_t run)
     return made->use ? w->n_channels - 1 : -1;
 }
 
-/* Write SENT for the oldest message of a channel that has none. The messages of a channel are those of the
- * micro-batches 0, 1, ... The next op waits for SENT too: otherwise no later step would wait for it, and the message's
- * bytes could not be used again. */
+/* Write SENT for the oldest message of a channel that has none. A channel has one message for each
+ * micro-batch, in ascending order. The next op waits for SENT too: otherwise no later step would wait for it, and the
+ * message's bytes could not be used again. */
 static void write_sent(zr__writing *w, int32_t channel)
 {
     zr__messages *c = &w->channel[channel];

@@ -74,7 +74,7 @@ typedef struct zr__messages {
     zr_value value;
     int32_t peer, depth;
     bool sends;
-    int32_t n, n_sent; /* number of messages sent so far, and of those with a step SENT */
+    int32_t n, n_sent; /* number of steps SEND and of steps SENT so far */
     zr_use *use;       /* for each micro-batch: use of the message that is sent */
 } zr__messages;
 
