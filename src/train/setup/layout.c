@@ -119,7 +119,7 @@ static void set_groups(const zr_config *config, zr_layout *layout)
     const int64_t host = config->parallel.ranks_per_host;
     layout->shard_ranks = group_ranks(config->zero.mics_shard_ranks, 1);
     layout->hpz_ranks = group_ranks(config->zero.hpz_partition_ranks, 2);
-    const int64_t all = (int64_t)layout->ranks * layout->tensor;
+    const int64_t all = (int64_t)layout->ranks * layout->tensor * layout->pipeline;
     const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* planning fails if the hosts differ */
     const bool hosts = host > 0 && host < all && (layout->tensor == 1 || levels || all % host == 0);
     layout->host_ranks = hosts ? (int)host : 0;
