@@ -521,6 +521,7 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
     board->group = __atomic_load_n(&b->group, __ATOMIC_RELAXED);
     board->process = __atomic_load_n(&b->process, __ATOMIC_RELAXED);
     board->awaited = __atomic_load_n(&b->awaited, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++) board->channel[i] = __atomic_load_n(&b->channel[i], __ATOMIC_RELAXED);
     board->told = __atomic_load_n(&b->told, __ATOMIC_RELAXED);
     for (int i = 0; i < ZR_COMM_SHOWN; i++) board->shown[i] = __atomic_load_n(&b->shown[i], __ATOMIC_RELAXED);
     return true;

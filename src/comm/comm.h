@@ -115,8 +115,8 @@ ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr_
 /** Begin to pass on the message in `memory`, or to receive a message in it. The call never waits. zr__channel_end waits
  * until the oldest message that has begun is passed on, after which its memory may change, or has come. At most `depth`
  * messages may have begun and not ended. Two threads may use the two directions of a rank at the same time, but only
- * one each direction, and a third thread may make other calls. Traffic: the bytes of a message that comes, counted as
- * ZR_TRAFFIC_PIPELINE. */
+ * one each direction, and where zr_comm.concurrent is set a third one may make other calls meanwhile. Traffic: the
+ * bytes of a message that comes, which its end counts as ZR_TRAFFIC_PIPELINE. */
 ZR_NODISCARD zr_status zr__channel_begin(zr__channel *channel, void *memory);
 ZR_NODISCARD zr_status zr__channel_end(zr__channel *channel);
 /** Close this rank's end. Afterwards the other rank reads no message of this rank's memory. NULL is allowed. */

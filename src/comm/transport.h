@@ -123,6 +123,13 @@ static inline void zr__comm_wait(zr_comm *comm)
     __atomic_store_n(&b->waits, __atomic_load_n(&b->waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
+/** Show on the board that this rank waits in a channel for rank `peer` of the world, or, with -1, that it waits no
+ * longer. `sends`: whether this rank sends the channel's messages. */
+static inline void zr__channel_wait(zr_comm *comm, bool sends, int peer)
+{
+    __atomic_store_n(&comm->board->channel[!sends], (uint64_t)(peer + 1), __ATOMIC_RELAXED);
+}
+
 /** In a long wait, show on the board the communicator's first rank that is not waiting in this communicator. A rank
  * whose board cannot be read is not shown. `comm` is a zr_comm. */
 void zr__comm_late(void *comm);

@@ -44,9 +44,14 @@ static zr_queue_config config_of(const zr_engine *e, zr_stream first)
     /* Capacities of queues: COMM_TASKS is greater than the number of tasks that can be pending. When BESIDE_TASKS tasks
      * are pending, the next one waits. */
     enum { COMM_TASKS = 1024, BESIDE_TASKS = 256 };
+    const bool receives_apart = zr_queues_apart(&e->queues, ZR_STREAM_RECV);
     switch (first) {
     case ZR_STREAM_COMPUTE:
-        return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
+        /* If values come from other roles while this one computes, this thread must not compute: it issues the next
+         * RECV meanwhile. A GPU computes without it. */
+        return receives_apart && !e->plan->profile.facts.own_memory
+                   ? (zr_queue_config){.runs = ZR_QUEUE_HOST, .most = COMM_TASKS}
+                   : (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     case ZR_STREAM_COMM:
         return (zr_queue_config){
             .runs = e->in_stream ? ZR_QUEUE_ISSUE : ZR_QUEUE_THREAD, .most = COMM_TASKS, .urgent = true};
@@ -54,6 +59,8 @@ static zr_queue_config config_of(const zr_engine *e, zr_stream first)
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(e->plan)};
     case ZR_STREAM_FETCH:
     case ZR_STREAM_STORE:
+    case ZR_STREAM_SEND:
+    case ZR_STREAM_RECV:
     case ZR_STREAM_RETURN: /* a separate thread, because its copies wait for updates; otherwise the walking thread would
                               wait */
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = BESIDE_TASKS};

@@ -36,8 +36,8 @@ void zr__plans_clear(zr_plans *plans);
 
 /** Return the queues on which an engine runs a plan's streams. SAVE, FETCH, STORE, HOST and RETURN have their own
  * queues. COPY has its own queue if the device has its own memory (facts.own_memory). COMM has its own queue with
- * zr_layout.overlap, if the exchanges between ranks can run at the same time as kernels (zr__comm_overlaps). A stream
- * without steps gets no queue, except COMM. */
+ * zr_layout.overlap, if the exchanges between ranks can run at the same time as kernels (zr__comm_overlaps), and so
+ * have SEND and RECV. A stream without steps gets no queue, except COMM. */
 zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap);
 
 /** The schedule step at which a rank's memory use is highest. */

@@ -1,5 +1,6 @@
 /* Writes the steps of all schedules, from the decisions of segments.c. */
 #include "base/core/core.h"
+#include "plan/program/pipeline.h"
 #include "plan/write/write.h"
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -345,6 +346,17 @@ static void take_micro(zr__writing *w, int32_t micro)
     w->now = &w->micro[micro];
 }
 
+/* Set the cell to which new steps belong. */
+static void take_cell(zr__writing *w, const zr__cell *cell)
+{
+    const zr__segment *segment = &w->decided.segment[cell->segment];
+    const zr__pipe pipe = zr__pipe_of(w->list.plan);
+    take_micro(w, cell->micro);
+    if (pipe.ranks == 1) return;
+    w->list.stage = segment->stage;
+    w->list.action = (zr__pipe_splits(&pipe) ? "FIW" : "FBB")[segment->phase];
+}
+
 /* Return whether a cell is the first of its visit. */
 static bool begins_visit(const zr__decided *d, int32_t cell)
 {
@@ -361,7 +373,7 @@ static void write_cell(zr__writing *w, int32_t index)
 {
     const zr__decided *d = &w->decided;
     const zr__cell *cell = &d->cell[index], *next = cell + 1;
-    take_micro(w, cell->micro);
+    take_cell(w, cell);
     if (begins_visit(d, index)) zr__gathers_issue(&w->gathers, &w->list, cell->visit, w->ended[0]);
     if (!w->now->begun) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
     w->now->begun = true;
@@ -373,10 +385,10 @@ static void write_cell(zr__writing *w, int32_t index)
     /* Restore the checkpoints of the next cell before this cell's reductions are written, since the checkpoints are
      * needed earlier than the sums. */
     if (w->list.plan->layout.overlap && pass_of(d, index + 1) == pass_of(d, index)) {
-        take_micro(w, next->micro);
+        take_cell(w, next);
         const zr__segment *its = &d->segment[next->segment];
         w->now->restored = write_runs(w, its->first, its->end, true);
-        take_micro(w, cell->micro);
+        take_cell(w, cell);
     }
     if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, cell->segment);
 }
@@ -395,6 +407,7 @@ static void write_cells(zr__writing *w)
     }
     take_micro(w, 0);
     zr__write_all_sent(w);
+    l->action = 0;
 }
 
 /* ---- whole schedules --------------------------------------------------------------------------- */

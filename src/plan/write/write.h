@@ -74,6 +74,8 @@ typedef struct zr__messages {
     zr_value value;
     int32_t peer, depth;
     bool sends;
+    int32_t stage; /* cells of its steps (zr_step.stage, zr_step.action) */
+    char action;
     int32_t n, n_sent; /* number of steps SEND and of steps SENT so far */
     zr_use *use;       /* for each micro-batch: use of the message that is sent */
 } zr__messages;
