@@ -29,6 +29,8 @@ extern "C" {
 typedef struct zr_comm zr_comm;
 struct zr__group;
 struct zr__channel;
+struct zr__mail;
+struct zr__route;
 
 /** Callback of an exchange, in which every rank sends this rank a piece. A call receives the same range of bytes of all
  * pieces: pieces[r] points to bytes [first_byte, first_byte + bytes) of the piece from rank r. Successive calls receive
@@ -69,7 +71,9 @@ typedef struct zr_comm_ops {
     void (*cancel)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
     zr_status (*devices)(zr_comm *comm, const zr_comm_copier *copier);
-    zr_status (*channel)(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
+    zr_status (*mail)(zr_comm *comm, int64_t bytes, struct zr__mail **mail);
+    void (*end_mail)(struct zr__mail *mail);
+    zr_status (*channel)(zr_comm *comm, struct zr__mail *mail, const struct zr__route *route,
                          struct zr__channel **channel);
 } zr_comm_ops;
 

@@ -4,6 +4,7 @@
 #include "engine/walk.h"
 #include "comm/comm.h"
 #include "plan/cost/cost.h"
+#include "plan/list/place.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -195,7 +196,11 @@ static zr_status run_begin(const zr__running *r)
 
 static zr_status run_end(const zr__running *r)
 {
-    return zr__channel_end(channel_of(r));
+    const zr_engine *e = r->engine;
+    ZR_TRY(zr__channel_end(channel_of(r)));
+    if (r->step->kind == ZR_STEP_RECEIVED && zr__plan_from_other_host(e->plan, e->comm->rank, r->step->peer))
+        r->engine->from_other_hosts += zr__wire_bytes(e->plan, r->bound->schedule, r->step);
+    return ZR_OK;
 }
 
 static zr_status run_loss(const zr__running *r)

@@ -153,6 +153,10 @@ ZR_NODISCARD zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *
 
 /* Return the bytes that a rank receives in a step. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
+/* Set *bytes to the bytes of staging memory that the messages to other roles take: for each channel on which the role
+ * sends, room for all messages that may be on their way, and ZR__MESSAGES_HEAD. */
+#define ZR__MESSAGES_HEAD 128
+zr_status zr__messages_bytes(const zr_plan *plan, int64_t *bytes);
 /* Return the number of exchanges of a step: one for each bucket of a step that moves data, several for TRUST if it has
  * many parameters, and 1 for any other step. */
 int64_t zr__plan_calls(const zr_plan *plan, const zr_step *step);
