@@ -89,8 +89,8 @@ typedef struct zr_comm_board {
     uint64_t told;
     /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if the rank is unknown */
     uint64_t awaited;
-    /* while a thread of this rank waits in a channel: 1 + world number of the rank at the other end, otherwise 0.
-     * [0] is for channels from this rank, [1] for channels to it */
+    /* while a thread of this rank ends a message: 1 + world number of the rank at the other end, otherwise 0. [0] is
+     * for channels from this rank, [1] for channels to it */
     uint64_t channel[2];
     uint64_t failed; /* nonzero after the rank has failed alone, so that it makes no further collective call */
     uint64_t shown[ZR_COMM_SHOWN]; /* numbers with which the engine and the train layer show the rank's progress */

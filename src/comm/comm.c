@@ -136,7 +136,11 @@ int64_t zr__mail_taken(const zr__mail *mail)
 
 zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
 {
-    return comm->ops->channel(comm, mail, route, channel);
+    const bool sends = route->from == comm->rank;
+    ZR_TRY(comm->ops->channel(comm, mail, route, channel));
+    (*channel)->awaits = &comm->board->channel[!sends];
+    (*channel)->peer = comm->world_ranks[sends ? route->to : route->from];
+    return ZR_OK;
 }
 
 zr_status zr__channel_begin(zr__channel *channel, void *memory)
@@ -146,7 +150,10 @@ zr_status zr__channel_begin(zr__channel *channel, void *memory)
 
 zr_status zr__channel_end(zr__channel *channel)
 {
-    return channel->end(channel);
+    __atomic_store_n(channel->awaits, 1 + (uint64_t)channel->peer, __ATOMIC_RELAXED);
+    const zr_status st = channel->end(channel);
+    __atomic_store_n(channel->awaits, 0, __ATOMIC_RELAXED);
+    return st;
 }
 
 void zr__channel_close(zr__channel *channel)

@@ -213,7 +213,8 @@ static zr_status open_near(zr__comm_mpi *me, mail_mpi *mail, const zr__route *ro
 {
     near_end *c = zr_alloc(sizeof *c + (size_t)route->depth * sizeof *c->place);
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", route->depth);
-    *c = (near_end){{begin_near, end_near, close_near}, .me = me, .mail = mail, .route = *route};
+    *c = (near_end){
+        {.begin = begin_near, .end = end_near, .close = close_near}, .me = me, .mail = mail, .route = *route};
     const zr_status st = sends(me, route) ? open_mailbox(c, mail) : ZR_OK;
     if (st == ZR_OK)
         *channel = &c->channel;
@@ -377,7 +378,11 @@ static zr_status open_far(zr__comm_mpi *me, const mail_mpi *mail, const zr__rout
     const int parts = (int)((route->bytes + me->chunk_bytes - 1) / me->chunk_bytes), all = route->depth * parts;
     far_end *c = zr_alloc(sizeof *c + (size_t)all * sizeof *c->request);
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", route->depth);
-    *c = (far_end){{begin_far, end_far, close_far}, .me = me, .mail = mail, .route = *route, .parts = parts};
+    *c = (far_end){{.begin = begin_far, .end = end_far, .close = close_far},
+                   .me = me,
+                   .mail = mail,
+                   .route = *route,
+                   .parts = parts};
     for (int i = 0; i < all; i++) c->request[i] = MPI_REQUEST_NULL;
     const zr_status st = enlist(c);
     if (st == ZR_OK)

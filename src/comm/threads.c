@@ -244,7 +244,7 @@ static void destroy_threads(zr_comm *comm)
 /* ---- channels -------------------------------------------------------------------------------- */
 
 /* Wait until *count is greater than `n`. Fail if any rank has failed, or if the rank at the other end has returned. */
-static zr_status poll_count(const channel_threads *c, const _Atomic int64_t *count, int64_t n)
+static zr_status await_count(const channel_threads *c, const _Atomic int64_t *count, int64_t n)
 {
     const team *t = c->me->group->team;
     const int mine = zr__comm_name(&c->me->comm);
@@ -257,16 +257,6 @@ static zr_status poll_count(const channel_threads *c, const _Atomic int64_t *cou
         zr__comm_relax(polls);
     }
     return ZR_OK;
-}
-
-/* Do the same, and show the wait on the board. */
-static zr_status await_count(const channel_threads *c, const _Atomic int64_t *count, int64_t n)
-{
-    if (atomic_load_explicit(count, memory_order_acquire) > n) return ZR_OK;
-    zr__channel_wait(&c->me->comm, c->sends, c->peer);
-    const zr_status st = poll_count(c, count, n);
-    zr__channel_wait(&c->me->comm, c->sends, -1);
-    return st;
 }
 
 static zr_status begin_message(zr__channel *channel, void *memory)
@@ -348,7 +338,7 @@ static zr_status channel_of_threads(zr_comm *comm, zr__mail *mail, const zr__rou
     const int from = comm->world_ranks[route->from], to = comm->world_ranks[route->to];
     channel_threads *c = zr_alloc(sizeof *c + (size_t)route->depth * sizeof *c->place);
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", route->depth);
-    c->channel = (zr__channel){begin_message, end_message, close_end};
+    c->channel = (zr__channel){.begin = begin_message, .end = end_message, .close = close_end};
     c->me = me;
     c->sends = route->from == comm->rank;
     c->peer = c->sends ? to : from;

@@ -54,6 +54,9 @@ struct zr__channel {
     zr_status (*begin)(zr__channel *channel, void *memory);
     zr_status (*end)(zr__channel *channel);
     void (*close)(zr__channel *channel);
+    /* set by comm.c: */
+    uint64_t *awaits; /* field of the board that shows for whom this end waits (zr_comm_board.channel) */
+    int peer;         /* world number of the rank at the other end */
 };
 
 /** Memory for mailboxes. A transport's own struct may begin with this. */
@@ -121,13 +124,6 @@ static inline void zr__comm_wait(zr_comm *comm)
     __atomic_store_n(&b->awaited, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&b->group, comm->id, __ATOMIC_RELAXED);
     __atomic_store_n(&b->waits, __atomic_load_n(&b->waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
-}
-
-/** Show on the board that this rank waits in a channel for rank `peer` of the world, or, with -1, that it waits no
- * longer. `sends`: whether this rank sends the channel's messages. */
-static inline void zr__channel_wait(zr_comm *comm, bool sends, int peer)
-{
-    __atomic_store_n(&comm->board->channel[!sends], (uint64_t)(peer + 1), __ATOMIC_RELAXED);
 }
 
 /** In a long wait, show on the board the communicator's first rank that is not waiting in this communicator. A rank

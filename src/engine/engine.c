@@ -390,7 +390,7 @@ static void count_traffic(zr_engine *e, int sign)
                 e->moved.across[b].bytes[k] +=
                     sign * zr__plan_across(e->plan, group, (zr_border)b, e->comm->rank, bytes);
         }
-    e->moved.across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_PIPELINE] += sign * e->from_other_hosts;
+    for (int b = 0; b < ZR_BORDERS; b++) e->moved.across[b].bytes[ZR_TRAFFIC_PIPELINE] += sign * e->messages_across[b];
 }
 
 /* Walk through a schedule and count its traffic. If the walk fails, restore the counts. */

@@ -196,10 +196,12 @@ static zr_status run_begin(const zr__running *r)
 
 static zr_status run_end(const zr__running *r)
 {
-    const zr_engine *e = r->engine;
+    zr_engine *e = r->engine;
+    const int64_t *sum = &e->comm->traffic.bytes[ZR_TRAFFIC_PIPELINE], before = *sum;
     ZR_TRY(zr__channel_end(channel_of(r)));
-    if (r->step->kind == ZR_STEP_RECEIVED && zr__plan_from_other_host(e->plan, e->comm->rank, r->step->peer))
-        r->engine->from_other_hosts += zr__wire_bytes(e->plan, r->bound->schedule, r->step);
+    for (int b = 0; b < ZR_BORDERS && r->step->kind == ZR_STEP_RECEIVED; b++)
+        if (zr__plan_peer_beyond(e->plan, e->comm->rank, r->step->peer, (zr_border)b))
+            e->messages_across[b] += *sum - before;
     return ZR_OK;
 }
 

@@ -68,7 +68,7 @@ struct zr_engine {
     zr__bound bound[ZR_SCHEDULES];
     struct zr__channel **channel[ZR_SCHEDULES]; /* channels to other roles, by zr_step.channel */
     struct zr__mail *mail;                      /* mailboxes of these channels, or NULL without other roles */
-    int64_t from_other_hosts;                   /* bytes of messages that came from other hosts */
+    int64_t messages_across[ZR_BORDERS];        /* bytes of messages that came across each border, in all walks */
     zr_runtime runtime;
     bool stale;      /* whether this rank's copies of other ranks' parameter shards are older than the last update */
     bool refresh;    /* whether the current training step gathers the stale parameters */

@@ -157,21 +157,26 @@ static zr_status account_messages(zr_plan *plan)
     return ZR_OK;
 }
 
-/* Count the bytes that come from other hosts in messages, on the rank of the role that receives most of them. */
+/* Count the bytes that cross borders in messages, for each border on the rank of the role that receives most of them.
+ */
 static zr_status account_messages_across(zr_plan *plan, const zr_schedule *s)
 {
     const int ranks = plan->ranks / plan->layout.pipeline, first = plan->layout.role * ranks;
-    int64_t most = 0, from[ZR_ROLES] = {0}; /* bytes of the messages from each role */
+    int64_t from[ZR_ROLES] = {0}; /* bytes of the messages from each role */
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == ZR_STEP_RECEIVED)
             ZR_TRY(zr__add_bytes(&from[s->step[i].peer], zr__wire_bytes(plan, s, &s->step[i])));
-    for (int rank = first; rank < first + ranks && plan->layout.pipeline > 1; rank++) {
-        int64_t across = 0;
-        for (int32_t role = 0; role < plan->layout.pipeline; role++)
-            if (zr__plan_from_other_host(plan, rank, role)) across += from[role];
-        if (across > most) most = across;
+    for (int b = 0; b < ZR_BORDERS; b++) {
+        int64_t most = 0;
+        for (int rank = first; rank < first + ranks && plan->layout.pipeline > 1; rank++) {
+            int64_t across = 0;
+            for (int32_t role = 0; role < plan->layout.pipeline; role++)
+                if (from[role] > 0 && zr__plan_peer_beyond(plan, rank, role, (zr_border)b)) across += from[role];
+            if (across > most) most = across;
+        }
+        ZR_TRY(charge(plan, &plan->across[b], ZR_TRAFFIC_PIPELINE, most, 1));
     }
-    return charge(plan, &plan->across[ZR_BORDER_HOST], ZR_TRAFFIC_PIPELINE, most, 1);
+    return ZR_OK;
 }
 
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)

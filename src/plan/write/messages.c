@@ -71,7 +71,8 @@ zr_use zr__write_receive(zr__writing *w, int32_t run)
     use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, kept ? ZR_CATEGORY_CHECKPOINT : ZR_CATEGORY_ACT, of->unit,
                                  "received", zr_dtype_span(use.dtype, use.range.count));
     message_step(w, ZR_STEP_RECV, of->unit, channel, use)->rounds = w->channel[channel].depth;
-    zr__list_pace(l, l->newest, w->ended[l->plan->layout.overlap]);
+    /* Receive while the action before computes, but not earlier, so that at most one value more is in memory. */
+    zr__list_pace(l, l->newest, w->acted[l->plan->layout.overlap]);
     (void)message_step(w, ZR_STEP_RECEIVED, of->unit, channel, use);
     return use;
 }

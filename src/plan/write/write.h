@@ -90,6 +90,7 @@ typedef struct zr__writing {
     zr__micro *now;   /* entry of the micro-batch whose steps are being written */
     /* last compute steps of the two newest cells; index 0 is the newest cell */
     zr__id ended[2];
+    zr__id acted[2];       /* the same for the two newest actions of a pipeline that have ended */
     zr__id stored[2];      /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
     zr__messages *channel; /* channels to other roles, in the order of their first message */
     int32_t n_channels;

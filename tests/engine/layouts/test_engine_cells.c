@@ -33,7 +33,11 @@ static struct {
     int n;
     const spot *fails, *hangs; /* cell whose first kernel fails, or hangs until `over`; or NULL */
     _Atomic bool over;
-    _Atomic int64_t runs[2]; /* number of kernels that have begun on ranks 0 and 1 */
+    /* the first channel to rank 1, for values of the forward pass; number of its messages for which the rank has begun
+     * to wait; and whether a kernel in the rank's first cell waits for the second one */
+    const zr__channel *into;
+    _Atomic int awaited;
+    bool waits;
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void add_spot(const spot *at)
@@ -59,10 +63,13 @@ static zr_status run_seen(const zr_kernel_args *args)
              ZR_ERR_INTERNAL, "the board shows another step");
     const spot here = {e->comm->rank, at.stage, at.action, at.micro};
     add_spot(&here);
-    if (here.rank < 2) seen.runs[here.rank]++;
     if (seen.fails && same_spot(seen.fails, &here)) return ZR_FAIL(ZR_ERR_DATA, "this kernel fails");
     while (seen.hangs && same_spot(seen.hangs, &here) && !seen.over)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int ms = 0; seen.waits && same_spot(&here, &(spot){1, 1, 'F', 0}) && seen.awaited < 2; ms++) {
+        ZR_CHECK(ms < 20000, ZR_ERR_INTERNAL, "no message comes while this rank computes");
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     return seen.ops->kernel(e->device, args->op->def->name)->run(args);
 }
 
@@ -115,6 +122,8 @@ static trainer piped(zr_pipe_schedule schedule, bool lanes)
     seen.n = 0;
     seen.fails = seen.hangs = NULL;
     seen.over = false;
+    seen.into = NULL;
+    seen.awaited = 0;
     return run;
 }
 
@@ -238,48 +247,34 @@ static void says_who_waits(void **state)
 
 /* ---- messages beside computation --------------------------------------------------------------- */
 
-static struct {
-    const zr__channel *channel; /* the first one to rank 1, for values of the forward pass */
-    _Atomic int ends;           /* number of its messages that rank 1 has ended */
-} into;
-
-zr_status __real_zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
-                                  zr__channel **channel);
-zr_status __wrap_zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
-                                  zr__channel **channel);
-zr_status __wrap_zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
-                                  zr__channel **channel)
+zr_status __real_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
+zr_status __wrap_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
+zr_status __wrap_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
 {
-    ZR_TRY(__real_zr__comm_channel(comm, from, to, id, bytes, depth, channel));
-    if (comm->rank == 1 && to == 1 && !into.channel) into.channel = *channel;
+    ZR_TRY(__real_zr__comm_channel(comm, mail, route, channel));
+    if (comm->rank == 1 && route->to == 1 && !seen.into) seen.into = *channel;
     return ZR_OK;
 }
 
 zr_status __real_zr__channel_end(zr__channel *channel);
 zr_status __wrap_zr__channel_end(zr__channel *channel);
-/* In messages_come_beside, hold up the second message to rank 1 until the rank has begun a kernel meanwhile. */
-static bool holds_up;
 zr_status __wrap_zr__channel_end(zr__channel *channel)
 {
-    const int64_t before = seen.runs[1];
-    if (holds_up && channel == into.channel && into.ends++ == 1)
-        for (int ms = 0; seen.runs[1] == before; ms++) {
-            ZR_CHECK(ms < 20000, ZR_ERR_INTERNAL, "nothing is computed while a message comes");
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        }
+    seen.awaited += channel == seen.into;
     return __real_zr__channel_end(channel);
 }
 
+/* Check that a rank waits for a message while it computes the cell before. */
 static void messages_come_beside(void **state)
 {
     (void)state;
-    trainer want = piped(ZR_PIPELINE_GPIPE, false), got = piped(ZR_PIPELINE_GPIPE, true);
+    trainer want = piped(ZR_PIPELINE_GPIPE, false);
     trainer_run(&want);
-    holds_up = true;
-    into.channel = NULL;
+    trainer got = piped(ZR_PIPELINE_GPIPE, true);
+    seen.waits = true;
     trainer_run(&got);
-    holds_up = false;
-    assert_int_equal(into.ends, got.layout.accum);
+    seen.waits = false;
+    assert_int_equal(seen.awaited, got.layout.accum);
     assert_true(want.weights == got.weights && want.loss[0] == got.loss[0]);
 }
 

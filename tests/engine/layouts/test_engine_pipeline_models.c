@@ -160,7 +160,7 @@ static trainer without_pipeline(const trainer *run)
 static void drawn_models(void **state)
 {
     (void)state;
-    const int runs = is_long_run() ? 400 : 56;
+    const int runs = is_long_run() ? 210 : 56;
     int ran[MODELS] = {0}, refused = 0;
     for (int i = 0; i < runs; i++) {
         drawn = (uint32_t)i * 64;
