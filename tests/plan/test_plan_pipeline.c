@@ -96,7 +96,7 @@ static void test_lists(void **state)
         for (int32_t P = 1; P <= RANKS; P++)
             for (int32_t v = 1; v <= CHUNKS; v++)
                 for (int32_t k = 1; k <= MICROS; k++) {
-                    const zr__pipe p = {(zr_pipe_schedule)s, P, v, k};
+                    const zr__pipe p = {(zr_pipe_schedule)s, P, v, k, NULL};
                     if (zr__pipe_check(&p) != ZR_OK) continue;
                     run_lists(&p, &t);
                     tried++;
@@ -130,6 +130,8 @@ static void test_lists(void **state)
                             assert_int_equal(t.idle[r], P - 1);
                             assert_int_equal(t.peak[r], 2 * P);
                             break;
+                        case ZR_PIPELINE_TABLE: /* test_plan_pipe_tables.c */
+                            break;
                         }
                     }
                 }
@@ -138,34 +140,10 @@ static void test_lists(void **state)
 
 /* ---- plans of all roles ------------------------------------------------------------------------ */
 
-static zr_gpt2_config deeper(int64_t layers)
-{
-    zr_gpt2_config c = ways_config;
-    c.n_layer = layers;
-    return c;
-}
-
-static zr_status plan_roles(const zr_gpt2_config *model, zr_layout l, zr_plans *plans)
-{
-    const zr_profile profile = {
-        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
-    const zr_model m = zr_gpt2(model);
-    zr_status st = ZR_OK;
-    *plans = (zr_plans){0};
-    for (l.role = 0; l.role < l.pipeline && st == ZR_OK; l.role++, plans->n++)
-        st = zr_plan_create(&m, &l, &profile, &plans->role[l.role]);
-    return st;
-}
-
-static void drop(zr_plans *plans)
-{
-    for (int32_t r = 0; r < ZR_ROLES; r++) zr_plan_destroy(&plans->role[r]);
-}
-
 static void test_roles(void **state)
 {
     (void)state;
-    const zr_gpt2_config model = deeper(7);
+    const zr_gpt2_config model = ways_deeper(7);
     for (int s = 0; s <= ZR_PIPELINE_ZB_V; s++)
         for (int P = 2; P <= 4; P++)
             for (int stage = 0; stage <= 3; stage++)
@@ -177,7 +155,7 @@ static void test_roles(void **state)
                     l.chunks =
                         s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH || s == ZR_PIPELINE_ZB_V ? 2 : 1;
                     l.recompute = recompute ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
-                    const zr_status made = plan_roles(&model, l, &plans);
+                    const zr_status made = ways_plan_roles(&model, l, &plans);
                     if (made != ZR_OK) printf("# %d %d %d: %s\n", s, P, stage, zr_error_message());
                     assert_int_equal(made, ZR_OK);
                     const zr_status st = zr_plans_check(&plans);
@@ -187,7 +165,7 @@ static void test_roles(void **state)
                     for (int32_t r = 0; r < plans.n; r++)
                         for (int32_t u = 0; u < plans.role[r]->n_units; u++) held += plans.role[r]->unit[u].elems;
                     assert_int_equal(held, plans.role[0]->params);
-                    drop(&plans);
+                    ways_drop(&plans);
                 }
 }
 
@@ -195,7 +173,7 @@ static void test_roles(void **state)
 static void test_arena(void **state)
 {
     (void)state;
-    const zr_gpt2_config model = deeper(7);
+    const zr_gpt2_config model = ways_deeper(7);
     for (int s = 0; s <= ZR_PIPELINE_ZB_H1; s++) {
         if (s == ZR_PIPELINE_GPIPE || s == ZR_PIPELINE_BREADTH) continue; /* they keep all micro-batches */
         int64_t bytes[2] = {0};
@@ -205,9 +183,9 @@ static void test_arena(void **state)
             l.pipeline = 4;
             l.pipeline_schedule = (zr_pipe_schedule)s;
             l.chunks = s == ZR_PIPELINE_INTERLEAVED ? 2 : 1;
-            assert_int_equal(plan_roles(&model, l, &plans), ZR_OK);
+            assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
             for (int32_t r = 0; r < plans.n; r++) bytes[i] += plans.role[r]->space_bytes[ZR_SPACE_DEVICE];
-            drop(&plans);
+            ways_drop(&plans);
         }
         assert_true(bytes[1] <= bytes[0] * 102 / 100);
     }
@@ -217,11 +195,11 @@ static void test_arena(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    const zr_gpt2_config model = deeper(4);
+    const zr_gpt2_config model = ways_deeper(4);
     zr_plans plans;
     zr_layout l = layout_of(2, 1, ZR_BF16, 4);
     l.pipeline = 2;
-    assert_int_equal(plan_roles(&model, l, &plans), ZR_OK);
+    assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
     zr_schedule *s = &plans.role[0]->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) {
         zr_step *step = &s->step[i];
@@ -242,10 +220,10 @@ static void test_refused(void **state)
     assert_int_equal(zr_plans_check(&plans), ZR_OK);
     plans.role[1]->stage[ZR_SCHEDULE_TRAIN][3] ^= 1;
     assert_int_equal(zr_plans_check(&plans), ZR_ERR_INTERNAL);
-    drop(&plans);
+    ways_drop(&plans);
     l.tile_elems = 700;
-    assert_int_equal(plan_roles(&model, l, &plans), ZR_ERR_UNSUPPORTED);
-    drop(&plans);
+    assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_ERR_UNSUPPORTED);
+    ways_drop(&plans);
 }
 
 int main(void)
