@@ -410,6 +410,8 @@ static void partition(zr_plan *plan)
     plan->rounds = zr__micros_alike(l) ? l->accum : 1;
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
+    const bool breadth = l->pipeline > 1 && l->pipeline_schedule == ZR_PIPELINE_BREADTH;
+    plan->reduces_early = plan->reduce_once && l->stage >= 2 && (breadth || l->accum_order == ZR_ACCUM_LAYER);
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass) && l->pipeline == 1;
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;

@@ -191,6 +191,58 @@ static void test_arena(void **state)
     }
 }
 
+/* Return the bytes of gradients that a plan keeps. */
+static int64_t kept_gradients(const zr_plan *plan)
+{
+    int64_t bytes = 0;
+    for (int32_t b = 0; b < plan->n_persistent; b++)
+        if (plan->persistent[b].category == ZR_CATEGORY_GRAD) bytes += plan->persistent[b].bytes;
+    return bytes;
+}
+
+/* Check that breadth-first with one reduction a step gathers each unit at most twice a step and reduces it once, for
+ * any number of micro-batches, and that at stages 2 and 3 the whole accumulators of only one chunk exist at a time. */
+static void test_breadth_once(void **state)
+{
+    (void)state;
+    const zr_gpt2_config model = ways_deeper(12);
+    for (int stage = 1; stage <= 3; stage++)
+        for (int P = 1; P <= 3; P++) {
+            int64_t gathered[ZR_ROLES] = {0};
+            for (int64_t accum = 4; accum <= 16; accum *= 2) {
+                zr_plans plans;
+                zr_layout l = layout_of(stage, 4, ZR_BF16, accum);
+                l.eval = false;
+                l.pipeline = P;
+                l.chunks = P > 1 ? 4 : 1;
+                l.pipeline_schedule = ZR_PIPELINE_BREADTH;
+                l.accum_order = P > 1 ? ZR_ACCUM_MICRO : ZR_ACCUM_LAYER;
+                l.reduce_once = true;
+                assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
+                if (zr_plans_check(&plans) != ZR_OK) fail_msg("%s", zr_error_message());
+                for (int32_t r = 0; r < P; r++) {
+                    const zr_plan *plan = plans.role[r];
+                    const int64_t *traffic = plan->traffic.bytes;
+                    int64_t others = 0, shards = 0;
+                    for (int32_t u = 0; u < plan->n_units; u++) {
+                        others += plan->unit[u].padded_elems - plan->unit[u].shard_elems;
+                        shards += plan->unit[u].shard_elems;
+                    }
+                    assert_int_equal(traffic[ZR_TRAFFIC_REDUCE_SCATTER], 4 * others);
+                    assert_true(traffic[ZR_TRAFFIC_ALL_GATHER] >= 2 * others);
+                    assert_true(traffic[ZR_TRAFFIC_ALL_GATHER] <= (stage == 3 ? 2 : 1) * 2 * others);
+                    assert_true(accum == 4 || traffic[ZR_TRAFFIC_ALL_GATHER] == gathered[r]);
+                    gathered[r] = traffic[ZR_TRAFFIC_ALL_GATHER];
+                    const int64_t peak = plan->memory.space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_GRAD];
+                    assert_int_equal(kept_gradients(plan), 4 * (shards + (stage == 1 ? others : 0)));
+                    /* the last rank also keeps the head's part of a tied table's gradient for each micro-batch */
+                    if (stage > 1 && r < P - 1) assert_true(peak < 3 * (shards + others));
+                }
+                ways_drop(&plans);
+            }
+        }
+}
+
 /* Check that the proof refuses messages that do not fit together. */
 static void test_refused(void **state)
 {
@@ -229,6 +281,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_roles),
-                                       cmocka_unit_test(test_arena), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_arena), cmocka_unit_test(test_breadth_once),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,12 +71,14 @@ static void add_action(zr__decided *d, const zr_pipe_action *a, const zr_pipe_ac
 }
 
 /* Add the passes through the look-up of a tied table that are due before the time `now`: the forward pass just before
- * the first stage needs its output, the backward pass when the first stage has passed on its gradient. counts[0] and
- * counts[1] are the numbers of forward and backward passes so far. */
+ * the first stage needs its output, the backward pass when the first stage has passed on its gradient. Breadth-first,
+ * all forward passes come first, so that stage 3 gathers the table once for them. counts[0] and counts[1] are the
+ * numbers of forward and backward passes so far. */
 static void add_front(zr__decided *d, const zr__timed *t, int32_t now, int32_t counts[2])
 {
     const int32_t front = d->plan->stages, micros = t->pipe.micros;
-    for (; counts[0] < micros && *zr__timed_ended(t, true, 0, counts[0]) - 2 <= now; counts[0]++)
+    const bool breadth = t->pipe.schedule == ZR_PIPELINE_BREADTH;
+    for (; counts[0] < micros && (breadth || *zr__timed_ended(t, true, 0, counts[0]) - 2 <= now); counts[0]++)
         add_stage(d, front, ZR__PHASE_F, ZR__PHASE_F, counts[0], false);
     for (; counts[1] < micros && *zr__timed_ended(t, false, 0, counts[1]) <= now; counts[1]++)
         add_stage(d, front, ZR__PHASE_B, ZR__PHASE_W, counts[1], false);
@@ -91,6 +93,7 @@ static int32_t depth_of(const zr__decided *d, const zr__timed *t, const zr__run_
     const int32_t from = of->role == ZR__SEND ? of->stage : of->peer_stage,
                   to = from == of->stage ? of->peer_stage : of->stage;
     int32_t most = 2, taken = 0;
+    if (from == d->plan->stages && t->pipe.schedule == ZR_PIPELINE_BREADTH) return t->pipe.micros;
     if (from == d->plan->stages || to == d->plan->stages) return most; /* passed at once (add_front) */
     for (int32_t m = 0; m < t->pipe.micros; m++) {
         while (taken < m && *zr__timed_ended(t, forward, to, taken) - takes <= *zr__timed_ended(t, forward, from, m))

@@ -65,6 +65,31 @@ static void tables(void **state)
         }
 }
 
+/* Check breadth-first with one reduction a step, also with groups of ranks. */
+static void breadth_once(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 6; way++) {
+        trainer want = layout_trainer(4, way % 2 ? ZR_BF16 : ZR_F32, 3, 0.5);
+        want.config.n_layer = 5;
+        want.layout.reduce_once = true;
+        want.layout.eval = false;
+        want.steps = 2;
+        trainer_run(&want);
+        trainer got = want;
+        got.layout.stage = 1 + way % 3;
+        got.layout.pipeline = 2;
+        got.layout.chunks = 2;
+        got.layout.pipeline_schedule = ZR_PIPELINE_BREADTH;
+        got.layout.shard_ranks = way == 4 ? 2 : 0;
+        got.layout.hpz_ranks = way == 5 ? 2 : 0;
+        got.layout.micro_squares = way == 1;
+        got.layout.home.grad = way == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "breadth-first with one reduction");
+    }
+}
+
 static uint32_t drawn;
 
 static int draw(int n)
@@ -172,7 +197,7 @@ static void leaves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tables),
-                                       cmocka_unit_test(drawn_layouts),
+                                       cmocka_unit_test(breadth_once),   cmocka_unit_test(drawn_layouts),
                                        cmocka_unit_test(engines),        cmocka_unit_test(leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
