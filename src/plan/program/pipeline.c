@@ -19,10 +19,8 @@ int32_t zr__pipe_stage(const zr__pipe *p, int32_t rank, int32_t chunk)
 
 zr_status zr__pipe_check(const zr__pipe *p)
 {
-    const bool chunks =
-        p->schedule == ZR_PIPELINE_INTERLEAVED || p->schedule == ZR_PIPELINE_BREADTH || p->schedule == ZR_PIPELINE_ZB_V;
     ZR_CHECK(
-        chunks || p->chunks == 1, ZR_ERR_CONFIG,
+        zr__pipe_has_chunks(p->schedule) || p->chunks == 1, ZR_ERR_CONFIG,
         "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
         p->chunks);
     ZR_CHECK(p->schedule != ZR_PIPELINE_INTERLEAVED || p->micros % p->ranks == 0, ZR_ERR_CONFIG,

@@ -13,6 +13,11 @@ typedef struct zr__pipe {
 
 /* Return the pipeline of a plan. */
 zr__pipe zr__pipe_of(const zr_plan *plan);
+/* Return whether a rank can have several chunks with the schedule. */
+static inline bool zr__pipe_has_chunks(zr_pipe_schedule schedule)
+{
+    return schedule == ZR_PIPELINE_INTERLEAVED || schedule == ZR_PIPELINE_BREADTH || schedule == ZR_PIPELINE_ZB_V;
+}
 /* Return whether the schedule runs W apart from the rest of a backward pass. */
 static inline bool zr__pipe_splits(const zr__pipe *pipe)
 {
