@@ -3,6 +3,8 @@
  * (kind, chunk), and the micro-batch of an action follows from how often its pair came before. */
 #include "plan/program/pipeline.h"
 
+#include <math.h>
+
 zr__pipe zr__pipe_of(const zr_layout *l)
 {
     /* without training there are no lists, and stages are where they would be without a table */
@@ -55,6 +57,14 @@ zr_status zr__pipe_check(const zr__pipe *p)
         "parallel.schedule zb_h1",
         p->micros, p->ranks, 2 * p->ranks);
     return ZR_OK;
+}
+
+double zr__pipe_bubble(const zr__pipe *p)
+{
+    const bool splits = zr__pipe_splits(p),
+               full = p->micros >= p->ranks || (p->schedule != ZR_PIPELINE_BREADTH && p->schedule != ZR_PIPELINE_ZB_H1);
+    const double idle = (splits ? 1 : 3) * (p->ranks - 1), work = 3.0 * p->micros * p->chunks;
+    return full ? idle / (work + idle) : NAN;
 }
 
 /* A list while it is written. */

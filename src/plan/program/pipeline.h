@@ -27,6 +27,9 @@ int32_t zr__pipe_rank(const zr__pipe *pipe, int32_t stage);
 int32_t zr__pipe_stage(const zr__pipe *pipe, int32_t rank, int32_t chunk);
 /* Check that the schedule exists for this shape. Errors: ZR_ERR_CONFIG, naming the keys. */
 zr_status zr__pipe_check(const zr__pipe *pipe);
+/* Return the part of a training step in which a rank is idle by the formula of the schedule, if F, I and W of a stage
+ * take the same time and messages none; or NAN where no formula holds. */
+double zr__pipe_bubble(const zr__pipe *pipe);
 /* Write a rank's actions into `list`, which has room for 3 * micros * chunks. Return their number. */
 int32_t zr__pipe_list(const zr__pipe *pipe, int32_t rank, zr_pipe_action *list);
 
