@@ -153,11 +153,11 @@ typedef struct zr_layout {
     int64_t accum;                      /* k, micro-batches per training step */
     zr_accum_order accum_order;         /* order in which micro-batches run */
     int64_t accum_ahead; /* with ZR_ACCUM_AHEAD: forward passes that run before the first backward pass */
-    /* with ZR_PIPELINE_TABLE: the schedule. It is borrowed, and must live as long as the plans of this layout */
+    /* with ZR_PIPELINE_TABLE: the schedule, which a plan copies */
     const zr_pipe_table *pipeline_table;
     /* number of blocks (units between the first and the last one of the model) of each of the P * chunks stages, in the
      * order of the model. The first stage also has the first unit, the last stage the last unit. NULL to let the
-     * planner balance the stages. Borrowed while a plan is made */
+     * planner balance the stages. Used only while a plan is made */
     const int32_t *pipeline_units;
     int n_pipeline_units;
     /* bucket size of gradient reductions in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */

@@ -146,6 +146,7 @@ typedef struct zr_plan {
      * that the last stage uses too, which is done on the last stage's rank; else NULL */
     int32_t *stage[ZR_SCHEDULES];
     int32_t stages;                /* number of stages of the model, of all pipeline ranks */
+    zr_pipe_table *table;          /* copy of zr_layout.pipeline_table, or NULL */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;

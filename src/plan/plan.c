@@ -465,6 +465,20 @@ static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *
     return zr__account(plan);
 }
 
+/* Copy the user's table of a layout into the plan, whose layout then has the copy. */
+static zr_status copy_table(zr_plan *plan)
+{
+    const zr_pipe_table *table = plan->layout.pipeline_table;
+    if (!table) return ZR_OK;
+    const size_t cells = (size_t)table->rows * (size_t)table->columns * sizeof *table->cell;
+    zr_pipe_table *copy = plan->table = zr_alloc(sizeof *copy);
+    if (copy) *copy = *table, copy->cell = zr_alloc(cells);
+    ZR_CHECK(copy && copy->cell, ZR_ERR_MEMORY, "no memory for a table of pipeline actions");
+    memcpy(copy->cell, table->cell, cells);
+    plan->layout.pipeline_table = copy;
+    return ZR_OK;
+}
+
 zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                               const zr__mix *mix, zr_plan **plan)
 {
@@ -472,7 +486,10 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a plan");
     p->layout = *layout;
     p->profile = *profile;
-    zr_status st = fill_plan(p, model, mix);
+    if (layout->pipeline_schedule != ZR_PIPELINE_TABLE) p->layout.pipeline_table = NULL;
+    zr_status st = copy_table(p);
+    if (st == ZR_OK) st = fill_plan(p, model, mix);
+    p->layout.pipeline_units = NULL;
 #ifdef ZR_DEBUG
     if (st == ZR_OK) st = zr_plan_check(p);
 #endif
@@ -512,6 +529,7 @@ void zr_plan_destroy(zr_plan **plan)
         zr_graph_destroy(&p->graph[k]);
         zr_free(p->stage[k]);
     }
+    zr_pipe_table_destroy(&p->table);
     zr_free(p->persistent);
     zr_free(p->unit);
     zr_free(p);

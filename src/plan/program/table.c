@@ -6,7 +6,7 @@
 
 #include <ctype.h>
 
-#define OF_TABLE "the table of parallel.schedule"
+#define OF_TABLE "the table of parallel.schedule_file"
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 

@@ -231,6 +231,33 @@ static void settle_homes(zr_layout *l, const zr_device_facts *facts)
         if (!facts->own_memory && *space[i] == ZR_SPACE_HOST) *space[i] = ZR_SPACE_DEVICE;
 }
 
+/** Add to a layout what a user gives of a pipeline: the schedule in parallel.schedule_file, which *table receives, and
+ * the numbers of layers of its stages, which `units` receives. */
+static zr_status set_pipeline(const zr_config *config, zr_layout *l, zr_pipe_table **table, int32_t *units)
+{
+    const char *path = config->parallel.schedule_file;
+    ZR_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+    _Static_assert(ZR_CONFIG_UNITS == ZR_ROLES * ZR_CHUNKS, "config has room for the units of every pipeline");
+    if (l->pipeline == 1) return ZR_OK;
+    if (config->parallel.units) {
+        l->n_pipeline_units = zr__config_units(config->parallel.units, units);
+        l->pipeline_units = units;
+    }
+    if (!path) return ZR_OK;
+    zr_status st = zr__json_read(path, &text, &bytes);
+    ZR_CHECK(st == ZR_OK, st, "parallel.schedule_file: %s", zr_error_message());
+    ZR_TRY(zr_pipe_table_read(text, bytes, table));
+    l->pipeline_schedule = ZR_PIPELINE_TABLE;
+    l->pipeline_table = *table;
+    if (config->parallel.chunks > 0) return ZR_OK;
+    int32_t last = 0; /* stage */
+    for (int32_t i = 0; i < (*table)->rows * (*table)->columns; i++)
+        if ((*table)->cell[i].kind != ZR_PIPE_REST && (*table)->cell[i].stage > last) last = (*table)->cell[i].stage;
+    l->chunks = (last + l->pipeline) / l->pipeline;
+    return ZR_OK;
+}
+
 zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
                                 zr_plan **plan)
 {
@@ -238,6 +265,9 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     zr_layout l = *layout;
     ZR_TRY(zr__train_model(config, &model));
     zr_model builder = zr__family_builder(&model);
+    int32_t units[ZR_CONFIG_UNITS];
+    ZR_AUTO(zr_pipe_table_destroy) zr_pipe_table *table = NULL;
+    ZR_TRY(set_pipeline(config, &l, &table, units));
     settle_homes(&l, &profile->facts);
     if (l.limit_bytes > 0 && profile->facts.own_memory)
         l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);
