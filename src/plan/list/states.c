@@ -313,8 +313,10 @@ zr_status zr__plan_staging(zr_plan *plan)
         const bool layers = g == tensor && g != ZR_GROUP_SELF, units = plan->moves && (g & ~ZR_GROUP_DATA) == 0;
         int64_t moved = units ? largest : 0;
         if (layers) moved = joined;
-        /* saves use the staging memory of all ranks */
-        if (!plan->group[g].exchanges || (moved == 0 && (g != all || !plan->moves))) continue;
+        /* saves use the staging memory of all ranks, also of roles that train nothing */
+        const bool saves =
+            g == all && plan->group[ZR_GROUP_DATA].size > 1 && (plan->moves || plan->layout.pipeline > 1);
+        if (!plan->group[g].exchanges || (moved == 0 && !saves)) continue;
         const int64_t ranks = plan->group[g].size,
                       most = plan->profile.facts.own_memory ? STAGING_OWN_MEMORY_BYTES : STAGING_BYTES;
         int64_t wanted = ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
