@@ -111,6 +111,9 @@ typedef struct zr_config {
     struct {
         int64_t tensor;
         zr_sequence sequence;
+        int64_t pipeline; /* number of pipeline ranks, 1 without pipeline parallelism */
+        int64_t chunks;   /* number of stages of a pipeline rank; 0 for "auto" */
+        zr_pipe_schedule schedule;
         int64_t ranks_per_host; /* number of ranks per host; 0 to use the number that the transport finds */
     } parallel;
     struct {

@@ -188,11 +188,11 @@ typedef struct zr_plan {
 } zr_plan;
 
 /** The plans of a run. A role is a set of ranks with the same list of steps, and has a plan over the whole model. */
-typedef struct zr_plans {
+struct zr_plans {
     zr_plan *role[ZR_ROLES]; /* plan of each role */
     int32_t n;               /* number of roles; zr plans one so far */
     int32_t own;             /* role of this rank */
-} zr_plans;
+};
 
 /** Return whether tensor-parallel ranks share each layer. */
 static inline bool zr_plan_shares_layers(const zr_plan *plan)

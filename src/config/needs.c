@@ -34,6 +34,8 @@ static const requirement needs[] = {
     {"train.eval_batches", "train.eval_interval", NULL, false},
     {"parallel.sequence", "parallel.tensor!=1", "with parallel.tensor 1 there are no ranks to divide tokens among",
      false},
+    {"parallel.schedule", "parallel.pipeline!=1", "with parallel.pipeline 1 all layers are on one rank", false},
+    {"parallel.chunks", "parallel.pipeline!=1", "with parallel.pipeline 1 all layers are on one rank", false},
     {"fp16.initial_scale_power", "fp16.loss_scale=0", "fp16.loss_scale makes the loss scale constant", false},
     {"fp16.loss_scale_window", "fp16.loss_scale=0", "fp16.loss_scale makes the loss scale constant", false},
     {"fp16.hysteresis", "fp16.loss_scale=0", "fp16.loss_scale makes the loss scale constant", false},

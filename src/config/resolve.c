@@ -101,13 +101,19 @@ static zr_status resolve_model(zr_config *config)
     return zr__config_samples(config) == ZR_SAMPLES_NEXT ? ZR_OK : check_encoder(config);
 }
 
+/* Return the product of the tensor-parallel and the pipeline-parallel degree: the ranks that compute the same rows. */
+static int64_t ranks_of_rows(const zr_config *config)
+{
+    return config->parallel.tensor * config->parallel.pipeline;
+}
+
 static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum, int ranks, const char *advice)
 {
     const int64_t batch = config->train_batch_size;
     return zr__config_refuse(config,
                              "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x "
                              "%sranks does not hold: %s = %s x %s x %d; %s",
-                             config->parallel.tensor > 1 ? "data-parallel " : "",
+                             ranks_of_rows(config) > 1 ? "data-parallel " : "",
                              batch ? ZR_SHORTEST((double)batch) : "?", micro ? ZR_SHORTEST((double)micro) : "?",
                              accum ? ZR_SHORTEST((double)accum) : "?", ranks, advice);
 }
@@ -248,7 +254,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
                                  "train_batch_size: a resumed run keeps its %" PRId64
                                  "%s, which is not a multiple of %d %sranks; use a number of ranks that divides it, or "
                                  "give another train_batch_size",
-                                 batch, before, ranks, config->parallel.tensor > 1 ? "data-parallel " : "");
+                                 batch, before, ranks, ranks_of_rows(config) > 1 ? "data-parallel " : "");
     }
     if (accum_given && samples % *accum != 0) return bad_batch(config, 0, *accum, ranks, advice);
     if (micro_given && samples % *micro != 0) return bad_batch(config, *micro, 0, ranks, advice);
@@ -447,6 +453,10 @@ static zr_status check_samples(const zr_config *config)
              "train.sample_tokens cannot be used with parallel.tensor %" PRId64
              ": tensor-parallel ranks cannot generate text yet; leave out one of the two",
              config->parallel.tensor);
+    ZR_CHECK(config->parallel.pipeline == 1, ZR_ERR_UNSUPPORTED,
+             "train.sample_tokens cannot be used with parallel.pipeline %" PRId64
+             ": pipeline ranks cannot generate text; leave it out, and run `zr generate` on a checkpoint",
+             config->parallel.pipeline);
     if (config->data.train && !config->data.tokenizer)
         return zr__config_refuse(config, "train.sample_tokens: token files need a tokenizer to write text; give its "
                                          "directory as data.tokenizer, or leave out train.sample_tokens");
@@ -541,17 +551,29 @@ static zr_status settle_offload_stage(zr_config *config)
         config->zero.stage);
 }
 
+/* Check the degrees of tensor and pipeline parallelism. *ranks receives the number of data-parallel ranks. */
+static zr_status check_grid(const zr_config *config, int all_ranks, int *ranks)
+{
+    const int64_t tensor = config->parallel.tensor, pipeline = config->parallel.pipeline;
+    const bool fits = tensor <= all_ranks && pipeline <= all_ranks / tensor;
+    const char *both = tensor > 1 && pipeline > 1 ? "parallel.tensor x parallel.pipeline"
+                       : pipeline > 1             ? "parallel.pipeline"
+                                                  : "parallel.tensor";
+    const double product = (double)tensor * (double)pipeline;
+    if (!fits || all_ranks % (tensor * pipeline) != 0)
+        return zr__config_refuse(config,
+                                 "%s: %s does not divide the %d ranks; use a number of ranks that is a multiple of %s, "
+                                 "or another degree",
+                                 both, ZR_SHORTEST(product), all_ranks, ZR_SHORTEST(product));
+    *ranks = (int)(all_ranks / (tensor * pipeline));
+    return ZR_OK;
+}
+
 zr_status zr_config_resolve(zr_config *config, int all_ranks)
 {
-    const int64_t tensor = config->parallel.tensor;
+    int ranks = 0; /* number of data-parallel ranks */
     ZR_CHECK(all_ranks >= 1, ZR_ERR_ARG, "the number of ranks is %d; it must be at least 1", all_ranks);
-    if (all_ranks % tensor != 0)
-        return zr__config_refuse(config,
-                                 "parallel.tensor: %" PRId64
-                                 " does not divide the %d ranks; use a number of ranks that is a multiple of %" PRId64
-                                 ", or another degree",
-                                 tensor, all_ranks, tensor);
-    const int ranks = (int)(all_ranks / tensor); /* number of data-parallel ranks */
+    ZR_TRY(check_grid(config, all_ranks, &ranks));
     ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_model(config)); /* this sets the model's settings and data.seq_length */
     const bool lr_given = zr__config_given(config, "optimizer.params.lr"); /* by the user */

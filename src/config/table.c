@@ -142,6 +142,19 @@ const zr_key zr__common_keys[] = {
         "keep: the gathered inputs of products stay for the backward pass; regather: they are gathered again, as "
         "always with recomputation",
         .choices = "off|keep|regather"),
+    KEY(INT, "parallel.pipeline", "1", parallel.pipeline,
+        "pipeline-parallel degree: the layers are divided among this number of ranks, through which micro-batches pass",
+        FROM(1)),
+    KEY(CHOICE, "parallel.schedule", "\"1f1b\"", parallel.schedule,
+        "order in which pipeline ranks run the micro-batches of a step; all have the same losses to the bit. 1f1b: "
+        "forward and backward passes in turn; gpipe: all forward passes first; interleaved: 1f1b with several stages a "
+        "rank, which wait less; breadth_first: all micro-batches pass through a stage before the next, so that ZeRO "
+        "stage 3 gathers twice a step; zb_h1, zb_v: gradients of weights are computed where a rank would wait",
+        .choices = "1f1b|gpipe|interleaved|breadth_first|zb_h1|zb_v"),
+    KEY(INT, "parallel.chunks", AUTO, parallel.chunks,
+        "number of stages of a pipeline rank with parallel.schedule interleaved or breadth_first; auto: 2, and 1 with "
+        "schedules that have one",
+        FROM(1)),
     KEY(INT, "parallel.ranks_per_host", AUTO, parallel.ranks_per_host,
         "number of consecutive ranks on a host, for plans and tests. auto: as the ranks are started; in a plan one "
         "host, or the hosts of --cluster",
@@ -619,9 +632,10 @@ const zr_key zr__common_keys[] = {
     BARE(INT, "tensor_parallel.autotp_size", "0", "tensor-parallel degree in DeepSpeed; here parallel.tensor", FROM(0),
          ONLY("0|1")),
     IGNORED(ANY, "tensor_parallel.*", "null", "used only with tensor_parallel.autotp_size"),
-    BARE(INT, "pipeline.stages", AUTO, "number of pipeline stages; auto: no pipeline parallelism", FROM(0), ONLY("0|1"),
-         .instead = "use parallel.tensor to divide layers, zero_optimization.stage to divide states"),
-    IGNORED(ANY, "pipeline.*", "null", "used only with pipeline parallelism"),
+    BARE(INT, "pipeline.stages", AUTO,
+         "number of pipeline stages in DeepSpeed, where nothing reads it; here parallel.pipeline", FROM(0), ONLY("0|1"),
+         .instead = "here it is parallel.pipeline"),
+    IGNORED(ANY, "pipeline.*", "null", "parallel.pipeline and parallel.schedule say how layers are divided"),
     IGNORED(ANY, "compile.*", "null", "kernels are compiled in advance"),
     IGNORED(BOOL, "graph_harvesting", "false", "it concerns CUDA graphs"),
     IGNORED(ANY, "comms_logger.*", "null", "traffic is in run.json and in zr plan"),

@@ -113,7 +113,7 @@ static int split_of(const zr_layout *l)
     /* With one data-parallel rank per host, collectives have no level within hosts. */
     if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0;
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
-    return split < l->ranks ? split : 0;
+    return split > 0 && split < l->ranks && l->ranks % split == 0 ? split : 0;
 }
 
 /* Check the sizes of the groups into which the data axis is split. */
@@ -138,7 +138,7 @@ static zr_status check_groups(const zr_layout *l)
                  l->tensor > 1 ? "data-parallel " : "", group[i].name, l->ranks);
     }
     bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
-    const int all = l->ranks * l->tensor;
+    const int all = l->ranks * l->tensor * l->pipeline;
     ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || all % l->host_ranks == 0), ZR_ERR_CONFIG,
              "%d ranks a host (parallel.ranks_per_host), of %d: the same number on every host is wanted", l->host_ranks,
              all);

@@ -314,8 +314,7 @@ zr_status zr__plan_staging(zr_plan *plan)
         int64_t moved = units ? largest : 0;
         if (layers) moved = joined;
         /* saves use the staging memory of all ranks, also of roles that train nothing */
-        const bool saves =
-            g == all && plan->group[ZR_GROUP_DATA].size > 1 && (plan->moves || plan->layout.pipeline > 1);
+        const bool saves = g == all && (plan->moves || plan->layout.pipeline > 1);
         if (!plan->group[g].exchanges || (moved == 0 && !saves)) continue;
         const int64_t ranks = plan->group[g].size,
                       most = plan->profile.facts.own_memory ? STAGING_OWN_MEMORY_BYTES : STAGING_BYTES;

@@ -3,6 +3,8 @@
  * (kind, chunk), and the micro-batch of an action follows from how often its pair came before. */
 #include "plan/program/pipeline.h"
 
+#include <math.h>
+
 zr__pipe zr__pipe_of(const zr_layout *l)
 {
     /* without training there are no lists, and stages are where they would be without a table */
@@ -39,10 +41,8 @@ int32_t zr__pipe_stage(const zr__pipe *p, int32_t rank, int32_t chunk)
 zr_status zr__pipe_check(const zr__pipe *p)
 {
     if (p->schedule == ZR_PIPELINE_TABLE) return zr__pipe_check_table(p);
-    const bool chunks =
-        p->schedule == ZR_PIPELINE_INTERLEAVED || p->schedule == ZR_PIPELINE_BREADTH || p->schedule == ZR_PIPELINE_ZB_V;
     ZR_CHECK(
-        chunks || p->chunks == 1, ZR_ERR_CONFIG,
+        zr__pipe_has_chunks(p->schedule) || p->chunks == 1, ZR_ERR_CONFIG,
         "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
         p->chunks);
     ZR_CHECK(p->schedule != ZR_PIPELINE_INTERLEAVED || p->micros % p->ranks == 0, ZR_ERR_CONFIG,
@@ -57,6 +57,14 @@ zr_status zr__pipe_check(const zr__pipe *p)
         "parallel.schedule zb_h1",
         p->micros, p->ranks, 2 * p->ranks);
     return ZR_OK;
+}
+
+double zr__pipe_bubble(const zr__pipe *p)
+{
+    const bool splits = zr__pipe_splits(p),
+               full = p->micros >= p->ranks || (p->schedule != ZR_PIPELINE_BREADTH && p->schedule != ZR_PIPELINE_ZB_H1);
+    const double idle = (splits ? 1 : 3) * (p->ranks - 1), work = 3.0 * p->micros * p->chunks;
+    return full ? idle / (work + idle) : NAN;
 }
 
 /* A list while it is written. */

@@ -14,6 +14,11 @@ typedef struct zr__pipe {
 
 /* Return the pipeline of a layout. */
 zr__pipe zr__pipe_of(const zr_layout *layout);
+/* Return whether a rank can have several chunks with the schedule. */
+static inline bool zr__pipe_has_chunks(zr_pipe_schedule schedule)
+{
+    return schedule == ZR_PIPELINE_INTERLEAVED || schedule == ZR_PIPELINE_BREADTH || schedule == ZR_PIPELINE_ZB_V;
+}
 /* Return whether the schedule runs W apart from the rest of a backward pass. */
 bool zr__pipe_splits(const zr__pipe *pipe);
 /* Return the pipeline rank that runs a stage. */
@@ -22,6 +27,9 @@ int32_t zr__pipe_rank(const zr__pipe *pipe, int32_t stage);
 int32_t zr__pipe_stage(const zr__pipe *pipe, int32_t rank, int32_t chunk);
 /* Check that the schedule exists for this shape. Errors: ZR_ERR_CONFIG, naming the keys. */
 zr_status zr__pipe_check(const zr__pipe *pipe);
+/* Return the part of a training step in which a rank is idle by the formula of the schedule, if F, I and W of a stage
+ * take the same time and messages none; or NAN where no formula holds. */
+double zr__pipe_bubble(const zr__pipe *pipe);
 /* Write a rank's actions into `list`, which has room for 3 * micros * chunks. Return their number. */
 int32_t zr__pipe_list(const zr__pipe *pipe, int32_t rank, zr_pipe_action *list);
 

@@ -1,5 +1,6 @@
 /* Writes the steps of all schedules, from the decisions of segments.c. */
 #include "base/core/core.h"
+#include "plan/program/pipeline.h"
 #include "plan/write/write.h"
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -357,6 +358,21 @@ static void take_micro(zr__writing *w, int32_t micro)
     w->now = &w->micro[micro];
 }
 
+/* Set the cell to which new steps belong. Return whether this begins another action of a pipeline: a stage's cells of
+ * a micro-batch that follow each other are one. */
+static bool take_cell(zr__writing *w, const zr__cell *cell)
+{
+    const zr__segment *segment = &w->decided.segment[cell->segment];
+    const zr__pipe pipe = zr__pipe_of(w->list.plan);
+    const int32_t micro = w->list.micro, stage = w->list.stage;
+    const char action = w->list.action;
+    take_micro(w, cell->micro);
+    if (pipe.ranks == 1) return false;
+    w->list.stage = segment->stage;
+    w->list.action = (zr__pipe_splits(&pipe) ? "FIW" : "FBB")[segment->phase];
+    return micro != w->list.micro || stage != w->list.stage || action != w->list.action;
+}
+
 /* Return whether a cell is the first of its visit. */
 static bool begins_visit(const zr__decided *d, int32_t cell)
 {
@@ -373,7 +389,10 @@ static void write_cell(zr__writing *w, int32_t index)
 {
     const zr__decided *d = &w->decided;
     const zr__cell *cell = &d->cell[index], *next = cell + 1;
-    take_micro(w, cell->micro);
+    if (take_cell(w, cell)) {
+        w->acted[1] = w->acted[0];
+        w->acted[0] = w->ended[0];
+    }
     if (begins_visit(d, index)) zr__gathers_issue(&w->gathers, &w->list, cell->visit, w->ended[0]);
     if (!w->now->begun) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
     w->now->begun = true;
@@ -385,10 +404,10 @@ static void write_cell(zr__writing *w, int32_t index)
     /* Restore the checkpoints of the next cell before this cell's reductions are written, since the checkpoints are
      * needed earlier than the sums. */
     if (w->list.plan->layout.overlap && pass_of(d, index + 1) == pass_of(d, index)) {
-        take_micro(w, next->micro);
+        (void)take_cell(w, next);
         const zr__segment *its = &d->segment[next->segment];
         w->now->restored = write_runs(w, its->first, its->end, true);
-        take_micro(w, cell->micro);
+        (void)take_cell(w, cell);
     }
     if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, cell->segment);
 }
@@ -396,7 +415,7 @@ static void write_cell(zr__writing *w, int32_t index)
 static void write_cells(zr__writing *w)
 {
     zr__list *l = &w->list;
-    w->ended[0] = w->ended[1] = w->stored[0] = w->stored[1] = w->sent = ZR_NONE;
+    w->ended[0] = w->ended[1] = w->acted[0] = w->acted[1] = w->stored[0] = w->stored[1] = w->sent = ZR_NONE;
     for (int32_t c = 0; c < w->decided.n_cells && l->status == ZR_OK; c++) {
         /* with two passes there is only one micro-batch */
         if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) {
@@ -407,6 +426,7 @@ static void write_cells(zr__writing *w)
     }
     take_micro(w, 0);
     zr__write_all_sent(w);
+    l->action = 0;
 }
 
 /* ---- whole schedules --------------------------------------------------------------------------- */

@@ -75,6 +75,8 @@ typedef struct zr__messages {
     zr_value value;
     int32_t peer, depth;
     bool sends;
+    int32_t stage; /* cells of its steps (zr_step.stage, zr_step.action) */
+    char action;
     int32_t n, n_sent; /* number of steps SEND and of steps SENT so far */
     zr_use *use;       /* for each micro-batch: use of the message that is sent */
 } zr__messages;
@@ -90,6 +92,7 @@ typedef struct zr__writing {
     int32_t *accumulators; /* for each unit: transient buffer of its accumulators (zr_plan.reduces_early), or ZR_NONE */
     /* last compute steps of the two newest cells; index 0 is the newest cell */
     zr__id ended[2];
+    zr__id acted[2];       /* the same for the two newest actions of a pipeline that have ended */
     zr__id stored[2];      /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
     zr__messages *channel; /* channels to other roles, in the order of their first message */
     int32_t n_channels;

@@ -152,7 +152,7 @@ static zr_status alloc_records(runner *r, bool timed)
 {
     r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
     ZR_CHECK(r->runs, ZR_ERR_MEMORY, "no memory for measured steps");
-    if (timed) ZR_TRY(zr__timings_create(r->plan, &r->timings));
+    if (timed) ZR_TRY(zr__timings_create(&(zr_plans){.role = {r->plan}, .n = 1}, &r->timings));
     return ZR_OK;
 }
 

@@ -86,30 +86,31 @@ static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f
     return k;
 }
 
-static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
+/* Find the kinds of a plan's steps. If `own`, it is the plan of this rank, whose sites are set too. */
+static void find_kinds(zr__timings *t, const zr_plan *plan, bool own)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
     char name[ZR_TIMING_NAME];
-    t->site = zr_alloc((size_t)s->n_steps * sizeof *t->site);
-    ZR_CHECK(t->site, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || step->stream == ZR_STREAM_SAVE) continue;
         const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
         const bool in_f32 = op && op->def->in_f32 && !zr__plan_narrow_attention(plan);
         name_of(graph, step, op, name);
-        t->site[i] = (site){.kind = kind_of(t, name, step->stream, in_f32),
-                            .replay = step->replay,
-                            .cost = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i)};
+        const int kind = kind_of(t, name, step->stream, in_f32);
+        if (own)
+            t->site[i] =
+                (site){.kind = kind, .replay = step->replay, .cost = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i)};
     }
-    return ZR_OK;
 }
 
-/* Allocate the spans. A schedule step runs at most once per round. */
-static zr_status alloc_spans(zr__timings *t, const zr_plan *plan)
+/* Allocate the sites and the spans. A schedule step runs at most once per round. */
+static zr_status alloc_sites(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    t->site = zr_alloc((size_t)s->n_steps * sizeof *t->site);
+    ZR_CHECK(t->site, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->rounds;
     for (int k = 0; k < ZR_STREAMS; k++) {
         if (k == ZR_STREAM_SAVE) continue; /* saves are not timed */
@@ -120,15 +121,22 @@ static zr_status alloc_spans(zr__timings *t, const zr_plan *plan)
     return ZR_OK;
 }
 
-zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
+zr_status zr__timings_create(const zr_plans *plans, zr__timings **timings)
 {
+    const zr_plan *plan = plans->role[plans->own];
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
-    for (int s = 0; s < ZR_STREAMS; s++) t->n_streams += plan->has_stream[s] && s != ZR_STREAM_SAVE;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        bool some = false;
+        for (int32_t r = 0; r < plans->n; r++) some |= plans->role[r]->has_stream[s];
+        t->n_streams += some && s != ZR_STREAM_SAVE;
+    }
     const zr_queues queues = zr__plan_queues(plan, false);
     t->copies_hold = !zr_queues_apart(&queues, ZR_STREAM_COPY);
-    ZR_TRY(find_kinds(t, plan));
-    return alloc_spans(t, plan);
+    ZR_TRY(alloc_sites(t, plan));
+    /* all ranks have the same table of kinds, so that zr__timings_collect can add them */
+    for (int32_t r = 0; r < plans->n; r++) find_kinds(t, plans->role[r], r == plans->own);
+    return ZR_OK;
 }
 
 void zr__timings_destroy(zr__timings **timings)
@@ -277,15 +285,21 @@ static int longest_first(const void *a, const void *b)
 
 zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *out)
 {
-    enum { WHOLE = 6, N = WHOLE + ZR_TIMING_KINDS };
+    enum { WHOLE = 6, EACH = 6, N = WHOLE + EACH * ZR_TIMING_KINDS };
     const sums *s = &t->sums;
+    const int n = WHOLE + EACH * t->n_kinds;
     double mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
     double mine[N] = {
         s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec, s->idle_sec,
         s->disk_sec};
-    for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec;
-    for (int i = 0; i < WHOLE + t->n_kinds; i++) mine[i] /= steps;
-    ZR_TRY(zr__over_ranks(comm, mine, WHOLE + t->n_kinds, mean, NULL, most));
+    for (int k = 0; k < t->n_kinds; k++) {
+        const zr_timing *kind = &s->kind[k];
+        const double its[EACH] = {kind->sec,   kind->calls,        kind->replays,
+                                  kind->flops, kind->memory_bytes, kind->wire_bytes};
+        memcpy(mine + WHOLE + EACH * k, its, sizeof its);
+    }
+    for (int i = 0; i < n; i++) mine[i] /= steps;
+    ZR_TRY(zr__over_ranks(comm, mine, n, mean, NULL, most));
     *out = (zr_timings){.ranks = comm->size,
                         .steps = s->steps,
                         .left_out = t->warm,
@@ -299,13 +313,14 @@ zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *o
     for (int k = 0; k < t->n_kinds; k++) {
         zr_timing *kind = &out->kind[k];
         *kind = s->kind[k];
-        kind->sec = mean[WHOLE + k];
-        kind->slowest_sec = most[WHOLE + k];
-        kind->calls /= steps;
-        kind->replays /= steps;
-        kind->flops /= steps;
-        kind->memory_bytes /= steps;
-        kind->wire_bytes /= steps;
+        const double *its = mean + WHOLE + EACH * k;
+        kind->sec = its[0];
+        kind->slowest_sec = most[WHOLE + EACH * k];
+        kind->calls = its[1];
+        kind->replays = its[2];
+        kind->flops = its[3];
+        kind->memory_bytes = its[4];
+        kind->wire_bytes = its[5];
     }
     qsort(out->kind, (size_t)out->n_kinds, sizeof(out->kind[0]), longest_first);
     return ZR_OK;

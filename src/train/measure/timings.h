@@ -22,8 +22,8 @@ double zr__share_of_peak(double rate, double peak);
 
 typedef struct zr__timings zr__timings;
 
-/** Create the timings of a plan, which is borrowed. Errors: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings);
+/** Create the timings of this rank, whose plan is plans->own. Errors: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__timings_create(const zr_plans *plans, zr__timings **timings);
 void zr__timings_destroy(zr__timings **timings);
 
 /** Record optimizer steps and their schedule steps. zr__timings_begin begins an optimizer step. zr__timings_event

@@ -3,6 +3,7 @@
 
 #include "comm/comm.h"
 #include "config/config.h"
+#include "plan/list/place.h"
 #include "store/store.h"
 #include "train/dir/report.h"
 #include "train/host/device.h"
@@ -62,6 +63,9 @@ static zr_status check_room(const zr__run *r, int ranks)
         zr__plan_queues(r->plan, zr__comm_overlaps(r->ranks.comm, r->plan->profile.facts.own_memory));
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->data.ahead_rows > 0;
+    /* threads of the streams SEND and RECV, and the one that computes meanwhile */
+    const bool receives = zr_queues_apart(&queues, ZR_STREAM_RECV);
+    more += zr_queues_apart(&queues, ZR_STREAM_SEND) + receives + (receives ? r->plan->profile.facts.threads : 0);
     /* threads of the streams FETCH and STORE, which read and write states on disk, and threads of the store */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++) more += r->plan->has_stream[s] * (1 + ZR_STORE_THREADS);
     /* threads of the streams HOST and RETURN, and helpers of the updates */
@@ -140,12 +144,13 @@ static zr_status check_plan(zr__run *r)
     zr_config config = *r->config;
     config.memory.limit_bytes -= zr__run_held_bytes(r);
     ZR_TRY(zr__train_plans(&config, r->ranks.comm->size, -1, &r->device->profile, &r->plans));
+    r->plans.own = zr__plan_place(r->plans.role[0], ZR_GROUP_PIPELINE, r->ranks.comm->rank);
     r->plan = r->plans.role[r->plans.own];
     r->ranks.result->planned = zr__report_planned(&r->plans);
     settle_ahead(r);
     ZR_TRY(check_fits(r));
     if (in_process == 1 || r->ranks.comm->rank == 0) ZR_TRY(check_room(r, in_process));
-    ZR_TRY(zr__watch_create(&r->watching.watch, r->ranks.observer, r->plan, r->ranks.comm->rank));
+    ZR_TRY(zr__watch_create(&r->watching.watch, r->ranks.observer, &r->plans, r->ranks.comm->rank));
     zr__hang_plan(r->watching.hang, r->plan);
     r->info = (zr_train_info){.config = r->config,
                               .plans = &r->plans,
@@ -161,15 +166,19 @@ static zr_status check_plan(zr__run *r)
 /** Check that recompute policy auto made the same choice on all ranks. The choice depends on the scratch memory of
  * kernels, which depends on the processor. Ranks that recompute different activations would gather at different times
  * and deadlock. Also check that all ranks save checkpoints in the same mode. */
-static zr_status same_choices(const zr__ranks *r, const zr_config *config, const zr_plan *plan)
+static zr_status same_choices(const zr__ranks *r, const zr_config *config, const zr_plans *plans)
 {
-    uint64_t work;
-    memcpy(&work, &plan->flops_hardware, sizeof(work));
+    uint64_t work, kept = 0;
+    const zr__totals totals = zr__plans_total(plans);
+    memcpy(&work, &totals.flops_hardware, sizeof(work));
+    for (int32_t i = 0; i < plans->n; i++)
+        kept =
+            kept * 31 + (uint64_t)plans->role[i]->partition_checkpoints + 2 * (uint64_t)plans->role[i]->checkpoint_home;
     if (config->recompute.policy == ZR_RECOMPUTE_AUTO) {
         ZR_TRY(zr__run_same(r,
                             "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors "
                             "are not alike: name a policy)",
-                            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
+                            kept));
         ZR_TRY(zr__run_same(r,
                             "the recomputation that activation_checkpointing.policy auto chooses (these processors are "
                             "not alike: name a policy)",
@@ -178,7 +187,7 @@ static zr_status same_choices(const zr__ranks *r, const zr_config *config, const
     return zr__run_same(r,
                         "how checkpoints are saved asynchronously (these processors are not alike: give another "
                         "memory.limit, or write checkpoint.async false)",
-                        (uint64_t)plan->save);
+                        (uint64_t)plans->role[0]->save);
 }
 
 /** Return whether ranks with different processor levels would compute different values of the same weights. */
@@ -254,6 +263,6 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agree(&r->ranks, check_plan(r)));
     ZR_TRY(check_levels(&r->ranks, r->device, r->plan));
     ZR_TRY(zr__sample_open(r));
-    ZR_TRY(same_choices(&r->ranks, r->config, r->plan));
+    ZR_TRY(same_choices(&r->ranks, r->config, &r->plans));
     return zr__run_highest_report(&r->ranks, &r->ranks.result->planned);
 }

@@ -2,6 +2,7 @@
 #include "train/setup/setup.h"
 
 #include "config/config.h"
+#include "plan/program/pipeline.h"
 #include "train/family/samples.h"
 #include "train/host/limits.h"
 
@@ -19,7 +20,7 @@ void zr__train_set_batch(zr_config *config, int ranks, int64_t rows, int64_t acc
 {
     config->micro_batch_size = rows;
     config->accumulation_steps = accum;
-    config->train_batch_size = rows * accum * (ranks / config->parallel.tensor);
+    config->train_batch_size = rows * accum * (ranks / (config->parallel.tensor * config->parallel.pipeline));
 }
 
 bool zr__train_lacks_limit(const zr_config *config)
@@ -119,9 +120,10 @@ static void set_groups(const zr_config *config, zr_layout *layout)
     const int64_t host = config->parallel.ranks_per_host;
     layout->shard_ranks = group_ranks(config->zero.mics_shard_ranks, 1);
     layout->hpz_ranks = group_ranks(config->zero.hpz_partition_ranks, 2);
-    const int64_t all = (int64_t)layout->ranks * layout->tensor;
+    const int64_t all = (int64_t)layout->ranks * layout->tensor * layout->pipeline;
     const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* planning fails if the hosts differ */
-    const bool hosts = host > 0 && host < all && (layout->tensor == 1 || levels || all % host == 0);
+    const bool hosts =
+        host > 0 && host < all && ((layout->tensor == 1 && layout->pipeline == 1) || levels || all % host == 0);
     layout->host_ranks = hosts ? (int)host : 0;
     layout->hierarchical = levels || (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
 }
@@ -180,11 +182,23 @@ static int64_t sample_room(const zr_config *config)
     return room < positions ? room : positions;
 }
 
+/** Return the number of stages of a pipeline rank: parallel.chunks, or the number that the schedule needs. */
+static int chunks_of(const zr_config *config)
+{
+    const int64_t given = config->parallel.chunks;
+    if (given > 0) return given < INT32_MAX ? (int)given : INT32_MAX;
+    return zr__pipe_has_chunks(config->parallel.schedule) ? 2 : 1;
+}
+
 zr_layout zr__train_layout(const zr_config *config, int ranks)
 {
     zr_layout layout = zr_layout_default();
     layout.tensor = config->parallel.tensor < ranks ? (int)config->parallel.tensor : ranks;
-    layout.ranks = ranks / layout.tensor;
+    const int rest = ranks / layout.tensor;
+    layout.pipeline = config->parallel.pipeline < rest ? (int)config->parallel.pipeline : rest;
+    layout.ranks = rest / layout.pipeline;
+    if (layout.pipeline > 1) layout.pipeline_schedule = config->parallel.schedule;
+    if (layout.pipeline > 1) layout.chunks = chunks_of(config);
     layout.sequence = config->parallel.sequence;
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
@@ -247,6 +261,17 @@ zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr
 
 zr_status zr__train_plans(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plans *plans)
 {
-    *plans = (zr_plans){.n = 1};
-    return zr__train_plan(config, ranks, stage, profile, &plans->role[0]);
+    zr_layout layout = zr__train_layout(config, ranks);
+    if (stage >= 0) layout.stage = stage;
+    *plans = (zr_plans){.n = layout.pipeline <= ZR_ROLES ? layout.pipeline : 1};
+    for (int32_t r = 0; r < plans->n; r++) {
+        layout.role = r;
+        ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plans->role[r]));
+        if (plans->role[r]->save == plans->role[0]->save) continue;
+        /* all ranks save in the same way, so a copy must fit on each */
+        layout.save = ZR_SAVE_IN_PLACE;
+        zr__plans_clear(plans);
+        r = -1;
+    }
+    return ZR_OK;
 }

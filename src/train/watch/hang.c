@@ -113,40 +113,64 @@ const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
 /* ---- the position of a rank -------------------------------------------------------------------- */
 
 /* Return the name of the first parameter that an op reads or whose gradient it computes. Without a parameter, return
- * the name of the step's unit, or "". */
-static const char *tensor_of(const zr_graph *g, const zr_step *step)
+ * the name of the op's unit, or "". */
+static const char *tensor_of(const zr_graph *g, int32_t op)
 {
-    const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(g, step->op) : NULL;
-    for (int32_t i = 0; op && i < op->n_in + op->n_out; i++) {
-        int32_t param = zr_graph_value(g, i < op->n_in ? op->in[i] : op->out[i - op->n_in])->param;
+    const zr_op *its = zr_graph_get_op(g, op);
+    for (int32_t i = 0; i < its->n_in + its->n_out; i++) {
+        const int32_t param = zr_graph_value(g, i < its->n_in ? its->in[i] : its->out[i - its->n_in])->param;
         if (param >= 0) return zr_graph_param(g, param)->name;
     }
-    return step->unit >= 0 ? zr_graph_unit_info(g, step->unit)->name : "";
+    return its->unit >= 0 ? zr_graph_unit_info(g, its->unit)->name : "";
+}
+
+/* Return the world number of the rank for which the computing thread waits in a channel, or -1. With threads for the
+ * messages it waits only when its last step has ended. */
+static int awaits_message(const zr_comm_board *b)
+{
+    const zr__engine_at at = zr__engine_shown(b->shown, ZR_SHOWN_COMPUTE);
+    const bool free = at.ended || at.kind == ZR_STEP_SENT || at.kind == ZR_STEP_RECEIVED;
+    return at.walks && free ? (int)(b->channel[1] ? b->channel[1] : b->channel[0]) - 1 : -1;
+}
+
+/* Return the step that a rank runs, or for which it waits. If communication overlaps with computation, a waiting rank
+ * waits for communication, so return the step of the thread that communicates. */
+static zr__engine_at step_of(const zr_comm_board *b)
+{
+    int thread = ZR_SHOWN_COMPUTE;
+    if (b->waits & 1)
+        thread = ZR_SHOWN_COMM;
+    else if (awaits_message(b) >= 0)
+        thread = b->channel[1] ? ZR_SHOWN_RECV : ZR_SHOWN_SEND;
+    const zr__engine_at at = zr__engine_shown(b->shown, thread);
+    return at.walks ? at : zr__engine_shown(b->shown, ZR_SHOWN_COMPUTE);
 }
 
 /* Append a rank's current schedule step to `text`, for example ", step 34 of the schedule train (gather of h.3,
- * micro-batch 1)". */
+ * micro-batch 1)", or ", step 20 of the schedule train (received from role 0, cell 1F2)". */
 static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
 {
     static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
                                                     [ZR_SCHEDULE_EVAL] = "eval",
                                                     [ZR_SCHEDULE_DECODE] = "decode",
                                                     [ZR_SCHEDULE_FLUSH] = "flush"};
-    /* If communication overlaps with computation, a waiting rank waits for communication, so show the step of the
-     * communication stream. */
     const zr_plan *plan = h->plan;
-    zr__engine_at at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
-    if (!at.walks || !(b->waits & 1)) at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN]);
-    if (!at.walks || !plan || at.schedule >= ZR_SCHEDULES) return;
-    const zr_schedule *schedule = &plan->schedule[at.schedule];
-    if (at.step >= schedule->n_steps) return;
-    const zr_step *step = &schedule->step[at.step];
+    const zr__engine_at at = step_of(b);
+    if (!at.walks || !plan || at.kind >= ZR_STEP_KINDS) return;
     const zr_graph *g = plan->graph[at.schedule];
-    const char *tensor = g ? tensor_of(g, step) : "";
-    bool runs = g && step->kind == ZR_STEP_RUN;
-    snprintf(text, size, ", step %d of the schedule %s (%s%s%s, micro-batch %lld)", at.step, names[at.schedule],
-             runs ? zr_graph_get_op(g, step->op)->def->name : zr_step_kind_name(step->kind), tensor[0] ? " of " : "",
-             tensor, (long long)at.micro + 1);
+    const bool runs = g && at.kind == ZR_STEP_RUN && at.about >= 0 && at.about < zr_graph_ops(g);
+    const char *tensor = runs                                                 ? tensor_of(g, at.about)
+                         : g && at.about >= 0 && at.about < zr_graph_units(g) ? zr_graph_unit_info(g, at.about)->name
+                                                                              : "";
+    char about[112] = "", cell[ZR__CELL_BYTES];
+    if (at.peer >= 0)
+        snprintf(about, sizeof(about), " %s role %d",
+                 at.kind == ZR_STEP_SEND || at.kind == ZR_STEP_SENT ? "to" : "from", at.peer);
+    else if (tensor[0])
+        snprintf(about, sizeof(about), " of %s", tensor);
+    snprintf(text, size, ", step %d of the schedule %s (%s%s, %s)", at.step, names[at.schedule],
+             runs ? zr_graph_get_op(g, at.about)->def->name : zr_step_kind_name(at.kind), about,
+             zr__engine_cell(at.stage, at.action, at.micro, cell));
 }
 
 static const char *write_place(const zr__hang *h, const zr_comm_board *b, char text[PLACE_BYTES])
@@ -177,13 +201,15 @@ static void look_at_boards(zr__hang *h, double sec)
 
 static bool waits(const zr__hang *h, int rank)
 {
-    return h->rows[rank].board.waits & 1;
+    const zr_comm_board *b = &h->rows[rank].board;
+    return (b->waits & 1) || awaits_message(b) >= 0;
 }
 
 /* Return the rank for which a rank waits, or -1 if the rank does not wait, or if nobody knows for which it waits. */
 static int awaited_by(const zr__hang *h, int rank)
 {
-    return waits(h, rank) ? (int)h->rows[rank].board.awaited - 1 : -1;
+    const zr_comm_board *b = &h->rows[rank].board;
+    return b->waits & 1 ? (int)b->awaited - 1 : awaits_message(b);
 }
 
 /* Follow from a rank to the rank for which it waits, and so on. Return the last rank whose board can be read. If ranks

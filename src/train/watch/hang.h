@@ -23,7 +23,7 @@ const char *zr__phase_name(zr__phase phase);
 
 /** Index in zr_comm_board.shown of the number that encodes the rank's phase and its completed steps (zr__phase_shown).
  */
-enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 };
+enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 * ZR_SHOWN_THREADS };
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps);
 
 typedef struct zr__hang zr__hang;

@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 #include "config/config.h"
 #include "plan/cost/cost.h"
+#include "plan/list/place.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,7 +17,8 @@ enum {
     ROOM_MOST = 32768, /* maximum number of events of a stream in a training step; the buffer for them takes 1 MiB */
     TEXT_BYTES = 1 << 20,
     CLOCK_ROUNDS = 8,
-    NUMBERS = 3, /* number of time stamps of an event: begin of waiting, begin, end */
+    TIMES = 3,           /* number of time stamps of an event: begin of waiting, begin, end */
+    NUMBERS = 2 + TIMES, /* of an event that ranks exchange: step, micro-batch, time stamps */
     EVENTS_A_CALL = ZR_COMM_SCALARS / NUMBERS
 };
 #define HEAD "{\"displayTimeUnit\":\"ms\", \"traceEvents\":["
@@ -25,11 +27,11 @@ enum {
 typedef struct record {
     int32_t step;
     int32_t micro;
-    double time[NUMBERS];
+    double time[TIMES];
 } record;
 
 struct zr__trace {
-    const zr_plan *plan;
+    const zr_plans *plans;
     zr_trace wanted;
     record *record[ZR_STREAMS]; /* event buffers, one for each stream, filled by the thread of the stream */
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
@@ -48,13 +50,20 @@ struct zr__trace {
 
 /* ---- events of one rank ----------------------------------------------------------------------- */
 
-zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace)
+/* Return the plan of a rank's role. */
+static const zr_plan *plan_of(const zr__trace *t, int rank)
 {
+    return t->plans->role[zr__plan_place(t->plans->role[0], ZR_GROUP_PIPELINE, rank)];
+}
+
+zr_status zr__trace_create(const zr_plans *plans, const zr_trace *wanted, zr__trace **trace)
+{
+    const zr_plan *plan = plans->role[plans->own];
     int64_t steps[ZR_STREAMS] = {0};
     const zr_schedule *train = &plan->schedule[ZR_SCHEDULE_TRAIN];
     zr__trace *t = *trace = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a trace");
-    *t = (zr__trace){.plan = plan, .wanted = *wanted, .file.fd = -1};
+    *t = (zr__trace){.plans = plans, .wanted = *wanted, .file.fd = -1};
     for (int32_t i = 0; i < train->n_steps; i++) steps[train->step[i].stream]++;
     for (int s = 0; s < ZR_STREAMS; s++) {
         bool many = steps[s] > ROOM_MOST / plan->rounds;
@@ -185,7 +194,7 @@ static void add_names(zr__trace *t)
 {
     zr__json_out *out = &t->out;
     zr__text_add(&out->text, HEAD);
-    for (int r = 0; r < t->plan->ranks; r++) {
+    for (int r = 0; r < t->plans->role[0]->ranks; r++) {
         open_name(out, "process_name", r, -1);
         zr__json_add_as(out, "name", "\"rank %d\"", r);
         close_event(out);
@@ -193,7 +202,7 @@ static void add_names(zr__trace *t)
         zr__json_add(out, "sort_index", r);
         close_event(out);
         for (int s = 0; s < ZR_STREAMS; s++) {
-            if (!t->plan->has_stream[s]) continue;
+            if (!plan_of(t, r)->has_stream[s]) continue;
             open_name(out, "thread_name", r, s);
             zr__json_add(out, "name", zr_stream_name((zr_stream)s));
             close_event(out);
@@ -226,10 +235,10 @@ static void add_microseconds(zr__json_out *out, const char *key, double sec)
 }
 
 /* Begin the event of a step with its title and category. */
-static void open_step(zr__trace *t, const zr_step *step)
+static void open_step(zr__trace *t, const zr_plan *plan, const zr_step *step)
 {
     char title[512];
-    const zr_graph *graph = t->plan->graph[ZR_SCHEDULE_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
     const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
     const char *kind = zr_step_kind_name(step->kind), *space = unit[0] ? " " : "";
     const zr_op *op = step->op >= 0 ? zr_graph_get_op(graph, step->op) : NULL;
@@ -243,10 +252,10 @@ static void open_step(zr__trace *t, const zr_step *step)
 }
 
 /* Add the arguments of an event: its training step, its schedule step, its FLOPs or bytes, and its waiting time. */
-static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
+static void add_args(zr__trace *t, const zr_plan *plan, const record *r, int64_t step, double wait_sec)
 {
     zr__json_out *out = &t->out;
-    zr_step_cost cost = zr__plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
+    zr_step_cost cost = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, r->step);
     double bytes = cost.memory_bytes + cost.wire_bytes;
     zr__json_open(out, "args", '{');
     zr__json_add(out, "training_step", step + 1, "schedule", "train", "step", r->step, "micro", r->micro);
@@ -255,30 +264,42 @@ static void add_args(zr__trace *t, const record *r, int64_t step, double wait_se
     add_microseconds(out, "wait_us", wait_sec);
 }
 
-static void add_step_event(zr__trace *t, int rank, zr_stream stream, const record *r, int64_t step, const double *time)
+static void add_step_event(zr__trace *t, int rank, zr_stream stream, const record *r, int64_t step)
 {
-    open_step(t, &t->plan->schedule[ZR_SCHEDULE_TRAIN].step[r->step]);
+    const zr_plan *plan = plan_of(t, rank);
+    const double *time = r->time;
+    open_step(t, plan, &plan->schedule[ZR_SCHEDULE_TRAIN].step[r->step]);
     zr__json_add(&t->out, "pid", rank, "tid", (int)stream);
     add_microseconds(&t->out, "ts", time[1] - t->start_sec[rank]);
     add_microseconds(&t->out, "dur", time[2] - time[1]);
-    add_args(t, r, step, time[1] - time[0]);
+    add_args(t, plan, r, step, time[1] - time[0]);
     close_event(&t->out);
     if (t->out.text.length >= TEXT_BYTES) flush_pending(t);
 }
 
 /* Gather the events of one stream from all ranks and write them on rank 0. Each exchange moves at most EVENTS_A_CALL
- * events of a rank. */
+ * events of a rank. Ranks of different roles have different numbers of events: the shorter lists end with the step -1.
+ */
 static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, int64_t step)
 {
-    double mine[ZR_COMM_SCALARS];
-    for (int64_t first = 0; first < t->n[stream]; first += EVENTS_A_CALL) {
-        int some = (int)(t->n[stream] - first < EVENTS_A_CALL ? t->n[stream] - first : EVENTS_A_CALL);
-        const record *r = t->record[stream] + first;
-        for (int i = 0; i < some; i++) memcpy(mine + NUMBERS * i, r[i].time, sizeof(r[i].time));
+    double mine[ZR_COMM_SCALARS], own = (double)t->n[stream];
+    int64_t most = 0;
+    ZR_TRY(zr_comm_scalars(comm, &own, 1, NULL));
+    for (int r = 0; r < comm->size; r++) most = comm->table[r] > (double)most ? (int64_t)comm->table[r] : most;
+    for (int64_t first = 0; first < most; first += EVENTS_A_CALL) {
+        const int some = (int)(most - first < EVENTS_A_CALL ? most - first : EVENTS_A_CALL);
+        for (int i = 0; i < some; i++) {
+            const record none = {.step = -1}, *r = first + i < t->n[stream] ? &t->record[stream][first + i] : &none;
+            const double event[NUMBERS] = {r->step, r->micro, r->time[0], r->time[1], r->time[2]};
+            memcpy(mine + NUMBERS * i, event, sizeof event);
+        }
         ZR_TRY(zr_comm_scalars(comm, mine, NUMBERS * some, NULL));
         for (int rank = 0; comm->rank == 0 && !t->failed && rank < comm->size; rank++)
-            for (int i = 0; i < some; i++)
-                add_step_event(t, rank, stream, &r[i], step, comm->table + NUMBERS * (rank * some + i));
+            for (int i = 0; i < some; i++) {
+                const double *x = comm->table + (ptrdiff_t)NUMBERS * (rank * some + i);
+                const record r = {(int32_t)x[0], (int32_t)x[1], {x[2], x[3], x[4]}};
+                if (r.step >= 0) add_step_event(t, rank, stream, &r, step);
+            }
     }
     return ZR_OK;
 }
@@ -286,7 +307,6 @@ static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, i
 zr_status zr__trace_collect(zr__trace *t, zr_comm *comm, int64_t step)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
-        ZR_TRY(zr__comm_same(comm, "the number of steps that a rank ran", (uint64_t)t->n[s]));
         ZR_TRY(collect_stream(t, comm, (zr_stream)s, step));
         if (t->lost[s] && !t->cut) {
             t->cut = t->news = true;

@@ -8,9 +8,9 @@
 
 typedef struct zr__trace zr__trace;
 
-/** Create a trace with buffers for the events of one training step, a few MiB at most. `plan` and wanted->path are
+/** Create a trace with buffers for the events of one training step, a few MiB at most. `plans` and wanted->path are
  * borrowed. Errors: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace);
+ZR_NODISCARD zr_status zr__trace_create(const zr_plans *plans, const zr_trace *wanted, zr__trace **trace);
 void zr__trace_destroy(zr__trace **trace);
 
 /** Create the file. Replace an existing file only if it is empty or an older trace. Fail with ZR_ERR_CREATE and change

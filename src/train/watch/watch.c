@@ -12,13 +12,13 @@ zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm)
     return zr__comm_same(comm, "the last step of --trace-steps", (uint64_t)trace->last_step);
 }
 
-zr_status zr__watch_create(zr__watch *w, const zr_observer *observer, const zr_plan *plan, int rank)
+zr_status zr__watch_create(zr__watch *w, const zr_observer *observer, const zr_plans *plans, int rank)
 {
     if (observer->reached) w->observer = observer;
-    w->plan = plan;
+    w->plan = plans->role[plans->own];
     w->rank = rank;
-    if (observer->timings) ZR_TRY(zr__timings_create(plan, &w->timings));
-    if (observer->trace.path) ZR_TRY(zr__trace_create(plan, &observer->trace, &w->trace));
+    if (observer->timings) ZR_TRY(zr__timings_create(plans, &w->timings));
+    if (observer->trace.path) ZR_TRY(zr__trace_create(plans, &observer->trace, &w->trace));
     return ZR_OK;
 }
 

@@ -24,7 +24,7 @@ typedef struct zr__watch {
 /** Check that all ranks request the same timings and trace. Collective. */
 ZR_NODISCARD zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm);
 /** Create the timings and the trace that the observer requests. */
-ZR_NODISCARD zr_status zr__watch_create(zr__watch *watch, const zr_observer *observer, const zr_plan *plan, int rank);
+ZR_NODISCARD zr_status zr__watch_create(zr__watch *watch, const zr_observer *observer, const zr_plans *plans, int rank);
 void zr__watch_destroy(zr__watch *watch);
 
 /** Begin and end the observation of a training step, counted from 0. Evaluations are not observed. */
