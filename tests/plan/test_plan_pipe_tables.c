@@ -1,6 +1,7 @@
 //TEST timeout=60
 /* Pipeline schedules that a user gives as a table: read from text like torch's, planned as the named schedules are, and
  * refused with the cell that is wrong. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,6 +89,7 @@ static void test_same_lists(void **state)
                     if (zr__pipe_check(&by_table) != ZR_OK) fail_msg("%s\n%s", zr_error_message(), text);
                     assert_int_equal(table->derived, spread ? 2 * P * v * 2 * P : 0);
                     assert_int_equal(zr__pipe_splits(&by_table), zr__pipe_splits(&p));
+                    assert_true(isnan(zr__pipe_bubble(&by_table)));
                     for (int32_t k = 0; k < P * v; k++)
                         assert_int_equal(zr__pipe_rank(&by_table, k), zr__pipe_rank(&p, k));
                     for (int32_t r = 0; r < P; r++) {
