@@ -193,6 +193,7 @@ static void test_refused(void **state)
         {"0F0,0B0\nF0,1B0\n", 2, 1, 1, "row 2, column 1: \"F0\" is no action"},
         {"0F0,0B0x\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0B0x\" is no action"},
         {"0F0,0B9999999999\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0B9999999999\" is no action"},
+        {"0F0,0SEND_F0x,0B0\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0SEND_F0x\" is no action"},
         {"0F0,0B-1\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0B-1\" is no action"},
         {"0F0,0B0\n", 2, 1, 1, "has 1 rows: 2 are wanted"},
         {"0F0,0B0\n1F0,1B0\n2F0,2B0\n", 2, 1, 1, "has 3 rows: 2 are wanted"},
