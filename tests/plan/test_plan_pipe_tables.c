@@ -1,6 +1,7 @@
 //TEST timeout=60
 /* Pipeline schedules that a user gives as a table: read from text like torch's, planned as the named schedules are, and
  * refused with the cell that is wrong. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,6 +89,7 @@ static void test_same_lists(void **state)
                     if (zr__pipe_check(&by_table) != ZR_OK) fail_msg("%s\n%s", zr_error_message(), text);
                     assert_int_equal(table->derived, spread ? 2 * P * v * 2 * P : 0);
                     assert_int_equal(zr__pipe_splits(&by_table), zr__pipe_splits(&p));
+                    assert_true(isnan(zr__pipe_bubble(&by_table)));
                     for (int32_t k = 0; k < P * v; k++)
                         assert_int_equal(zr__pipe_rank(&by_table, k), zr__pipe_rank(&p, k));
                     for (int32_t r = 0; r < P; r++) {
@@ -191,6 +193,7 @@ static void test_refused(void **state)
         {"0F0,0B0\nF0,1B0\n", 2, 1, 1, "row 2, column 1: \"F0\" is no action"},
         {"0F0,0B0x\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0B0x\" is no action"},
         {"0F0,0B9999999999\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0B9999999999\" is no action"},
+        {"0F0,0SEND_F0x,0B0\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0SEND_F0x\" is no action"},
         {"0F0,0B-1\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0B-1\" is no action"},
         {"0F0,0B0\n", 2, 1, 1, "has 1 rows: 2 are wanted"},
         {"0F0,0B0\n1F0,1B0\n2F0,2B0\n", 2, 1, 1, "has 3 rows: 2 are wanted"},

@@ -313,6 +313,7 @@ zr_status zr__plan_staging(zr_plan *plan)
         const bool layers = g == tensor && g != ZR_GROUP_SELF, units = plan->moves && (g & ~ZR_GROUP_DATA) == 0;
         int64_t moved = units ? largest : 0;
         if (layers) moved = joined;
+        /* saves use the staging memory of all ranks, also of roles that train nothing */
         const bool saves = g == all && (plan->moves || plan->layout.pipeline > 1);
         if (!plan->group[g].exchanges || (moved == 0 && !saves)) continue;
         const int64_t ranks = plan->group[g].size,

@@ -64,7 +64,7 @@ double zr__pipe_bubble(const zr__pipe *p)
     const bool splits = zr__pipe_splits(p),
                full = p->micros >= p->ranks || (p->schedule != ZR_PIPELINE_BREADTH && p->schedule != ZR_PIPELINE_ZB_H1);
     const double idle = (splits ? 1 : 3) * (p->ranks - 1), work = 3.0 * p->micros * p->chunks;
-    return full ? idle / (work + idle) : NAN;
+    return full && p->schedule != ZR_PIPELINE_TABLE ? idle / (work + idle) : NAN;
 }
 
 /* A list while it is written. */

@@ -20,9 +20,13 @@ static bool read_number(const char **at, const char *end, int32_t *number)
     return *at > first;
 }
 
-static bool starts_with(const char *at, const char *end, const char *word)
+/* Return whether [at, end) is a word, or a word and a number. */
+static bool is_word(const char *at, const char *end, const char *word)
 {
-    return (size_t)(end - at) >= strlen(word) && strncmp(at, word, strlen(word)) == 0;
+    int32_t number;
+    if ((size_t)(end - at) < strlen(word) || strncmp(at, word, strlen(word)) != 0) return false;
+    at += strlen(word);
+    return at == end || (read_number(&at, end, &number) && at == end);
 }
 
 /* Read the cell at [at, end). Return false if it is none. An action that zr derives is read as REST, with *derived
@@ -34,7 +38,7 @@ static bool read_cell(const char *at, const char *end, zr_pipe_action *cell, boo
     *derived = false;
     if (at == end) return true;
     if (!read_number(&at, end, &cell->stage)) return false;
-    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) *derived = *derived || starts_with(at, end, moves[i]);
+    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) *derived = *derived || is_word(at, end, moves[i]);
     if (*derived) return true;
     const char *kind = at < end && *at ? strchr(kinds, *at) : NULL;
     if (!kind) return false;

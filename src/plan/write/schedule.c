@@ -1,6 +1,5 @@
 /* Writes the steps of all schedules, from the decisions of segments.c. */
 #include "base/core/core.h"
-#include "plan/program/pipeline.h"
 #include "plan/write/write.h"
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -363,13 +362,12 @@ static void take_micro(zr__writing *w, int32_t micro)
 static bool take_cell(zr__writing *w, const zr__cell *cell)
 {
     const zr__segment *segment = &w->decided.segment[cell->segment];
-    const zr__pipe pipe = zr__pipe_of(&w->list.plan->layout);
     const int32_t micro = w->list.micro, stage = w->list.stage;
     const char action = w->list.action;
     take_micro(w, cell->micro);
-    if (pipe.ranks == 1) return false;
+    if (w->list.plan->layout.pipeline == 1) return false;
     w->list.stage = segment->stage;
-    w->list.action = (zr__pipe_splits(&pipe) ? "FIW" : "FBB")[segment->phase];
+    w->list.action = (w->decided.splits ? "FIW" : "FBB")[segment->phase];
     return micro != w->list.micro || stage != w->list.stage || action != w->list.action;
 }
 
