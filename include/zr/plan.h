@@ -138,7 +138,10 @@ typedef struct zr_plan {
     bool two_levels;  /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
     bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
     bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
-    int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 if the order mixes them */
+    /* with reduce_once: whether a unit's accumulators exist only from its first to its last micro-batch, and ranks sum
+     * them at once (stages 2 and 3, if the order runs all micro-batches of a unit before it goes on) */
+    bool reduces_early;
+    int64_t rounds; /* rounds of a training step: its micro-batches, or 1 if the order mixes them */
     /* with pipeline parallelism: stage of each op of a graph, 0 to stages - 1, or `stages` for the look-up of a table
      * that the last stage uses too, which is done on the last stage's rank; else NULL */
     int32_t *stage[ZR_SCHEDULES];
@@ -185,11 +188,11 @@ typedef struct zr_plan {
 } zr_plan;
 
 /** The plans of a run. A role is a set of ranks with the same list of steps, and has a plan over the whole model. */
-typedef struct zr_plans {
+struct zr_plans {
     zr_plan *role[ZR_ROLES]; /* plan of each role */
     int32_t n;               /* number of roles; zr plans one so far */
     int32_t own;             /* role of this rank */
-} zr_plans;
+};
 
 /** Return whether tensor-parallel ranks share each layer. */
 static inline bool zr_plan_shares_layers(const zr_plan *plan)

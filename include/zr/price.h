@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-typedef struct zr_plan zr_plan; /* zr/plan.h */
+typedef struct zr_plans zr_plans; /* zr/plan.h */
 
 /** Cost of one step of a schedule on one rank. A RUN has the cost of its op. A step that moves data has the bytes that
  * a receiving rank gets from other ranks. Any other step, and also NORM and AGREE, has the bytes of memory that it
@@ -30,16 +30,21 @@ typedef struct zr_step_cost {
 /** Estimated time of one training step, by the rates of a profile. A step of the schedule takes as long as its FLOPs
  * or its bytes, whichever takes longer. Streams run in parallel and observe waits. Matrix products run at the
  * machine's rate for their sizes and operand type. Bytes between ranks move at the rate of the slowest link. Work
- * with an unknown rate (0) takes no time. */
+ * with an unknown rate (0) takes no time. The step ends when all roles have ended it. The other times are those of the
+ * role that computes longest. */
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */
-    double comm_sec;    /* busy time of the comm, copy and return streams */
+    double comm_sec;    /* busy time of the comm, copy, return and recv streams */
     double exposed_sec; /* exposed communication time: step_sec - compute_sec */
+    double bubble_sec;  /* part of exposed_sec in which the role waits for other roles */
     double disk_sec;    /* busy time of the fetch stream or of the store stream, whichever is longer */
     double host_sec;    /* busy time of the host stream */
+    int32_t role;       /* the role that computes longest */
 } zr_price;
-ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
+/** Price the plans of all roles together. If only one of several roles is given, it is priced as if the others never
+ * made it wait. */
+ZR_API ZR_NODISCARD zr_status zr_plans_price(const zr_plans *plans, const zr_profile *profile, zr_price *price);
 
 /** Cost of an asynchronous save on one rank. */
 typedef struct zr_save_price {
@@ -52,10 +57,11 @@ typedef struct zr_save_price {
 typedef struct zr_step_time {
     double begin_sec, end_sec;
 } zr_step_time;
-/** Estimate the begin and the end of each step of the training schedule. `time` has an entry for each step. With
- * several micro-batches, only the first micro-batch is timed. The steps after all micro-batches are timed as if there
- * were only this one. Fail with ZR_ERR_STATE if the plan has no training schedule. */
-ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
+/** Estimate the begin and the end of each step of the training schedules. time[role] has an entry for each step of the
+ * role, or is NULL. With several micro-batches in rounds (REPEAT), only the first round is timed. The steps after all
+ * rounds are timed as if there were only this one. Fail with ZR_ERR_STATE if a plan has no training schedule. */
+ZR_API ZR_NODISCARD zr_status zr_plans_times(const zr_plans *plans, const zr_profile *profile,
+                                             zr_step_time *const *time);
 
 /** Find the profile of a machine by its name, such as "h100". Its rates are from data sheets, for 16-bit products
  * without sparsity. For a GPU, facts.own_memory is true. Facts about kernels are not known: the profile has one thread,

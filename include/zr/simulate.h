@@ -137,12 +137,13 @@ ZR_API ZR_NODISCARD zr_status zr_cluster_of_device(const char *device, zr_cluste
 
 /** Causes of waits of the compute stream. */
 #define ZR_CAUSE_LIST(X)                                                                                               \
-    X(STAGE, "stage")    /* gathers and reductions of ZeRO */                                                          \
-    X(TENSOR, "tensor")  /* communication of tensor parallelism */                                                     \
-    X(PIECES, "Pa")      /* gathers of activation checkpoints that are stored in pieces */                             \
-    X(HOST, "Pa+cpu")    /* copies of activation checkpoints to and from the host */                                   \
-    X(STATES, "offload") /* copies of model states to and from the host, and updates by its processors */              \
-    X(DISK, "disk")      /* copies of model states from and to disk */
+    X(STAGE, "stage")       /* gathers and reductions of ZeRO */                                                       \
+    X(TENSOR, "tensor")     /* communication of tensor parallelism */                                                  \
+    X(PIECES, "Pa")         /* gathers of activation checkpoints that are stored in pieces */                          \
+    X(HOST, "Pa+cpu")       /* copies of activation checkpoints to and from the host */                                \
+    X(STATES, "offload")    /* copies of model states to and from the host, and updates by its processors */           \
+    X(DISK, "disk")         /* copies of model states from and to disk */                                              \
+    X(PIPELINE, "pipeline") /* waits for other pipeline ranks: for their values, and until they end the step */
 
 typedef enum zr_cause {
 #define ZR_CAUSE_ENUM(name, text) ZR_CAUSE_##name,
@@ -152,8 +153,8 @@ typedef enum zr_cause {
 } zr_cause;
 
 typedef struct zr_simulation {
-    zr_price price; /* times of one training step */
-    double exposed_sec[ZR_CAUSES];
+    zr_price price;                /* times of one training step */
+    double exposed_sec[ZR_CAUSES]; /* of the role zr_price.role */
     /** Busy time of the compute stream, by cause: matrix products, memory traffic, kernel launches. */
     double product_sec, memory_sec, launch_sec;
     /* name of the largest part of the time: "products", "memory" or "launches" for the three times above, or a cause of
@@ -179,13 +180,13 @@ typedef struct zr_simulate_options {
     uint64_t seed;
 } zr_simulate_options;
 
-/** Simulate a training step. `options` may be NULL, which means zeros. `time` may be NULL; otherwise it receives the
- * times of each step, as from zr_plan_times. Errors: ZR_ERR_CONFIG if the plan's ranks do not fit the cluster, or if
- * the cluster lacks a number that the plan needs (the message names its key); ZR_ERR_ARG for an invalid option;
- * ZR_ERR_STATE if the plan has no training step. */
-ZR_API ZR_NODISCARD zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster,
+/** Simulate a training step of the plans of all roles. `options` may be NULL, which means zeros. `time` may be NULL;
+ * otherwise it receives the times of each step, as from zr_plans_times. Errors: ZR_ERR_CONFIG if the plan's ranks do
+ * not fit the cluster, or if the cluster lacks a number that the plan needs (the message names its key); ZR_ERR_ARG for
+ * an invalid option; ZR_ERR_STATE if the plan has no training step. */
+ZR_API ZR_NODISCARD zr_status zr_simulate(const zr_plans *plans, const zr_cluster *cluster,
                                           const zr_simulate_options *options, zr_simulation *simulation,
-                                          zr_step_time *time);
+                                          zr_step_time *const *time);
 
 #ifdef __cplusplus
 }

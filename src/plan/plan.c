@@ -187,7 +187,7 @@ static zr_status check_pipeline(const zr_layout *l, const zr_device_facts *facts
     ZR_CHECK(l->tile_elems == 0, ZR_ERR_UNSUPPORTED,
              "tables in tiles (memory.tile_elems %lld) with parallel.pipeline %d: leave memory.tile_elems out",
              (long long)l->tile_elems, l->pipeline);
-    const zr__pipe pipe = {l->pipeline_schedule, l->pipeline, l->chunks, (int32_t)l->accum};
+    const zr__pipe pipe = zr__pipe_of(l);
     return l->train ? zr__pipe_check(&pipe) : ZR_OK;
 }
 
@@ -340,7 +340,7 @@ static zr_status find_held(zr_plan *plan)
         ZR_CHECK(
             (roles[u] & (roles[u] - 1)) == 0, ZR_ERR_UNSUPPORTED,
             "parallel.pipeline %d: stages on several ranks use the parameters of \"%s\", which is built only for a "
-            "table of the first and the last stage",
+            "table of the first and the last stage; choose parallel.pipeline 1, with parallel.tensor or ZeRO stage 3",
             plan->layout.pipeline, zr_graph_unit_info(g, u)->name);
         plan->unit[u].held = roles[u] >> plan->layout.role & 1;
     }
@@ -410,6 +410,8 @@ static void partition(zr_plan *plan)
     plan->rounds = zr__micros_alike(l) ? l->accum : 1;
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
+    const bool breadth = l->pipeline > 1 && l->pipeline_schedule == ZR_PIPELINE_BREADTH;
+    plan->reduces_early = plan->reduce_once && l->stage >= 2 && (breadth || l->accum_order == ZR_ACCUM_LAYER);
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass) && l->pipeline == 1;
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;

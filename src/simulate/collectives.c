@@ -1,6 +1,6 @@
 /*
- * Prices the collectives of a group. The price depends on the links that the collectives cross, on the number of groups
- * that share these links, and on the algorithm.
+ * Prices the collectives of a group, and messages between roles. The price depends on the links that the collectives
+ * cross, on the number of groups that share these links, and on the algorithm.
  *
  * The formulas of ring and tree are from Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a
  * cluster. docs/simulate.md derives them.
@@ -114,6 +114,41 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t index, const zr_cluster *clust
         for (int level = 0; level < cluster->n_links && zr__plan_place(plan, index, rank) == 0; level++)
             add_level(&p, rank, level, &spot);
     return spot;
+}
+
+/* ---- messages ----------------------------------------------------------------------------------- */
+
+/* Count the ranks of a role in a unit, a block of `devices` consecutive devices, that receive from outside it. They
+ * share the links into the unit. `by` is the distance from a receiver to its sender. */
+static int32_t messages_into(const placing *p, int32_t by, int64_t unit, int32_t devices)
+{
+    const int64_t first = rank_from(p, unit * devices), end = rank_from(p, (unit + 1) * devices);
+    int32_t n = 0;
+    for (int64_t r = first; r < end; r++) n += zr__plan_is_for(p->plan, (int)r) && unit_of(p, r + by, devices) != unit;
+    return n;
+}
+
+zr__path zr__path_of(const zr_plan *plan, int32_t from, const zr_cluster *cluster, int32_t ranks_per_host)
+{
+    const placing p = {.plan = plan, .cluster = cluster, .ranks_per_host = ranks_per_host};
+    const int32_t by = (from - plan->layout.role) * plan->axis_step[ZR_AXIS_PIPELINE];
+    zr__path path = {0};
+    for (int32_t r = 0; r < plan->ranks; r++) {
+        if (!zr__plan_is_for(plan, r)) continue;
+        int level = 0;
+        while (level + 1 < cluster->n_links &&
+               unit_of(&p, r, cluster->link[level].devices) != unit_of(&p, r + by, cluster->link[level].devices))
+            level++;
+        const zr_cluster_link *link = &cluster->link[level];
+        const double share = link->share > 0 ? link->share : cluster->link_share;
+        const int32_t below = level == 0 ? 1 : link[-1].devices;
+        double rate = level_rate(cluster, level);
+        if (link->shared_bytes_sec > 0)
+            rate = fmin(rate, link->shared_bytes_sec * share / messages_into(&p, by, unit_of(&p, r, below), below));
+        path.latency_sec = fmax(path.latency_sec, link->latency_sec);
+        path.byte_sec = fmax(path.byte_sec, 1 / rate);
+    }
+    return path;
 }
 
 /* ---- their times -------------------------------------------------------------------------------- */

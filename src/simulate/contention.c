@@ -79,33 +79,46 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
 /* Find the slowdown of computation and exchanges that overlap. Each step takes longer by a fraction of its overlap, and
  * the overlap itself depends on the slowdown. Therefore iterate from no slowdown until the total changes by less than a
  * thousandth. Each iteration multiplies the error by at most the larger of `lost` and `late` of the launch. */
-static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
+static zr_status find_slower(const zr_plans *plans, const zr_launch *launch, const zr__pricer *pricer,
+                             double *const *longer_sec)
 {
     enum { ROUNDS = 64 };
-    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    ZR_AUTO_FREE zr_step_time *time = zr_alloc(((size_t)s->n_steps + 1) * sizeof *time);
-    ZR_AUTO_FREE double *both_sec = zr_alloc(((size_t)s->n_steps + 1) * sizeof *both_sec);
+    size_t steps = 0, at = 0;
+    for (int32_t r = 0; r < plans->n; r++) steps += (size_t)plans->role[r]->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1;
+    ZR_AUTO_FREE zr_step_time *all = zr_alloc(steps * sizeof *all);
+    ZR_AUTO_FREE double *both_sec = zr_alloc(steps * sizeof *both_sec);
+    zr_step_time *time[ZR_ROLES];
     double lost_sec = 0;
     const double share[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = launch->lost, [ZR_STREAM_COMM] = launch->late};
-    ZR_CHECK(time && both_sec, ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    ZR_CHECK(all && both_sec, ZR_ERR_MEMORY, "no memory to price %zu steps", steps);
+    for (int32_t r = 0; r < plans->n; r++) {
+        time[r] = all + at;
+        at += (size_t)plans->role[r]->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1;
+    }
     for (int round = 0; round < ROUNDS; round++) {
-        ZR_TRY(zr__plan_times_by(plan, pricer, time));
-        find_both(s, time, ZR_STREAM_COMPUTE, ZR_STREAM_COMM, both_sec);
-        find_both(s, time, ZR_STREAM_COMM, ZR_STREAM_COMPUTE, both_sec);
+        ZR_TRY(zr__plans_times_by(plans, pricer, time));
         const double before = lost_sec;
         lost_sec = 0;
-        for (int32_t i = 0; i < s->n_steps; i++) {
-            longer_sec[i] = share[s->step[i].stream] * both_sec[i];
-            lost_sec += longer_sec[i];
+        for (int32_t r = 0; r < plans->n; r++) {
+            const zr_schedule *s = &plans->role[r]->schedule[ZR_SCHEDULE_TRAIN];
+            double *longer = longer_sec[plans->role[r]->layout.role];
+            find_both(s, time[r], ZR_STREAM_COMPUTE, ZR_STREAM_COMM, both_sec);
+            find_both(s, time[r], ZR_STREAM_COMM, ZR_STREAM_COMPUTE, both_sec);
+            for (int32_t i = 0; i < s->n_steps; i++) {
+                longer[i] = share[s->step[i].stream] * both_sec[i];
+                lost_sec += longer[i];
+            }
         }
         if (fabs(lost_sec - before) <= 1e-3 * lost_sec) break;
     }
     return ZR_OK;
 }
 
-zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
+zr_status zr__find_longer(const zr_plans *plans, const zr_launch *launch, const zr__pricer *pricer,
+                          double *const *longer_sec)
 {
-    if (launch->beside) return find_slower(plan, launch, pricer, longer_sec);
-    find_waits(plan, launch, pricer, longer_sec);
+    if (launch->beside) return find_slower(plans, launch, pricer, longer_sec);
+    for (int32_t r = 0; r < plans->n; r++)
+        find_waits(plans->role[r], launch, pricer, longer_sec[plans->role[r]->layout.role]);
     return ZR_OK;
 }

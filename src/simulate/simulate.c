@@ -1,8 +1,10 @@
-/* Simulates a plan's training step on a cluster. One rank represents all ranks, since all ranks have the same schedule
+/* Simulates a training step on a cluster. One rank represents all ranks of its role, since they have the same schedule
  * and the same exchanges. */
 #include "simulate/simulate.h"
+#include "plan/list/place.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *zr__cause_name(zr_cause cause)
 {
@@ -22,19 +24,20 @@ typedef struct pricer {
     const zr_cluster *cluster;
     zr_simulate_options options;
     int32_t ranks_per_host;
-    /* slowest rank's kernel time, divided by the kernel time at the cluster's rates (zr_simulation.slowest) */
-    double slowest;
+    /* for each role: its slowest rank's kernel time, divided by the kernel time at the cluster's rates */
+    double slowest[ZR_ROLES];
     zr__spot spot[ZR_GROUPS];
+    zr__path path[ZR_ROLES][ZR_ROLES]; /* for each role: cost of messages from another role */
     double crowded; /* threads per core in the plan, divided by the threads per core in the measured launch */
     double fewer;   /* threads per rank in the measured launch, divided by the plan's threads per rank */
-    /* for each step of the training schedule: seconds that it takes alone, from measured steps; NULL without measured
-     * steps */
-    double *alone_sec;
-    /* for each step of the training schedule: extra seconds in the launch (zr__find_longer); NULL without measured
-     * steps */
-    double *longer_sec;
-    int64_t draw;        /* number of the current random draw of exchange times, from 1; 0 for mean times */
-    double *exposed_sec; /* for each cause: exposed seconds */
+    /* for each role and step of the training schedule: seconds that it takes alone, from measured steps; NULL without
+     * measured steps */
+    double *alone_sec[ZR_ROLES];
+    /* for each role and step of the training schedule: extra seconds in the launch (zr__find_longer); NULL without
+     * measured steps */
+    double *longer_sec[ZR_ROLES];
+    int64_t draw; /* number of the current random draw of exchange times, from 1; 0 for mean times */
+    double (*exposed_sec)[ZR_CAUSES]; /* for each role and cause: exposed seconds */
 } pricer;
 
 /* ---- kernels ------------------------------------------------------------------------------------ */
@@ -89,8 +92,9 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
          * bytes. */
         scores = me->cluster->scores_bytes * cost->pairs * (def->adjoint ? 1 : 2) / rate;
     }
-    p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
-    p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores) * me->slowest;
+    const double slowest = me->slowest[plan->layout.role];
+    p->sec[BY_PRODUCTS] = compute >= memory ? compute * slowest : 0;
+    p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores) * slowest;
     p->sec[BY_LAUNCHES] = parts_sec(p) > 0 ? cluster->launch_sec : 0;
     return parts_sec(p);
 }
@@ -126,7 +130,7 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
         *sec *= step.cost.calls * me->crowded;
         return true;
     }
-    *sec *= step.cost.calls * me->crowded * me->fewer * me->slowest;
+    *sec *= step.cost.calls * me->crowded * me->fewer * me->slowest[plan->layout.role];
     p->sec[step.cost.flops > 0 ? BY_PRODUCTS : BY_MEMORY] = *sec;
     return true;
 }
@@ -160,8 +164,10 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (measured_sec(me, plan, kind, index, &sec, p)) return sec;
     switch (zr_step_traits_of(step->kind).move) {
     case ZR_MOVE_NONE:
-    case ZR_MOVE_RECEIVE:
         break;
+    case ZR_MOVE_RECEIVE:
+        return me->path[plan->layout.role][step->peer].latency_sec +
+               me->path[plan->layout.role][step->peer].byte_sec * cost.wire_bytes;
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
         if (spot->size > 1) return cost.calls * zr__exchange_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
@@ -194,9 +200,10 @@ static double drawn_ratio(const pricer *me, const zr_plan *plan, int32_t index)
 static double step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const pricer *me = (const pricer *)base;
+    const double *alone = me->alone_sec[plan->layout.role], *longer = me->longer_sec[plan->layout.role];
     parts p;
-    if (!me->alone_sec || kind != ZR_SCHEDULE_TRAIN) return step_parts(me, plan, kind, index, &p);
-    return me->alone_sec[index] * drawn_ratio(me, plan, index) + me->longer_sec[index];
+    if (!alone || kind != ZR_SCHEDULE_TRAIN) return step_parts(me, plan, kind, index, &p);
+    return alone[index] * drawn_ratio(me, plan, index) + longer[index];
 }
 
 /* ---- waits of the compute stream ----------------------------------------------------------------- */
@@ -220,10 +227,11 @@ static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t ind
 }
 
 static void add_exposed(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
-                        int32_t awaited, double sec)
+                        int32_t awaited, bool roles, double sec)
 {
     (void)waiting;
-    ((const pricer *)base)->exposed_sec[cause_of(plan, kind, awaited)] += sec;
+    const zr_cause cause = roles ? ZR_CAUSE_PIPELINE : cause_of(plan, kind, awaited);
+    ((const pricer *)base)->exposed_sec[plan->layout.role][cause] += sec;
 }
 
 /* ---- results ------------------------------------------------------------------------------------- */
@@ -233,6 +241,7 @@ static void add_exposed(const zr__pricer *base, const zr_plan *plan, zr_schedule
 static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const double *longer = me->longer_sec[plan->layout.role];
     double sec[PARTS] = {0};
     int64_t rounds = 1;
     if (me->cluster->measured) sec[BY_LAUNCHES] = me->cluster->measured->around_sec;
@@ -241,8 +250,7 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
         const double runs = (double)zr__step_runs(step, true, &rounds);
         if (step->stream != ZR_STREAM_COMPUTE) continue;
         parts p;
-        const double alone = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p),
-                     takes = alone + (me->longer_sec ? me->longer_sec[i] : 0);
+        const double alone = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p), takes = alone + (longer ? longer[i] : 0);
         if (parts_sec(&p) > 0) {
             for (int k = 0; k < PARTS; k++) sec[k] += runs * p.sec[k] * takes / alone;
             continue;
@@ -256,14 +264,16 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
     made->launch_sec = sec[BY_LAUNCHES];
 }
 
-static void find_rates(const pricer *me, const zr_plan *plan, zr_simulation *made)
+static void find_rates(const pricer *me, const zr_plans *plans, zr_simulation *made)
 {
+    const zr_plan *plan = plans->role[made->price.role];
     const zr_layout *l = &plan->layout;
+    const zr__totals totals = zr__plans_total(plans);
     const double sec = made->price.step_sec, data_ranks = plan->group[ZR_GROUP_DATA].size;
     made->samples_sec = data_ranks * (double)l->batch * (double)l->accum / sec;
     made->tokens_sec = made->samples_sec * (double)l->seq;
-    made->flops_sec = plan->flops_hardware / plan->ranks / sec;
-    made->mfu = plan->flops_model / plan->ranks / sec / zr__peak_of(plan, &me->cluster->device);
+    made->flops_sec = totals.flops_hardware / plan->ranks / sec;
+    made->mfu = totals.flops_model / plan->ranks / sec / zr__peak_of(plan, &me->cluster->device);
     split_busy(me, plan, made);
     double most = made->product_sec;
     made->bound_by = "products";
@@ -274,28 +284,30 @@ static void find_rates(const pricer *me, const zr_plan *plan, zr_simulation *mad
 }
 
 /* Price a save. The times are NAN if a rate that they depend on is unknown. */
-static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
+static zr_status price_cluster_save(const pricer *me, const zr_plans *plans, zr_save_price *price)
 {
+    const zr_plan *plan = plans->role[0];
     const bool known =
         me->cluster->disk_bytes_sec > 0 && (me->cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, true));
     if (plan->save == ZR_SAVE_NONE) return ZR_OK;
-    ZR_TRY(zr__plan_price_save_by(plan, &me->base, price));
+    ZR_TRY(zr__plans_price_save_by(plans, &me->base, price));
     if (!known) price->write_sec = price->stall_sec = NAN;
     return ZR_OK;
 }
 
 /* ---- all ranks ------------------------------------------------------------------------------------ */
 
-/* Return the slowest rank's kernel time, divided by the kernel time at the cluster's rates. All ranks have the same
- * steps, and a slower kernel never makes a step begin earlier. Therefore the rank with the slowest kernels is the last
- * at every step: the other ranks wait for it. */
-static double slowest_of(const zr_simulate_options *options, int32_t ranks)
+/* Return the kernel time of a role's slowest rank, divided by the kernel time at the cluster's rates. All ranks of a
+ * role have the same steps, and a slower kernel never makes a step begin earlier. Therefore the rank with the slowest
+ * kernels is the last at every step: the other ranks wait for it. */
+static double slowest_of(const zr_simulate_options *options, const zr_plan *plan)
 {
     const zr_rng rng = {.seed = options->seed, .purpose = ZR_RNG_JITTER};
     const double straggler = options->straggler > 0 ? options->straggler : 1;
-    double slowest = straggler;
-    for (int32_t r = 0; options->jitter > 0 && r < ranks; r++) {
+    double slowest = plan->layout.role == 0 ? straggler : 1;
+    for (int32_t r = 0; options->jitter > 0 && r < plan->ranks; r++) {
         float n;
+        if (!zr__plan_is_for(plan, r)) continue;
         zr_rng_normal(&rng, (uint64_t)r, 1, &n);
         slowest = fmax(slowest, (r == 0 ? straggler : 1) * (1 + options->jitter * fabs((double)n)));
     }
@@ -309,24 +321,37 @@ static double core_load(double ranks, double threads, double cores)
     return fmax(ranks * threads / cores, 1);
 }
 
-/* Price each step of the training schedule alone, from measured steps. Then find the extra time of each step in the
+/* Price each step of the training schedules alone, from measured steps. Then find the extra time of each step in the
  * launch. */
-static zr_status price_measured(pricer *me, const zr_plan *plan)
+static zr_status price_measured(pricer *me, const zr_plans *plans)
 {
     const zr_launch *measured = me->cluster->measured;
-    const int32_t n = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
-    const double threads = plan->profile.facts.threads;
+    const double threads = plans->role[0]->profile.facts.threads;
     parts p;
-    me->longer_sec = zr_alloc(((size_t)n + 1) * sizeof(double));
-    double *alone = zr_alloc(((size_t)n + 1) * sizeof(double));
-    me->crowded = core_load(host_ranks(me, plan), threads, measured->cores) /
+    me->crowded = core_load(host_ranks(me, plans->role[0]), threads, measured->cores) /
                   core_load((double)measured->ranks / measured->hosts, measured->threads, measured->cores);
     me->fewer = measured->threads / threads;
-    for (int32_t i = 0; alone && i < n; i++) alone[i] = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p);
-    me->alone_sec = alone;
-    ZR_CHECK(me->longer_sec && alone, ZR_ERR_MEMORY, "no memory to price %d steps", n);
-    ZR_TRY(zr__find_longer(plan, measured, &me->base, me->longer_sec));
-    return ZR_OK;
+    for (int32_t r = 0; r < plans->n; r++) {
+        const zr_plan *plan = plans->role[r];
+        const int32_t n = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps, role = plan->layout.role;
+        double *longer = me->longer_sec[role] = zr_alloc(((size_t)n + 1) * sizeof(double)),
+               *alone = zr_alloc(((size_t)n + 1) * sizeof(double));
+        for (int32_t i = 0; alone && i < n; i++) alone[i] = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p);
+        me->alone_sec[role] = alone;
+        ZR_CHECK(longer && alone, ZR_ERR_MEMORY, "no memory to price %d steps", n);
+    }
+    return zr__find_longer(plans, measured, &me->base, me->longer_sec);
+}
+
+/* Find the costs of the messages that a role receives. */
+static void find_paths(pricer *me, const zr_plan *plan)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_RECEIVED && step->micro == 0)
+            me->path[plan->layout.role][step->peer] = zr__path_of(plan, step->peer, me->cluster, me->ranks_per_host);
+    }
 }
 
 static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster)
@@ -340,7 +365,7 @@ static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster)
 
 /* Price a training step as the mean over several random draws of the exchanges' times. Mean exchange times alone would
  * be too optimistic: a slow exchange adds more waiting than a fast exchange saves. */
-static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
+static zr_status price_draws(pricer *me, const zr_plans *plans, zr_price *price)
 {
     enum { DRAWS = 16 };
     const bool vary = me->cluster->measured && me->cluster->measured->beside && me->cluster->measured->spread > 0;
@@ -349,53 +374,67 @@ static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
     for (int d = 0; d < draws; d++) {
         zr_price one;
         me->draw = vary ? d + 1 : 0;
-        ZR_TRY(zr__plan_price_by(plan, &me->base, &one));
+        ZR_TRY(zr__plans_price_by(plans, &me->base, &one));
         price->step_sec += one.step_sec / draws;
         price->compute_sec += one.compute_sec / draws;
         price->comm_sec += one.comm_sec / draws;
         price->exposed_sec += one.exposed_sec / draws;
         price->disk_sec += one.disk_sec / draws;
         price->host_sec += one.host_sec / draws;
+        price->bubble_sec += one.bubble_sec / draws;
+        price->role = one.role; /* the same in all draws, since computing does not vary */
     }
-    for (int c = 0; c < ZR_CAUSES; c++) me->exposed_sec[c] /= draws;
+    for (int r = 0; r < ZR_ROLES; r++)
+        for (int c = 0; c < ZR_CAUSES; c++) me->exposed_sec[r][c] /= draws;
     me->draw = 0;
     return ZR_OK;
 }
 
-static zr_status simulate_step(pricer *me, const zr_plan *plan, zr_simulation *made, zr_step_time *time)
+static zr_status simulate_step(pricer *me, const zr_plans *plans, zr_simulation *made, zr_step_time *const *time)
 {
     me->base.waited = add_exposed;
-    ZR_TRY(price_draws(me, plan, &made->price));
+    ZR_TRY(price_draws(me, plans, &made->price));
     if (me->cluster->measured) made->price.step_sec += me->cluster->measured->around_sec;
-    find_rates(me, plan, made);
+    const int32_t role = plans->role[made->price.role]->layout.role;
+    memcpy(made->exposed_sec, me->exposed_sec[role], sizeof made->exposed_sec);
+    find_rates(me, plans, made);
     me->base.waited = NULL;
-    ZR_TRY(price_cluster_save(me, plan, &made->save));
-    if (time) ZR_TRY(zr__plan_times_by(plan, &me->base, time));
+    ZR_TRY(price_cluster_save(me, plans, &made->save));
+    if (time) ZR_TRY(zr__plans_times_by(plans, &me->base, time));
     return ZR_OK;
 }
 
-zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *wanted,
-                      zr_simulation *made, zr_step_time *time)
+zr_status zr_simulate(const zr_plans *plans, const zr_cluster *cluster, const zr_simulate_options *wanted,
+                      zr_simulation *made, zr_step_time *const *time)
 {
     const zr_simulate_options options = wanted ? *wanted : (zr_simulate_options){0};
     const int32_t ranks_per_host = options.ranks_per_host > 0 ? options.ranks_per_host : cluster->host_devices;
     const double straggler = options.straggler, jitter = options.jitter;
+    const zr_plan *first = plans->role[0];
+    double exposed_sec[ZR_ROLES][ZR_CAUSES] = {{0}};
     ZR_CHECK(straggler == 0 || (straggler >= 1 && isfinite(straggler)), ZR_ERR_ARG,
              "straggler is %g; it must be 0, or 1 or more", straggler);
     ZR_CHECK(jitter >= 0 && isfinite(jitter), ZR_ERR_ARG, "jitter is %g; it must be 0 or more", jitter);
-    ZR_TRY(zr__simulate_check(plan, cluster, ranks_per_host));
-    *made = (zr_simulation){.bound_by = "", .slowest = slowest_of(&options, plan->ranks)};
-    pricer me = {{.step_sec = step_sec, .queues = queues_of(plan, cluster)},
+    for (int32_t r = 0; r < plans->n; r++) ZR_TRY(zr__simulate_check(plans->role[r], cluster, ranks_per_host));
+    *made = (zr_simulation){.bound_by = "", .slowest = 1};
+    pricer me = {{.step_sec = step_sec, .queues = queues_of(first, cluster)},
                  .cluster = cluster,
                  .options = options,
                  .ranks_per_host = ranks_per_host,
-                 .slowest = made->slowest,
-                 .exposed_sec = made->exposed_sec};
+                 .exposed_sec = exposed_sec};
+    for (int32_t r = 0; r < plans->n; r++) {
+        const double slowest = slowest_of(&options, plans->role[r]);
+        me.slowest[plans->role[r]->layout.role] = slowest;
+        made->slowest = fmax(made->slowest, slowest);
+        find_paths(&me, plans->role[r]);
+    }
     for (int32_t g = 0; g < ZR_GROUPS; g++)
-        if (plan->group[g].exchanges) me.spot[g] = zr__spot_of(plan, g, cluster, ranks_per_host);
-    zr_status st = cluster->measured ? price_measured(&me, plan) : ZR_OK;
-    if (st == ZR_OK) st = simulate_step(&me, plan, made, time);
-    zr_free(me.alone_sec);
-    zr_free(me.longer_sec);
+        if (first->group[g].exchanges) me.spot[g] = zr__spot_of(first, g, cluster, ranks_per_host);
+    zr_status st = cluster->measured ? price_measured(&me, plans) : ZR_OK;
+    if (st == ZR_OK) st = simulate_step(&me, plans, made, time);
+    for (int r = 0; r < ZR_ROLES; r++) {
+        zr_free(me.alone_sec[r]);
+        zr_free(me.longer_sec[r]);
+    }
     return st;
 }

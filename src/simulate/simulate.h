@@ -39,14 +39,23 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *clust
  * other ranks of the group. */
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 
+/** Cost of a message between two roles: its latency, and the seconds for each byte. */
+typedef struct zr__path {
+    double latency_sec, byte_sec;
+} zr__path;
+
+/** Return the cost of a message from the role `from` to a rank of the plan's role: the highest among these ranks, which
+ * all receive such messages at the same time. */
+zr__path zr__path_of(const zr_plan *plan, int32_t from, const zr_cluster *cluster, int32_t ranks_per_host);
+
 /** Estimate the seconds of a step in a measured launch (zr_launch) from similar measured steps. step->sec is ignored.
  * Return false if no similar step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
-/** For each step of the training schedule in a launch, find how many seconds longer the step takes than alone. The
+/** For each step of the training schedules in a launch, find how many seconds longer the step takes than alone. The
  * causes are ranks that wait for each other, and streams that overlap. `pricer` must return the time that a step takes
- * alone plus the step's entry of `longer_sec`. All entries must be 0 at the call. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer,
-                                       double *longer_sec);
+ * alone plus the step's entry of longer_sec[role]. All entries must be 0 at the call. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__find_longer(const zr_plans *plans, const zr_launch *launch, const zr__pricer *pricer,
+                                       double *const *longer_sec);
 
 /** Check that the cluster has all numbers needed to price the plan, and enough devices for its ranks. */
 ZR_NODISCARD zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host);

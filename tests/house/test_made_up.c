@@ -132,14 +132,14 @@ static void test_priced_and_simulated(void **state)
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     zr__pricer pricer = {.step_sec = only_echoes};
     zr_price price;
-    assert_int_equal(zr__plan_price_by(plan, &pricer, &price), ZR_OK);
+    assert_int_equal(zr__plans_price_by(&ZR__ALONE(plan), &pricer, &price), ZR_OK);
     /* echoes run one after the other, and the compute stream waits for them */
     assert_true(price.step_sec == ACCUM * plan->n_units);
     zr_profile rates = profile;
     rates.machine.memory_bytes_sec = 1e6;
     zr_step_time *time = calloc((size_t)s->n_steps, sizeof *time);
     assert_non_null(time);
-    assert_int_equal(zr_plan_times(plan, &rates, time), ZR_OK);
+    assert_int_equal(zr_plans_times(&ZR__ALONE(plan), &rates, (zr_step_time *[]){time}), ZR_OK);
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (!is_echo(&s->step[i])) continue;
         const double bytes = 4.0 * (double)s->step[i].range.count; /* bytes of the device's memory */
@@ -150,7 +150,7 @@ static void test_priced_and_simulated(void **state)
     zr_cluster cluster;
     zr_simulation made;
     assert_int_equal(zr_cluster_read("dgx-h100x8", &cluster), ZR_OK);
-    assert_int_equal(zr_simulate(plan, &cluster, NULL, &made, NULL), ZR_OK);
+    assert_int_equal(zr_simulate(&ZR__ALONE(plan), &cluster, NULL, &made, NULL), ZR_OK);
     assert_true(made.price.step_sec > 0);
     zr_plan_destroy(&plan);
 }
@@ -165,8 +165,9 @@ static void test_drawn(void **state)
     static char page[1 << 18];
     for (int with = 0; with < 2; with++) {
         cli_times times;
-        assert_int_equal(cli_times_make(with ? plan : without, &profile, &times), ZR_OK);
-        assert_int_equal(cli_picture_write(path, inputs, with ? plan : without, &times, "made up", 1), ZR_OK);
+        assert_int_equal(cli_times_make(&ZR__ALONE(with ? plan : without), &profile, &times), ZR_OK);
+        assert_int_equal(cli_picture_write(path, inputs, &ZR__ALONE(with ? plan : without), &times, "made up", 1),
+                         ZR_OK);
         cli_times_clear(&times);
         FILE *f = fopen(path, "r");
         assert_non_null(f);
@@ -279,7 +280,7 @@ static void test_axis_planned(void **state)
         zr_cluster cluster;
         zr_simulation made;
         assert_int_equal(zr_cluster_read("dgx-h100x8", &cluster), ZR_OK);
-        assert_int_equal(zr_simulate(three, &cluster, NULL, &made, NULL), ZR_OK);
+        assert_int_equal(zr_simulate(&ZR__ALONE(three), &cluster, NULL, &made, NULL), ZR_OK);
         zr_plan_destroy(&one);
         zr_plan_destroy(&three);
     }

@@ -27,8 +27,8 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 
 static zr_price price_of(const zr_plan *plan, zr_machine machine)
 {
-    zr_price price = {-1, -1, -1, -1, -1, -1};
-    assert_int_equal(zr_plan_price(plan, &(zr_profile){.machine = machine}, &price), ZR_OK);
+    zr_price price = {-1, -1, -1, -1, -1, -1, -1, -1};
+    assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &(zr_profile){.machine = machine}, &price), ZR_OK);
     return price;
 }
 
@@ -45,7 +45,7 @@ static void check_times(const zr_plan *plan, double flops_per_sec)
     static const double want[][2] = {{0, 0}, {0, 1.2}, {1.2, 3.2}, {1.2, 1.8}, {3.2, 3.5}, {3.2, 3.2}, {3.5, 5.5}};
     const zr_profile profile = {.machine = {.flops_f32 = flops_per_sec, LINK(1000)}};
     zr_step_time time[7];
-    assert_int_equal(zr_plan_times(plan, &profile, time), ZR_OK);
+    assert_int_equal(zr_plans_times(&ZR__ALONE(plan), &profile, (zr_step_time *[]){time}), ZR_OK);
     for (int i = 0; i < 7; i++) {
         close_to(time[i].begin_sec, want[i][0]);
         close_to(time[i].end_sec, want[i][1]);
@@ -279,8 +279,8 @@ static void test_no_training(void **state)
     zr_plan *plan = NULL;
     zr_price price;
     assert_int_equal(zr_plan_create(&model, &l, &profile, &plan), ZR_OK);
-    assert_int_equal(zr_plan_price(plan, &profile, &price), ZR_ERR_STATE);
-    assert_int_equal(zr_plan_times(plan, &profile, NULL), ZR_ERR_STATE);
+    assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &profile, &price), ZR_ERR_STATE);
+    assert_int_equal(zr_plans_times(&ZR__ALONE(plan), &profile, (zr_step_time *[]){NULL}), ZR_ERR_STATE);
     zr_plan_destroy(&plan);
 }
 
@@ -301,7 +301,7 @@ static void test_copies_move(void **state)
     zr_step_time *time = zr_alloc(sizeof *time * (size_t)s->n_steps);
     const double comm_sec = price_of(plan, profile.machine).comm_sec;
     double copies = 0;
-    assert_int_equal(zr_plan_times(plan, &profile, time), ZR_OK);
+    assert_int_equal(zr_plans_times(&ZR__ALONE(plan), &profile, (zr_step_time *[]){time}), ZR_OK);
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == ZR_STEP_COPY) copies += time[i].end_sec - time[i].begin_sec;
     assert_true(copies > 0);
@@ -378,9 +378,9 @@ static double wait_step_sec(const zr__pricer *base, const zr_plan *plan, zr_sche
 }
 
 static void wait_told(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
-                      int32_t awaited, double sec)
+                      int32_t awaited, bool roles, double sec)
 {
-    (void)plan, (void)kind, (void)waiting;
+    (void)plan, (void)kind, (void)waiting, (void)roles;
     ((const wait_pricer *)base)->waited_sec[awaited] += sec;
 }
 
@@ -400,7 +400,7 @@ static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const dou
     zr_price price;
     plan.schedule[ZR_SCHEDULE_TRAIN] = (zr_schedule){.step = steps, .n_steps = n, .wait = waits};
     memset(waited_sec, 0, (size_t)n * sizeof(*waited_sec));
-    assert_int_equal(zr__plan_price_by(&plan, &pricer.base, &price), ZR_OK);
+    assert_int_equal(zr__plans_price_by(&ZR__ALONE(&plan), &pricer.base, &price), ZR_OK);
     zr_plan_destroy(&made);
     return price;
 }

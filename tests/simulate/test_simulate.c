@@ -186,7 +186,7 @@ static void test_level_wider_than_a_host(void **state)
 static zr_simulation simulate(const zr_plan *plan, const zr_cluster *cluster, zr_simulate_options options)
 {
     zr_simulation made;
-    if (zr_simulate(plan, cluster, &options, &made, NULL) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_simulate(&ZR__ALONE(plan), cluster, &options, &made, NULL) != ZR_OK) fail_msg("%s", zr_error_message());
     double waits = 0;
     for (int c = 0; c < ZR_CAUSES; c++) waits += made.exposed_sec[c];
     close_to(waits, made.price.exposed_sec);
@@ -215,7 +215,7 @@ static void test_as_a_profile(void **state)
             zr_profile profile = {.machine = c.device};
             profile.machine.link[ZR_LINK_HOST].bytes_sec = 100;
             zr_price price;
-            assert_int_equal(zr_plan_price(plan, &profile, &price), ZR_OK);
+            assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &profile, &price), ZR_OK);
             close_to(made.price.step_sec, price.step_sec);
             close_to(made.price.comm_sec, price.comm_sec);
             close_to(made.samples_sec, 8.0 * (double)accum / price.step_sec);
@@ -403,7 +403,7 @@ static void test_slowest_is_last(void **state)
                 factor[r] = (r == 0 ? 1.25 : 1) * (1 + 0.5 * fabs((double)n));
                 all[r] = 1;
             }
-            assert_int_equal(zr_simulate(plan, &c, NULL, &made, time), ZR_OK);
+            assert_int_equal(zr_simulate(&ZR__ALONE(plan), &c, NULL, &made, (zr_step_time *[]){time}), ZR_OK);
             close_to(walk_all(plan, time, all), made.price.step_sec);
             close_to(walk_all(plan, time, factor), simulate(plan, &c, o).price.step_sec);
             zr_plan_destroy(&plan);
@@ -505,7 +505,7 @@ static void refused(const zr_plan *plan, const zr_cluster *c, int32_t ranks_per_
 {
     zr_simulation made;
     const zr_simulate_options options = {.ranks_per_host = ranks_per_host};
-    assert_int_equal(zr_simulate(plan, c, &options, &made, NULL), ZR_ERR_CONFIG);
+    assert_int_equal(zr_simulate(&ZR__ALONE(plan), c, &options, &made, NULL), ZR_ERR_CONFIG);
     if (!strstr(zr_error_message(), says)) fail_msg("says: %s\nwanted: %s", zr_error_message(), says);
 }
 
@@ -612,11 +612,11 @@ static void test_bad_options(void **state)
     static const char *const says[] = {"straggler is 0.5", "straggler is nan", "jitter is -1", "jitter is inf"};
     zr_simulation made, without;
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(zr_simulate(plan, &c, &bad[i], &made, NULL), ZR_ERR_ARG);
+        assert_int_equal(zr_simulate(&ZR__ALONE(plan), &c, &bad[i], &made, NULL), ZR_ERR_ARG);
         assert_non_null(strstr(zr_error_message(), says[i]));
     }
     made = simulate(plan, &c, (zr_simulate_options){0});
-    assert_int_equal(zr_simulate(plan, &c, NULL, &without, NULL), ZR_OK);
+    assert_int_equal(zr_simulate(&ZR__ALONE(plan), &c, NULL, &without, NULL), ZR_OK);
     assert_true(without.price.step_sec == made.price.step_sec);
     zr_plan_destroy(&plan);
 }

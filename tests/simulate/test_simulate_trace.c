@@ -1,6 +1,7 @@
 //TEST timeout=180
 /* The simulated order of events, by rank and stream, is the order in the trace of a run with the same configuration. */
 #include "support/cli_run.h"
+#include "plan/cost/cost.h"
 #include "train/setup/setup.h"
 #include "zr/run.h"
 
@@ -129,7 +130,8 @@ static void simulate(const zr_plan *plan, events *e)
     const zr_cluster cluster = cluster_of();
     zr_simulation made;
     assert_true(s->n_steps <= MOST);
-    if (zr_simulate(plan, &cluster, NULL, &made, time) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_simulate(&ZR__ALONE(plan), &cluster, NULL, &made, (zr_step_time *[]){time}) != ZR_OK)
+        fail_msg("%s", zr_error_message());
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || step->when == ZR_WHEN_LATER) continue;

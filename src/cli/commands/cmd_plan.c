@@ -59,23 +59,23 @@ static void print_plan_head(const cli_choices *p, const zr_report *report)
 }
 
 /** Compute the cost of an asynchronous save. Its times are NAN if the cluster's disk rate or copy rate is unknown. */
-static zr_status price_plan_save(const cli_choices *p, const zr_plan *plan, zr_save_price *price)
+static zr_status price_plan_save(const cli_choices *p, const zr_plans *plans, zr_save_price *price)
 {
     zr_simulation simulation;
     const cli_target *t = &p->target;
     const int host = cli_host_ranks(t) < t->local_ranks ? cli_host_ranks(t) : t->local_ranks;
-    if (!t->simulated) return zr__plan_price_save(plan, &t->profile, ZR_TRAIN_DISK_BYTES_SEC / host, price);
-    ZR_TRY(zr_simulate(plan, &t->cluster, &t->options, &simulation, NULL));
+    if (!t->simulated) return zr__plans_price_save(plans, &t->profile, ZR_TRAIN_DISK_BYTES_SEC / host, price);
+    ZR_TRY(zr_simulate(plans, &t->cluster, &t->options, &simulation, NULL));
     *price = simulation.save;
     return ZR_OK;
 }
 
 /** Print the size of an asynchronous checkpoint, and the time that saving it takes. */
-static zr_status print_saving(const cli_choices *p, const zr_plan *plan)
+static zr_status print_saving(const cli_choices *p, const zr_plans *plans)
 {
-    const bool copy = plan->save == ZR_SAVE_COPY;
+    const bool copy = plans->role[0]->save == ZR_SAVE_COPY;
     zr_save_price price;
-    ZR_TRY(price_plan_save(p, plan, &price));
+    ZR_TRY(price_plan_save(p, plans, &price));
     printf("\ncheckpoints: %s a rank, from %s, written asynchronously, during the next step%s\n  ",
            ZR_SIZE((double)price.bytes), copy ? "a copy in the host's memory" : "where the states are",
            copy ? "s" : "");
@@ -119,8 +119,9 @@ static zr_status add_layer_members(const zr_plan *plan, zr__json_out *out)
 }
 
 /** Print the plan as text. */
-static zr_status print_plan_text(cli_choices *p, const zr_plan *plan)
+static zr_status print_plan_text(cli_choices *p, const zr_plans *plans)
 {
+    const zr_plan *plan = zr__fullest_role(plans);
     const bool color = cli_colored(p->args->color, STDOUT_FILENO);
     cli_table table = {.memory_bytes = p->target.limit_bytes};
     ZR_TRY(cli_choices_plan(p));
@@ -136,14 +137,15 @@ static zr_status print_plan_text(cli_choices *p, const zr_plan *plan)
     ZR_TRY(cli_order_print(p));
     putchar('\n');
     cli_speed_print(p);
-    if (zr__train_saves_async(p->config)) ZR_TRY(print_saving(p, plan));
+    if (zr__train_saves_async(p->config)) ZR_TRY(print_saving(p, plans));
     return cli_advice_print(p);
 }
 
 /** Add the plan to the JSON output: first the members of a run's report, then members for the layer, tensor
  * parallelism, --max, asynchronous saves and --advice. */
-static zr_status add_plan_members(cli_choices *p, const zr_plan *plan, const zr_report *report, zr__json_out *out)
+static zr_status add_plan_members(cli_choices *p, const zr_plans *plans, const zr_report *report, zr__json_out *out)
 {
+    const zr_plan *plan = zr__fullest_role(plans);
     zr_save_price price;
     ZR_AUTO_FREE char *json = NULL;
     ZR_TRY(zr__report_json(report, &json));
@@ -153,7 +155,7 @@ static zr_status add_plan_members(cli_choices *p, const zr_plan *plan, const zr_
     ZR_TRY(add_layer_members(plan, out));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(out, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
-        ZR_TRY(price_plan_save(p, plan, &price));
+        ZR_TRY(price_plan_save(p, plans, &price));
         zr__json_open(out, "save", '{');
         zr__json_add(out, "from", plan->save == ZR_SAVE_COPY ? "copy" : "states", "bytes", price.bytes);
         zr__json_close(out, '}');
@@ -165,11 +167,11 @@ static zr_status add_plan_members(cli_choices *p, const zr_plan *plan, const zr_
 }
 
 /** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
-static zr_status print_plan_json(cli_choices *p, const zr_plan *plan, const zr_report *report)
+static zr_status print_plan_json(cli_choices *p, const zr_plans *plans, const zr_report *report)
 {
     ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
-    ZR_TRY(add_plan_members(p, plan, report, &out));
+    ZR_TRY(add_plan_members(p, plans, report, &out));
     zr__json_close(&out, '}');
     return zr__json_write(&out, stdout);
 }
@@ -178,17 +180,17 @@ static zr_status print_plan_json(cli_choices *p, const zr_plan *plan, const zr_r
 static zr_status show_plan(cli_choices *p)
 {
     const zr_config *c = p->config;
-    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
+    ZR_AUTO(zr__plans_clear) zr_plans plans = {0};
     cli_trial trial; /* made in any case, to check that the cluster has enough devices */
-    ZR_TRY(cli_try(&p->target, c, &trial, &plan));
+    ZR_TRY(cli_try(&p->target, c, &trial, &plans));
     if (p->o->svg) {
         const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
         const char *model = named ? c->model.preset : c->model.type;
-        ZR_TRY(cli_target_draw(&p->target, c, plan, model, p->o->svg));
+        ZR_TRY(cli_target_draw(&p->target, c, &plans, model, p->o->svg));
     }
-    if (p->args->json) return print_plan_json(p, plan, &trial.report);
-    if (!p->o->schedule) return print_plan_text(p, plan);
-    cli_schedule_print(stdout, plan);
+    if (p->args->json) return print_plan_json(p, &plans, &trial.report);
+    if (!p->o->schedule) return print_plan_text(p, &plans);
+    cli_schedule_print(stdout, zr__fullest_role(&plans));
     return ZR_OK;
 }
 

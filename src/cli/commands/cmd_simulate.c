@@ -197,13 +197,13 @@ zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *co
 static zr_status show_simulation(simulating *c)
 {
     const char *svg = c->o->svg, *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
-    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
+    ZR_AUTO(zr__plans_clear) zr_plans plans = {0};
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
     ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
     ZR_TRY(cli_settle(c->config, &c->target, NULL, NULL));
-    ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plan : NULL));
-    if (plan) ZR_TRY(cli_target_draw(&c->target, c->config, plan, model, svg));
+    ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plans : NULL));
+    if (svg) ZR_TRY(cli_target_draw(&c->target, c->config, &plans, model, svg));
     if (c->args->json)
         ZR_TRY(print_simulation_json(c, &made));
     else

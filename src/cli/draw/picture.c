@@ -499,9 +499,11 @@ static void set_lives(cli_picture *p)
 
 /* ---- times and writing ----------------------------------------------------------------------- */
 
-zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan, const cli_times *times,
+zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plans *plans, const cli_times *times,
                             const char *model, int64_t whole_states_bytes)
 {
+    const zr_plan *plan = zr__fullest_role(plans);
+    const zr_step_time *known = times->time[plan->layout.role];
     const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
     ZR_AUTO_FREE zr_step_time *time = zr_alloc(((size_t)schedule->n_steps + 1) * sizeof(*time)),
                               *alive = zr_alloc(((size_t)schedule->n_buffers + 1) * sizeof(*alive));
@@ -509,14 +511,14 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
                      .schedule = schedule,
                      .graph = plan->graph[ZR_SCHEDULE_TRAIN],
                      .times = times,
-                     .timed = times->time,
+                     .timed = known,
                      .model = model,
                      .whole_states_bytes = whole_states_bytes,
                      .time = time,
                      .alive = alive};
     ZR_CHECK(time && alive, ZR_ERR_MEMORY, "no memory to draw %d steps", schedule->n_steps);
     for (int32_t i = 0; i < schedule->n_steps; i++) {
-        p.time[i] = p.timed ? times->time[i] : (zr_step_time){i, i + 1};
+        p.time[i] = known ? known[i] : (zr_step_time){i, i + 1};
         if (p.time[i].end_sec > p.span) p.span = p.time[i].end_sec;
     }
     set_lives(&p);

@@ -18,7 +18,7 @@
 
 /** Times of a plan's steps, and the name of the machine whose rates the times are computed from. */
 typedef struct cli_times {
-    zr_step_time *time; /* begin and end of each step, or NULL if unknown */
+    zr_step_time *time[ZR_ROLES]; /* for each role: begin and end of each step, or NULL if unknown */
     zr_price price;
     const char *by; /* name of the machine or of the cluster */
 } cli_times;
@@ -66,20 +66,20 @@ double cli_picture_find_lanes(cli_picture *p);
 /** Draw the streams as horizontal lanes below `top`, with a legend. */
 void cli_picture_lanes(const cli_picture *p, double top);
 
-/** Compute the times of a plan's steps from the rates of `profile`. If the rates are unknown, times->time is NULL. Free
- * the times with cli_times_clear. */
-ZR_NODISCARD zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times);
+/** Compute the times of the steps of all roles from the rates of `profile`. If the rates are unknown, times->time has
+ * only NULL. Free the times with cli_times_clear. */
+ZR_NODISCARD zr_status cli_times_make(const zr_plans *plans, const zr_profile *profile, cli_times *times);
 void cli_times_clear(cli_times *times);
 
-/** Draw the memory map and streams of a training step as SVG into the file `path`. The x axis is in seconds if
- * times->time is not NULL, otherwise it counts steps. The file must not be one of `inputs` (see zr__output_open).
- * Return ZR_ERR_MEMORY, ZR_ERR_CREATE or ZR_ERR_IO on failure. */
-ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan,
+/** Draw the memory map and streams of a training step of the fullest role as SVG into the file `path`. The x axis is in
+ * seconds if times->time is known, otherwise it counts steps. The file must not be one of `inputs` (see
+ * zr__output_open). Return ZR_ERR_MEMORY, ZR_ERR_CREATE or ZR_ERR_IO on failure. */
+ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plans *plans,
                                          const cli_times *times, const char *model, int64_t whole_states_bytes);
 
-/** Draw a training step of the plan into the file `svg`. Use the target's times if they are known. `model` is the name
+/** Draw a training step of the plans into the file `svg`. Use the target's times if they are known. `model` is the name
  * of the model. */
-ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan,
+ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plans *plans,
                                        const char *model, const char *svg);
 
 #endif

@@ -5,24 +5,37 @@
 #include "train/setup/setup.h"
 #include "zr/simulate.h"
 
-zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times)
+/** Make room for the times of all roles. */
+static zr_status make_room(const zr_plans *plans, cli_times *times)
 {
+    for (int32_t r = 0; r < plans->n; r++) {
+        const size_t steps = (size_t)plans->role[r]->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1;
+        times->time[r] = zr_alloc(steps * sizeof(zr_step_time));
+        ZR_CHECK(times->time[r], ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
+    }
+    return ZR_OK;
+}
+
+zr_status cli_times_make(const zr_plans *plans, const zr_profile *profile, cli_times *times)
+{
+    const zr_plan *plan = plans->role[0];
     const zr_machine *m = &profile->machine;
     const bool narrow = plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
     const bool link = plan->layout.ranks == 1 || zr__machine_link(m).bytes_sec > 0;
     const bool known = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
     *times = (cli_times){.by = profile->facts.name};
     if (!known) return ZR_OK;
-    ZR_TRY(zr_plan_price(plan, profile, &times->price));
-    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
-    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
-    return zr_plan_times(plan, profile, times->time);
+    ZR_TRY(zr_plans_price(plans, profile, &times->price));
+    ZR_TRY(make_room(plans, times));
+    return zr_plans_times(plans, profile, times->time);
 }
 
 void cli_times_clear(cli_times *times)
 {
-    zr_free(times->time);
-    times->time = NULL;
+    for (int32_t r = 0; r < ZR_ROLES; r++) {
+        zr_free(times->time[r]);
+        times->time[r] = NULL;
+    }
 }
 
 /** Return the bytes of a rank's model states at stage 0, or 0 if unknown. Plan without recomputation, which does not
@@ -39,26 +52,25 @@ static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_p
     return zr__train_plan_layout(config, &layout, profile, &whole) == ZR_OK ? whole->memory.states_bytes : 0;
 }
 
-/** Compute the begin and end of each step of a plan. Free the times with cli_times_clear. */
-static zr_status times_on(const cli_target *target, const zr_plan *plan, cli_times *times)
+/** Compute the begin and end of each step of all roles. Free the times with cli_times_clear. */
+static zr_status times_on(const cli_target *target, const zr_plans *plans, cli_times *times)
 {
     zr_simulation simulation;
-    if (!target->simulated) return cli_times_make(plan, &target->profile, times);
+    if (!target->simulated) return cli_times_make(plans, &target->profile, times);
     *times = (cli_times){.by = target->cluster.name};
-    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
-    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
-    ZR_TRY(zr_simulate(plan, &target->cluster, &target->options, &simulation, times->time));
+    ZR_TRY(make_room(plans, times));
+    ZR_TRY(zr_simulate(plans, &target->cluster, &target->options, &simulation, times->time));
     times->price = simulation.price;
     return ZR_OK;
 }
 
-zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan, const char *model,
+zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plans *plans, const char *model,
                           const char *svg)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     ZR_AUTO(cli_times_clear) cli_times times = {0};
     zr__config_inputs(config, inputs);
-    ZR_TRY(times_on(target, plan, &times));
-    return cli_picture_write(svg, inputs, plan, &times, model,
+    ZR_TRY(times_on(target, plans, &times));
+    return cli_picture_write(svg, inputs, plans, &times, model,
                              whole_states_bytes(config, target->ranks, &target->profile));
 }

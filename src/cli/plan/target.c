@@ -124,11 +124,11 @@ bool cli_target_computed(const cli_target *target)
     return target->profile.facts.own_memory && !measured;
 }
 
-zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plan **plan)
+zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plans *plans)
 {
     zr__train_target where = cli_train_target(target);
     if (target->simulated) where.host_bytes = target->cluster.host_memory_bytes;
-    return zr__try(&where, config, made, plan);
+    return zr__try(&where, config, made, plans);
 }
 
 double cli_days(double tokens, double step_tokens, double step_sec)

@@ -63,7 +63,7 @@ ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr_conf
 /** Convert to the target that train/choose needs. It points into `target`, which must outlive it. */
 zr__train_target cli_train_target(const cli_target *target);
 /** Plan and price a resolved configuration (zr__try). */
-ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plan **plan);
+ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plans *plans);
 /** Return the number of ranks on a full host. The last host may have fewer ranks. */
 int32_t cli_host_ranks(const cli_target *target);
 /** Return the days that training on `tokens` tokens takes. The last step counts as a whole step of `step_tokens`

@@ -3,12 +3,21 @@
 #include "base/core/scope.h"
 #include "plan/check/check.h"
 
+/* Return the row of a table that has a stage. */
+static int32_t row_of(const zr_pipe_table *table, int32_t stage)
+{
+    int32_t i = 0;
+    while (table->cell[i].kind == ZR_PIPE_REST || table->cell[i].stage != stage) i++;
+    return i / table->columns;
+}
+
 /* Return the role that runs an op, from the plan's own division into stages. */
 static int32_t role_of(const zr_plan *plan, zr_schedule_kind kind, int32_t op)
 {
     const zr_layout *l = &plan->layout;
     if (l->pipeline == 1) return 0;
     const int32_t last = l->pipeline * l->chunks - 1, at = plan->stage[kind][op], stage = at > last ? last : at;
+    if (l->pipeline_schedule == ZR_PIPELINE_TABLE && l->train) return row_of(l->pipeline_table, stage);
     const bool turned = l->pipeline_schedule == ZR_PIPELINE_ZB_V && stage >= l->pipeline;
     return turned ? last - stage : stage % l->pipeline;
 }

@@ -1,8 +1,8 @@
 /** plan/cost: computes numbers from a finished plan, and never changes the plan.
  *
- * account.c counts bytes of memory and traffic. price.c and profiles.c compute the time of a step on a machine's
- * profile. queues.c assigns streams to queues. fullest.c finds the step with the peak of memory. layer.c measures a
- * layer: the bytes that it keeps, and its passes over memory. roles.c adds the numbers of several plans. */
+ * account.c counts bytes of memory and traffic. walk.c, price.c and profiles.c compute the time of a step on a
+ * machine's profile. queues.c assigns streams to queues. fullest.c finds the step with the peak of memory. layer.c
+ * measures a layer: the bytes that it keeps, and its passes over memory. roles.c adds the numbers of several plans. */
 #ifndef ZR_PLAN_COST_H
 #define ZR_PLAN_COST_H
 
@@ -28,6 +28,9 @@ typedef struct zr__totals {
     double flops_model, flops_hardware; /* sums over the roles */
 } zr__totals;
 zr__totals zr__plans_total(const zr_plans *plans);
+
+/** A list with one borrowed plan, to price it alone. */
+#define ZR__ALONE(plan) ((zr_plans){.role = {(zr_plan *)(plan)}, .n = 1})
 
 /** Return the plan of the role whose ranks need the most memory (zr__memory_limited). */
 const zr_plan *zr__fullest_role(const zr_plans *plans);
@@ -110,22 +113,25 @@ static inline int64_t zr__step_runs(const zr_step *step, bool stale, int64_t *ro
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 
 /** A source of durations of schedule steps, such as a measurement. The price of a plan is the time of a walk through
- * its streams and waits with these durations. */
+ * its streams and waits with these durations. The duration of RECEIVED is the time that a message is on its way; SEND,
+ * SENT and RECV take none. */
 typedef struct zr__pricer {
     double (*step_sec)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
     /** Function that is called for each wait of the compute stream, or NULL. The compute stream waits `sec` seconds
      * before the step `waiting` (ZR_NONE: the end of the schedule), in total over all rounds. Meanwhile another stream
      * runs the step `awaited`: the step that is waited for, or an earlier step of its stream. If the other stream runs
-     * several steps during a wait, there is one call for each. */
+     * several steps during a wait, there is one call for each. `roles`: whether the step `awaited` itself waits for
+     * other roles (ZR_NONE: other roles end the training step later). */
     void (*waited)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
-                   int32_t awaited, double sec);
+                   int32_t awaited, bool roles, double sec);
     /* queue of each stream. A step occupies all streams of its queue. If all entries are 0, all streams share one
      * queue, so that one step runs at a time */
     zr_queues queues;
 } zr__pricer;
 
-/** Price a plan with a pricer. Return ZR_ERR_STATE if the plan has no training schedule, or ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price);
+/** Price the plans of all roles with a pricer. Return ZR_ERR_STATE if a plan has no training schedule, or
+ * ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__plans_price_by(const zr_plans *plans, const zr__pricer *pricer, zr_price *price);
 
 /** Return whether a plan's bytes are within the memory limit of its layout. Without a limit (0), the result is false
  * for every plan. Then zr__plan_better prefers the plan with less memory, policy auto recomputes nothing, and
@@ -146,10 +152,10 @@ ZR_NODISCARD zr_status zr__plan_better(const zr_plan *plan, const zr_plan *other
 
 /** Price a save from a profile's rates. disk_bytes_sec is the rate at which a rank's states are written. Return
  * ZR_ERR_STATE if the plan does not save. */
-ZR_NODISCARD zr_status zr__plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
-                                           zr_save_price *price);
-ZR_NODISCARD zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, zr_save_price *price);
-ZR_NODISCARD zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *pricer, zr_step_time *time);
+ZR_NODISCARD zr_status zr__plans_price_save(const zr_plans *plans, const zr_profile *profile, double disk_bytes_sec,
+                                            zr_save_price *price);
+ZR_NODISCARD zr_status zr__plans_price_save_by(const zr_plans *plans, const zr__pricer *pricer, zr_save_price *price);
+ZR_NODISCARD zr_status zr__plans_times_by(const zr_plans *plans, const zr__pricer *pricer, zr_step_time *const *time);
 
 /* Return the bytes that a rank receives in a step. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);

@@ -109,7 +109,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
     ZR_TRY(keep_state(plan, home, ZR_CATEGORY_GRAD, index, what, ZR_F32,
-                      group_of(u, plan->shards_optim && !plan->reduce_once), &u->sums));
+                      group_of(u, plan->shards_optim && (!plan->reduce_once || plan->reduces_early)), &u->sums));
     u->open_sums = plan->n_persistent;
     for (int32_t i = 0, at; i < u->n_open_sums; i++)
         ZR_TRY(zr__plan_persistent(plan, home, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));

@@ -1,10 +1,33 @@
-/* Writes the lists of actions of pipeline schedules. In every list each stage runs each kind of action for the
- * micro-batches 0, 1, ... in this order. A list is therefore a sequence of pairs (kind, chunk), and the micro-batch of
- * an action follows from how often its pair came before. */
+/* Writes the lists of actions of pipeline schedules. A user's list is a row of a table (table.c). In all others each
+ * stage runs each kind of action for the micro-batches 0, 1, ... in this order. A list is therefore a sequence of pairs
+ * (kind, chunk), and the micro-batch of an action follows from how often its pair came before. */
 #include "plan/program/pipeline.h"
+
+#include <math.h>
+
+zr__pipe zr__pipe_of(const zr_layout *l)
+{
+    /* without training there are no lists, and stages are where they would be without a table */
+    const zr_pipe_table *table = l->pipeline_schedule == ZR_PIPELINE_TABLE && l->train ? l->pipeline_table : NULL;
+    return (zr__pipe){l->pipeline_schedule, l->pipeline, l->chunks, (int32_t)l->accum, table};
+}
+
+bool zr__pipe_splits(const zr__pipe *p)
+{
+    bool splits = p->schedule == ZR_PIPELINE_ZB_H1 || p->schedule == ZR_PIPELINE_ZB_V;
+    for (int32_t i = 0; p->table && i < p->table->rows * p->table->columns && !splits; i++)
+        splits = p->table->cell[i].kind == ZR_PIPE_I;
+    return splits;
+}
 
 int32_t zr__pipe_rank(const zr__pipe *p, int32_t stage)
 {
+    const zr_pipe_table *t = p->table;
+    for (int32_t c = 0; t && c < t->columns; c++)
+        for (int32_t r = 0; r < t->rows; r++) {
+            const zr_pipe_action *cell = &t->cell[r * t->columns + c];
+            if (cell->kind != ZR_PIPE_REST && cell->stage == stage) return r;
+        }
     const bool back = p->schedule == ZR_PIPELINE_ZB_V && stage / p->ranks % 2 == 1;
     return back ? p->ranks - 1 - stage % p->ranks : stage % p->ranks;
 }
@@ -17,6 +40,7 @@ int32_t zr__pipe_stage(const zr__pipe *p, int32_t rank, int32_t chunk)
 
 zr_status zr__pipe_check(const zr__pipe *p)
 {
+    if (p->schedule == ZR_PIPELINE_TABLE) return zr__pipe_check_table(p);
     ZR_CHECK(
         zr__pipe_has_chunks(p->schedule) || p->chunks == 1, ZR_ERR_CONFIG,
         "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
@@ -33,6 +57,14 @@ zr_status zr__pipe_check(const zr__pipe *p)
         "parallel.schedule zb_h1",
         p->micros, p->ranks, 2 * p->ranks);
     return ZR_OK;
+}
+
+double zr__pipe_bubble(const zr__pipe *p)
+{
+    const bool splits = zr__pipe_splits(p),
+               full = p->micros >= p->ranks || (p->schedule != ZR_PIPELINE_BREADTH && p->schedule != ZR_PIPELINE_ZB_H1);
+    const double idle = (splits ? 1 : 3) * (p->ranks - 1), work = 3.0 * p->micros * p->chunks;
+    return full ? idle / (work + idle) : NAN;
 }
 
 /* A list while it is written. */
@@ -57,6 +89,13 @@ static void act_rest(writing *w, zr_pipe_kind kind, int32_t chunk)
 static int32_t least(int32_t a, int32_t b)
 {
     return a < b ? a : b;
+}
+
+static void copy_row(writing *w)
+{
+    const zr_pipe_table *t = w->pipe->table;
+    for (int32_t c = 0; c < t->columns; c++)
+        if (t->cell[w->rank * t->columns + c].kind != ZR_PIPE_REST) w->list[w->n++] = t->cell[w->rank * t->columns + c];
 }
 
 /* Run all forward passes chunk by chunk, then all backward passes. With one chunk this is GPipe. */
@@ -129,6 +168,9 @@ int32_t zr__pipe_list(const zr__pipe *p, int32_t rank, zr_pipe_action *list)
         break;
     case ZR_PIPELINE_ZB_V:
         zero_bubble_v(&w);
+        break;
+    case ZR_PIPELINE_TABLE:
+        copy_row(&w);
         break;
     }
     return w.n;

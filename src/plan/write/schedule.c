@@ -31,6 +31,17 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
             zr__write_consume(&w->list, u, w->now->grad_buffer[u], for_norm(w, segment));
 }
 
+/* Return the buffer of the accumulators to which a unit adds its micro-batches before ranks sum them
+ * (zr_plan.reduces_early), or ZR_NONE if these are no transient buffer. */
+static int32_t accumulators_of(zr__writing *w, int32_t unit)
+{
+    const int64_t elems = w->list.plan->unit[unit].padded_elems;
+    if (w->list.plan->reduces_early && w->accumulators[unit] == ZR_NONE)
+        w->accumulators[unit] = zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit,
+                                                "gradient accumulators (fp32)", zr_dtype_span(ZR_F32, elems));
+    return w->accumulators[unit];
+}
+
 static void reduce_units(zr__writing *w, int32_t segment)
 {
     const zr__segment *its = &w->decided.segment[segment];
@@ -39,7 +50,8 @@ static void reduce_units(zr__writing *w, int32_t segment)
     consume_units(w, segment, false);
     for (int32_t u = its->first_unit; u < its->end_unit && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
-        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
+        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), accumulators_of(w, u),
+                         w->decided.segment[segment].pass > 0);
         /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->now->grad_buffer[u], false);
         const bool last = w->now == &w->micro[w->decided.n_micros - 1]; /* the sums are complete */
@@ -425,6 +437,7 @@ static zr_status alloc_tables(zr__writing *w)
     const size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
     const size_t instances = (size_t)zr_graph_inputs(g) + (size_t)w->decided.program.n * ZR_OP_OUTS;
     const size_t each = 2 * values + instances + units; /* number of entries in all tables of a micro-batch */
+    w->accumulators = zr_alloc(sizeof *w->accumulators * (units + 1));
     const int32_t micros = w->decided.n_micros;
     w->micro = zr_alloc(sizeof *w->micro * (size_t)micros);
     w->list.schedule->value = zr_alloc(sizeof(zr_use) * (values + 1));
@@ -433,7 +446,9 @@ static zr_status alloc_tables(zr__writing *w)
         w->micro->instance = table;
     else
         zr_free(table);
-    ZR_CHECK(w->micro && table && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    ZR_CHECK(w->micro && table && w->accumulators && w->list.schedule->value, ZR_ERR_MEMORY,
+             "no memory to plan %zu values", values);
+    for (size_t u = 0; u < units; u++) w->accumulators[u] = ZR_NONE;
     for (int32_t m = 0; m < micros; m++, table += each) {
         zr__micro *micro = &w->micro[m];
         *micro = (zr__micro){table, table + values, table + 2 * values, table + 2 * values + instances, false, 0};
@@ -480,6 +495,7 @@ static void end_writing(zr__writing *w)
     zr__gathers_end(&w->gathers);
     if (w->micro) zr_free(w->micro->instance); /* this allocation has the tables of all micro-batches */
     zr_free(w->micro);
+    zr_free(w->accumulators);
     zr__end_channels(w);
 }
 

@@ -52,10 +52,10 @@ typedef struct zr__trial {
 
 /** Return the memory limit of a rank: memory.limit or, if it is not given, memory_bytes of the target. */
 int64_t zr__limit_of(const zr__train_target *target, const zr_config *config);
-/** Plan and price a resolved configuration. Unless `plan` is NULL, set *plan to the plan, which the caller destroys.
- * Return the errors of zr__train_plan and zr_simulate. */
+/** Plan and price a resolved configuration. Unless `plans` is NULL, set *plans to the plans, which the caller clears.
+ * Return the errors of zr__train_plans and zr_simulate. */
 ZR_NODISCARD zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made,
-                               zr_plan **plan);
+                               zr_plans *plans);
 /** Return whether a status means that the planner or the simulator refused a configuration. Any other failure ends the
  * command. */
 bool zr__refused(zr_status st);

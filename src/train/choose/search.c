@@ -42,14 +42,16 @@ static int64_t data_ranks(const zr__searching *s, const zr__way *w)
     return s->q->target->ranks / w->tensor;
 }
 
-static zr_status weigh(const zr__searching *s, const zr_plan *plan, zr__tried *t)
+static zr_status weigh(const zr__searching *s, const zr_plans *plans, zr__tried *t)
 {
+    const zr_plan *plan = plans->role[0];
     const zr__question *q = s->q;
     const zr__way *w = &t->way;
     const double tokens = (double)(w->rows * w->accum * plan->layout.seq * plan->layout.ranks);
     zr_price price = t->made.simulation.price;
-    for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= zr_recomputes(plan->unit[u].recompute);
-    if (!q->target->cluster) ZR_TRY(zr_plan_price(plan, &s->rates, &price));
+    for (int32_t r = 0; r < plans->n; r++)
+        for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= zr_recomputes(plans->role[r]->unit[u].recompute);
+    if (!q->target->cluster) ZR_TRY(zr_plans_price(plans, &s->rates, &price));
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)t->made.report.traffic.bytes[i] / tokens;
     t->sec = (s->found->timed ? price.step_sec : t->made.report.flops_hardware) / tokens;
     t->fits = t->made.fits;
@@ -63,7 +65,7 @@ static zr_status weigh(const zr__searching *s, const zr_plan *plan, zr__tried *t
 zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
 {
     zr__choices *f = s->found;
-    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
+    ZR_AUTO(zr__plans_clear) zr_plans plans = {0};
     zr_config config = *s->q->config;
     *tried = NULL;
     for (int64_t i = 0; i < f->n && !*tried; i++)
@@ -81,8 +83,8 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     *t = (zr__tried){.way = *w, .number = f->n};
     const bool alone = config.train.noise_scale && data_ranks(s, w) * w->accum == 1;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
-                         : zr__try(s->q->target, &config, &t->made, &plan);
-    if (st == ZR_OK) st = weigh(s, plan, t);
+                         : zr__try(s->q->target, &config, &t->made, &plans);
+    if (st == ZR_OK) st = weigh(s, &plans, t);
     if (zr__refused(st)) zr__failure_note(&f->refused, st);
     if (st != ZR_OK) return zr__refused(st) ? ZR_OK : st;
     f->tried[f->n++] = *tried = ZR_TAKE(t);

@@ -48,11 +48,11 @@ static bool copies_timed(const zr__train_target *target, const zr_plan *plan, co
            (!updates || m->host_memory_bytes_sec > 0);
 }
 
-/** Plan a configuration. If `plan` is not NULL, also return the plan. A configuration that the planner refuses is not
+/** Plan a configuration. If `plans` is not NULL, also return the plans. A configuration that the planner refuses is not
  * an error. */
-static zr_status see(const zr_config *config, const zr__train_target *target, seen *s, zr_plan **plan)
+static zr_status see(const zr_config *config, const zr__train_target *target, seen *s, zr_plans *plans)
 {
-    ZR_AUTO(zr_plan_destroy) zr_plan *made = NULL;
+    ZR_AUTO(zr__plans_clear) zr_plans made = {0};
     zr__trial trial;
     zr__train_target by = *target;
     by.profile = rates_of(target);
@@ -64,9 +64,11 @@ static zr_status see(const zr_config *config, const zr__train_target *target, se
                 .needs = trial.needs_bytes,
                 .disk_bytes = trial.disk_bytes,
                 .fits = config->memory.limit_bytes == 0 || trial.needs_bytes <= config->memory.limit_bytes,
-                .timed = is_timed(config, target) && copies_timed(target, made, &trial.simulation.price),
+                .timed = is_timed(config, target) && copies_timed(target, made.role[0], &trial.simulation.price),
                 .step_sec = trial.simulation.price.step_sec};
-    if (plan) *plan = ZR_TAKE(made);
+    if (!plans) return ZR_OK;
+    *plans = made;
+    made = (zr_plans){0};
     return ZR_OK;
 }
 
@@ -241,13 +243,13 @@ static zr_status choose_share(zr_config *config, const zr__train_target *target,
     const char *key = param ? "zero_optimization.offload_param.ratio" : "zero_optimization.offload_optimizer.ratio";
     search s = {.config = *config, .target = target};
     seen whole;
-    ZR_AUTO(zr_plan_destroy) zr_plan *plan = NULL;
+    ZR_AUTO(zr__plans_clear) zr_plans plans = {0};
     s.ratio = param ? &s.config.zero.param.ratio : &s.config.zero.optim.ratio;
     *s.ratio = 1;
     if ((param ? config->zero.param.device : config->zero.optim.device) == ZR_HOME_NONE) return ZR_OK;
-    ZR_TRY(see(&s.config, target, &whole, &plan));
+    ZR_TRY(see(&s.config, target, &whole, &plans));
     if (!whole.planned) return ZR_OK;
-    zr_status st = list_units(plan, param, &s.units);
+    zr_status st = list_units(plans.role[0], param, &s.units);
     if (st == ZR_OK) st = take_share(&s, key, &whole, text);
     if (st == ZR_OK) *(param ? &config->zero.param.ratio : &config->zero.optim.ratio) = *s.ratio;
     zr_free(s.units.elems);

@@ -21,7 +21,7 @@ static double share_of(int64_t needs, int64_t has)
     return has > 0 ? (double)needs / (double)has : 0;
 }
 
-zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made, zr_plan **plan)
+zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made, zr_plans *kept)
 {
     ZR_AUTO(zr__plans_clear) zr_plans plans = {0};
     ZR_TRY(zr__train_plans(config, target->ranks, -1, target->profile, &plans));
@@ -42,8 +42,10 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
     made->share = fmax(made->share, share_of(made->disk_bytes, target->disk_bytes));
     made->fits = made->share <= 1;
     ZR_TRY(zr__plan_fullest(fullest, &made->fullest));
-    ZR_TRY(target->cluster ? zr_simulate(one, target->cluster, target->options, &made->simulation, NULL)
-                           : zr_plan_price(one, target->profile, &made->simulation.price));
-    if (plan) *plan = ZR_TAKE(plans.role[plans.own]);
+    ZR_TRY(target->cluster ? zr_simulate(&plans, target->cluster, target->options, &made->simulation, NULL)
+                           : zr_plans_price(&plans, target->profile, &made->simulation.price));
+    if (!kept) return ZR_OK;
+    *kept = plans;
+    plans = (zr_plans){0};
     return ZR_OK;
 }

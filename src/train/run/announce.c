@@ -51,7 +51,7 @@ static void disk_cost(const zr__run *r, char cost[ZR_OFFLOAD_NOTE_BYTES])
     if (zr__run_peak_flops(r->device, r->plan->layout.dtype) <= 0 || machine->memory_bytes_sec <= 0 ||
         machine->disk_write_bytes_sec <= 0)
         return;
-    if (zr_plan_price(r->plan, &r->device->profile, &price) != ZR_OK || price.step_sec <= 0) return;
+    if (zr_plans_price(&r->plans, &r->device->profile, &price) != ZR_OK || price.step_sec <= 0) return;
     snprintf(cost + n, ZR_OFFLOAD_NOTE_BYTES - (size_t)n, ", so this host writes %s a day at the planned %.3g s a step",
              ZR_SIZE((double)written_bytes * r->ranks.comm->local_size * 86400 / price.step_sec), price.step_sec);
 }
@@ -79,11 +79,12 @@ static void note_offload(const zr__run *r)
 }
 
 /** Report how checkpoints are saved, if they are saved asynchronously. */
-static void note_saving(const zr__ranks *r, const zr_plan *plan)
+static void note_saving(const zr__ranks *r, const zr_plans *plans)
 {
+    const zr_plan *plan = plans->role[plans->own];
     zr_save_price price;
     if (plan->save == ZR_SAVE_NONE) return;
-    if (zr__plan_price_save(plan, &plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
+    if (zr__plans_price_save(plans, &plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
     if (plan->save == ZR_SAVE_COPY)
         zr__run_note(r,
                      "checkpoints are written asynchronously, during the next steps, from a copy of %s a rank in the "
@@ -163,7 +164,7 @@ void zr__run_announce(const zr__run *r)
     note_limit(r);
     note_choices(r);
     note_offload(r);
-    note_saving(&r->ranks, r->plan);
+    note_saving(&r->ranks, &r->plans);
     char limits[ZR__LIMITS_BYTES];
     if (zr__hang_limits(r->watching.hang, limits)[0]) zr__run_note(&r->ranks, "%s", limits);
     int cores = zr__host_cores(), wanted = r->info.threads * r->ranks.comm->local_size;

@@ -692,7 +692,7 @@ static zr_status overlaps_as_planned(trainer *run, zr_engine *engine, zr_comm *c
     zr_step_time planned[STEPS];
     ZR_TRY(trace_step(run, engine, &t));
     if (comm->rank > 0) return ZR_OK;
-    ZR_TRY(zr__plan_times_by(plan, &pricer, planned));
+    ZR_TRY(zr__plans_times_by(&ZR__ALONE(plan), &pricer, (zr_step_time *[]){planned}));
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step_kind kind = s->step[i].kind;
         const bool issued = kind != ZR_STEP_REPEAT && kind != ZR_STEP_END && s->step[i].when != ZR_WHEN_LATER;

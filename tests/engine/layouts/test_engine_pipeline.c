@@ -30,6 +30,66 @@ static void every_schedule(void **state)
         }
 }
 
+/* Check schedules as tables, with stages in another order than the rows, and units by hand. */
+static void tables(void **state)
+{
+    (void)state;
+    static const char *const text[] = {
+        /* 1F1B, from the last row to the first */
+        ",1F0,1B0,1F1,1B1,1F2,1B2\n0F0,0F1,,0B0,0F2,0B1,0B2\n",
+        /* neighbours on one rank; whole and split backward passes */
+        "1F0,2F0,1F1,2F1,2B0,2I1,1I0,1I1,1F2,2F2,2W1,1W0,2B2,1W1,1I2,1W2\n"
+        "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1,0F2,3F2,3I2,3W2,0I2,0W2\n",
+    };
+    static const int32_t units[2][4] = {{4, 1}, {1, 1, 2, 1}};
+    for (int i = 0; i < 2; i++)
+        for (int stage = 0; stage <= 3; stage++) {
+            zr_pipe_table *table = NULL;
+            assert_int_equal(zr_pipe_table_read(text[i], strlen(text[i]), &table), ZR_OK);
+            trainer want = layout_trainer(2, ZR_BF16, 3, 0.5);
+            want.config.n_layer = 5;
+            want.layout.stage = stage;
+            want.layout.eval = false;
+            want.steps = 2;
+            trainer_run(&want);
+            trainer got = want;
+            got.layout.pipeline = 2;
+            got.layout.chunks = i + 1;
+            got.layout.pipeline_schedule = ZR_PIPELINE_TABLE;
+            got.layout.pipeline_table = table;
+            got.layout.pipeline_units = units[i];
+            got.layout.n_pipeline_units = 2 * (i + 1);
+            trainer_run(&got);
+            layout_assert_same(&want, &got, "a table");
+            zr_pipe_table_destroy(&table);
+        }
+}
+
+/* Check breadth-first with one reduction a step, also with groups of ranks. */
+static void breadth_once(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 6; way++) {
+        trainer want = layout_trainer(4, way % 2 ? ZR_BF16 : ZR_F32, 3, 0.5);
+        want.config.n_layer = 5;
+        want.layout.reduce_once = true;
+        want.layout.eval = false;
+        want.steps = 2;
+        trainer_run(&want);
+        trainer got = want;
+        got.layout.stage = 1 + way % 3;
+        got.layout.pipeline = 2;
+        got.layout.chunks = 2;
+        got.layout.pipeline_schedule = ZR_PIPELINE_BREADTH;
+        got.layout.shard_ranks = way == 4 ? 2 : 0;
+        got.layout.hpz_ranks = way == 5 ? 2 : 0;
+        got.layout.micro_squares = way == 1;
+        got.layout.home.grad = way == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "breadth-first with one reduction");
+    }
+}
+
 static uint32_t drawn;
 
 static int draw(int n)
@@ -136,7 +196,8 @@ static void leaves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(drawn_layouts),
-                                       cmocka_unit_test(engines), cmocka_unit_test(leaves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tables),
+                                       cmocka_unit_test(breadth_once),   cmocka_unit_test(drawn_layouts),
+                                       cmocka_unit_test(engines),        cmocka_unit_test(leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

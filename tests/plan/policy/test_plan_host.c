@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "plan/cost/cost.h"
 #include "plan/plan_make.h"
 
 enum { BUCKET = 2048 };
@@ -116,10 +117,10 @@ static void test_times(void **state)
         zr_profile rates = plan->profile;
         rates.machine = (zr_machine){.flops_f32 = 1e9, .flops_bf16 = 1e9, .host_bytes_sec = 1e15};
         zr_price alone, price;
-        assert_int_equal(zr_plan_price(plan, &rates, &alone), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &rates, &alone), ZR_OK);
         assert_true(alone.host_sec == 0); /* unknown */
         rates.machine.host_memory_bytes_sec = bytes / (alone.step_sec / 4);
-        assert_int_equal(zr_plan_price(plan, &rates, &price), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &rates, &price), ZR_OK);
         assert_true(fabs(price.host_sec - alone.step_sec / 4) < 1e-9 * alone.step_sec);
         const double exposed = (price.step_sec - alone.step_sec) / price.host_sec;
         if (lean ? exposed > 0.1 : fabs(exposed - 1) > 0.01) fail_msg("%g of the updates are exposed", exposed);

@@ -266,7 +266,7 @@ static void test_reads_and_writes_overlap(void **state)
         rates.machine =
             (zr_machine){.disk_read_bytes_sec = 1e9, .disk_write_bytes_sec = 1e9, .disk_both_bytes_sec = 2e9};
         zr_price price;
-        assert_int_equal(zr_plan_price(plan, &rates, &price), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &rates, &price), ZR_OK);
         const zr_space near = i / 8 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         const double read_sec = (double)plan->copied[ZR_SPACE_DISK][near] / 1e9;
         assert_true(fabs(price.disk_sec - read_sec) < 1e-9 * read_sec);
@@ -278,7 +278,7 @@ static void test_reads_and_writes_overlap(void **state)
             fail_msg("case %d: %g s with %g s of reads", i, price.step_sec, read_sec);
         rates.machine.disk_both_bytes_sec = 1e9;
         zr_price shared;
-        assert_int_equal(zr_plan_price(plan, &rates, &shared), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &rates, &shared), ZR_OK);
         const double both = (double)(plan->copied[ZR_SPACE_DISK][near] + plan->copied[near][ZR_SPACE_DISK]) / 1e9;
         assert_true(fabs(shared.disk_sec - both) < 1e-9 * both);
         zr_plan_destroy(&plan);
@@ -303,7 +303,7 @@ static void test_reads_run_ahead(void **state)
                                      .disk_write_bytes_sec = 1e9,
                                      .disk_both_bytes_sec = 2e9};
         zr_price price;
-        assert_int_equal(zr_plan_price(plan, &rates, &price), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &rates, &price), ZR_OK);
         const double bucket_sec = 12 * BUCKET / 1e9;
         assert_true(price.disk_sec > 100 * bucket_sec);
         if (price.step_sec > price.compute_sec + 3 * bucket_sec)
@@ -331,12 +331,12 @@ static void test_transfers_hide(void **state)
         zr_profile rates = plan->profile;
         zr_price alone, price;
         rates.machine = (zr_machine){.flops_f32 = 1e9, .flops_bf16 = 1e9, .link_copies = true};
-        assert_int_equal(zr_plan_price(plan, &rates, &alone), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &rates, &alone), ZR_OK);
         const double bytes =
             (double)(plan->copied[ZR_SPACE_DISK][ZR_SPACE_DEVICE] + plan->copied[ZR_SPACE_DEVICE][ZR_SPACE_DISK]);
         rates.machine.disk_read_bytes_sec = rates.machine.disk_write_bytes_sec = rates.machine.disk_both_bytes_sec =
             bytes * 1.5 / alone.step_sec;
-        assert_int_equal(zr_plan_price(plan, &rates, &price), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(plan), &rates, &price), ZR_OK);
         const double exposed = (price.step_sec - alone.step_sec) / price.disk_sec;
         if (exposed > 0.15)
             fail_msg("case %d, %d buckets: %.3f of the transfers are exposed", i, plan->layout.home.buckets, exposed);

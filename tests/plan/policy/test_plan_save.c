@@ -34,7 +34,7 @@ static void test_what_is_taken(void **state)
             zr_profile rates = with->profile;
             const int64_t *host = with->memory.space[ZR_SPACE_HOST].category_bytes;
             assert_int_equal(zr_plan_check(with), ZR_OK);
-            assert_int_equal(zr__plan_price_save(with, &rates, 1e9, &price), ZR_OK);
+            assert_int_equal(zr__plans_price_save(&ZR__ALONE(with), &rates, 1e9, &price), ZR_OK);
             assert_int_equal(price.bytes, own_bytes(with));
             assert_int_equal(price.bytes * l.ranks, 12 * (with->params + with->padding_elems));
             assert_memory_equal(with->memory.category_bytes, without->memory.category_bytes,
@@ -52,7 +52,7 @@ static void test_what_is_taken(void **state)
                              both[m] == ZR_SAVE_COPY ? price.bytes : 0);
             assert_memory_equal(&with->traffic, &without->traffic, sizeof with->traffic);
             assert_true(with->flops_hardware == without->flops_hardware);
-            assert_int_equal(zr__plan_price_save(without, &rates, 1e9, &price), ZR_ERR_STATE);
+            assert_int_equal(zr__plans_price_save(&ZR__ALONE(without), &rates, 1e9, &price), ZR_ERR_STATE);
             zr_plan_destroy(&without);
             zr_plan_destroy(&with);
         }
@@ -221,10 +221,10 @@ static void test_price(void **state)
         zr_save_price a, b, fast;
         zr_price step;
         const double disk = 1e6;
-        assert_int_equal(zr_plan_price(in_place, &rates, &step), ZR_OK);
-        assert_int_equal(zr__plan_price_save(in_place, &rates, disk, &a), ZR_OK);
-        assert_int_equal(zr__plan_price_save(in_place, &rates, 1e15, &fast), ZR_OK);
-        assert_int_equal(zr__plan_price_save(copy, &rates, disk, &b), ZR_OK);
+        assert_int_equal(zr_plans_price(&ZR__ALONE(in_place), &rates, &step), ZR_OK);
+        assert_int_equal(zr__plans_price_save(&ZR__ALONE(in_place), &rates, disk, &a), ZR_OK);
+        assert_int_equal(zr__plans_price_save(&ZR__ALONE(in_place), &rates, 1e15, &fast), ZR_OK);
+        assert_int_equal(zr__plans_price_save(&ZR__ALONE(copy), &rates, disk, &b), ZR_OK);
         assert_float_equal(a.write_sec, (double)a.bytes / disk, 1e-9 * a.write_sec);
         assert_float_equal(b.write_sec, a.write_sec, 1e-9 * a.write_sec);
         assert_true(step.step_sec < a.write_sec);
@@ -233,13 +233,13 @@ static void test_price(void **state)
         const double copied_sec = 2 * (double)b.bytes / rates.machine.memory_bytes_sec;
         assert_float_equal(b.stall_sec, copied_sec, 1e-6 * copied_sec);
         copy->profile.facts.own_memory = true; /* the copy overlaps with computing, and only the update waits for it */
-        assert_int_equal(zr__plan_price_save(copy, &rates, disk, &b), ZR_OK);
+        assert_int_equal(zr__plans_price_save(&ZR__ALONE(copy), &rates, disk, &b), ZR_OK);
         assert_true(b.stall_sec < copied_sec / 4);
         copy->profile.facts.own_memory = false;
         rates.machine.link_copies = true;
-        assert_int_equal(zr__plan_price_save(copy, &rates, disk, &b), ZR_OK);
+        assert_int_equal(zr__plans_price_save(&ZR__ALONE(copy), &rates, disk, &b), ZR_OK);
         assert_float_equal(b.stall_sec, copied_sec, 1e-6 * copied_sec);
-        assert_int_equal(zr__plan_price_save(in_place, &rates, 1e15, &fast), ZR_OK);
+        assert_int_equal(zr__plans_price_save(&ZR__ALONE(in_place), &rates, 1e15, &fast), ZR_OK);
         assert_float_equal(fast.stall_sec, 0, 1e-12);
         zr_plan_destroy(&in_place);
         zr_plan_destroy(&copy);

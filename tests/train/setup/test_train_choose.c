@@ -169,7 +169,7 @@ static made make(const zr_config *config, const zr_profile *profile)
     zr_plan *plan = NULL;
     zr_price price;
     if (zr__train_plan(config, RANKS, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
-    assert_int_equal(zr_plan_price(plan, profile, &price), ZR_OK);
+    assert_int_equal(zr_plans_price(&ZR__ALONE(plan), profile, &price), ZR_OK);
     const made m = {price.step_sec / (double)(config->train_batch_size * config->data.seq_length),
                     zr__process_bytes(zr__memory_taken(&plan->memory), 1)};
     zr_plan_destroy(&plan);
