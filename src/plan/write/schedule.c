@@ -363,7 +363,7 @@ static void take_micro(zr__writing *w, int32_t micro)
 static bool take_cell(zr__writing *w, const zr__cell *cell)
 {
     const zr__segment *segment = &w->decided.segment[cell->segment];
-    const zr__pipe pipe = zr__pipe_of(w->list.plan);
+    const zr__pipe pipe = zr__pipe_of(&w->list.plan->layout);
     const int32_t micro = w->list.micro, stage = w->list.stage;
     const char action = w->list.action;
     take_micro(w, cell->micro);
