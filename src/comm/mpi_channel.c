@@ -98,9 +98,10 @@ static zr_status share_mail(zr__comm_mpi *me, mail_mpi *made)
 zr_status zr__mpi_mail(zr_comm *comm, int64_t bytes, zr__mail **mail)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
-    mail_mpi *made = zr_alloc(sizeof *made + (size_t)comm->size * sizeof *made->part);
+    ZR_AUTO_FREE mail_mpi *room = zr_alloc(sizeof *room + (size_t)comm->size * sizeof *room->part);
     /* No rank may begin to open the window if another has no memory and does not come. */
-    ZR_TRY(zr_comm_agree(comm, made ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for channels")));
+    ZR_TRY(zr_comm_agree(comm, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for channels")));
+    mail_mpi *made = ZR_TAKE(room);
     made->mail = (zr__mail){.comm = comm, .bytes = bytes};
     made->window = MPI_WIN_NULL;
     *mail = &made->mail;
@@ -162,7 +163,7 @@ static zr_status find_mailbox(near_end *c)
 
 /* Wait until *count is greater than `n`. Fail if this rank is stopped, or if another was stopped and all ranks can see
  * it. */
-static zr_status await_count(near_end *c, const _Atomic int64_t *count, int64_t n)
+static zr_status poll_count(near_end *c, const _Atomic int64_t *count, int64_t n)
 {
     zr__comm_mpi *me = c->me;
     for (int polls = 0; atomic_load_explicit(count, memory_order_acquire) <= n; polls++) {
@@ -172,6 +173,12 @@ static zr_status await_count(near_end *c, const _Atomic int64_t *count, int64_t 
         zr__comm_relax(polls);
     }
     return ZR_OK;
+}
+
+/* Show on the board that this rank waits in a channel, or that it waits no longer. */
+static void show_wait(zr__comm_mpi *me, const zr__route *route, bool begins)
+{
+    zr__channel_wait(&me->comm, sends(me, route), begins ? me->comm.world_ranks[peer_of(me, route)] : -1);
 }
 
 static zr_status begin_near(zr__channel *channel, void *memory)
@@ -192,7 +199,10 @@ static zr_status end_near(zr__channel *channel)
     near_end *c = (near_end *)channel;
     if (!c->box) ZR_TRY(find_mailbox(c));
     const bool out = sends(c->me, &c->route);
-    ZR_TRY(await_count(c, out ? &c->box->taken : &c->box->sent, c->ended));
+    show_wait(c->me, &c->route, true);
+    const zr_status st = poll_count(c, out ? &c->box->taken : &c->box->sent, c->ended);
+    show_wait(c->me, &c->route, false);
+    ZR_TRY(st);
     if (!out) {
         zr__comm_copy(&c->me->comm, c->place[c->ended % c->route.depth], message_of(c, c->ended), c->route.bytes,
                       c->route.bytes);
@@ -346,9 +356,8 @@ static zr_status test_parts(far_end *c, int *done)
     return ZR_OK;
 }
 
-static zr_status end_far(zr__channel *channel)
+static zr_status await_parts(far_end *c)
 {
-    far_end *c = (far_end *)channel;
     int done = 0;
     for (int polls = 0; !done; polls++) {
         ZR_TRY(zr__mpi_poll(&c->me->comm, false));
@@ -359,6 +368,16 @@ static zr_status end_far(zr__channel *channel)
         ZR_TRY(st);
         if (!done) zr__mpi_relax(c->me, polls);
     }
+    return ZR_OK;
+}
+
+static zr_status end_far(zr__channel *channel)
+{
+    far_end *c = (far_end *)channel;
+    show_wait(c->me, &c->route, true);
+    const zr_status st = await_parts(c);
+    show_wait(c->me, &c->route, false);
+    ZR_TRY(st);
     if (!sends(c->me, &c->route)) zr__traffic_count(&c->me->comm.traffic, ZR_TRAFFIC_PIPELINE, c->route.bytes);
     return ZR_OK;
 }
@@ -368,7 +387,9 @@ static void close_far(zr__channel *channel)
 {
     far_end *c = (far_end *)channel;
     delist(c);
+    zr__mpi_enter(c->me);
     zr__mpi_cancel(c->route.depth * c->parts, c->request);
+    zr__mpi_leave(c->me);
     zr_free(c);
 }
 
