@@ -30,7 +30,9 @@ killed "the first is killed" mpi2-kill:0@forward:2
 killed "the second is killed" mpi2-kill:1@backward:2
 ended "the second hangs" mpi2-hang:1@forward:2 "rank 1 has been stuck .*training step 2.*The run ends" 82
 ended "the first is stopped" mpi2-stop:0@backward:2 "rank 0 has been stuck .*training step 2.*The run ends" 82
-killed "between hosts, killed" mpi2-kill:1@forward:3
+# On another host a rank cannot see that the launcher's signal to stop follows a death.
+check "between hosts, killed" grep -qxE '137|83|6|9' mpi2-kill:1@forward:3/code
+check "... and no model is left" test ! -e mpi2-kill:1@forward:3/run/model
 check "between hosts, stopped" test "$(cat mpi2-stop:0@forward:3/code)" = 82
 check "... is named" grep -q 'rank 0 has not come .*training step 3.*The run ends' mpi2-stop:0@forward:3/out
 nothing_left
