@@ -123,7 +123,8 @@ static const char *tensor_of(const zr_graph *g, int32_t op)
 {
     const zr_op *its = zr_graph_get_op(g, op);
     for (int32_t i = 0; i < its->n_in + its->n_out; i++) {
-        const int32_t param = zr_graph_value(g, i < its->n_in ? its->in[i] : its->out[i - its->n_in])->param;
+        const zr_value value = i < its->n_in ? its->in[i] : its->out[i - its->n_in];
+        const int32_t param = value == ZR_NONE ? ZR_NONE : zr_graph_value(g, value)->param;
         if (param >= 0) return zr_graph_param(g, param)->name;
     }
     return its->unit >= 0 ? zr_graph_unit_info(g, its->unit)->name : "";
