@@ -98,9 +98,10 @@ static zr_status share_mail(zr__comm_mpi *me, mail_mpi *made)
 zr_status zr__mpi_mail(zr_comm *comm, int64_t bytes, zr__mail **mail)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
-    mail_mpi *made = zr_alloc(sizeof *made + (size_t)comm->size * sizeof *made->part);
+    ZR_AUTO_FREE mail_mpi *room = zr_alloc(sizeof *room + (size_t)comm->size * sizeof *room->part);
     /* No rank may begin to open the window if another has no memory and does not come. */
-    ZR_TRY(zr_comm_agree(comm, made ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for channels")));
+    ZR_TRY(zr_comm_agree(comm, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for channels")));
+    mail_mpi *made = ZR_TAKE(room);
     made->mail = (zr__mail){.comm = comm, .bytes = bytes};
     made->window = MPI_WIN_NULL;
     *mail = &made->mail;
@@ -369,7 +370,9 @@ static void close_far(zr__channel *channel)
 {
     far_end *c = (far_end *)channel;
     delist(c);
+    zr__mpi_enter(c->me);
     zr__mpi_cancel(c->route.depth * c->parts, c->request);
+    zr__mpi_leave(c->me);
     zr_free(c);
 }
 

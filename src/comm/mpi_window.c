@@ -13,8 +13,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* The beginning of a part is aligned. The offset is the same in every process, because processes
- * map memory at the beginning of a page. */
+/* The beginning is aligned. Its offset is the same in every process, because processes map memory at the beginning of a
+ * page. */
 zr_status zr__mpi_window_part(MPI_Win window, int r, unsigned char **part)
 {
     MPI_Aint bytes = 0;
@@ -50,8 +50,8 @@ static void find_folder(zr__comm_mpi *me, const void *at)
 }
 
 #define ADVICE                                                                                                         \
-    "exchange less at a time (zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor a " \
-    "smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
+    "exchange less at a time (zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor "    \
+    "or parallel.pipeline a smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
 
 /* Check that windows fit into the host's shared memory. This rank's parts take `bytes`. Containers often limit shared
  * memory to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on only one rank of
@@ -96,8 +96,7 @@ zr_status zr__mpi_open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
     return ZR_OK;
 }
 
-/* Some MPI libraries also
- * count the alignment and the rest of the last page. These bytes are excluded from *taken. */
+/* Some MPI libraries also count the alignment and the rest of the last page. These bytes are excluded from *taken. */
 zr_status zr__mpi_window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);

@@ -287,7 +287,9 @@ static zr_status end_message(zr__channel *channel)
     if (there) zr__comm_copy(&c->me->comm, c->place[at], p->message[at], p->bytes, p->bytes);
     zr__stream_end();
     atomic_store(&p->copying, false);
-    ZR_CHECK(there, ZR_ERR_PEER, "rank %d has closed its channel to rank %d", p->from, p->to);
+    /* The sender has failed or returns. Await which: a failure must be known as the first one before this rank fails.
+     */
+    if (!there) return await_count(c, &p->sent, INT64_MAX);
     zr__traffic_count(&c->me->comm.traffic, ZR_TRAFFIC_PIPELINE, p->bytes);
     atomic_store_explicit(&p->taken, c->ended, memory_order_release);
     return ZR_OK;

@@ -1,8 +1,8 @@
 /** Translation of a configuration into a layout. This file copies every key that the planner uses into a zr_layout. */
 #include "train/setup/setup.h"
 
+#include "base/json/json.h"
 #include "config/config.h"
-#include "plan/program/pipeline.h"
 #include "train/family/samples.h"
 #include "train/host/limits.h"
 
@@ -182,14 +182,6 @@ static int64_t sample_room(const zr_config *config)
     return room < positions ? room : positions;
 }
 
-/** Return the number of stages of a pipeline rank: parallel.chunks, or the number that the schedule needs. */
-static int chunks_of(const zr_config *config)
-{
-    const int64_t given = config->parallel.chunks;
-    if (given > 0) return given < INT32_MAX ? (int)given : INT32_MAX;
-    return zr__pipe_has_chunks(config->parallel.schedule) ? 2 : 1;
-}
-
 zr_layout zr__train_layout(const zr_config *config, int ranks)
 {
     zr_layout layout = zr_layout_default();
@@ -197,8 +189,8 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     const int rest = ranks / layout.tensor;
     layout.pipeline = config->parallel.pipeline < rest ? (int)config->parallel.pipeline : rest;
     layout.ranks = rest / layout.pipeline;
-    if (layout.pipeline > 1) layout.pipeline_schedule = config->parallel.schedule;
-    if (layout.pipeline > 1) layout.chunks = chunks_of(config);
+    layout.pipeline_schedule = config->parallel.schedule;
+    layout.chunks = config->parallel.chunks < INT32_MAX ? (int)config->parallel.chunks : INT32_MAX;
     layout.sequence = config->parallel.sequence;
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
@@ -250,11 +242,6 @@ static zr_status set_pipeline(const zr_config *config, zr_layout *l, zr_pipe_tab
     ZR_TRY(zr_pipe_table_read(text, bytes, table));
     l->pipeline_schedule = ZR_PIPELINE_TABLE;
     l->pipeline_table = *table;
-    if (config->parallel.chunks > 0) return ZR_OK;
-    int32_t last = 0; /* stage */
-    for (int32_t i = 0; i < (*table)->rows * (*table)->columns; i++)
-        if ((*table)->cell[i].kind != ZR_PIPE_REST && (*table)->cell[i].stage > last) last = (*table)->cell[i].stage;
-    l->chunks = (last + l->pipeline) / l->pipeline;
     return ZR_OK;
 }
 

@@ -50,6 +50,11 @@ static zr__phase phase_on(const zr_comm_board *b)
     return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
 }
 
+static int64_t steps_on(const zr_comm_board *b)
+{
+    return (int64_t)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
+}
+
 /* State of a rank, as its board (zr_comm_board) showed it when it was last read. */
 typedef struct row {
     bool seen; /* whether the board can be read, because the rank is on this host */
@@ -118,7 +123,8 @@ static const char *tensor_of(const zr_graph *g, int32_t op)
 {
     const zr_op *its = zr_graph_get_op(g, op);
     for (int32_t i = 0; i < its->n_in + its->n_out; i++) {
-        const int32_t param = zr_graph_value(g, i < its->n_in ? its->in[i] : its->out[i - its->n_in])->param;
+        const zr_value value = i < its->n_in ? its->in[i] : its->out[i - its->n_in];
+        const int32_t param = value == ZR_NONE ? ZR_NONE : zr_graph_value(g, value)->param;
         if (param >= 0) return zr_graph_param(g, param)->name;
     }
     return its->unit >= 0 ? zr_graph_unit_info(g, its->unit)->name : "";
@@ -176,11 +182,36 @@ static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *t
 static const char *write_place(const zr__hang *h, const zr_comm_board *b, char text[PLACE_BYTES])
 {
     const zr__phase phase = phase_on(b);
-    const long long steps = (long long)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
+    const long long steps = steps_on(b);
     int n = snprintf(text, PLACE_BYTES, "%s", phases[phase].place);
     if (phase != ZR__PHASE_START) n += snprintf(text + n, PLACE_BYTES - (size_t)n, " %lld", steps + phases[phase].next);
     add_schedule_step(h, b, text + n, PLACE_BYTES - (size_t)n);
     return text;
+}
+
+void zr__hang_append(char *text, size_t size, const char *what, int64_t number)
+{
+    char digits[24];
+    size_t at = strlen(text), n = 0;
+    for (; *what && at + 1 < size; what++) text[at++] = *what;
+    for (; number >= 0 && (n == 0 || number > 0); number /= 10) digits[n++] = (char)('0' + number % 10);
+    while (n > 0 && at + 1 < size) text[at++] = digits[--n];
+    text[at] = '\0';
+}
+
+void zr__hang_where(const zr_comm_board *b, char *text, size_t size)
+{
+    const zr__phase phase = phase_on(b);
+    const zr__engine_at at = step_of(b);
+    zr__hang_append(text, size, " in ", -1);
+    zr__hang_append(text, size, phases[phase].place, -1);
+    if (phase != ZR__PHASE_START) zr__hang_append(text, size, " ", steps_on(b) + phases[phase].next);
+    if (!at.walks) return;
+    zr__hang_append(text, size, ", step ", at.step);
+    zr__hang_append(text, size, " of the schedule", -1);
+    if (!at.action) return;
+    zr__hang_append(text, size, ", cell ", at.stage);
+    zr__hang_append(text, size, (char[]){at.action, '\0'}, at.micro);
 }
 
 /* ---- the stuck rank ---------------------------------------------------------------------------- */
