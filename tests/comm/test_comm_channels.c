@@ -93,7 +93,8 @@ static void check(const unsigned char *message, int64_t bytes, int from, int whi
     EXPECT(same);
 }
 
-/* Pass messages from each rank to each other, with as many on their way as the depth allows. The memory of a message is
+/* Pass messages from each rank to each other, with as many on their way as the depth allows. Neighbours use the two
+ * channels between them in another order. The memory of a message is
  * overwritten as soon as it is passed on. */
 static void pass(lines *l, int64_t bytes)
 {
@@ -102,7 +103,7 @@ static void pass(lines *l, int64_t bytes)
     EXPECT(memory != NULL);
     for (int m = 0; m < MESSAGES + DEPTH; m++)
         for (int i = 0; i < 2 * comm->size; i++) {
-            const int r = i / 2, which = i % 2, depth = DEPTH - which, ended = m - depth;
+            const int r = i / 2, which = (i + comm->rank) % 2, depth = DEPTH - which, ended = m - depth;
             const zr__route its = route(comm->rank, r, which, bytes);
             if (r == comm->rank) continue;
             unsigned char *out = memory + (i * DEPTH + m % depth) * most, *in = out + 8 * 2 * DEPTH * most;
