@@ -50,7 +50,7 @@ static void find_folder(zr__comm_mpi *me, const void *at)
 }
 
 #define ADVICE                                                                                                         \
-    "exchange less at a time (zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor "    \
+    "exchange less at a time (zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor "   \
     "or parallel.pipeline a smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
 
 /* Check that windows fit into the host's shared memory. This rank's parts take `bytes`. Containers often limit shared

@@ -62,7 +62,7 @@ struct zr__channel {
 /** Memory for mailboxes. A transport's own struct may begin with this. */
 struct zr__mail {
     zr_comm *comm;
-    unsigned char *memory; /* set, and freed by end_mail, if the transport has mailboxes; else only this rank's */
+    unsigned char *memory; /* the memory, unless other processes can read it */
     int64_t bytes, taken_bytes;
 };
 

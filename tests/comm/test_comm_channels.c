@@ -93,29 +93,33 @@ static void check(const unsigned char *message, int64_t bytes, int from, int whi
     EXPECT(same);
 }
 
-/* Pass messages from each rank to each other, with as many on their way as the depth allows. The memory of a message is
+/* Pass messages from each rank to each other, with as many on their way as the depth allows. Neighbours use the two
+ * channels between them in another order. The memory of a message is
  * overwritten as soon as it is passed on. */
 static void pass(lines *l, int64_t bytes)
 {
     const int64_t most = bytes + 4000;
     unsigned char *memory = zr_alloc((size_t)(2 * 8 * 2 * DEPTH * most));
     EXPECT(memory != NULL);
+    enum { TAKE, FREE, BEGIN, PHASES }; /* a rank takes all messages before it waits until its own are taken */
     for (int m = 0; m < MESSAGES + DEPTH; m++)
-        for (int i = 0; i < 2 * comm->size; i++) {
-            const int r = i / 2, which = i % 2, depth = DEPTH - which, ended = m - depth;
+        for (int i = 0; i < PHASES * 2 * comm->size; i++) {
+            const int phase = i / (2 * comm->size), at = i % (2 * comm->size), r = at / 2,
+                      which = (at + comm->rank) % 2, depth = DEPTH - which, ended = m - depth;
             const zr__route its = route(comm->rank, r, which, bytes);
-            if (r == comm->rank) continue;
-            unsigned char *out = memory + (i * DEPTH + m % depth) * most, *in = out + 8 * 2 * DEPTH * most;
-            if (ended >= 0 && ended < MESSAGES) {
+            if (r == comm->rank || (phase == BEGIN ? m >= MESSAGES : ended < 0 || ended >= MESSAGES)) continue;
+            unsigned char *out = memory + (at * DEPTH + m % depth) * most, *in = out + 8 * 2 * DEPTH * most;
+            if (phase == TAKE) {
                 EXPECT(zr__channel_end(l->in[r][which]) == ZR_OK);
                 check(in, its.bytes, r, which, ended);
+            } else if (phase == FREE) {
                 EXPECT(zr__channel_end(l->out[r][which]) == ZR_OK);
                 memset(out, 0, (size_t)its.bytes);
+            } else {
+                fill(out, its.bytes, comm->rank, which, m);
+                EXPECT(zr__channel_begin(l->out[r][which], out) == ZR_OK);
+                EXPECT(zr__channel_begin(l->in[r][which], in) == ZR_OK);
             }
-            if (m >= MESSAGES) continue;
-            fill(out, its.bytes, comm->rank, which, m);
-            EXPECT(zr__channel_begin(l->out[r][which], out) == ZR_OK);
-            EXPECT(zr__channel_begin(l->in[r][which], in) == ZR_OK);
         }
     zr_free(memory);
 }
