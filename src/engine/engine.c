@@ -186,6 +186,9 @@ static zr_status take_channels(zr_engine *e)
     const zr_plan *plan = e->plan;
     const int first = e->comm->rank - zr__plan_member(plan, ZR_GROUP_PIPELINE, e->place[ZR_GROUP_PIPELINE]);
     const uint64_t number = e->comm->engines++;
+    ZR_CHECK(plan->layout.pipeline == 1 || !e->device->profile.facts.own_memory, ZR_ERR_UNSUPPORTED,
+             "parallel.pipeline %d on GPUs: pipelines are built for processors; GPUs can only be simulated",
+             plan->layout.pipeline);
     for (int k = 0; k < ZR_SCHEDULES && plan->group[ZR_GROUP_PIPELINE].size > 1; k++) {
         const zr_schedule *s = &plan->schedule[k];
         e->channel[k] = zr_alloc(sizeof(zr__channel *) * (size_t)(s->n_channels + 1));

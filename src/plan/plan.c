@@ -138,7 +138,7 @@ static zr_status check_groups(const zr_layout *l)
                  l->tensor > 1 ? "data-parallel " : "", group[i].name, l->ranks);
     }
     bool grouped = l->shard_ranks > 0 || l->hpz_ranks > 0 || l->hierarchical;
-    const int all = l->ranks * l->tensor;
+    const int all = l->ranks * l->tensor * l->pipeline;
     ZR_CHECK(l->host_ranks >= 0 && (l->host_ranks == 0 || all % l->host_ranks == 0), ZR_ERR_CONFIG,
              "%d ranks a host (parallel.ranks_per_host), of %d: the same number on every host is wanted", l->host_ranks,
              all);
@@ -162,7 +162,7 @@ static zr_status check_groups(const zr_layout *l)
 }
 
 /* Check the pipeline. Errors: ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
-static zr_status check_pipeline(const zr_layout *l, const zr_device_facts *facts)
+static zr_status check_pipeline(const zr_layout *l)
 {
     ZR_CHECK(l->pipeline >= 1 && l->pipeline <= ZR_ROLES && l->chunks >= 1 && l->chunks <= ZR_CHUNKS, ZR_ERR_CONFIG,
              "parallel.pipeline %d with parallel.chunks %d: 1 to %d ranks with 1 to %d chunks each are possible",
@@ -170,8 +170,6 @@ static zr_status check_pipeline(const zr_layout *l, const zr_device_facts *facts
     ZR_CHECK(l->role >= 0 && l->role < l->pipeline, ZR_ERR_ARG, "zr_layout.role is %d, of %d pipeline ranks", l->role,
              l->pipeline);
     if (l->pipeline == 1) return ZR_OK;
-    ZR_CHECK(!facts->own_memory, ZR_ERR_UNSUPPORTED, "parallel.pipeline %d on GPUs: pipelines are built for processors",
-             l->pipeline);
     ZR_CHECK(l->accum <= INT32_MAX, ZR_ERR_CONFIG,
              "gradient_accumulation_steps %lld: at most %d with parallel.pipeline", (long long)l->accum, INT32_MAX);
     ZR_CHECK(l->decode_len == 0, ZR_ERR_UNSUPPORTED,
@@ -206,7 +204,7 @@ static zr_status check_counts(const zr_layout *l)
     return ZR_OK;
 }
 
-static zr_status check_layout(const zr_layout *l, const zr_device_facts *facts)
+static zr_status check_layout(const zr_layout *l)
 {
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
              l->size, sizeof *l);
@@ -238,7 +236,7 @@ static zr_status check_layout(const zr_layout *l, const zr_device_facts *facts)
              "of the whole table are known; leave memory.tile_elems out, or choose AdamW, Adam or SGD",
              (long long)l->tile_elems, l->optimizer.name);
     ZR_TRY(check_counts(l));
-    ZR_TRY(check_pipeline(l, facts));
+    ZR_TRY(check_pipeline(l));
     ZR_TRY(check_groups(l));
     ZR_TRY(check_choices(l));
     return zr__policies_check(l);
@@ -485,7 +483,7 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
 zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
-    ZR_TRY(check_layout(layout, &profile->facts));
+    ZR_TRY(check_layout(layout));
     const zr__policy *choice = zr__policies_choose(layout);
     if (choice) return choice->create(model, layout, profile, plan);
     zr__mix mix = {.first = layout->recompute,
