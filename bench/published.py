@@ -203,4 +203,5 @@ def main():
         show(rows)
 
 
-main()
+if __name__ == "__main__":
+    main()

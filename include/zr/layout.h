@@ -141,7 +141,8 @@ typedef struct zr_layout {
     int tensor;
     /* P, pipeline-parallel degree: the model is divided into P * chunks stages, and N * M * P ranks are needed */
     int pipeline;
-    int chunks;                         /* v, stages of a pipeline rank */
+    /* v, stages of a pipeline rank; 0 for 2 with schedules that can have several, otherwise 1, or as a table has */
+    int chunks;
     zr_pipe_schedule pipeline_schedule; /* order of the passes of stages; no effect if P is 1 */
     int role;                           /* pipeline rank whose list of steps is planned, from 0 */
     zr_sequence sequence;               /* sequence parallelism; no effect if M is 1 */

@@ -44,7 +44,6 @@ zr_layout zr_layout_default(void)
                        .ranks = 1,
                        .tensor = 1,
                        .pipeline = 1,
-                       .chunks = 1,
                        .dtype = ZR_F32,
                        .wire_dtype = ZR_F32,
                        .batch = 1,
@@ -162,7 +161,7 @@ static zr_status check_groups(const zr_layout *l)
 }
 
 /* Check the pipeline. Errors: ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
-static zr_status check_pipeline(const zr_layout *l, const zr_device_facts *facts)
+static zr_status check_pipeline(const zr_layout *l)
 {
     ZR_CHECK(l->pipeline >= 1 && l->pipeline <= ZR_ROLES && l->chunks >= 1 && l->chunks <= ZR_CHUNKS, ZR_ERR_CONFIG,
              "parallel.pipeline %d with parallel.chunks %d: 1 to %d ranks with 1 to %d chunks each are possible",
@@ -170,8 +169,6 @@ static zr_status check_pipeline(const zr_layout *l, const zr_device_facts *facts
     ZR_CHECK(l->role >= 0 && l->role < l->pipeline, ZR_ERR_ARG, "zr_layout.role is %d, of %d pipeline ranks", l->role,
              l->pipeline);
     if (l->pipeline == 1) return ZR_OK;
-    ZR_CHECK(!facts->own_memory, ZR_ERR_UNSUPPORTED, "parallel.pipeline %d on GPUs: pipelines are built for processors",
-             l->pipeline);
     ZR_CHECK(l->accum <= INT32_MAX, ZR_ERR_CONFIG,
              "gradient_accumulation_steps %lld: at most %d with parallel.pipeline", (long long)l->accum, INT32_MAX);
     ZR_CHECK(l->decode_len == 0, ZR_ERR_UNSUPPORTED,
@@ -206,7 +203,7 @@ static zr_status check_counts(const zr_layout *l)
     return ZR_OK;
 }
 
-static zr_status check_layout(const zr_layout *l, const zr_device_facts *facts)
+static zr_status check_layout(const zr_layout *l)
 {
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
              l->size, sizeof *l);
@@ -238,7 +235,7 @@ static zr_status check_layout(const zr_layout *l, const zr_device_facts *facts)
              "of the whole table are known; leave memory.tile_elems out, or choose AdamW, Adam or SGD",
              (long long)l->tile_elems, l->optimizer.name);
     ZR_TRY(check_counts(l));
-    ZR_TRY(check_pipeline(l, facts));
+    ZR_TRY(check_pipeline(l));
     ZR_TRY(check_groups(l));
     ZR_TRY(check_choices(l));
     return zr__policies_check(l);
@@ -504,15 +501,17 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
 zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
-    ZR_TRY(check_layout(layout, &profile->facts));
-    const zr__policy *choice = zr__policies_choose(layout);
-    if (choice) return choice->create(model, layout, profile, plan);
-    zr__mix mix = {.first = layout->recompute,
-                   .rest = layout->recompute,
-                   .every = layout->recompute_every,
-                   .partition = layout->partition_checkpoints,
-                   .home = layout->checkpoint_home};
-    return zr__plan_create_mix(model, layout, profile, &mix, plan);
+    zr_layout l = *layout;
+    if (l.chunks == 0) l.chunks = zr__pipe_chunks(layout);
+    ZR_TRY(check_layout(&l));
+    const zr__policy *choice = zr__policies_choose(&l);
+    if (choice) return choice->create(model, &l, profile, plan);
+    zr__mix mix = {.first = l.recompute,
+                   .rest = l.recompute,
+                   .every = l.recompute_every,
+                   .partition = l.partition_checkpoints,
+                   .home = l.checkpoint_home};
+    return zr__plan_create_mix(model, &l, profile, &mix, plan);
 }
 
 void zr_plan_destroy(zr_plan **plan)

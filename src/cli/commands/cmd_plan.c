@@ -43,11 +43,14 @@ static void print_plan_head(const cli_choices *p, const zr_report *report)
     if (!named)
         printf(" (%s's smallest, as none is given: --preset NAME or the section model)", c->model.family->title);
     putchar('\n');
-    const int64_t data_ranks = p->target.ranks / c->parallel.tensor;
-    char grid[96] = "";
+    const int64_t data_ranks = p->target.ranks / (c->parallel.tensor * c->parallel.pipeline);
+    char grid[96] = "", tensor[48] = "", pipeline[48] = "";
     if (c->parallel.tensor > 1)
-        snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld tensor-parallel)", (long long)data_ranks,
-                 (long long)c->parallel.tensor);
+        snprintf(tensor, sizeof(tensor), " x %lld tensor-parallel", (long long)c->parallel.tensor);
+    if (c->parallel.pipeline > 1)
+        snprintf(pipeline, sizeof(pipeline), " x %lld pipeline", (long long)c->parallel.pipeline);
+    if (c->parallel.tensor * c->parallel.pipeline > 1)
+        snprintf(grid, sizeof(grid), " (%lld data-parallel%s%s)", (long long)data_ranks, tensor, pipeline);
     printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step%s%s, layout %s; machine: %s\n",
            cli_params(report->params, report->trained, params), cli_type_name(c), p->target.ranks,
@@ -88,11 +91,23 @@ static zr_status print_saving(const cli_choices *p, const zr_plans *plans)
     return ZR_OK;
 }
 
+/** Measure the layer in the middle of the model, in the plan of the role that has it. */
+static zr_status find_layer(const zr_plans *plans, const zr_plan **plan, zr__layer *layer)
+{
+    int32_t r = 0;
+    do {
+        *plan = plans->role[r];
+        ZR_TRY(zr__plan_layer(*plan, layer));
+    } while (layer->unit >= 0 && layer->kept_bytes == 0 && ++r < plans->n);
+    return ZR_OK;
+}
+
 /** Print what a layer keeps for the backward pass, and how often element-wise steps pass over memory. */
-static zr_status print_layer(const cli_choices *p, const zr_plan *plan)
+static zr_status print_layer(const cli_choices *p, const zr_plans *plans)
 {
     zr__layer layer;
-    ZR_TRY(zr__plan_layer(plan, &layer));
+    const zr_plan *plan;
+    ZR_TRY(find_layer(plans, &plan, &layer));
     if (layer.unit < 0 || layer.input_bytes == 0) return ZR_OK;
     const double input = (double)layer.input_bytes;
     const double tokens = (double)(p->config->micro_batch_size * p->config->data.seq_length);
@@ -104,10 +119,11 @@ static zr_status print_layer(const cli_choices *p, const zr_plan *plan)
     return ZR_OK;
 }
 
-static zr_status add_layer_members(const zr_plan *plan, zr__json_out *out)
+static zr_status add_layer_members(const zr_plans *plans, zr__json_out *out)
 {
     zr__layer layer;
-    ZR_TRY(zr__plan_layer(plan, &layer));
+    const zr_plan *plan;
+    ZR_TRY(find_layer(plans, &plan, &layer));
     if (layer.unit < 0) return ZR_OK;
     const double input = (double)(layer.input_bytes > 0 ? layer.input_bytes : 1);
     zr__json_open(out, "layer", '{');
@@ -129,8 +145,9 @@ static zr_status print_plan_text(cli_choices *p, const zr_plans *plans)
     if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max);
     print_plan_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
+    cli_pipeline_print("  pipeline: ", &p->own->made, p->compute_known && p->link_known);
     ZR_TRY(cli_within_print(p, plan));
-    ZR_TRY(print_layer(p, plan));
+    ZR_TRY(print_layer(p, plans));
     cli_offload_print(&p->target, p->config, &p->own->made, cli_choice_tokens(p, p->own));
     putchar('\n');
     cli_bars_print(stdout, p, color);
@@ -143,16 +160,17 @@ static zr_status print_plan_text(cli_choices *p, const zr_plans *plans)
 
 /** Add the plan to the JSON output: first the members of a run's report, then members for the layer, tensor
  * parallelism, --max, asynchronous saves and --advice. */
-static zr_status add_plan_members(cli_choices *p, const zr_plans *plans, const zr_report *report, zr__json_out *out)
+static zr_status add_plan_members(cli_choices *p, const zr_plans *plans, const cli_trial *trial, zr__json_out *out)
 {
     const zr_plan *plan = zr__fullest_role(plans);
     zr_save_price price;
     ZR_AUTO_FREE char *json = NULL;
-    ZR_TRY(zr__report_json(report, &json));
+    ZR_TRY(zr__report_json(&trial->report, &json));
     zr__text_append(&out->text, json + 1, strlen(json) - 2); /* copy the members without their braces */
     out->more = true;
     ZR_TRY(cli_within_json(out, p, plan));
-    ZR_TRY(add_layer_members(plan, out));
+    ZR_TRY(add_layer_members(plans, out));
+    cli_pipeline_json(out, trial, p->target.simulated);
     if (p->max.what != CLI_MAX_NONE) cli_max_json(out, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
         ZR_TRY(price_plan_save(p, plans, &price));
@@ -167,11 +185,11 @@ static zr_status add_plan_members(cli_choices *p, const zr_plans *plans, const z
 }
 
 /** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
-static zr_status print_plan_json(cli_choices *p, const zr_plans *plans, const zr_report *report)
+static zr_status print_plan_json(cli_choices *p, const zr_plans *plans, const cli_trial *trial)
 {
     ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
-    ZR_TRY(add_plan_members(p, plans, report, &out));
+    ZR_TRY(add_plan_members(p, plans, trial, &out));
     zr__json_close(&out, '}');
     return zr__json_write(&out, stdout);
 }
@@ -188,7 +206,7 @@ static zr_status show_plan(cli_choices *p)
         const char *model = named ? c->model.preset : c->model.type;
         ZR_TRY(cli_target_draw(&p->target, c, &plans, model, p->o->svg));
     }
-    if (p->args->json) return print_plan_json(p, &plans, &trial.report);
+    if (p->args->json) return print_plan_json(p, &plans, &trial);
     if (!p->o->schedule) return print_plan_text(p, &plans);
     cli_schedule_print(stdout, zr__fullest_role(&plans));
     return ZR_OK;

@@ -125,6 +125,7 @@ static void print_simulation(const simulating *c, const cli_trial *made)
     printf("computing  products %s, memory %s, launches %s\n", CLI_SECONDS(s->product_sec), CLI_SECONDS(s->memory_sec),
            CLI_SECONDS(s->launch_sec));
     print_exposed_line(s);
+    cli_pipeline_print("pipeline   ", made, true);
     print_memory_line(c, made);
     print_offload_line(made);
     print_save_line(c, &s->save);
@@ -171,6 +172,11 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
                                known ? json_real(s->save.write_sec) : json_null(), "stall_sec",
                                known ? json_real(s->save.stall_sec) : json_null()));
     }
+    if (made->roles > 1)
+        cli_json_set(root, "pipeline",
+                     json_pack("{s:i, s:i, s:f, s:o}", "ranks", made->roles, "fullest_rank", made->fullest_role,
+                               "bubble", s->price.bubble_sec / s->price.step_sec, "formula_bubble",
+                               isfinite(made->formula_bubble) ? json_real(made->formula_bubble) : json_null()));
     ZR_TRY(add_report(root, &made->report));
     cli_simulated_of(root);
     cli_json_set(root, "params", json_integer(made->params));

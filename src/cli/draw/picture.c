@@ -458,7 +458,8 @@ static zr_status draw_picture_page(FILE *out, void *arg)
         p->map.y += p->stage_height + 5;
         p->map.h -= p->stage_height + 5;
     }
-    svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT + tiers_height(p) + cli_picture_find_lanes(p),
+    svg_begin(p->out, PAGE_WIDTH,
+              PAGE_HEIGHT + tiers_height(p) + cli_picture_find_lanes(p) + cli_picture_roles_height(p),
               "zr: memory map and schedule of one training step");
     draw_picture_title(p);
     draw_sentences(p);
@@ -477,6 +478,7 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     y = draw_tier(p, ZR_SPACE_HOST, "in host memory", y + 22);
     y = draw_tier(p, ZR_SPACE_DISK, "on disk", y);
     cli_picture_lanes(p, y + 6);
+    cli_picture_roles(p, PAGE_HEIGHT + tiers_height(p) + cli_picture_find_lanes(p));
     svg_end(p->out);
     return ZR_OK;
 }
@@ -507,7 +509,8 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
     const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
     ZR_AUTO_FREE zr_step_time *time = zr_alloc(((size_t)schedule->n_steps + 1) * sizeof(*time)),
                               *alive = zr_alloc(((size_t)schedule->n_buffers + 1) * sizeof(*alive));
-    cli_picture p = {.plan = plan,
+    cli_picture p = {.plans = plans,
+                     .plan = plan,
                      .schedule = schedule,
                      .graph = plan->graph[ZR_SCHEDULE_TRAIN],
                      .times = times,
@@ -521,6 +524,9 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
         p.time[i] = known ? known[i] : (zr_step_time){i, i + 1};
         if (p.time[i].end_sec > p.span) p.span = p.time[i].end_sec;
     }
+    for (int32_t r = 0; r < plans->n && known; r++)
+        for (int32_t i = 0; i < plans->role[r]->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++)
+            if (times->time[r][i].end_sec > p.span) p.span = times->time[r][i].end_sec;
     set_lives(&p);
     return svg_write(draw_picture_page, &p, path, inputs);
 }

@@ -25,7 +25,8 @@ typedef struct cli_times {
 
 typedef struct cli_picture {
     FILE *out;
-    const zr_plan *plan;
+    const zr_plans *plans;
+    const zr_plan *plan;         /* plan of the fullest role, whose memory and streams are drawn */
     const zr_schedule *schedule; /* the training schedule */
     const zr_graph *graph;
     const cli_times *times;
@@ -34,7 +35,7 @@ typedef struct cli_picture {
     bool timed;                 /* whether the x axis is in seconds; otherwise it counts steps */
     zr_step_time *time;         /* begin and end of each step, in seconds or steps */
     zr_step_time *alive;        /* lifetime of each buffer, in seconds or steps */
-    double span;                /* end of the last step, in seconds or steps */
+    double span;                /* end of the last step, of all roles, in seconds or steps */
     zr__fullest fullest;
     double fullest_x; /* x of the moment with the most memory in use */
     svg_box map;      /* box of the device's arena */
@@ -65,6 +66,11 @@ zr_status cli_picture_map(const cli_picture *p);
 double cli_picture_find_lanes(cli_picture *p);
 /** Draw the streams as horizontal lanes below `top`, with a legend. */
 void cli_picture_lanes(const cli_picture *p, double top);
+
+/** Return the height of the rows of a pipeline in pixels, or 0 without a pipeline or times. */
+double cli_picture_roles_height(const cli_picture *p);
+/** Draw a row for each pipeline rank below `top`, with a legend. */
+void cli_picture_roles(const cli_picture *p, double top);
 
 /** Compute the times of the steps of all roles from the rates of `profile`. If the rates are unknown, times->time has
  * only NULL. Free the times with cli_times_clear. */

@@ -149,7 +149,8 @@ static zr_status from_one(cli_max *max, point *fits, point *fails)
 {
     int64_t guess = 0, most = TRIED_LAYERS;
     if (max->what == CLI_MAX_BATCH) { /* prevent an overflow of rows times micro-batches times ranks */
-        most = INT64_MAX / (max->config->accumulation_steps * (max->target->ranks / max->config->parallel.tensor));
+        most = INT64_MAX / (max->config->accumulation_steps *
+                            (max->target->ranks / (max->config->parallel.tensor * max->config->parallel.pipeline)));
         if (most > TRIED_ROWS) most = TRIED_ROWS;
     }
     *fits = (point){.n = max->fewest};

@@ -125,7 +125,7 @@ zr_status cli_order_print(const cli_choices *choices)
     const cli_choice *configured = choices->own;
     const bool layer = config->train.layer_major;
     if (config->accumulation_steps == 1 || configured->way.stage < 3 ||
-        choices->target.ranks == config->parallel.tensor)
+        choices->target.ranks == config->parallel.tensor || config->parallel.pipeline > 1)
         return ZR_OK;
     if (!layer && config->accumulation_steps > MICROS_MOST) return ZR_OK;
     zr_config other = *config;

@@ -131,6 +131,33 @@ zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *
     return zr__try(&where, config, made, plans);
 }
 
+static double bubble_of(const cli_trial *made)
+{
+    const zr_price *price = &made->simulation.price;
+    return price->step_sec > 0 ? price->bubble_sec / price->step_sec : 0;
+}
+
+void cli_pipeline_print(const char *head, const cli_trial *made, bool timed)
+{
+    if (made->roles == 1) return;
+    printf("%srank %d of %d needs the most memory", head, made->fullest_role, made->roles);
+    if (timed)
+        printf("; rank %d computes longest and waits %.1f %% of a step for others", made->simulation.price.role,
+               100 * bubble_of(made));
+    if (isfinite(made->formula_bubble))
+        printf(timed ? " (%.1f %% by the formula)" : "; bubble %.1f %% by the formula", 100 * made->formula_bubble);
+    putchar('\n');
+}
+
+void cli_pipeline_json(zr__json_out *out, const cli_trial *made, bool timed)
+{
+    if (made->roles == 1) return;
+    zr__json_open(out, "pipeline", '{');
+    zr__json_add(out, "ranks", made->roles, "fullest_rank", made->fullest_role);
+    zr__json_add(out, "bubble", timed ? bubble_of(made) : NAN, "formula_bubble", made->formula_bubble);
+    zr__json_close(out, '}');
+}
+
 double cli_days(double tokens, double step_tokens, double step_sec)
 {
     return ceil(tokens / step_tokens) * step_sec / 86400;

@@ -6,6 +6,7 @@
 #ifndef ZR_CLI_TARGET_H
 #define ZR_CLI_TARGET_H
 
+#include "base/json/json_write.h"
 #include "cli/shell/message.h"
 #include "train/choose/choose.h"
 #include "zr/config.h"
@@ -64,6 +65,10 @@ ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target, zr_conf
 zr__train_target cli_train_target(const cli_target *target);
 /** Plan and price a resolved configuration (zr__try). */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, cli_trial *made, zr_plans *plans);
+/** With a pipeline, print the rank that needs the most memory and, if `timed`, the bubble. `head` begins the line. */
+void cli_pipeline_print(const char *head, const cli_trial *made, bool timed);
+/** With a pipeline, add the member "pipeline" to the JSON output. Without `timed`, the bubble is null. */
+void cli_pipeline_json(zr__json_out *out, const cli_trial *made, bool timed);
 /** Return the number of ranks on a full host. The last host may have fewer ranks. */
 int32_t cli_host_ranks(const cli_target *target);
 /** Return the days that training on `tokens` tokens takes. The last step counts as a whole step of `step_tokens`

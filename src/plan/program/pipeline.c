@@ -38,11 +38,28 @@ int32_t zr__pipe_stage(const zr__pipe *p, int32_t rank, int32_t chunk)
     return chunk * p->ranks + (back ? p->ranks - 1 - rank : rank);
 }
 
+/* Return whether a rank can have several chunks with a schedule. */
+static bool has_chunks(zr_pipe_schedule schedule)
+{
+    return schedule == ZR_PIPELINE_INTERLEAVED || schedule == ZR_PIPELINE_BREADTH || schedule == ZR_PIPELINE_ZB_V;
+}
+
+int32_t zr__pipe_chunks(const zr_layout *l)
+{
+    const zr_pipe_table *table = l->pipeline_schedule == ZR_PIPELINE_TABLE ? l->pipeline_table : NULL;
+    int32_t last = 0; /* stage of the table */
+    if (l->pipeline == 1) return 1;
+    if (!table) return has_chunks(l->pipeline_schedule) ? 2 : 1;
+    for (int32_t i = 0; i < table->rows * table->columns; i++)
+        if (table->cell[i].kind != ZR_PIPE_REST && table->cell[i].stage > last) last = table->cell[i].stage;
+    return last / (l->pipeline > 0 ? l->pipeline : 1) + 1;
+}
+
 zr_status zr__pipe_check(const zr__pipe *p)
 {
     if (p->schedule == ZR_PIPELINE_TABLE) return zr__pipe_check_table(p);
     ZR_CHECK(
-        zr__pipe_has_chunks(p->schedule) || p->chunks == 1, ZR_ERR_CONFIG,
+        has_chunks(p->schedule) || p->chunks == 1, ZR_ERR_CONFIG,
         "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
         p->chunks);
     ZR_CHECK(p->schedule != ZR_PIPELINE_INTERLEAVED || p->micros % p->ranks == 0, ZR_ERR_CONFIG,

@@ -14,11 +14,8 @@ typedef struct zr__pipe {
 
 /* Return the pipeline of a layout. */
 zr__pipe zr__pipe_of(const zr_layout *layout);
-/* Return whether a rank can have several chunks with the schedule. */
-static inline bool zr__pipe_has_chunks(zr_pipe_schedule schedule)
-{
-    return schedule == ZR_PIPELINE_INTERLEAVED || schedule == ZR_PIPELINE_BREADTH || schedule == ZR_PIPELINE_ZB_V;
-}
+/* Return the number of chunks of a rank if the layout leaves it open. */
+int32_t zr__pipe_chunks(const zr_layout *layout);
 /* Return whether the schedule runs W apart from the rest of a backward pass. */
 bool zr__pipe_splits(const zr__pipe *pipe);
 /* Return the pipeline rank that runs a stage. */

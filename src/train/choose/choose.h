@@ -44,7 +44,11 @@ typedef struct zr__trial {
      * disk. A fraction without a limit is 0. `fits`: whether `share` is at most 1. */
     double share;
     bool fits;
-    zr__fullest fullest; /* the step with the most memory in use */
+    zr__fullest fullest;  /* the step with the most memory in use */
+    int32_t roles;        /* number of roles */
+    int32_t fullest_role; /* the role whose ranks need the most memory */
+    /* part of a step in which a pipeline rank is idle by the schedule's formula (zr__pipe_bubble), or NAN */
+    double formula_bubble;
     /* Place of checkpoints as planned; policy auto may choose another place than requested. */
     bool pieces;
     zr_space home;

@@ -39,7 +39,7 @@
 
 static int64_t data_ranks(const zr__searching *s, const zr__way *w)
 {
-    return s->q->target->ranks / w->tensor;
+    return s->q->target->ranks / (w->tensor * s->q->config->parallel.pipeline);
 }
 
 static zr_status weigh(const zr__searching *s, const zr_plans *plans, zr__tried *t)
@@ -327,7 +327,7 @@ static zr_status try_groups(zr__searching *s, zr__way w)
 static bool degree_works(const zr__searching *s, int64_t tensor)
 {
     const zr_config *config = s->q->config;
-    const int64_t ranks = s->q->target->ranks;
+    const int64_t ranks = s->q->target->ranks / config->parallel.pipeline;
     if (tensor == s->base.tensor) return true;
     return zr_config_sizes(config).heads % tensor == 0 && ranks % tensor == 0 &&
            (!s->q->free.split || config->train_batch_size % (ranks / tensor) == 0);
@@ -335,7 +335,7 @@ static bool degree_works(const zr__searching *s, int64_t tensor)
 
 int64_t zr__search_next_degree(const zr__searching *s, int64_t tensor)
 {
-    const int64_t ranks = s->q->target->ranks, host = s->q->target->host_ranks,
+    const int64_t ranks = s->q->target->ranks / s->q->config->parallel.pipeline, host = s->q->target->host_ranks,
                   most = host > 0 && 2 * host < ranks ? 2 * host : ranks;
     if (!s->q->free.tensor) return tensor == 0 ? s->base.tensor : 0;
     for (tensor++; tensor <= most; tensor++)

@@ -10,7 +10,8 @@ enum { AUTO_LAYERS = 128 }; /* maximum number of layers for which zr__search_lea
  * overlap. */
 static void make_least(const zr__searching *s, zr__light light, zr__way *w)
 {
-    const int64_t rows = s->q->free.split ? s->q->config->train_batch_size / (s->q->target->ranks / w->tensor) : 0;
+    const int64_t data_ranks = s->q->target->ranks / (w->tensor * s->q->config->parallel.pipeline);
+    const int64_t rows = s->q->free.split ? s->q->config->train_batch_size / data_ranks : 0;
     if (s->q->free.batch || rows > 0) w->rows = 1;
     if (rows > 0) w->accum = rows;
     if (s->q->free.policy || (s->any_policy && !s->alone)) w->policy = ZR_RECOMPUTE_UNIT, w->every = 1;

@@ -99,7 +99,7 @@ void zr__way_options(const zr__way *way, const zr_config *config, const zr_confi
 
 int64_t zr__way_tokens(const zr__way *way, const zr_config *config, int ranks)
 {
-    return way->rows * way->accum * (ranks / way->tensor) * config->data.seq_length;
+    return way->rows * way->accum * (ranks / (way->tensor * config->parallel.pipeline)) * config->data.seq_length;
 }
 
 /* ---- less overlap ------------------------------------------------------------------------------- */
