@@ -1,4 +1,4 @@
-//TEST timeout=60 long=more tsan=gpu seeds=20
+//TEST timeout=60 long=more tsan=gpu seeds=200
 /* embedding, embedding_dw, rows, rows_dx, position, position_dw. */
 #include "device/kernel_check.h"
 #include "support/long.h"
@@ -13,6 +13,7 @@ static const size sizes[] = {{1, 1, 1, 1},      {2, 7, 131, 57}, {3, 65, 70, 129
 
 static void check_embedding(const level_pair *level, size s, zr_dtype g)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T;
     int32_t *id = ids_random(n, s.V);
     void *table = array_random(g, s.V * s.C, 1.0), *y = array_new(g, n * s.C);
@@ -27,6 +28,7 @@ static void check_embedding(const level_pair *level, size s, zr_dtype g)
 
 static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T;
     int32_t *id = ids_random(n, (s.V + 1) / 2); /* no token refers to the table's upper half */
     void *dy = array_random(g, n * s.C, 1.0), *dtable = array_new(w, s.V * s.C);
@@ -47,6 +49,7 @@ static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_d
  * the gradient with or without an earlier contribution. */
 static void check_rows(const level_pair *level, size s, zr_dtype g, bool add, int64_t own)
 {
+    if (!is_in_run()) return;
     const int64_t P = (s.T + 1) / 2, n = s.B * P, place = own ? 1 : 0, rows = own ? own : s.B * s.T;
     int32_t *index = ids_random(n, s.T);
     for (int64_t i = 0; i < n; i += 3) index[i] = index[0]; /* repeat an index within a row */
@@ -82,6 +85,7 @@ static void check_rows(const level_pair *level, size s, zr_dtype g, bool add, in
 
 static void check_position(const level_pair *level, size s, zr_dtype g, int64_t first)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T * s.C, P = s.T + first + 2;
     void *x = array_random(g, n, 1.0), *table = array_random(g, P * s.C, 1.0), *y = array_new(g, n);
     double *want = doubles_of(x, g, n);
@@ -97,6 +101,7 @@ static void check_position(const level_pair *level, size s, zr_dtype g, int64_t 
 
 static void check_position_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T * s.C, P = s.T + 3;
     void *dy = array_random(g, n, 1.0), *dtable = array_new(w, P * s.C);
     void *earlier = array_random(ZR_F32, P * s.C, 1.0);
@@ -113,6 +118,7 @@ static void check_position_dw(const level_pair *level, size s, zr_dtype g, zr_dt
 /* Check positions in rows of several documents, on a rank with `rows` rows of the flat micro-batch; 0 for all rows. */
 static void check_documents(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add, int64_t rows)
 {
+    if (!is_in_run()) return;
     const int64_t place = rows ? 1 : 0, own = rows ? rows : s.B * s.T, n = own * s.C, P = s.T + 3;
     void *x = array_random(g, n, 1.0), *table = array_random(g, P * s.C, 1.0), *y = array_new(g, n);
     void *earlier = array_random(ZR_F32, P * s.C, 1.0), *dtable = array_new(w, P * s.C);
