@@ -81,7 +81,7 @@ check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 1GB
 check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 800 is less than a row' printed
 check "... but not where memory ends the search" prints 'n_embd [0-9]*, ' tiled 800 100MB
 check "... is not" sh -c '! grep "no wider models" printed'
-many() { "$ZR" plan --model.vocab_size=4100 --quiet --max model --memory 300MB --memory.tile_elems=256; }
+many() { "$ZR" plan --model.vocab_size=4100 --quiet --max model --memory 4GB --memory.tile_elems=256; }
 check "... nor has a table more than 4096 tiles" prints 'n_embd 128, ' many
 check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 256 ' printed
 check "... and no width fits" fails 78 'memory.tile_elems is 100; a row of' tiled 100 80GB
@@ -115,8 +115,9 @@ check "... is a wider model" test "$(number params max.json)" -gt "$small" -a "$
 check "... at the stage that is asked for" family 24000000000 --ranks 8 --stage 1
 check "... which is said" test "$stage" = 1
 check "... and shares less" test "$(number params max.json)" -lt "$small"
-check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*, zero_optimization.stage 3: .* parameters' \
+check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*: .* parameters$' \
     "$ZR" plan --preset gpt2 --ranks 8 --max model --memory 2GB --quiet
+check "... with the stage" grep -q '^at zero_optimization.stage 3$' printed
 
 v100='--cluster dgx2x25 --ranks 64'
 choices() { "$ZR" plan --preset gpt2-350m --batch 32 $v100 --quiet --every "$@" >choices; }
@@ -256,7 +257,7 @@ sed 's/"link_bytes_sec": 1e11, //' own.json >alone.json
 check "... whose links are not known: nor is the time of a step" prints \
     '"step_sec": null, "compute_sec": [0-9.e-]*, "comm_sec": null, "exposed_sec": null' \
     "$ZR" plan --preset gpt2-124m --ranks 2 --profile alone.json --quiet --json --advice
-model=gpt2-350m
+model=gpt2-xl
 step_of() { "$ZR" plan --preset $model --json --advice --quiet --profile "$@" | sed -n 's/.*"limit": [0-9]*, "time": {"step_sec": \([0-9.e-]*\),.*/\1/p' | head -1; }
 sed 's/2e14/1e14/' own.json >slow.json
 check "... its rates" sh -c "awk -v a=$(step_of ./own.json) -v b=$(step_of ./slow.json) 'BEGIN { exit !(b > 1.2 * a && b < 2.1 * a) }'"

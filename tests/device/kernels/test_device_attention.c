@@ -373,6 +373,7 @@ static void large_scores_of(const level_pair *level, size s)
 
 static void large_scores(const level_pair *level)
 {
+    if (!is_in_run()) return;
     large_scores_of(level, (size)PLAIN(1, 130, 2, 16));
     large_scores_of(level, (size){1, 130, 2, 16, .kv = 1, .window = 50});
 }
@@ -501,6 +502,7 @@ static void alone_and_packed(const level_pair *level, zr_dtype g)
 
 static void kinds_of_operands(const level_pair *level)
 {
+    if (!is_in_run()) return;
     const size window = {1, 200, 2, 8, .kv = 1, .window = 20, .apart = true};
     const size document = {1, 200, 2, 8, .kv = 1, .apart = true, .borders = {3, 128, 140}};
     before_the_keys(level, window, ZR_F32);
@@ -519,6 +521,7 @@ static void test_kinds_of_operands(void **state)
 
 static void not_a_number(const level_pair *level)
 {
+    if (!is_in_run()) return;
     not_a_number_in(level, ZR_F32, 0);
     for (int g = 0; g < N_DTYPES; g++) not_a_number_in(level, dtypes[g], 1);
 }
