@@ -246,7 +246,7 @@ $(B)/obj/%.o: src/%.cu $(CUDA_STAMP)
 # An access that is not aligned, which ends a kernel on a GPU, ends the program.
 STAND_IN_MARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -E -x c++ /dev/null >/dev/null 2>&1 && echo -march=native))
 STAND_IN_NATIVE := $(if $(STAND_IN_MARCH),$(shell g++ -march=native -Q --help=target 2>/dev/null | cksum))
-STAND_IN_CXX = g++ -std=c++20 -g $(OPT) $(STAND_IN_MARCH) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+STAND_IN_CXX = g++ -std=c++20 -g -fno-var-tracking-assignments $(OPT) $(STAND_IN_MARCH) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
                $(if $(findstring undefined,$(SAN)),,-fsanitize=alignment -fsanitize-undefined-trap-on-error) \
                $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
                $(MPI_CFLAGS:-I%=-isystem %)
