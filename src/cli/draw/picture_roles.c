@@ -36,8 +36,8 @@ static bool is_for_params(const zr_graph *g, const zr_op *op)
     return true;
 }
 
-/* Set *made to the pass of step i, with the following steps that belong to it. A pass ends where the computing stream
- * waits. Return whether the step belongs to a pass. */
+/* Set *made to the pass of step i, with the following steps that belong to it. Return whether the step belongs to a
+ * pass. */
 static bool pass_at(const zr_plan *plan, const zr_step_time *time, int32_t i, pass *made)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -47,7 +47,7 @@ static bool pass_at(const zr_plan *plan, const zr_step_time *time, int32_t i, pa
     for (; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->stream != ZR_STREAM_COMPUTE) continue;
-        if (step->kind != ZR_STEP_RUN) break;
+        if (step->kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(g, step->op);
         const bool back = op->backward || step->replay;
         const zr_pipe_kind kind = !back                                  ? ZR_PIPE_F
@@ -55,9 +55,7 @@ static bool pass_at(const zr_plan *plan, const zr_step_time *time, int32_t i, pa
                                   : op->backward && is_for_params(g, op) ? ZR_PIPE_W
                                                                          : ZR_PIPE_I;
         const int32_t stage = plan->stage[ZR_SCHEDULE_TRAIN][step->op];
-        if (found && (kind != made->kind || stage != made->stage || step->micro != made->micro ||
-                      time[i].begin_sec > made->end_sec + 1e-9 * time[i].begin_sec))
-            break;
+        if (found && (kind != made->kind || stage != made->stage || step->micro != made->micro)) break;
         if (!found) *made = (pass){kind, stage, step->micro, i, time[i].begin_sec, time[i].end_sec};
         found = true;
         made->last = i;
