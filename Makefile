@@ -110,6 +110,9 @@ CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -g $(OPT) -ffp-contract=off -fno-math-errno
               $(WARN) -Iinclude -Isrc -I$(B)/obj -DZR_VERSION='"$(VERSION)"' \
               $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(CFLAGS)
 LDFLAGS_ALL := -fopenmp $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
+# Tests are compiled and linked more often than they run: little optimization, and the fastest linker here.
+TEST_OPT := -Og -fno-var-tracking-assignments
+TEST_LD  := $(if $(LDFLAGS),,$(firstword $(foreach ld,lld gold,$(if $(shell command -v ld.$(ld) 2>/dev/null),-fuse-ld=$(ld)))))
 Q := $(if $(filter 1,$(V)),,@)
 
 # ---- files -----------------------------------------------------------------------------------
@@ -243,7 +246,7 @@ $(B)/obj/%.o: src/%.cu $(CUDA_STAMP)
 # An access that is not aligned, which ends a kernel on a GPU, ends the program.
 STAND_IN_MARCH := $(if $(wildcard tests/cuda),$(shell g++ -march=native -E -x c++ /dev/null >/dev/null 2>&1 && echo -march=native))
 STAND_IN_NATIVE := $(if $(STAND_IN_MARCH),$(shell g++ -march=native -Q --help=target 2>/dev/null | cksum))
-STAND_IN_CXX = g++ -std=c++20 -g $(OPT) $(STAND_IN_MARCH) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
+STAND_IN_CXX = g++ -std=c++20 -g -fno-var-tracking-assignments $(OPT) $(STAND_IN_MARCH) -ffp-contract=off -fno-math-errno -fPIC -Wall -Wextra -Wno-unknown-pragmas \
                $(if $(findstring undefined,$(SAN)),,-fsanitize=alignment -fsanitize-undefined-trap-on-error) \
                $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -Itests/cuda -Iinclude -Isrc -I$(B)/obj \
                $(MPI_CFLAGS:-I%=-isystem %)
@@ -284,14 +287,14 @@ $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 	@$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 
-# Tests and benchmarks link statically and may include src/ headers. Tests are compiled more often than they run: -O1.
+# Tests and benchmarks link statically and may include src/ headers.
 # A line "//LINK ..." in the source adds linker flags (--wrap).
 DEPENDS = -MMD -MP -MT $@ -MF $(B)/obj/$(@:$(B)/%=%).d
 vpath test_%.c $(sort $(dir $(TEST_SRC)))
 $(B)/tests/%: %.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	@$(call say,TEST,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) -O1 $(CFLAGS) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_OPT) $(CFLAGS) $(MPI_CFLAGS) -Itests $(TEST_CFLAGS) $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(TEST_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(TEST_LD) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Tests that use GPUs have the stand-in's, before the library's own.
 STAND_IN_TESTS := $(patsubst %.c,$(B)/tests/%,$(notdir $(shell grep -lsE '^//STAND_IN|kernel_check\.h' $(TEST_SRC))))
 $(STAND_IN_TESTS): $(STAND_IN_OBJ)
@@ -323,7 +326,7 @@ $(TILES_TESTS): TEST_OBJ += $(TILES_OBJ)
 GPU_TESTS := $(if $(NVCC),$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%))
 $(B)/tests/gpu_%: %.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
-	$(Q)$(CC) $(CFLAGS_ALL) $(CUDA_CFLAGS) $(MPI_CFLAGS) -DZR_GPU -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) $(CUDA_CFLAGS) $(MPI_CFLAGS) $(TEST_OPT) -DZR_GPU -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(TEST_LD) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 # Without CUDA their sources are only checked, against the stand-in's headers.
 GPU_CHECKED := $(if $(NVCC),,$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%.checked))
 $(B)/tests/gpu_%.checked: %.c $(STAMP)

@@ -20,13 +20,14 @@ NARROW, WIDE, SHORT, LONG = 192, 384, 96, 320
 class Case:
     """A configuration for a number of ranks, with its simulated and its measured steps."""
 
-    def __init__(self, ranks, width, seq, stage, bf16=False, accum=1, tensor=1, groups=0):
+    def __init__(self, ranks, width, seq, stage, bf16=False, accum=1, tensor=1, groups=0, layers=LAYERS, pipeline=1):
         self.ranks = ranks
         self.name = (f"{ranks} rank{'s' if ranks > 1 else ''}, {width} wide, T {seq}, {'bf16' if bf16 else 'fp32'}, "
                      f"stage {stage}" + (f", {accum} micro-batches" if accum > 1 else "") +
-                     (f", tensor {tensor}" if tensor > 1 else "") + (f", groups of {groups}" if groups else ""))
-        self.document = measure.bytes_config(LAYERS, width, seq, stage, BATCH, 1, accum, bf16)
-        self.document["parallel"] = {"tensor": tensor}
+                     (f", tensor {tensor}" if tensor > 1 else "") + (f", groups of {groups}" if groups else "") +
+                     (f", pipeline {pipeline}" if pipeline > 1 else ""))
+        self.document = measure.bytes_config(layers, width, seq, stage, BATCH, 1, accum, bf16)
+        self.document["parallel"] = {"tensor": tensor, "pipeline": pipeline}
         del self.document["train"]["threads"]
         if groups:
             self.document["zero_optimization"]["mics_shard_size"] = groups
@@ -159,4 +160,5 @@ def main():
                        of)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -61,7 +61,8 @@ typedef enum zr_pipe_schedule {
                                 (Lamy-Poirier 2023). Stage 3 then gathers a chunk twice a step; with
                                 zr_layout.reduce_once its gradients are reduced once */
     ZR_PIPELINE_ZB_H1,       /* 1F1B with W where the rank would be idle (Qi et al. 2024) */
-    ZR_PIPELINE_ZB_V         /* two chunks a rank, the first and the last stage on rank 0 (Qi et al. 2024); k >= 2P */
+    ZR_PIPELINE_ZB_V,        /* two chunks a rank, the first and the last stage on rank 0 (Qi et al. 2024); k >= 2P */
+    ZR_PIPELINE_TABLE        /* the user's lists of actions (zr_layout.pipeline_table) */
 } zr_pipe_schedule;
 
 /** Contents of a sample, whose sequence length is T tokens. zr_data_order defines windows and their offset.

@@ -29,6 +29,8 @@ extern "C" {
 typedef struct zr_comm zr_comm;
 struct zr__group;
 struct zr__channel;
+struct zr__mail;
+struct zr__route;
 
 /** Callback of an exchange, in which every rank sends this rank a piece. A call receives the same range of bytes of all
  * pieces: pieces[r] points to bytes [first_byte, first_byte + bytes) of the piece from rank r. Successive calls receive
@@ -69,12 +71,14 @@ typedef struct zr_comm_ops {
     void (*cancel)(zr_comm *comm);
     void (*abort)(zr_comm *comm, int code);
     zr_status (*devices)(zr_comm *comm, const zr_comm_copier *copier);
-    zr_status (*channel)(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
+    zr_status (*mail)(zr_comm *comm, int64_t bytes, struct zr__mail **mail);
+    void (*end_mail)(struct zr__mail *mail);
+    zr_status (*channel)(zr_comm *comm, struct zr__mail *mail, const struct zr__route *route,
                          struct zr__channel **channel);
 } zr_comm_ops;
 
 /** Board: state of a rank that other ranks of the same host can read at any time. */
-#define ZR_COMM_SHOWN 4
+#define ZR_COMM_SHOWN 10
 typedef struct zr_comm_board {
     /* counter, incremented when a wait for other ranks begins and again when it ends, so it is odd during a wait */
     uint64_t waits;
@@ -85,6 +89,9 @@ typedef struct zr_comm_board {
     uint64_t told;
     /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if the rank is unknown */
     uint64_t awaited;
+    /* while a thread of this rank ends a message: 1 + world number of the rank at the other end, otherwise 0. [0] is
+     * for channels from this rank, [1] for channels to it */
+    uint64_t channel[2];
     uint64_t failed; /* nonzero after the rank has failed alone, so that it makes no further collective call */
     uint64_t shown[ZR_COMM_SHOWN]; /* numbers with which the engine and the train layer show the rank's progress */
 } zr_comm_board;

@@ -114,6 +114,9 @@ typedef struct zr_config {
         int64_t pipeline; /* number of pipeline ranks, 1 without pipeline parallelism */
         int64_t chunks;   /* number of stages of a pipeline rank; 0 for "auto" */
         zr_pipe_schedule schedule;
+        const char
+            *schedule_file;     /* path of a table of actions (zr_pipe_table_read), which replaces schedule, or NULL */
+        const char *units;      /* key pipeline_units: zr_layout.pipeline_units as text, such as "3,4,4,3"; or NULL */
         int64_t ranks_per_host; /* number of ranks per host; 0 to use the number that the transport finds */
     } parallel;
     struct {

@@ -92,8 +92,8 @@ typedef struct zr_kernel_args {
 } zr_kernel_args;
 
 /** Kernel of an op. `prepare` may be NULL. `prepare` is called at start, once for each op, with the final operands, and
- * makes all allocations. `run` must not allocate. The functions prepare, run and release are called on the same thread.
- */
+ * makes all allocations. `run` must not allocate. The functions prepare, run and release are called on the same thread,
+ * except that an engine of a pipeline may have another thread that calls run. */
 typedef struct zr_kernel {
     const char *op;
     zr_status (*prepare)(const zr_kernel_args *args, void **state);

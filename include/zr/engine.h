@@ -40,7 +40,7 @@ typedef struct zr_batch {
  * zr_layout.documents the last input has the beginnings of documents (zr_graph_spec.documents). Each token must begin a
  * document or belong to the document of the token before; otherwise the step fails with ZR_ERR_ARG. The callback must
  * reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, since another
- * thread of the rank may be using them.
+ * thread of the rank may be using them. With pipelines it may run on another thread than the engine's caller.
  *
  * In a training step the callback must reduce batch->counted[t] by the number of losses of term t that do not count,
  * such as those of targets of -1, which cross-entropy ignores. The value of a term is the sum of its losses in the

@@ -48,14 +48,30 @@ typedef enum zr_accum_order {
     ZR_ACCUM_AHEAD
 } zr_accum_order;
 
-/** Kinds of actions of a pipeline rank, as zr_pipe_schedule has them. */
-typedef enum zr_pipe_kind { ZR_PIPE_F, ZR_PIPE_B, ZR_PIPE_I, ZR_PIPE_W } zr_pipe_kind;
+/** Kinds of actions of a pipeline rank, as zr_pipe_schedule has them. REST is an empty cell of a table. */
+typedef enum zr_pipe_kind { ZR_PIPE_F, ZR_PIPE_B, ZR_PIPE_I, ZR_PIPE_W, ZR_PIPE_REST } zr_pipe_kind;
 
 /** Action of a pipeline rank: a pass of a stage for a micro-batch. */
 typedef struct zr_pipe_action {
     zr_pipe_kind kind;
     int32_t stage, micro;
 } zr_pipe_action;
+
+/** A user's pipeline schedule: a row for each pipeline rank, with its actions in the order in which they run. A stage
+ * may be on any rank, but each rank has the same number of stages. The columns are not times. */
+typedef struct zr_pipe_table {
+    int32_t rows, columns;
+    zr_pipe_action *cell; /* rows * columns, row after row */
+    int32_t derived;      /* number of cells that were not read, because zr derives such actions */
+} zr_pipe_table;
+
+/** Read a table in CSV, as torch.distributed.pipelining writes it. A line is a row, and a cell is empty or STAGE,
+ * ACTION, MICRO, such as 2F0; actions are F, B, I and W (zr_pipe_schedule), and stages and micro-batches are counted
+ * from 0. Cells with the actions by which torch moves values and parameters (SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD,
+ * RESHARD, REDUCE_GRAD) are taken for empty, because zr derives these moves. Fail with ZR_ERR_CONFIG, naming the cell.
+ */
+ZR_API ZR_NODISCARD zr_status zr_pipe_table_read(const char *text, size_t length, zr_pipe_table **table);
+ZR_API void zr_pipe_table_destroy(zr_pipe_table **table);
 
 /** Kinds of asynchronous saves, which write the states during the following training steps (zr_engine_save). */
 typedef enum zr_save {
@@ -125,7 +141,8 @@ typedef struct zr_layout {
     int tensor;
     /* P, pipeline-parallel degree: the model is divided into P * chunks stages, and N * M * P ranks are needed */
     int pipeline;
-    int chunks;                         /* v, stages of a pipeline rank */
+    /* v, stages of a pipeline rank; 0 for 2 with schedules that can have several, otherwise 1, or as a table has */
+    int chunks;
     zr_pipe_schedule pipeline_schedule; /* order of the passes of stages; no effect if P is 1 */
     int role;                           /* pipeline rank whose list of steps is planned, from 0 */
     zr_sequence sequence;               /* sequence parallelism; no effect if M is 1 */
@@ -137,6 +154,13 @@ typedef struct zr_layout {
     int64_t accum;                      /* k, micro-batches per training step */
     zr_accum_order accum_order;         /* order in which micro-batches run */
     int64_t accum_ahead; /* with ZR_ACCUM_AHEAD: forward passes that run before the first backward pass */
+    /* with ZR_PIPELINE_TABLE: the schedule, which a plan copies */
+    const zr_pipe_table *pipeline_table;
+    /* number of blocks (units between the first and the last one of the model) of each of the P * chunks stages, in the
+     * order of the model. The first stage also has the first unit, the last stage the last unit. NULL to let the
+     * planner balance the stages. Used only while a plan is made */
+    const int32_t *pipeline_units;
+    int n_pipeline_units;
     /* bucket size of gradient reductions in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t reduce_bucket_elems;
     /* bucket size of parameter gathers in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */

@@ -138,11 +138,15 @@ typedef struct zr_plan {
     bool two_levels;  /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
     bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
     bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
-    int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 if the order mixes them */
+    /* with reduce_once: whether a unit's accumulators exist only from its first to its last micro-batch, and ranks sum
+     * them at once (stages 2 and 3, if the order runs all micro-batches of a unit before it goes on) */
+    bool reduces_early;
+    int64_t rounds; /* rounds of a training step: its micro-batches, or 1 if the order mixes them */
     /* with pipeline parallelism: stage of each op of a graph, 0 to stages - 1, or `stages` for the look-up of a table
      * that the last stage uses too, which is done on the last stage's rank; else NULL */
     int32_t *stage[ZR_SCHEDULES];
     int32_t stages;                /* number of stages of the model, of all pipeline ranks */
+    zr_pipe_table *table;          /* copy of zr_layout.pipeline_table, or NULL */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;

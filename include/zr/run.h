@@ -192,9 +192,10 @@ typedef struct zr_observer {
     void (*hang)(void *arg, zr_hang_event event, const char *line);
     /* Report a phase of the run. This rank reports "start", "evaluate", "save" or "end" when it enters the phase;
      * `step` is then the number of training steps done. It reports "forward", "backward", "exchange", "update" or
-     * "gather" after each step of the schedule that belongs to this phase; `step` is then the number of the current
-     * training step, from 1. Called on every rank by the working thread. Tests use this callback to let ranks die in a
-     * phase. NULL costs no time. */
+     * "gather" after each step of the schedule that belongs to this phase, and in a pipeline the step's cell, such as
+     * "cell 1B3" for the backward pass of stage 1 for micro-batch 3; `step` is then the number of the current training
+     * step, from 1. Called on every rank by the working thread. Tests use this callback to let ranks die in a phase.
+     * NULL costs no time. */
     void (*reached)(void *arg, int rank, const char *phase, int64_t step);
 } zr_observer;
 

@@ -268,6 +268,11 @@ typedef struct zr_step {
     int32_t value;   /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
     int32_t peer;    /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise -1 */
     int32_t channel; /* for SEND, SENT, RECV and RECEIVED: number of the channel in the schedule; otherwise -1 */
+    /* in a pipeline, the step's cell: its stage, and 'F' for the forward pass, 'B' for the backward pass, or 'I' and
+     * 'W' for the parts of a backward pass that is split. The look-up of a tied table that runs beside the head has the
+     * number of all stages. `action` is 0 for steps that belong to no cell */
+    int32_t stage;
+    char action;
     /* for REPEAT: number of rounds. For SEND and RECV: the channel's depth, the number of messages that may be on
      * their way at the same time. If the depth is d, SENT of message n precedes SEND of message n + d. For a reduction:
      * number of micro-batches that it sums. For NORM: number of micro-batches on all ranks together, if it averages the

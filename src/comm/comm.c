@@ -96,13 +96,51 @@ zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-zr_status zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
-                           zr__channel **channel)
+/* Allocate memory for mailboxes that no other rank reads. */
+static zr_status take_mail(zr_comm *comm, int64_t bytes, zr__mail **made)
 {
-    ZR_CHECK(comm->ops->channel, ZR_ERR_UNSUPPORTED,
-             "pipeline ranks over the transport %s: they are built for ranks as threads of one process",
-             comm->transport);
-    return comm->ops->channel(comm, from, to, id, bytes, depth, channel);
+    zr__mail *mail = zr_alloc(sizeof *mail);
+    ZR_CHECK(mail, ZR_ERR_MEMORY, "no memory for channels");
+    *mail = (zr__mail){.comm = comm, .bytes = bytes};
+    const zr_status st = zr__comm_alloc_staging(bytes, &mail->memory, &mail->taken_bytes);
+    if (st == ZR_OK)
+        *made = mail;
+    else
+        zr_free(mail);
+    return st;
+}
+
+static void free_mail(zr__mail *mail)
+{
+    zr_free(mail->memory);
+    zr_free(mail);
+}
+
+zr_status zr__comm_mail(zr_comm *comm, int64_t bytes, zr__mail **mail)
+{
+    *mail = NULL;
+    ZR_TRY(zr_comm_agree(comm, comm->ops->mail ? comm->ops->mail(comm, bytes, mail) : take_mail(comm, bytes, mail)));
+    return ZR_OK;
+}
+
+void zr__comm_end_mail(zr__mail **mail)
+{
+    if (*mail) ((*mail)->comm->ops->end_mail ? (*mail)->comm->ops->end_mail : free_mail)(*mail);
+    *mail = NULL;
+}
+
+int64_t zr__mail_taken(const zr__mail *mail)
+{
+    return mail->taken_bytes;
+}
+
+zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
+{
+    const bool sends = route->from == comm->rank;
+    ZR_TRY(comm->ops->channel(comm, mail, route, channel));
+    (*channel)->awaits = &comm->board->channel[!sends];
+    (*channel)->peer = comm->world_ranks[sends ? route->to : route->from];
+    return ZR_OK;
 }
 
 zr_status zr__channel_begin(zr__channel *channel, void *memory)
@@ -112,7 +150,10 @@ zr_status zr__channel_begin(zr__channel *channel, void *memory)
 
 zr_status zr__channel_end(zr__channel *channel)
 {
-    return channel->end(channel);
+    __atomic_store_n(channel->awaits, 1 + (uint64_t)channel->peer, __ATOMIC_RELAXED);
+    const zr_status st = channel->end(channel);
+    __atomic_store_n(channel->awaits, 0, __ATOMIC_RELAXED);
+    return st;
 }
 
 void zr__channel_close(zr__channel *channel)
@@ -487,6 +528,7 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
     board->group = __atomic_load_n(&b->group, __ATOMIC_RELAXED);
     board->process = __atomic_load_n(&b->process, __ATOMIC_RELAXED);
     board->awaited = __atomic_load_n(&b->awaited, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++) board->channel[i] = __atomic_load_n(&b->channel[i], __ATOMIC_RELAXED);
     board->told = __atomic_load_n(&b->told, __ATOMIC_RELAXED);
     for (int i = 0; i < ZR_COMM_SHOWN; i++) board->shown[i] = __atomic_load_n(&b->shown[i], __ATOMIC_RELAXED);
     return true;

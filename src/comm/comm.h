@@ -79,19 +79,44 @@ bool zr__comm_claim_telling(zr_comm *comm);
 /** Return whether any rank of this host has called zr__comm_claim_telling. */
 bool zr__comm_told(const zr_comm *comm);
 
-/** A channel from one rank to another. Its messages have one size and arrive in the order in which they are sent. */
+/** A channel from one rank to another. Its messages have one size and arrive in the order in which they are sent. Both
+ * ends are opened with the same route. */
 typedef struct zr__channel zr__channel;
+typedef struct zr__route {
+    int from, to;  /* ranks */
+    uint64_t id;   /* no other channel of the two ranks has the same id */
+    int64_t bytes; /* bytes of a message */
+    int depth;     /* number of messages that may be on their way at the same time */
+} zr__route;
 
-/** Open this rank's end of the channel `id` from rank `from` to rank `to`, of which this rank is one. Both ends pass
- * the same id, which no other channel of the two ranks has, the same bytes per message and the same depth: the number
- * of messages that may be on their way at the same time. Not collective: the call waits for no rank. */
-ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
-                                        zr__channel **channel);
+/** Memory for the messages that a rank sends: the mailboxes of its channels. Ranks of a host that are processes read
+ * messages there. Others need no copy, and leave it unused. */
+typedef struct zr__mail zr__mail;
+
+/** Bytes of a mailbox besides its messages. */
+#define ZR__MAILBOX_HEAD 128
+static inline int64_t zr__mailbox_bytes(const zr__route *route)
+{
+    return ZR__MAILBOX_HEAD + (route->bytes + 63) / 64 * 64 * route->depth;
+}
+
+/** Allocate `bytes` for mailboxes: the sum of zr__mailbox_bytes over all channels on which this rank will send. All
+ * ranks return the same status. Collective, and so is zr__comm_end_mail, except if this rank has failed alone. Close
+ * the channels first. */
+ZR_NODISCARD zr_status zr__comm_mail(zr_comm *comm, int64_t bytes, zr__mail **mail);
+void zr__comm_end_mail(zr__mail **mail);
+/** Return the bytes that were allocated. */
+int64_t zr__mail_taken(const zr__mail *mail);
+
+/** Open this rank's end of a channel. Not collective: the call waits for no rank. Before the first message begins, all
+ * ranks must have opened their ends of all channels with this `mail`. */
+ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
 
 /** Begin to pass on the message in `memory`, or to receive a message in it. The call never waits. zr__channel_end waits
  * until the oldest message that has begun is passed on, after which its memory may change, or has come. At most `depth`
  * messages may have begun and not ended. Two threads may use the two directions of a rank at the same time, but only
- * one each direction. Traffic: the bytes of a message that comes, counted as ZR_TRAFFIC_PIPELINE. */
+ * one each direction, and where zr_comm.concurrent is set a third one may make other calls meanwhile. Traffic: the
+ * bytes of a message that comes, which its end counts as ZR_TRAFFIC_PIPELINE. */
 ZR_NODISCARD zr_status zr__channel_begin(zr__channel *channel, void *memory);
 ZR_NODISCARD zr_status zr__channel_end(zr__channel *channel);
 /** Close this rank's end. Afterwards the other rank reads no message of this rank's memory. NULL is allowed. */

@@ -1,6 +1,6 @@
 /**
  * Moves bytes between ranks that are processes, by MPI-3.1. mpi_window.c manages the shared memory. mpi_create.c
- * creates and destroys communicators. Of all files, only these three include mpi.h.
+ * creates and destroys communicators. mpi_channel.c has the channels. Of all files, only these four include mpi.h.
  *
  * Ranks of a node read each other's staging through a shared window. Ranks of other nodes ("remote" ranks) get
  * point-to-point messages. Pieces are moved in chunks. Successive chunks alternate between the two halves of the
@@ -30,9 +30,9 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status)
     return ZR_FAIL(status, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* Pause between two polls of a wait. If another thread of this rank computes, sleep briefly to leave the core to it.
- * Bytes that arrive during the sleep (12 KB at 1 Gbit/s) wait in the sockets' buffers. */
-static void relax_mpi(const zr__comm_mpi *me, int polls)
+/* If another thread of this rank computes, sleep briefly to leave the core to it. Bytes that arrive during the sleep
+ * (12 KB at 1 Gbit/s) wait in the sockets' buffers. */
+void zr__mpi_relax(const zr__comm_mpi *me, int polls)
 {
     if (!me->world->comm.concurrent)
         zr__comm_relax(polls);
@@ -65,8 +65,10 @@ static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, co
         zr__comm_late(me);
         return;
     }
+    zr__mpi_enter(me);
     for (; i < n; i++)
         if (MPI_Request_get_status(request[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) break;
+    zr__mpi_leave(me);
     uint64_t awaited = done ? 0 : 1 + (uint64_t)me->comm.world_ranks[peer[i]];
     __atomic_store_n(&me->comm.board->awaited, awaited, __ATOMIC_RELAXED);
 }
@@ -81,10 +83,12 @@ static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const i
     int done = 0;
     for (int polls = 0; !done; polls++) {
         ZR_TRY(check_cancelled(me));
+        zr__mpi_enter(me);
         int code = MPI_Testall(n, request, &done, me->statuses);
+        zr__mpi_leave(me);
         if (code != MPI_SUCCESS) atomic_store(&me->cancelled, true);
         if (code != MPI_SUCCESS) return zr__mpi_fail(first_error(me, code, n), "MPI_Testall", ZR_ERR_COMM);
-        if (!done) relax_mpi(me, polls);
+        if (!done) zr__mpi_relax(me, polls);
         if (done || polls % CLOCK_POLLS != CLOCK_POLLS - 1 || zr_clock_sec() < shown_sec + long_sec) continue;
         show_awaited(me, n, request, peer);
         shown_sec = zr_clock_sec();
@@ -106,14 +110,14 @@ zr_status zr__mpi_poll(zr_comm *comm, bool progress)
     int there;
     ZR_TRY(check_cancelled(me));
     if (progress && zr__mpi_has_remote(me->world))
-        ZR__TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, me->all, &there, MPI_STATUS_IGNORE));
+        ZR__TRY_MPI_TURN(me, MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, me->all, &there, MPI_STATUS_IGNORE));
     return ZR_OK;
 }
 
 static zr_status meet_ranks(zr__comm_mpi *me, MPI_Comm ranks)
 {
     MPI_Request request;
-    ZR__TRY_MPI(MPI_Ibarrier(ranks, &request));
+    ZR__TRY_MPI_TURN(me, MPI_Ibarrier(ranks, &request));
     return zr__mpi_finish(me, 1, &request, NULL);
 }
 
@@ -123,7 +127,7 @@ static zr_status meet_ranks(zr__comm_mpi *me, MPI_Comm ranks)
 static zr_status meet_node(zr__comm_mpi *me)
 {
     if (me->node_size == 1) return ZR_OK;
-    if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
+    if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI_TURN(me, MPI_Win_sync(me->staging_window));
     if (me->barrier) {
         zr__comm_wait(&me->comm);
         /* A result of 0 or more is a cancelled rank, because only cancelled ranks leave this barrier. */
@@ -134,7 +138,7 @@ static zr_status meet_node(zr__comm_mpi *me)
     } else {
         ZR_TRY(meet_ranks(me, me->node));
     }
-    if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
+    if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI_TURN(me, MPI_Win_sync(me->staging_window));
     return ZR_OK;
 }
 
@@ -198,8 +202,8 @@ static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c,
                       *into = m->out ? m->out + r * m->out_stride + c->at : slot;
         f->peer[f->n] = r;
         MPI_Request *request = &f->request[f->n++];
-        ZR__TRY_MPI(sending ? MPI_Isend(piece, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request)
-                            : MPI_Irecv(into, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request));
+        ZR__TRY_MPI_TURN(me, sending ? MPI_Isend(piece, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request)
+                                     : MPI_Irecv(into, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request));
         if (!sending) count_received(me, m, bytes);
     }
     return ZR_OK;
@@ -351,7 +355,7 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
     ZR_TRY(check_nccl(me));
     memcpy(sent, mine, (size_t)bytes);
     me->unfinished = true; /* stays true if the wait fails, since a collective call cannot be cancelled */
-    ZR__TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));
+    ZR__TRY_MPI_TURN(me, MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));
     ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     me->unfinished = false;
     comm->table = received;

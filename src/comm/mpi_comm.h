@@ -49,6 +49,12 @@ typedef struct zr__comm_mpi {
     struct zr__comm_mpi *sibling; /* next communicator in the parent's list `parts` */
     struct zr__comm_mpi *world;   /* the world's communicator, from which this one was split directly or indirectly */
     pthread_mutex_t lock;         /* mutex for `parts` of all communicators; only the world's mutex is used */
+    /* Of these, only the world's are used: */
+    pthread_mutex_t turn;         /* held by the thread that is in MPI (zr__mpi_enter); mutex for the fields below */
+    pthread_cond_t more;          /* signal to the courier: a message has begun, or `courier_runs` has changed */
+    struct zr__far_end *far_ends; /* list of the open ends of channels to other nodes */
+    pthread_t courier;
+    bool courier_runs;
 } zr__comm_mpi;
 
 /** Return whether some ranks are outside this rank's node. The result is the same on all ranks. */
@@ -67,6 +73,28 @@ static inline bool zr__mpi_is_alone(const zr__comm_mpi *me)
 
 /** Fail with `status` and MPI's text for an error code. */
 zr_status zr__mpi_fail(int code, const char *call, zr_status status);
+
+/** Take turns in MPI: most MPI libraries are started for one call at a time, but queues of steps and the courier
+ * (mpi_channel.c) are threads. Calls that only begin and end engines and communicators need no turn, since no message
+ * is on its way during them. */
+static inline void zr__mpi_enter(zr__comm_mpi *me)
+{
+    pthread_mutex_lock(&me->world->turn);
+}
+
+static inline void zr__mpi_leave(zr__comm_mpi *me)
+{
+    pthread_mutex_unlock(&me->world->turn);
+}
+
+/** Make an MPI call in turn. */
+#define ZR__TRY_MPI_TURN(me, call)                                                                                     \
+    do {                                                                                                               \
+        zr__mpi_enter(me);                                                                                             \
+        const int turn_code_ = (call);                                                                                 \
+        zr__mpi_leave(me);                                                                                             \
+        if (turn_code_ != MPI_SUCCESS) ZR_TRY(zr__mpi_fail(turn_code_, #call, ZR_ERR_COMM));                           \
+    } while (0)
 
 /** Make an MPI call that waits for other ranks. Mark the wait on the board. */
 #define ZR__MPI_WAIT(me, code, call)                                                                                   \
@@ -98,6 +126,25 @@ zr_status zr__mpi_check_parts(zr__comm_mpi *me, bool joins);
 /** Return ZR_ERR_PEER if this rank is cancelled. With `progress`, let MPI make progress during a wait outside MPI. */
 zr_status zr__mpi_poll(zr_comm *comm, bool progress);
 
+/** Return whether MPI has been started and not stopped. */
+bool zr__mpi_runs(void);
+
+/** Pause between two polls of a wait. */
+void zr__mpi_relax(const zr__comm_mpi *me, int polls);
+
+/** Cancel n requests of a call that has failed. Otherwise a message could arrive in memory that has been freed. */
+void zr__mpi_cancel(int n, MPI_Request *request);
+
+/** Open a window in which each rank of the node has `bytes` bytes. Collective over the node, and so is closing it. */
+zr_status zr__mpi_open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window);
+void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window);
+/** Find the beginning of a rank's part of a window. `r` is its number in the node. */
+zr_status zr__mpi_window_part(MPI_Win window, int r, unsigned char **part);
+/** Find the bytes that were allocated for a rank's part of a window. `wanted` bytes were wanted. */
+zr_status zr__mpi_window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken);
+/** Allocate the pages of memory in a window, and fill it with zeros. */
+zr_status zr__mpi_take_pages(const zr__comm_mpi *me, unsigned char *memory, int64_t bytes);
+
 /** Free the staging. Collective over the node. */
 void zr__mpi_drop_staging(zr__comm_mpi *me);
 
@@ -110,5 +157,8 @@ zr_status zr__mpi_gather(zr_comm *comm, const void *mine, void *out, int64_t str
 zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
 zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n);
 zr_status zr__mpi_barrier(zr_comm *comm);
+zr_status zr__mpi_mail(zr_comm *comm, int64_t bytes, zr__mail **mail);
+void zr__mpi_end_mail(zr__mail *mail);
+zr_status zr__mpi_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
 
 #endif

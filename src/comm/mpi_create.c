@@ -57,7 +57,7 @@ static void detach_part(zr__comm_mpi *part)
     pthread_mutex_unlock(&part->world->lock);
 }
 
-static bool mpi_runs(void)
+bool zr__mpi_runs(void)
 {
     int started = 0, finished = 0;
     MPI_Initialized(&started);
@@ -65,25 +65,23 @@ static bool mpi_runs(void)
     return started && !finished;
 }
 
-/* Cancel the pending requests of a cancelled call. Otherwise a message could arrive in memory that has been freed. */
-static void cancel_messages(zr__flight *f)
+void zr__mpi_cancel(int n, MPI_Request *request)
 {
-    for (int i = 0; i < f->n; i++) {
-        if (f->request[i] == MPI_REQUEST_NULL) continue;
-        MPI_Cancel(&f->request[i]);
-        MPI_Request_free(&f->request[i]);
+    for (int i = 0; i < n && zr__mpi_runs(); i++) {
+        if (request[i] == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&request[i]);
+        MPI_Request_free(&request[i]);
     }
-    f->n = 0;
 }
 
 static void destroy_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
-    const bool runs = mpi_runs(), alone = runs && me->comm.board && zr__mpi_is_alone(me);
+    const bool runs = zr__mpi_runs(), alone = runs && me->comm.board && zr__mpi_is_alone(me);
     if (me->parent) detach_part(me);
     if (!runs) atomic_store(&me->cancelled, true); /* NCCL's destruction must not poll MPI, which has ended */
     zr__nccl_destroy(&me->nccl);
-    for (int half = 0; half < 2 && runs; half++) cancel_messages(&me->flight[half]);
+    for (int half = 0; half < 2; half++) zr__mpi_cancel(me->flight[half].n, me->flight[half].request);
     if (runs && !alone) {
         zr__mpi_drop_staging(me);
         zr__mpi_close_shared(me);
@@ -105,6 +103,8 @@ static void destroy_mpi(zr_comm *comm)
     zr_free(me->node_rank);
     zr_free(me->names);
     pthread_mutex_destroy(&me->lock);
+    pthread_mutex_destroy(&me->turn);
+    pthread_cond_destroy(&me->more);
     zr__comm_finish(comm);
     zr_free(me);
 }
@@ -148,6 +148,9 @@ static const zr_comm_ops ops_mpi = {
     .cancel = cancel_mpi,
     .abort = abort_mpi,
     .devices = devices_mpi,
+    .mail = zr__mpi_mail,
+    .end_mail = zr__mpi_end_mail,
+    .channel = zr__mpi_channel,
 };
 
 /* Allocate and fill the tables of a communicator. This function does not communicate. */
@@ -186,6 +189,8 @@ static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm
     me->world = parent ? parent->world : me;
     strcpy(me->folder, "/dev/shm"); /* until find_folder finds the folder of the first window */
     pthread_mutex_init(&me->lock, NULL);
+    pthread_mutex_init(&me->turn, NULL);
+    pthread_cond_init(&me->more, NULL);
     ZR_TRY(fill_tables(me, rank, size));
     *made = ZR_TAKE(me);
     return ZR_OK;
@@ -352,5 +357,5 @@ zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm)
 
 void zr_comm_mpi_stop(void)
 {
-    if (mpi_runs()) MPI_Finalize();
+    if (zr__mpi_runs()) MPI_Finalize();
 }

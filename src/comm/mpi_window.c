@@ -13,9 +13,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Find the aligned beginning of rank r's part of a window. The offset is the same in every process, because processes
- * map memory at the beginning of a page. */
-static zr_status window_part(MPI_Win window, int r, unsigned char **part)
+/* The beginning is aligned. Its offset is the same in every process, because processes map memory at the beginning of a
+ * page. */
+zr_status zr__mpi_window_part(MPI_Win window, int r, unsigned char **part)
 {
     MPI_Aint bytes = 0;
     int unit = 0;
@@ -50,8 +50,8 @@ static void find_folder(zr__comm_mpi *me, const void *at)
 }
 
 #define ADVICE                                                                                                         \
-    "exchange less at a time (zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor a " \
-    "smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
+    "exchange less at a time (zero_optimization.reduce_bucket_size and allgather_bucket_size; with parallel.tensor "   \
+    "or parallel.pipeline a smaller train_micro_batch_size_per_gpu), or use no shared memory (ZR_MPI=p2p)"
 
 /* Check that windows fit into the host's shared memory. This rank's parts take `bytes`. Containers often limit shared
  * memory to 64 MiB. Without room a write would raise SIGBUS, and Open MPI's allocation would fail on only one rank of
@@ -75,7 +75,7 @@ static zr_status check_room(zr__comm_mpi *me, double bytes)
     return ZR_OK;
 }
 
-static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
+zr_status zr__mpi_open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
 {
     MPI_Info info = MPI_INFO_NULL;
     void *base = NULL;
@@ -96,9 +96,8 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
     return ZR_OK;
 }
 
-/* Find the bytes allocated for rank r's part of a window. The request was for `wanted` bytes. Some MPI libraries also
- * count the alignment and the rest of the last page. These bytes are excluded from *taken. */
-static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
+/* Some MPI libraries also count the alignment and the rest of the last page. These bytes are excluded from *taken. */
+zr_status zr__mpi_window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);
     MPI_Aint bytes = 0;
@@ -110,7 +109,7 @@ static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *ta
     return ZR_OK;
 }
 
-static void close_window(zr__comm_mpi *me, MPI_Win *window)
+void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
 {
     int code;
     if (*window == MPI_WIN_NULL) return;
@@ -143,7 +142,7 @@ static zr_status move_board(zr__comm_mpi *me)
     for (int r = 0; r < me->comm.size; r++) {
         unsigned char *part = NULL;
         if (me->node_rank[r] < 0) continue;
-        ZR_TRY(window_part(me->shared_window, me->node_rank[r], &part));
+        ZR_TRY(zr__mpi_window_part(me->shared_window, me->node_rank[r], &part));
         me->boards[r] = &((shared_part *)part)->board;
     }
     zr_comm_board *mine = me->boards[me->comm.rank];
@@ -159,7 +158,7 @@ void zr__mpi_close_shared(zr__comm_mpi *me)
         for (int r = 0; r < me->comm.size; r++) me->boards[r] = NULL;
         me->comm.board = me->boards[me->comm.rank] = &me->own_board;
     }
-    close_window(me, &me->shared_window);
+    zr__mpi_close_window(me, &me->shared_window);
 }
 
 zr_status zr__mpi_check_parts(zr__comm_mpi *me, bool joins)
@@ -173,8 +172,8 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     unsigned char *memory = NULL;
     const bool world = !me->parent, sleeps = !zr__mpi_has_remote(me->world);
     if (me->node_size == 1 || !(world || sleeps)) return ZR_OK;
-    ZR_TRY(open_window(me, sizeof(shared_part), &me->shared_window));
-    ZR_TRY(window_part(me->shared_window, 0, &memory));
+    ZR_TRY(zr__mpi_open_window(me, sizeof(shared_part), &me->shared_window));
+    ZR_TRY(zr__mpi_window_part(me->shared_window, 0, &memory));
     if (world) find_folder(me, memory);
     zr__barrier *barrier = &((shared_part *)memory)->barrier;
     if (me->node_rank[me->comm.rank] == 0) zr__barrier_init(barrier, me->node_size, me->world->comm.local_size);
@@ -192,9 +191,10 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
 /* Allocate the pages of the staging now. check_room is not enough: if several communicators of a host create their
  * staging at the same time, all see the same free space. Linux before 5.14 has no call to allocate pages. There the
  * memset below allocates the pages, or ends the process. */
-static zr_status take_pages(const char *folder, unsigned char *staging, int64_t bytes)
+zr_status zr__mpi_take_pages(const zr__comm_mpi *me, unsigned char *staging, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
+    const char *folder = me->world->folder;
     uintptr_t begin = (uintptr_t)staging & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
     size_t length = (size_t)bytes + ((uintptr_t)staging - begin);
     int error = madvise((void *)begin, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
@@ -202,6 +202,8 @@ static zr_status take_pages(const char *folder, unsigned char *staging, int64_t 
              "%s has no space left for %lld bytes of staging memory; enlarge it (mount -o remount,size=SIZE %s, or "
              "docker run --shm-size), " ADVICE,
              folder, (long long)bytes, folder);
+#else
+    (void)me;
 #endif
     memset(staging, 0, (size_t)bytes);
     return ZR_OK;
@@ -212,7 +214,7 @@ static zr_status take_pages(const char *folder, unsigned char *staging, int64_t 
 void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
-    close_window(me, &me->staging_window);
+    zr__mpi_close_window(me, &me->staging_window);
     me->staging = NULL;
     me->staging_bytes = 0;
 }
@@ -220,12 +222,12 @@ void zr__mpi_drop_staging(zr__comm_mpi *me)
 static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
 {
     const zr_comm *comm = &me->comm;
-    ZR_TRY(open_window(me, bytes, &me->staging_window));
+    ZR_TRY(zr__mpi_open_window(me, bytes, &me->staging_window));
     for (int r = 0; r < comm->size; r++)
-        if (me->node_rank[r] >= 0) ZR_TRY(window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
+        if (me->node_rank[r] >= 0) ZR_TRY(zr__mpi_window_part(me->staging_window, me->node_rank[r], &me->stagings[r]));
     me->staging = me->stagings[comm->rank];
-    ZR_TRY(take_pages(me->world->folder, me->staging, bytes));
-    return window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
+    ZR_TRY(zr__mpi_take_pages(me, me->staging, bytes));
+    return zr__mpi_window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
 }
 
 /* Return the bytes of staging in the host's memory. With NCCL, pieces in the host's memory are few and small. */

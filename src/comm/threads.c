@@ -287,7 +287,9 @@ static zr_status end_message(zr__channel *channel)
     if (there) zr__comm_copy(&c->me->comm, c->place[at], p->message[at], p->bytes, p->bytes);
     zr__stream_end();
     atomic_store(&p->copying, false);
-    ZR_CHECK(there, ZR_ERR_PEER, "rank %d has closed its channel to rank %d", p->from, p->to);
+    /* The sender has failed or returns. Await which: a failure must be known as the first one before this rank fails.
+     */
+    if (!there) return await_count(c, &p->sent, INT64_MAX);
     zr__traffic_count(&c->me->comm.traffic, ZR_TRAFFIC_PIPELINE, p->bytes);
     atomic_store_explicit(&p->taken, c->ended, memory_order_release);
     return ZR_OK;
@@ -313,37 +315,39 @@ static void close_end(zr__channel *channel)
 }
 
 /* Return the line with this id, which the first of its two ranks creates. Return NULL without memory. */
-static line *find_line(team *t, int from, int to, uint64_t id, int64_t bytes, int depth)
+static line *find_line(team *t, int from, int to, const zr__route *route)
 {
     line *p = t->lines;
-    while (p && (p->id != id || p->from != from || p->to != to)) p = p->next;
+    while (p && (p->id != route->id || p->from != from || p->to != to)) p = p->next;
     if (p) return p;
-    p = zr_alloc(sizeof *p + (size_t)depth * sizeof *p->message);
+    p = zr_alloc(sizeof *p + (size_t)route->depth * sizeof *p->message);
     if (!p) return NULL;
-    p->id = id;
+    p->id = route->id;
     p->from = from;
     p->to = to;
-    p->depth = depth;
-    p->bytes = bytes;
+    p->depth = route->depth;
+    p->bytes = route->bytes;
     p->next = t->lines;
     return t->lines = p;
 }
 
-static zr_status channel_of_threads(zr_comm *comm, int from, int to, uint64_t id, int64_t bytes, int depth,
-                                    zr__channel **channel)
+/* Open an end without a mailbox: the receiver reads a message where the sender has it. */
+static zr_status channel_of_threads(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
 {
+    (void)mail;
     comm_threads *me = (comm_threads *)comm;
     team *t = me->group->team;
-    channel_threads *c = zr_alloc(sizeof *c + (size_t)depth * sizeof *c->place);
-    ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", depth);
-    c->channel = (zr__channel){begin_message, end_message, close_end};
+    const int from = comm->world_ranks[route->from], to = comm->world_ranks[route->to];
+    channel_threads *c = zr_alloc(sizeof *c + (size_t)route->depth * sizeof *c->place);
+    ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", route->depth);
+    c->channel = (zr__channel){.begin = begin_message, .end = end_message, .close = close_end};
     c->me = me;
-    c->sends = from == comm->rank;
-    c->peer = comm->world_ranks[c->sends ? to : from];
+    c->sends = route->from == comm->rank;
+    c->peer = c->sends ? to : from;
     pthread_mutex_lock(&t->lock);
-    c->line = find_line(t, comm->world_ranks[from], comm->world_ranks[to], id, bytes, depth);
+    c->line = find_line(t, from, to, route);
     if (c->line) c->line->ends++;
-    const bool same = c->line && c->line->bytes == bytes && c->line->depth == depth;
+    const bool same = c->line && c->line->bytes == route->bytes && c->line->depth == route->depth;
     pthread_mutex_unlock(&t->lock);
     if (same) {
         *channel = &c->channel;
@@ -352,7 +356,7 @@ static zr_status channel_of_threads(zr_comm *comm, int from, int to, uint64_t id
     const bool found = c->line != NULL;
     if (found) close_end(&c->channel);
     if (!found) zr_free(c);
-    ZR_CHECK(found, ZR_ERR_MEMORY, "no memory for a channel of %d messages", depth);
+    ZR_CHECK(found, ZR_ERR_MEMORY, "no memory for a channel of %d messages", route->depth);
     return ZR_FAIL(ZR_ERR_INTERNAL, "ranks %d and %d open a channel with other sizes", from, to);
 }
 

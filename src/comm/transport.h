@@ -20,6 +20,10 @@
  *     scalars   Set comm->table[r*n + i] to rank r's mine[i]. Copy the numbers as bytes, because zr_comm_agree sends
  *               text by this call. The table stays valid until the rank's next call. comm.c counts the bytes.
  *     devices   Do the work of zr__comm_copy_with for ranks that are processes; NULL in other transports.
+ *     mail, end_mail
+ *               Do the work of zr__comm_mail, after which comm.c makes all ranks agree on the status, and of
+ *               zr__comm_end_mail. NULL in transports whose channels use no mailboxes.
+ *     channel   Do the work of zr__comm_channel.
  *     barrier, cancel, abort, destroy
  *               Do the work of zr_comm_barrier, zr__comm_cancel, zr_comm_abort and zr_comm_destroy.
  */
@@ -50,6 +54,16 @@ struct zr__channel {
     zr_status (*begin)(zr__channel *channel, void *memory);
     zr_status (*end)(zr__channel *channel);
     void (*close)(zr__channel *channel);
+    /* set by comm.c: */
+    uint64_t *awaits; /* field of the board that shows for whom this end waits (zr_comm_board.channel) */
+    int peer;         /* world number of the rank at the other end */
+};
+
+/** Memory for mailboxes. A transport's own struct may begin with this. */
+struct zr__mail {
+    zr_comm *comm;
+    unsigned char *memory; /* the memory, unless other processes can read it */
+    int64_t bytes, taken_bytes;
 };
 
 /** Return this rank's number in the world, by which error messages identify the rank. */

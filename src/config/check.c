@@ -3,9 +3,11 @@
 #include "config/internal.h"
 #include "config/config.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Report an error at the key `path`, because its value contradicts the values of other keys. */
@@ -156,6 +158,35 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
     REFUSE(config->train.rank_free_sums, "collectives.reduce", ZR_ERR_CONFIG,
            "nccl cannot be used with train.reproducible world, because NCCL chooses the order of sums; leave out one "
            "of the two");
+    return ZR_OK;
+}
+
+int zr__config_units(const char *text, int32_t *units)
+{
+    int n = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        const long value = strtol(at, &end, 10);
+        if (end == at || !isdigit((unsigned char)*at) || value < 0 || value > INT32_MAX || n == ZR_CONFIG_UNITS)
+            return 0;
+        units[n++] = (int32_t)value;
+        while (*end == ' ') end++;
+        if (!*end) return n;
+        if (*end != ',') return 0;
+        while (end[1] == ' ') end++;
+        at = end;
+    }
+}
+
+/* Refuse keys about pipelines that contradict each other or cannot be read. */
+static zr_status check_pipeline(const zr_config *config, const zr__source *source)
+{
+    int32_t units[ZR_CONFIG_UNITS];
+    const char *text = config->parallel.units;
+    REFUSE(text && zr__config_units(text, units) == 0, "parallel.pipeline_units", ZR_ERR_CONFIG,
+           "found \"%s\", wanted the number of layers of each stage with commas between, such as \"3,4,4,3\", of at "
+           "most %d stages",
+           ZR_SHOWN(text), ZR_CONFIG_UNITS);
     return ZR_OK;
 }
 
@@ -354,6 +385,7 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_number_types(config, source));
     ZR_TRY(check_loss_scale(config, source));
     ZR_TRY(check_schedule_keys(config, source));
+    ZR_TRY(check_pipeline(config, source));
     ZR_TRY(check_offload(config, source));
     ZR_TRY(check_model(config, source));
     ZR_TRY(check_data(config, source));

@@ -104,6 +104,16 @@ const char *zr__config_key_of(const zr_config *config, const char *means);
 /** Return the samples on which the model is trained, which its task determines. */
 zr_samples zr__config_samples(const zr_config *config);
 
+/** Maximum number of stages of parallel.pipeline_units. It equals ZR_ROLES * ZR_CHUNKS of zr/layout.h, which this layer
+ * cannot include. */
+enum { ZR_CONFIG_UNITS = 4032 };
+/** Read a value of parallel.pipeline_units into `units`, which has room for ZR_CONFIG_UNITS numbers. Return their
+ * number, or 0 if the text has another form. */
+int zr__config_units(const char *text, int32_t *units);
+/** Return the key of zr that an option of Megatron-LM or torchtitan corresponds to, with what to write, or NULL. `path`
+ * is the option's name without dashes before it, which may stand in sections. */
+const char *zr__config_instead(const char *path);
+
 enum { ZR__FOREIGN_BYTES = 128 };
 /** Return the first key of the data or of a task that is not at its default and has no effect on any kind of samples in
  * the set `samples` (bit i: zr_samples i), or NULL. `why` receives the reason. */

@@ -73,6 +73,8 @@ zr_status zr__config_refuse_key(const zr_config *config, const zr__source *sourc
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", first ? ", " : "", family->name);
         first = family;
     }
+    if (!first && zr__config_instead(path))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; in zr it is %s", zr__config_instead(path));
     if (!first && zr__key_nearest(zr__keys_of(config), path, names, sizeof(names)))
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", names);
     if (!first) return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");

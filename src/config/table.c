@@ -150,11 +150,21 @@ const zr_key zr__common_keys[] = {
         "forward and backward passes in turn; gpipe: all forward passes first; interleaved: 1f1b with several stages a "
         "rank, which wait less; breadth_first: all micro-batches pass through a stage before the next, so that ZeRO "
         "stage 3 gathers twice a step; zb_h1, zb_v: gradients of weights are computed where a rank would wait",
-        .choices = "1f1b|gpipe|interleaved|breadth_first|zb_h1|zb_v"),
+        .choices = "1f1b|gpipe|interleaved|breadth_first|zb_h1|zb_v|dualpipe|dualpipe_v",
+        ONLY("1f1b|gpipe|interleaved|breadth_first|zb_h1|zb_v"),
+        .instead = "DualPipe adds the gradients of a weight in two directions, whose sum no other layout has; zb_v has "
+                   "its bubble, with the bits of every other schedule"),
     KEY(INT, "parallel.chunks", AUTO, parallel.chunks,
         "number of stages of a pipeline rank with parallel.schedule interleaved or breadth_first; auto: 2, and 1 with "
         "schedules that have one",
         FROM(1)),
+    KEY(STRING, "parallel.schedule_file", "null", parallel.schedule_file,
+        "file with a schedule of one's own, instead of parallel.schedule: CSV with a line for each pipeline rank and "
+        "cells STAGE ACTION MICROBATCH, such as 2F0, as torch.distributed.pipelining writes it. Actions are F, B, I "
+        "(gradients of values) and W (of weights)"),
+    KEY(STRING, "parallel.pipeline_units", "null", parallel.units,
+        "number of layers of each stage in the order of the model, such as \"3,4,4,3\"; the first stage also has the "
+        "embedding, the last one the head. null: stages with about equal work"),
     KEY(INT, "parallel.ranks_per_host", AUTO, parallel.ranks_per_host,
         "number of consecutive ranks on a host, for plans and tests. auto: as the ranks are started; in a plan one "
         "host, or the hosts of --cluster",

@@ -44,9 +44,14 @@ static zr_queue_config config_of(const zr_engine *e, zr_stream first)
     /* Capacities of queues: COMM_TASKS is greater than the number of tasks that can be pending. When BESIDE_TASKS tasks
      * are pending, the next one waits. */
     enum { COMM_TASKS = 1024, BESIDE_TASKS = 256 };
+    const bool receives_apart = zr_queues_apart(&e->queues, ZR_STREAM_RECV);
     switch (first) {
     case ZR_STREAM_COMPUTE:
-        return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
+        /* If values come from other roles while this one computes, this thread must not compute: it issues the next
+         * RECV meanwhile. A GPU computes without it. */
+        return receives_apart && !e->plan->profile.facts.own_memory
+                   ? (zr_queue_config){.runs = ZR_QUEUE_HOST, .most = COMM_TASKS}
+                   : (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     case ZR_STREAM_COMM:
         return (zr_queue_config){
             .runs = e->in_stream ? ZR_QUEUE_ISSUE : ZR_QUEUE_THREAD, .most = COMM_TASKS, .urgent = true};
@@ -54,6 +59,8 @@ static zr_queue_config config_of(const zr_engine *e, zr_stream first)
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(e->plan)};
     case ZR_STREAM_FETCH:
     case ZR_STREAM_STORE:
+    case ZR_STREAM_SEND:
+    case ZR_STREAM_RECV:
     case ZR_STREAM_RETURN: /* a separate thread, because its copies wait for updates; otherwise the walking thread would
                               wait */
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = BESIDE_TASKS};
@@ -178,33 +185,57 @@ static zr_status take_staging(zr_engine *e)
     return ZR_OK;
 }
 
-/* Open this rank's ends of all channels to other roles. A role's peer in another role is the rank that has the same
- * place on all other axes. A channel's id contains the number of the engine, so that no two engines of the
- * communicator share a channel. All ranks create their engines in the same order. */
-static zr_status take_channels(zr_engine *e)
+/* Return the route of the channel of a step SEND or RECV. A role's peer in another role is the rank that has the same
+ * place on all other axes. The id contains the number of the engine, so that no two engines of the communicator share a
+ * channel. All ranks create their engines in the same order. */
+static zr__route route_of(const zr_engine *e, zr_schedule_kind kind, const zr_step *step)
 {
     const zr_plan *plan = e->plan;
-    const int first = e->comm->rank - zr__plan_member(plan, ZR_GROUP_PIPELINE, e->place[ZR_GROUP_PIPELINE]);
-    const uint64_t number = e->comm->engines++;
-    ZR_CHECK(plan->layout.pipeline == 1 || !e->device->profile.facts.own_memory, ZR_ERR_UNSUPPORTED,
-             "parallel.pipeline %d on GPUs: pipelines are built for processors; GPUs can only be simulated",
-             plan->layout.pipeline);
-    for (int k = 0; k < ZR_SCHEDULES && plan->group[ZR_GROUP_PIPELINE].size > 1; k++) {
-        const zr_schedule *s = &plan->schedule[k];
+    const zr_use *use = &plan->schedule[kind].use[step->uses];
+    const int me = e->comm->rank, first = me - zr__plan_member(plan, ZR_GROUP_PIPELINE, e->place[ZR_GROUP_PIPELINE]),
+              peer = first + zr__plan_member(plan, ZR_GROUP_PIPELINE, step->peer);
+    const bool sends = step->kind == ZR_STEP_SEND;
+    return (zr__route){.from = sends ? me : peer,
+                       .to = sends ? peer : me,
+                       .id = e->comm->engines << 36 | (uint64_t)kind << 32 | (uint32_t)step->value,
+                       .bytes = zr_dtype_span(use->dtype, use->range.count),
+                       .depth = (int)step->rounds};
+}
+
+/* Open this rank's ends of all channels to other roles. */
+static zr_status open_channels(zr_engine *e)
+{
+    for (int k = 0; k < ZR_SCHEDULES; k++) {
+        const zr_schedule *s = &e->plan->schedule[k];
         e->channel[k] = zr_alloc(sizeof(zr__channel *) * (size_t)(s->n_channels + 1));
         ZR_CHECK(e->channel[k], ZR_ERR_MEMORY, "no memory for %d channels", s->n_channels);
         for (int32_t i = 0; i < s->n_steps; i++) {
             const zr_step *step = &s->step[i];
             if (step->channel < 0 || e->channel[k][step->channel]) continue;
-            const zr_use *use = &s->use[step->uses];
-            const int me = e->comm->rank, peer = first + zr__plan_member(plan, ZR_GROUP_PIPELINE, step->peer);
-            const bool sends = step->kind == ZR_STEP_SEND;
-            ZR_TRY(zr__comm_channel(
-                e->comm, sends ? me : peer, sends ? peer : me, number << 36 | (uint64_t)k << 32 | (uint32_t)step->value,
-                zr_dtype_span(use->dtype, use->range.count), (int)step->rounds, &e->channel[k][step->channel]));
+            const zr__route route = route_of(e, (zr_schedule_kind)k, step);
+            ZR_TRY(zr__comm_channel(e->comm, e->mail, &route, &e->channel[k][step->channel]));
         }
     }
     return ZR_OK;
+}
+
+static zr_status take_channels(zr_engine *e)
+{
+    _Static_assert(ZR__MESSAGES_HEAD == ZR__MAILBOX_HEAD, "the plan counts the heads of mailboxes");
+    if (e->plan->group[ZR_GROUP_PIPELINE].size == 1) return ZR_OK;
+    ZR_CHECK(
+        !e->device->profile.facts.own_memory, ZR_ERR_UNSUPPORTED,
+        "parallel.pipeline %d on GPUs: pipelines are built for processors (device cpu); for GPUs they can be planned "
+        "and simulated",
+        e->plan->layout.pipeline);
+    int64_t bytes = 0;
+    ZR_TRY(zr_comm_agree(e->comm, zr__messages_bytes(e->plan, &bytes)));
+    ZR_TRY(zr__comm_mail(e->comm, bytes, &e->mail));
+    e->taken_bytes[ZR_SPACE_STAGING] += zr__mail_taken(e->mail);
+    zr__ledger_take(&e->ledger[ZR_SPACE_STAGING], ZR_CATEGORY_BUFFER, zr__mail_taken(e->mail));
+    const zr_status st = zr_comm_agree(e->comm, open_channels(e));
+    e->comm->engines++;
+    return st;
 }
 
 /* Check that each device that runs updates has the optimizer's rule, and that each device that runs SQUARE_UPDATE can
@@ -298,7 +329,7 @@ zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *c
     if (st == ZR_OK) st = take_comms(e);
     if (st == ZR_OK) st = take_copies(e);
     if (st == ZR_OK) st = take_staging(e);
-    if (st == ZR_OK) st = zr_comm_agree(comm, take_channels(e));
+    if (st == ZR_OK) st = take_channels(e);
     if (st == ZR_OK) st = reach_peers(e);
     if (st == ZR_OK) st = zr_comm_agree(comm, prepare_engine(e));
     if (st == ZR_OK) st = zr_comm_agree(comm, zr__make_first_calls(e));
@@ -333,6 +364,7 @@ void zr_engine_destroy(zr_engine **engine)
             zr__channel_close(e->channel[k][c]);
         zr_free(e->channel[k]);
     }
+    zr__comm_end_mail(&e->mail);
     zr__store_destroy(&e->store); /* no queue uses it any more */
     /* Do not free memory that an aborted collective may still read or write. The collective may go on until the process
      * or MPI ends. */
@@ -357,14 +389,13 @@ static void count_traffic(zr_engine *e, int sign)
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
             /* All-reduces exchange scalars among all ranks, even if g is TENSOR: this group may have the communicator
              * of all ranks. */
-            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE ? ZR_GROUP_ALL
-                                  : k == ZR_TRAFFIC_PIPELINE ? ZR_GROUP_SELF
-                                                             : g;
+            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
-            for (int b = 0; b < ZR_BORDERS; b++)
+            for (int b = 0; b < ZR_BORDERS && k != ZR_TRAFFIC_PIPELINE; b++)
                 e->moved.across[b].bytes[k] +=
                     sign * zr__plan_across(e->plan, group, (zr_border)b, e->comm->rank, bytes);
         }
+    for (int b = 0; b < ZR_BORDERS; b++) e->moved.across[b].bytes[ZR_TRAFFIC_PIPELINE] += sign * e->messages_across[b];
 }
 
 /* Walk through a schedule and count its traffic. If the walk fails, restore the counts. */

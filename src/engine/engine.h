@@ -1,7 +1,7 @@
 /** engine: walks through the schedules of a plan on a device, together with the other ranks. The public calls are in
  * zr/engine.h. This header adds calls for train: a training step without update, and the progress of a walk. engine.c
  * creates engines and walks through schedules. state.c fills and reads states, and save.c saves them during training
- * steps. walk.h is private to this folder. */
+ * steps. shown.c shows the steps on the board. walk.h is private to this folder. */
 #ifndef ZR_ENGINE_ENGINE_H
 #define ZR_ENGINE_ENGINE_H
 
@@ -28,22 +28,34 @@ zr_status zr__engine_initial(void *arg, const zr_param_info *param, int64_t firs
 typedef void (*zr__watch_fn)(void *arg, const zr_event *event);
 void zr__engine_watch(zr_engine *engine, zr__watch_fn fn, void *arg);
 
-/** Slot of a rank's board (zr__comm_show). It shows the step that the computing thread began last, as a number that
- * zr__engine_shown decodes. If a second thread makes the calls of comm, the next slot shows the second thread's step.
- */
+/** First slot of a rank's board (zr__comm_show) with the steps that its threads began last. Each of these threads has
+ * two slots, which zr__engine_shown decodes. A stream without a thread of its own is shown as the computing thread. */
 #define ZR_ENGINE_SHOWN 0
+enum { ZR_SHOWN_COMPUTE, ZR_SHOWN_COMM, ZR_SHOWN_SEND, ZR_SHOWN_RECV, ZR_SHOWN_THREADS };
 
 /** Slot of a rank's board for a counter of the parts of model states that the rank has filled, read or saved. Other
  * ranks can thus see that a long transfer progresses. Between calls of the engine, other code may also increase the
  * counter. */
-#define ZR_ENGINE_MOVED 3
+#define ZR_ENGINE_MOVED (ZR_ENGINE_SHOWN + 2 * ZR_SHOWN_THREADS + 1)
 typedef struct zr__engine_at {
     bool walks; /* whether a schedule is being walked */
+    bool ended; /* if SEND or RECV has a thread: whether the step has ended, and this thread waits for its next one */
     zr_schedule_kind schedule;
-    int32_t step;  /* index in plan->schedule[schedule].step */
+    int32_t step;  /* index in plan->schedule[schedule].step of the rank's own plan */
     int64_t micro; /* index of the micro-batch, from 0 */
+    zr_step_kind kind;
+    int32_t about; /* for RUN: the op; otherwise the unit, or -1 */
+    int32_t peer, stage;
+    char action; /* zr_step.peer, .stage and .action */
 } zr__engine_at;
-zr__engine_at zr__engine_shown(uint64_t number);
+/** Decode the slots `shown` of a board (zr_comm_board) for one of the threads. */
+zr__engine_at zr__engine_shown(const uint64_t *shown, int thread);
+
+/** Write the name of a cell of a pipeline, in the notation of a table, such as "cell 1B3" for the backward pass of
+ * stage 1 for micro-batch 3, counted from 0. Without a pipeline (`action` is 0) write the micro-batch, counted from 1.
+ * Return `text`. */
+#define ZR__CELL_BYTES 48
+const char *zr__engine_cell(int32_t stage, char action, int64_t micro, char text[ZR__CELL_BYTES]);
 
 /* Return the name of the way in which disk transfers are made. Set *direct to whether they bypass the page cache.
  * Return NULL if the engine stores nothing on disk. */

@@ -4,7 +4,9 @@
 #include "engine/walk.h"
 #include "comm/comm.h"
 #include "plan/cost/cost.h"
+#include "plan/list/place.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 char *zr__at(const zr__running *r, int use)
@@ -194,7 +196,13 @@ static zr_status run_begin(const zr__running *r)
 
 static zr_status run_end(const zr__running *r)
 {
-    return zr__channel_end(channel_of(r));
+    zr_engine *e = r->engine;
+    const int64_t *sum = &e->comm->traffic.bytes[ZR_TRAFFIC_PIPELINE], before = *sum;
+    ZR_TRY(zr__channel_end(channel_of(r)));
+    for (int b = 0; b < ZR_BORDERS && r->step->kind == ZR_STEP_RECEIVED; b++)
+        if (zr__plan_peer_beyond(e->plan, e->comm->rank, r->step->peer, (zr_border)b))
+            e->messages_across[b] += *sum - before;
+    return ZR_OK;
 }
 
 static zr_status run_loss(const zr__running *r)
@@ -262,7 +270,7 @@ static zr_status poison(const zr__running *r, int32_t step)
 
 /* Append the step to a failure's message, as in "(step 12 of the schedule, gather of h.3)". For a RUN step, name the
  * op. */
-static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
+static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, int64_t micro, zr_status status)
 {
     const zr_graph *g = e->plan->graph[e->kind];
     bool told = status == ZR_ERR_DIVERGED || status == ZR_ERR_STOPPED;
@@ -270,29 +278,26 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
     const char *unit = step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : NULL;
     const char *kind =
         step->kind == ZR_STEP_RUN && g ? zr_graph_get_op(g, step->op)->def->name : zr_step_kind_name(step->kind);
-    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", zr_error_message(), index, kind, unit ? " of " : "",
-                   unit ? unit : "");
+    char cell[ZR__CELL_BYTES];
+    (void)zr__engine_cell(step->stage, step->action, micro, cell);
+    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s%s%s)", zr_error_message(), index, kind,
+                   unit ? " of " : "", unit ? unit : "", step->action ? ", " : "", step->action ? cell : "");
 }
 
-/* Show a step on the board as one number. From the highest bit down, it has 1 bit that is set during a walk, 3 bits for
- * the schedule, 28 bits for the micro-batch, and 32 bits for the step. */
-static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
+/* Return whether several threads of the rank use comm at the same time, those of the streams of a pipeline. */
+static bool is_piped(const zr_engine *e)
 {
-    const uint64_t low = ((uint64_t)1 << 28) - 1;
-    const bool beside = stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST ||
-                        stream == ZR_STREAM_RETURN;
-    if (beside) return; /* not shown; the compute step that waits for this step is shown instead */
-    uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
-    zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr__engine_serial(e)), number);
+    return zr_queues_apart(&e->queues, ZR_STREAM_SEND) || zr_queues_apart(&e->queues, ZR_STREAM_RECV);
 }
 
-zr__engine_at zr__engine_shown(uint64_t number)
+/* After a failure of a step, end the communication of this rank's other threads, which may wait for what now never
+ * comes. */
+static void cut_walk(zr_engine *e, zr_status st)
 {
-    _Static_assert(ZR_SCHEDULES <= 8, "a schedule fits into 3 bits");
-    return (zr__engine_at){.walks = number >> 63,
-                           .schedule = (zr_schedule_kind)(number >> 60 & 7),
-                           .micro = (int64_t)(number >> 32 & (((uint64_t)1 << 28) - 1)),
-                           .step = (int32_t)(number & INT32_MAX)};
+    const bool together = st == ZR_ERR_DIVERGED || st == ZR_ERR_STOPPED; /* all ranks fail, and none waits */
+    if (together || !is_piped(e) || atomic_exchange(&e->cut, true)) return;
+    zr__failure_note(&e->cause, st);
+    zr__comm_cancel(e->comm);
 }
 
 /* Run a step. A step that moves a unit runs bucket by bucket. */
@@ -303,7 +308,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
     const int32_t i = (int32_t)(index % b->schedule->n_steps);
     const zr_step *step = &b->schedule->step[i];
     zr__running r = {e, b, step, b->schedule->use + step->uses, device, micro_of(b->schedule, index), 0, 0};
-    show_step(e, step->stream, r.micro, i);
+    zr__show_step(e, step, r.micro, i, false);
     const int64_t all = step->range.count, each = step->bucket_elems > 0 ? step->bucket_elems : all;
     zr_status st = poison(&r, i);
     do {
@@ -312,7 +317,11 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
         r.first += r.count;
     } while (st == ZR_OK && r.first < all);
     if (e->debug_sync && st == ZR_OK) st = device->ops->finish(device);
-    return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
+    if (is_piped(e) && !e->watch) zr__show_step(e, step, r.micro, i, true);
+    if (st == ZR_OK) return ZR_OK;
+    st = failed_in(e, step, i, r.micro, st);
+    cut_walk(e, st);
+    return st;
 }
 
 /* ---- the first calls --------------------------------------------------------------------------- */
@@ -376,6 +385,8 @@ static void step_ended(void *arg, int64_t index, double free_sec, double begin_s
                       .begin_sec = begin_sec,
                       .end_sec = end_sec};
     e->watch(e->watch_arg, &event);
+    if (is_piped(e))
+        zr__show_step(e, &s->step[i], event.micro, i, true); /* the watch may have held up the step's end */
 }
 
 static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool take)
@@ -487,6 +498,7 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
     zr__failure first = {0};
     /* Do not record ZR_ERR_STOPPED as the first failure, since a failed collective may have caused it. */
     if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked);
+    if (walked != ZR_OK) cut_walk(e, walked);
     if (first.status != ZR_OK && !e->failed_elsewhere && !zr__engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
@@ -499,6 +511,7 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
         if (first.status != ZR_OK) ops->cancel(e->queue[s]);
         zr__failure_note(&first, ops->sync(e->queue[s]));
     }
+    if (e->cut) return zr__failure_tell(&e->cause);
     return first.status == ZR_OK ? walked : zr__failure_tell(&first);
 }
 
@@ -516,12 +529,14 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     memcpy(before, e->ledger, sizeof before);
     e->batch_failed.status = ZR_OK;
     e->failed_elsewhere = false;
+    e->cut = false;
+    e->cause.status = ZR_OK;
     e->kind = kind;
     e->walked = false;
     zr_status st = join_queues(e, walk_list(e, &e->bound[kind]));
     e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
-    if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
-    for (int i = 0; i <= !zr__engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
+    if (st == ZR_ERR_PEER || st == ZR_ERR_COMM || e->cut) e->stopped = true;
+    zr__show_nothing(e);
     /* A failed walk leaves buffers counted as live. Restore the counts. */
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++)
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);

@@ -67,6 +67,8 @@ struct zr_engine {
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     struct zr__channel **channel[ZR_SCHEDULES]; /* channels to other roles, by zr_step.channel */
+    struct zr__mail *mail;                      /* mailboxes of these channels, or NULL without other roles */
+    int64_t messages_across[ZR_BORDERS];        /* bytes of messages that came across each border, in all walks */
     zr_runtime runtime;
     bool stale;      /* whether this rank's copies of other ranks' parameter shards are older than the last update */
     bool refresh;    /* whether the current training step gathers the stale parameters */
@@ -80,6 +82,10 @@ struct zr_engine {
     zr_schedule_kind kind; /* schedule of the current walk, or of the last walk */
     bool walked;           /* whether the last walk reached its end */
     bool failed_elsewhere; /* whether the walk stopped because a step waited for the comm queue, which had failed */
+    /* Of a walk with several threads of a pipeline: whether a step has failed, and the failure of the first one. The
+     * thread that sets the flag sets the failure. */
+    _Atomic bool cut;
+    zr__failure cause;
     zr_batch batch;
     zr_batch_fn batch_fn;
     void *batch_arg;
@@ -146,6 +152,9 @@ zr_status zr__lone(zr_engine *engine, zr_status st);
 /* In a training step of several loss terms, ask the caller (zr_step_args.count) for this rank's numbers of losses that
  * count. COUNT then adds the numbers of all ranks. */
 zr_status zr__count_ahead(zr_engine *engine);
+/* Show on the board that a step begins, or that it has ended (shown.c); or that no walk is in progress. */
+void zr__show_step(zr_engine *engine, const zr_step *step, int64_t micro, int32_t index, bool ended);
+void zr__show_nothing(zr_engine *engine);
 /* Run a task on the compute queue. Wait until it has ended. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
 

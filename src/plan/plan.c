@@ -44,7 +44,6 @@ zr_layout zr_layout_default(void)
                        .ranks = 1,
                        .tensor = 1,
                        .pipeline = 1,
-                       .chunks = 1,
                        .dtype = ZR_F32,
                        .wire_dtype = ZR_F32,
                        .batch = 1,
@@ -113,7 +112,7 @@ static int split_of(const zr_layout *l)
     /* With one data-parallel rank per host, collectives have no level within hosts. */
     if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0;
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
-    return split < l->ranks ? split : 0;
+    return split > 0 && split < l->ranks && l->ranks % split == 0 ? split : 0;
 }
 
 /* Check the sizes of the groups into which the data axis is split. */
@@ -185,7 +184,7 @@ static zr_status check_pipeline(const zr_layout *l)
     ZR_CHECK(l->tile_elems == 0, ZR_ERR_UNSUPPORTED,
              "tables in tiles (memory.tile_elems %lld) with parallel.pipeline %d: leave memory.tile_elems out",
              (long long)l->tile_elems, l->pipeline);
-    const zr__pipe pipe = {l->pipeline_schedule, l->pipeline, l->chunks, (int32_t)l->accum};
+    const zr__pipe pipe = zr__pipe_of(l);
     return l->train ? zr__pipe_check(&pipe) : ZR_OK;
 }
 
@@ -338,7 +337,7 @@ static zr_status find_held(zr_plan *plan)
         ZR_CHECK(
             (roles[u] & (roles[u] - 1)) == 0, ZR_ERR_UNSUPPORTED,
             "parallel.pipeline %d: stages on several ranks use the parameters of \"%s\", which is built only for a "
-            "table of the first and the last stage",
+            "table of the first and the last stage; choose parallel.pipeline 1, with parallel.tensor or ZeRO stage 3",
             plan->layout.pipeline, zr_graph_unit_info(g, u)->name);
         plan->unit[u].held = roles[u] >> plan->layout.role & 1;
     }
@@ -408,6 +407,8 @@ static void partition(zr_plan *plan)
     plan->rounds = zr__micros_alike(l) ? l->accum : 1;
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
+    const bool breadth = l->pipeline > 1 && l->pipeline_schedule == ZR_PIPELINE_BREADTH;
+    plan->reduces_early = plan->reduce_once && l->stage >= 2 && (breadth || l->accum_order == ZR_ACCUM_LAYER);
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass) && l->pipeline == 1;
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
@@ -461,6 +462,20 @@ static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *
     return zr__account(plan);
 }
 
+/* Copy the user's table of a layout into the plan, whose layout then has the copy. */
+static zr_status copy_table(zr_plan *plan)
+{
+    const zr_pipe_table *table = plan->layout.pipeline_table;
+    if (!table) return ZR_OK;
+    const size_t cells = (size_t)table->rows * (size_t)table->columns * sizeof *table->cell;
+    zr_pipe_table *copy = plan->table = zr_alloc(sizeof *copy);
+    if (copy) *copy = *table, copy->cell = zr_alloc(cells);
+    ZR_CHECK(copy && copy->cell, ZR_ERR_MEMORY, "no memory for a table of pipeline actions");
+    memcpy(copy->cell, table->cell, cells);
+    plan->layout.pipeline_table = copy;
+    return ZR_OK;
+}
+
 zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                               const zr__mix *mix, zr_plan **plan)
 {
@@ -468,7 +483,10 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a plan");
     p->layout = *layout;
     p->profile = *profile;
-    zr_status st = fill_plan(p, model, mix);
+    if (layout->pipeline_schedule != ZR_PIPELINE_TABLE) p->layout.pipeline_table = NULL;
+    zr_status st = copy_table(p);
+    if (st == ZR_OK) st = fill_plan(p, model, mix);
+    p->layout.pipeline_units = NULL;
 #ifdef ZR_DEBUG
     if (st == ZR_OK) st = zr_plan_check(p);
 #endif
@@ -483,15 +501,17 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
 zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
-    ZR_TRY(check_layout(layout));
-    const zr__policy *choice = zr__policies_choose(layout);
-    if (choice) return choice->create(model, layout, profile, plan);
-    zr__mix mix = {.first = layout->recompute,
-                   .rest = layout->recompute,
-                   .every = layout->recompute_every,
-                   .partition = layout->partition_checkpoints,
-                   .home = layout->checkpoint_home};
-    return zr__plan_create_mix(model, layout, profile, &mix, plan);
+    zr_layout l = *layout;
+    if (l.chunks == 0) l.chunks = zr__pipe_chunks(layout);
+    ZR_TRY(check_layout(&l));
+    const zr__policy *choice = zr__policies_choose(&l);
+    if (choice) return choice->create(model, &l, profile, plan);
+    zr__mix mix = {.first = l.recompute,
+                   .rest = l.recompute,
+                   .every = l.recompute_every,
+                   .partition = l.partition_checkpoints,
+                   .home = l.checkpoint_home};
+    return zr__plan_create_mix(model, &l, profile, &mix, plan);
 }
 
 void zr_plan_destroy(zr_plan **plan)
@@ -508,6 +528,7 @@ void zr_plan_destroy(zr_plan **plan)
         zr_graph_destroy(&p->graph[k]);
         zr_free(p->stage[k]);
     }
+    zr_pipe_table_destroy(&p->table);
     zr_free(p->persistent);
     zr_free(p->unit);
     zr_free(p);

@@ -695,7 +695,7 @@ static zr_status note_between(void *arg, zr_device *device, int64_t index)
     ZR_TRY(device->ops->reach(device));
     assert_int_equal(r->host[HOP + HOP - 1], 3);
     assert_int_equal(r->host[HOP], 3);
-    memset(r->host, 4, HOP); /* the second copy has not been made */
+    memset(r->host, 4, HOP); /* on a stream that runs late the second copy has not been made */
     return ZR_OK;
 }
 
@@ -711,7 +711,7 @@ static void noted_points(void **state)
     memset(r.host, 3, HOP);
     assert_int_equal(gpu->ops->issue(queue, &(zr_task){note_between, NULL, &r, 0}), ZR_OK);
     assert_int_equal(gpu->ops->sync(queue), ZR_OK);
-    assert_int_equal(r.host[HOP], 4);
+    if (zr_stand_in_late()) assert_int_equal(r.host[HOP], 4);
     assert_int_equal(r.host[HOP + HOP - 1], 3);
     gpu->ops->queue_destroy(queue);
     gpu->ops->free_host(gpu, r.host);

@@ -1,4 +1,4 @@
-//TEST timeout=60 tsan=gpu seeds=20
+//TEST timeout=60 tsan=gpu seeds=200
 //STAND_IN
 /* Arrays of more than 2^31 elements on a GPU: the last rows get the bits that they get in an array of their own. The
  * stand-in simulates the arrays; on a GPU without room for them, checks are skipped. */

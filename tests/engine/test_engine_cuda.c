@@ -1,4 +1,4 @@
-//TEST timeout=300 long=more seeds=20
+//TEST timeout=300 long=more seeds=200
 //STAND_IN
 /* Training on GPUs, on the stand-in of tests/cuda: the same bits in all layouts and with any number of ranks, the
  * losses of the processor, and exactly the planned memory. */
@@ -60,6 +60,7 @@ static void layouts(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= 4; ranks *= 2) {
+        if (!is_in_run()) continue;
         const int64_t accum = ranks == 1 || (ranks == 2 && is_long_run()) ? 2 : 1;
         trainer want = short_rows(layout_trainer(ranks, ranks == 2 ? ZR_BF16 : ZR_F32, accum, 0.5));
         want.steps = 2;
@@ -77,6 +78,7 @@ static void layouts(void **state)
 static void reduced_once(void **state)
 {
     (void)state;
+    if (!is_in_run()) skip();
     trainer want = short_rows(layout_trainer(2, ZR_BF16, 2, 0.5));
     want.steps = 2;
     want.layout.reduce_once = true;
@@ -118,6 +120,7 @@ static void homes(void **state)
     enum { WAYS = sizeof ways / sizeof *ways };
     if (!host_fuses()) skip();
     for (int i = 0; i < 4; i++) {
+        if (!is_in_run()) continue;
         const zr_dtype dtype = i == 0 ? ZR_F32 : i == 1 ? ZR_F16 : ZR_BF16;
         trainer want = short_rows(layout_trainer(1 + i % 2, dtype, i == 2 ? 2 : 1, i < 3 ? 0.5 : 0));
         want.steps = dtype == ZR_F16 ? 3 : 2;
@@ -226,6 +229,7 @@ static void updates_beside(void **state)
 static void rank_free_sums(void **state)
 {
     (void)state;
+    if (!is_in_run()) skip();
     trainer want = short_rows(layout_trainer(1, ZR_F32, 4, 0.5));
     want.steps = 2;
     on_gpus(&want);
@@ -245,6 +249,7 @@ static void shared_layers(void **state)
 {
     (void)state;
     for (int sequence = ZR_SEQUENCE_OFF; sequence <= ZR_SEQUENCE_REGATHER; sequence++) {
+        if (!is_in_run()) continue;
         trainer want = short_rows(trainer_odd()), run;
         want.layout.batch = 2; /* tokens that two ranks share evenly */
         want.config.n_head = 2;
@@ -268,6 +273,7 @@ static void frozen(void **state)
 {
     (void)state;
     for (int tensor = 1; tensor <= 2; tensor++) {
+        if (!is_in_run()) continue;
         trainer want = short_rows(trainer_odd());
         zr_model model = zr_gpt2(&want.config);
         want.config.n_head = 2;
@@ -290,6 +296,7 @@ static void lanes(void **state)
 {
     (void)state;
     for (int stage = 1; stage <= 3; stage += 2) {
+        if (!is_in_run()) continue;
         trainer want = short_rows(layout_trainer(2, ZR_F32, 1, 0.5));
         want.steps = 2;
         on_gpus(&want);
@@ -391,6 +398,7 @@ static void copies_apart(void **state)
 {
     (void)state;
     for (int tensor = 1; tensor <= 2; tensor++) {
+        if (!is_in_run()) continue;
         seen *s = calloc(1, sizeof *s);
         trainer want = short_rows(layout_trainer(2 / tensor, ZR_F32, 1, 0.5));
         want.layout.batch = 2;
@@ -430,6 +438,7 @@ static void against_the_processor(void **state)
     static const zr_dtype types[] = {ZR_F32, ZR_BF16, ZR_F16};
     static const double bound[] = {2e-5, 2e-2, 5e-3};
     for (int t = 0; t < 3; t++) {
+        if (!is_in_run()) continue;
         trainer want = trainer_odd();
         want.layout.dtype = want.layout.wire_dtype = types[t];
         want.layout.norm_first = true;

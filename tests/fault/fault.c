@@ -1,7 +1,8 @@
 /* Failures that tests inject by the variable ZR_FAULT. The program zr_fault is the command's own objects with this one,
  * which fills the hooks cli_faults and stands between the program and its allocations and writes (--wrap, Makefile):
  *
- *     (kill|stop|hang):RANK@PHASE[:STEP]   a rank, when it comes to a phase; STEP: of that training step alone
+ *     (kill|stop|hang):RANK@PHASE[:STEP]   a rank, when it comes to a phase, or in a pipeline to a cell such as 1B3;
+ *                                          STEP: of that training step alone
  *     alloc:N, write:N                     the N-th allocation or write of the process fails
  *     slow:MS                              each write of a file's range takes MS milliseconds longer */
 #include "cli/shell/process.h"
@@ -21,8 +22,9 @@ static const char *const phases[] = {"start",  "forward", "backward", "exchange"
 
 /* Fault at a place of a run. */
 static struct {
-    int way, rank, phase;
-    int64_t step; /* 0: any */
+    int way, rank;
+    char phase[24]; /* as zr_observer.reached names it */
+    int64_t step;   /* 0: any */
 } fault = {.way = -1};
 
 /* Calls left until one fails; 0: no fault. */
@@ -76,7 +78,7 @@ static int index_of(const char *const *words, int n, const char *word)
 static void fail_rank(void *arg, int rank, const char *phase, int64_t step)
 {
     (void)arg;
-    if (rank != fault.rank || strcmp(phase, phases[fault.phase]) != 0 || (fault.step && step != fault.step)) return;
+    if (rank != fault.rank || strcmp(phase, fault.phase) != 0 || (fault.step && step != fault.step)) return;
     if (strcmp(ways[fault.way], "kill") == 0) raise(SIGKILL);
     if (strcmp(ways[fault.way], "stop") == 0) raise(SIGSTOP);
     while (strcmp(ways[fault.way], "hang") == 0) sleep(1);
@@ -105,15 +107,18 @@ static zr_status read_fault(void)
     } else if (read_count(text, "slow", &n)) {
         slow_ms = n;
     } else {
-        bool read = sscanf(text, "%7[a-z]:%9d@%15[a-z]%n:%18lld%n", way, &rank, phase, &used, &step, &used) >= 3;
+        bool read = sscanf(text, "%7[a-z]:%9d@%15[a-zA-Z0-9]%n:%18lld%n", way, &rank, phase, &used, &step, &used) >= 3;
         fault.way = index_of(ways, sizeof(ways) / sizeof(ways[0]), way);
-        fault.phase = index_of(phases, sizeof(phases) / sizeof(phases[0]), phase);
+        int stage = 0, micro = 0, length = 0;
+        const bool cell = sscanf(phase, "%4d%*1[FBIW]%4d%n", &stage, &micro, &length) == 2 && !phase[length];
+        const bool known = cell || index_of(phases, sizeof(phases) / sizeof(phases[0]), phase) >= 0;
+        snprintf(fault.phase, sizeof fault.phase, "%s%s", cell ? "cell " : "", phase);
         fault.rank = rank;
         fault.step = step;
         ZR_CHECK(
-            read && !text[used] && fault.way >= 0 && fault.phase >= 0, ZR_ERR_ARG,
+            read && !text[used] && fault.way >= 0 && known, ZR_ERR_ARG,
             "ZR_FAULT is \"%s\"; (kill|stop|hang):RANK@PHASE[:STEP], alloc:N, write:N or slow:MS was wanted, PHASE "
-            "one of start, forward, backward, exchange, update, gather, save, evaluate, end",
+            "one of start, forward, backward, exchange, update, gather, save, evaluate, end, or a cell such as 1B3",
             text);
         cli_faults.reached = fail_rank;
     }

@@ -9,7 +9,7 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 mkdir -p src/base src/cli/shell src/comm src/device/cpu/kernels src/store tests scripts include/zr
-cp "$ZR_SOURCE/Makefile" .
+sed '/(call needed,/d; /"PCRE2 /d' "$ZR_SOURCE/Makefile" >Makefile # looking for libraries would take half of the time
 cp "$ZR_SOURCE/scripts/test" "$ZR_SOURCE/scripts/run-test" "$ZR_SOURCE/scripts/count" scripts/
 echo 'int zr_one(void); int zr_one(void) { return 1; }' >src/base/one.c
 cp src/base/one.c src/comm/mpi_none.c

@@ -199,4 +199,36 @@ static inline void swap_with_next(zr_schedule *s, int32_t i)
         if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
 }
 
+/* ---- roles of a pipeline ----------------------------------------------------------------------- */
+
+static inline zr_gpt2_config ways_deeper(int64_t layers)
+{
+    zr_gpt2_config c = ways_config;
+    c.n_layer = layers;
+    return c;
+}
+
+/* Plan all roles of a model, until one fails. */
+static inline zr_status ways_plan_model(const zr_model *model, zr_layout l, zr_plans *plans)
+{
+    const zr_profile profile = {
+        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
+    zr_status st = ZR_OK;
+    *plans = (zr_plans){0};
+    for (l.role = 0; l.role < l.pipeline && st == ZR_OK; l.role++, plans->n++)
+        st = zr_plan_create(model, &l, &profile, &plans->role[l.role]);
+    return st;
+}
+
+static inline zr_status ways_plan_roles(const zr_gpt2_config *config, zr_layout l, zr_plans *plans)
+{
+    const zr_model m = zr_gpt2(config);
+    return ways_plan_model(&m, l, plans);
+}
+
+static inline void ways_drop(zr_plans *plans)
+{
+    for (int32_t r = 0; r < ZR_ROLES; r++) zr_plan_destroy(&plans->role[r]);
+}
+
 #endif

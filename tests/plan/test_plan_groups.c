@@ -131,6 +131,27 @@ static void test_one_group(void **state)
     }
 }
 
+/* Check that values from other roles cross the border of every group, and of hosts that have no rank of both roles. */
+static void test_roles(void **state)
+{
+    (void)state;
+    for (int host = 1; host <= 8; host *= 2)
+        for (int32_t role = 0; role < 2; role++) {
+            zr_layout l = plan_layout(2, 4, ZR_F32, 4);
+            l.pipeline = 2;
+            l.role = role;
+            l.shard_ranks = 2;
+            l.host_ranks = host;
+            zr_plan *plan = plan_of(&l);
+            const int64_t all = plan->traffic.bytes[ZR_TRAFFIC_PIPELINE];
+            assert_true(all > 0);
+            assert_int_equal(plan->across[ZR_BORDER_GROUP].bytes[ZR_TRAFFIC_PIPELINE], all);
+            assert_int_equal(plan->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_PIPELINE], host == 8 ? 0 : all);
+            assert_int_equal(plan->across[ZR_BORDER_TENSOR].bytes[ZR_TRAFFIC_PIPELINE], 0);
+            zr_plan_destroy(&plan);
+        }
+}
+
 /* Check that groups with the same ranks have one staging memory: with one rank on each host, ACROSS has all ranks. */
 static void test_same_group(void **state)
 {
@@ -289,9 +310,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shard_groups), cmocka_unit_test(test_borders),    cmocka_unit_test(test_one_group),
-        cmocka_unit_test(test_same_group),   cmocka_unit_test(test_two_levels), cmocka_unit_test(test_second_partition),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_owners),
+        cmocka_unit_test(test_shard_groups),     cmocka_unit_test(test_borders),
+        cmocka_unit_test(test_one_group),        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_same_group),       cmocka_unit_test(test_two_levels),
+        cmocka_unit_test(test_second_partition), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_owners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static void test_lists(void **state)
         for (int32_t P = 1; P <= RANKS; P++)
             for (int32_t v = 1; v <= CHUNKS; v++)
                 for (int32_t k = 1; k <= MICROS; k++) {
-                    const zr__pipe p = {(zr_pipe_schedule)s, P, v, k};
+                    const zr__pipe p = {(zr_pipe_schedule)s, P, v, k, NULL};
                     if (zr__pipe_check(&p) != ZR_OK) continue;
                     run_lists(&p, &t);
                     tried++;
@@ -130,6 +130,8 @@ static void test_lists(void **state)
                             assert_int_equal(t.idle[r], P - 1);
                             assert_int_equal(t.peak[r], 2 * P);
                             break;
+                        case ZR_PIPELINE_TABLE: /* test_plan_pipe_tables.c */
+                            break;
                         }
                     }
                 }
@@ -138,34 +140,10 @@ static void test_lists(void **state)
 
 /* ---- plans of all roles ------------------------------------------------------------------------ */
 
-static zr_gpt2_config deeper(int64_t layers)
-{
-    zr_gpt2_config c = ways_config;
-    c.n_layer = layers;
-    return c;
-}
-
-static zr_status plan_roles(const zr_gpt2_config *model, zr_layout l, zr_plans *plans)
-{
-    const zr_profile profile = {
-        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
-    const zr_model m = zr_gpt2(model);
-    zr_status st = ZR_OK;
-    *plans = (zr_plans){0};
-    for (l.role = 0; l.role < l.pipeline && st == ZR_OK; l.role++, plans->n++)
-        st = zr_plan_create(&m, &l, &profile, &plans->role[l.role]);
-    return st;
-}
-
-static void drop(zr_plans *plans)
-{
-    for (int32_t r = 0; r < ZR_ROLES; r++) zr_plan_destroy(&plans->role[r]);
-}
-
 static void test_roles(void **state)
 {
     (void)state;
-    const zr_gpt2_config model = deeper(7);
+    const zr_gpt2_config model = ways_deeper(7);
     for (int s = 0; s <= ZR_PIPELINE_ZB_V; s++)
         for (int P = 2; P <= 4; P++)
             for (int stage = 0; stage <= 3; stage++)
@@ -177,7 +155,7 @@ static void test_roles(void **state)
                     l.chunks =
                         s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH || s == ZR_PIPELINE_ZB_V ? 2 : 1;
                     l.recompute = recompute ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
-                    const zr_status made = plan_roles(&model, l, &plans);
+                    const zr_status made = ways_plan_roles(&model, l, &plans);
                     if (made != ZR_OK) printf("# %d %d %d: %s\n", s, P, stage, zr_error_message());
                     assert_int_equal(made, ZR_OK);
                     const zr_status st = zr_plans_check(&plans);
@@ -187,7 +165,7 @@ static void test_roles(void **state)
                     for (int32_t r = 0; r < plans.n; r++)
                         for (int32_t u = 0; u < plans.role[r]->n_units; u++) held += plans.role[r]->unit[u].elems;
                     assert_int_equal(held, plans.role[0]->params);
-                    drop(&plans);
+                    ways_drop(&plans);
                 }
 }
 
@@ -195,7 +173,7 @@ static void test_roles(void **state)
 static void test_arena(void **state)
 {
     (void)state;
-    const zr_gpt2_config model = deeper(7);
+    const zr_gpt2_config model = ways_deeper(7);
     for (int s = 0; s <= ZR_PIPELINE_ZB_H1; s++) {
         if (s == ZR_PIPELINE_GPIPE || s == ZR_PIPELINE_BREADTH) continue; /* they keep all micro-batches */
         int64_t bytes[2] = {0};
@@ -205,23 +183,75 @@ static void test_arena(void **state)
             l.pipeline = 4;
             l.pipeline_schedule = (zr_pipe_schedule)s;
             l.chunks = s == ZR_PIPELINE_INTERLEAVED ? 2 : 1;
-            assert_int_equal(plan_roles(&model, l, &plans), ZR_OK);
+            assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
             for (int32_t r = 0; r < plans.n; r++) bytes[i] += plans.role[r]->space_bytes[ZR_SPACE_DEVICE];
-            drop(&plans);
+            ways_drop(&plans);
         }
         assert_true(bytes[1] <= bytes[0] * 102 / 100);
     }
+}
+
+/* Return the bytes of gradients that a plan keeps. */
+static int64_t kept_gradients(const zr_plan *plan)
+{
+    int64_t bytes = 0;
+    for (int32_t b = 0; b < plan->n_persistent; b++)
+        if (plan->persistent[b].category == ZR_CATEGORY_GRAD) bytes += plan->persistent[b].bytes;
+    return bytes;
+}
+
+/* Check that breadth-first with one reduction a step gathers each unit at most twice a step and reduces it once, for
+ * any number of micro-batches, and that at stages 2 and 3 the whole accumulators of only one chunk exist at a time. */
+static void test_breadth_once(void **state)
+{
+    (void)state;
+    const zr_gpt2_config model = ways_deeper(12);
+    for (int stage = 1; stage <= 3; stage++)
+        for (int P = 1; P <= 3; P++) {
+            int64_t gathered[ZR_ROLES] = {0};
+            for (int64_t accum = 4; accum <= 16; accum *= 2) {
+                zr_plans plans;
+                zr_layout l = layout_of(stage, 4, ZR_BF16, accum);
+                l.eval = false;
+                l.pipeline = P;
+                l.chunks = P > 1 ? 4 : 1;
+                l.pipeline_schedule = ZR_PIPELINE_BREADTH;
+                l.accum_order = P > 1 ? ZR_ACCUM_MICRO : ZR_ACCUM_LAYER;
+                l.reduce_once = true;
+                assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
+                if (zr_plans_check(&plans) != ZR_OK) fail_msg("%s", zr_error_message());
+                for (int32_t r = 0; r < P; r++) {
+                    const zr_plan *plan = plans.role[r];
+                    const int64_t *traffic = plan->traffic.bytes;
+                    int64_t others = 0, shards = 0;
+                    for (int32_t u = 0; u < plan->n_units; u++) {
+                        others += plan->unit[u].padded_elems - plan->unit[u].shard_elems;
+                        shards += plan->unit[u].shard_elems;
+                    }
+                    assert_int_equal(traffic[ZR_TRAFFIC_REDUCE_SCATTER], 4 * others);
+                    assert_true(traffic[ZR_TRAFFIC_ALL_GATHER] >= 2 * others);
+                    assert_true(traffic[ZR_TRAFFIC_ALL_GATHER] <= (stage == 3 ? 2 : 1) * 2 * others);
+                    assert_true(accum == 4 || traffic[ZR_TRAFFIC_ALL_GATHER] == gathered[r]);
+                    gathered[r] = traffic[ZR_TRAFFIC_ALL_GATHER];
+                    const int64_t peak = plan->memory.space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_GRAD];
+                    assert_int_equal(kept_gradients(plan), 4 * (shards + (stage == 1 ? others : 0)));
+                    /* the last rank also keeps the head's part of a tied table's gradient for each micro-batch */
+                    if (stage > 1 && r < P - 1) assert_true(peak < 3 * (shards + others));
+                }
+                ways_drop(&plans);
+            }
+        }
 }
 
 /* Check that the proof refuses messages that do not fit together. */
 static void test_refused(void **state)
 {
     (void)state;
-    const zr_gpt2_config model = deeper(4);
+    const zr_gpt2_config model = ways_deeper(4);
     zr_plans plans;
     zr_layout l = layout_of(2, 1, ZR_BF16, 4);
     l.pipeline = 2;
-    assert_int_equal(plan_roles(&model, l, &plans), ZR_OK);
+    assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
     zr_schedule *s = &plans.role[0]->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) {
         zr_step *step = &s->step[i];
@@ -242,15 +272,16 @@ static void test_refused(void **state)
     assert_int_equal(zr_plans_check(&plans), ZR_OK);
     plans.role[1]->stage[ZR_SCHEDULE_TRAIN][3] ^= 1;
     assert_int_equal(zr_plans_check(&plans), ZR_ERR_INTERNAL);
-    drop(&plans);
+    ways_drop(&plans);
     l.tile_elems = 700;
-    assert_int_equal(plan_roles(&model, l, &plans), ZR_ERR_UNSUPPORTED);
-    drop(&plans);
+    assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_ERR_UNSUPPORTED);
+    ways_drop(&plans);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_roles),
-                                       cmocka_unit_test(test_arena), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_arena), cmocka_unit_test(test_breadth_once),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

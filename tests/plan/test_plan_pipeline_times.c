@@ -155,6 +155,8 @@ static double formula(const zr__pipe *p)
         return p->micros >= p->ranks ? others : NAN;
     case ZR_PIPELINE_ZB_V:
         return others;
+    case ZR_PIPELINE_TABLE:
+        break;
     }
     return NAN;
 }
@@ -228,7 +230,7 @@ static void test_prices(void **state)
         for (int32_t P = 2; P <= RANKS; P++)
             for (int32_t v = 1; v <= CHUNKS; v++)
                 for (int32_t k = 1; k <= MICROS; k++) {
-                    const zr__pipe p = {(zr_pipe_schedule)s, P, v, k};
+                    const zr__pipe p = {(zr_pipe_schedule)s, P, v, k, NULL};
                     if (zr__pipe_check(&p) != ZR_OK) continue;
                     if (!is_long_run() && (P * 7 + v * 5 + k * 3 + s) % 19 != 0) continue;
                     check_price(&p, tried % 2);

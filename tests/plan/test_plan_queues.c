@@ -44,6 +44,25 @@ static void by_device_and_layout(void **state)
             }
 }
 
+/* Check that values of pipelines have queues where exchanges have one. */
+static void of_pipelines(void **state)
+{
+    (void)state;
+    for (int overlap = 0; overlap <= 1; overlap++) {
+        zr_layout l = plan_layout(1, 1, ZR_F32, 4);
+        l.pipeline = 2;
+        l.overlap = overlap;
+        zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
+        for (int exchanges = 0; exchanges <= 1; exchanges++) {
+            const zr_queues got = zr__plan_queues(plan, exchanges);
+            const zr_stream streams[] = {ZR_STREAM_COMM, ZR_STREAM_SEND, ZR_STREAM_RECV};
+            for (int i = 0; i < 3; i++)
+                assert_int_equal(got.of[streams[i]], overlap && exchanges ? streams[i] : ZR_STREAM_COMPUTE);
+        }
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* Check that streams without a queue of their own run in turn with the compute stream. */
 static void tables(void **state)
 {
@@ -62,6 +81,7 @@ static void tables(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_device_and_layout), cmocka_unit_test(tables)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_device_and_layout), cmocka_unit_test(of_pipelines),
+                                       cmocka_unit_test(tables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static bool pass_at(const zr_plan *plan, const zr_step_time *time, int32_t i, pa
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-    const zr__pipe pipe = zr__pipe_of(plan);
+    const zr__pipe pipe = zr__pipe_of(&plan->layout);
     bool found = false;
     for (; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
@@ -82,7 +82,7 @@ static void draw_pass(const cli_picture *p, double y, const pass *its, int32_t r
 
 static void draw_legend(const cli_picture *p, double y)
 {
-    const zr__pipe pipe = zr__pipe_of(p->plan);
+    const zr__pipe pipe = zr__pipe_of(&p->plan->layout);
     const svg_font font = {.size = 11, .color = PICTURE_DARK};
     double x = p->map.x;
     for (int k = 0; k <= ZR_PIPE_W; k++) {

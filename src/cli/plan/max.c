@@ -330,12 +330,10 @@ void cli_max_print(FILE *out, const cli_max *max)
         fprintf(out, "(the total, and %s for the program); more may fit, but zr tries no more", beside);
     }
     if (max->what == CLI_MAX_MODEL)
-        fprintf(out, "\nwith %s %lld, %s %lld, zero_optimization.stage %d: %s parameters",
-                zr__config_key_of(max->config, "width"), (long long)max->shape.width,
-                zr_family_meaning(max->config->model.family, "heads")->key, (long long)max->shape.heads,
-                (int)max->config->zero.stage, ZR_AMOUNT((double)max->best.made.params));
-    else
-        fprintf(out, "\nat zero_optimization.stage %d", (int)max->config->zero.stage);
+        fprintf(out, "\nwith %s %lld, %s %lld: %s parameters", zr__config_key_of(max->config, "width"),
+                (long long)max->shape.width, zr_family_meaning(max->config->model.family, "heads")->key,
+                (long long)max->shape.heads, ZR_AMOUNT((double)max->best.made.params));
+    fprintf(out, "\nat zero_optimization.stage %d", (int)max->config->zero.stage);
     if (max->tile_stops)
         fprintf(
             out,

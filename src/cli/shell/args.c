@@ -3,6 +3,7 @@
 #include "zr/config.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <errno.h>
@@ -106,6 +107,9 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
     if (section)
         return ZR_FAIL(ZR_ERR_ARG, "--%s is a section of the configuration, not an option; %s=%s", name, section,
                        next && next[0] != '-' ? next : "PATH");
+    if (args->keys && zr__config_instead(name))
+        return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; in zr it is a key of the configuration: --%s", name,
+                       zr__config_instead(name));
     if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; did you mean --%s?", name, near);
     return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s" HINT "%s", name, args->command,
                    args->keys ? " (configuration keys are written --key.path=value)" : "");

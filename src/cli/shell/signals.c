@@ -2,10 +2,12 @@
  * write one line. */
 #include "cli/shell/process.h"
 #include "comm/comm.h"
+#include "train/watch/hang.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,12 +34,18 @@ static void write_answer(const char *what, const char *more)
  * nobody has reported a reason, one of the remaining processes prints a message. */
 static void end_without_peer(void)
 {
-    static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "
-                               "is saved\n";
+    char what[400] = "zr: rank ";
+    zr_comm_board board;
     zr_comm *comm = atomic_load(&peers);
-    if (!comm || (zr__comm_gone(comm) < 0 && !zr__comm_told(comm))) return;
-    /* ignore a failure, because stderr may be closed */
-    if (zr__comm_claim_telling(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0;
+    const int gone = comm ? zr__comm_gone(comm) : -1;
+    if (!comm || (gone < 0 && !zr__comm_told(comm))) return;
+    if (zr__comm_claim_telling(comm) && zr__comm_look(comm, gone, &board)) {
+        zr__hang_append(what, sizeof(what), "", gone);
+        zr__hang_append(what, sizeof(what), " is gone,", -1);
+        zr__hang_where(&board, what, sizeof(what));
+        zr__hang_append(what, sizeof(what), ", and the launcher ends the run; nothing more is saved\n", -1);
+        if (write(STDERR_FILENO, what, strlen(what)) < 0) errno = 0; /* ignored, because stderr may be closed */
+    }
     _exit(gone_code);
 }
 

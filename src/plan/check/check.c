@@ -123,7 +123,7 @@ static zr_status check_updates(const zr__proof *p)
 
 /* Check that a unit's gradient is summed over all data-parallel ranks: the product of the sizes of the groups that
  * reduce it is the number of data-parallel ranks. With reduce_once, check that all reductions between ranks come after
- * the last micro-batch. */
+ * the last micro-batch; with reduces_early zr__check_micros does so. */
 static zr_status check_sums(const zr__proof *p)
 {
     if (p->kind != ZR_SCHEDULE_TRAIN || !p->plan->moves) return ZR_OK;
@@ -135,7 +135,7 @@ static zr_status check_sums(const zr__proof *p)
             const zr_step *step = &p->s->step[i];
             if (!zr__reduces(step) || step->op >= 0 || step->unit != u) continue;
             const int ranks = p->plan->group[step->group].size;
-            ZR_CHECK(ranks == 1 || !p->plan->reduce_once || i >= p->end, ZR_ERR_INTERNAL,
+            ZR_CHECK(ranks == 1 || !p->plan->reduce_once || p->plan->reduces_early || i >= p->end, ZR_ERR_INTERNAL,
                      "step %d reduces unit %d before the last micro-batch has ended", i, u);
             if (!(groups >> step->group & 1)) summed *= ranks;
             groups |= UINT64_C(1) << step->group;

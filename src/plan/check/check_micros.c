@@ -32,23 +32,50 @@ static zr_status check_turns(const zr__proof *p, zr_step_kind kind, int32_t unit
     return ZR_OK;
 }
 
+/* The accumulators of a unit, with zr_plan.reduces_early: the buffer to which micro-batches are added, and the buffer
+ * of the newest sums over ranks; or ZR_NONE. */
+typedef struct early {
+    int32_t added, summed;
+} early;
+
+/* Check a step that sums a unit's accumulators over a group of ranks, once, after all micro-batches. */
+static zr_status check_summed(const zr__proof *p, int32_t i, early *e, bool complete, int32_t *times)
+{
+    const zr_step *step = &p->s->step[i];
+    const int32_t from = p->s->use[step->uses].buffer;
+    const bool begins = step->range.first == 0;
+    *times += begins;
+    ZR_CHECK(complete && !step->adds && *times == 1 && (from == e->added || from == e->summed), ZR_ERR_INTERNAL,
+             "step %d sums unit %d over ranks, but not once after the last micro-batch", i, step->unit);
+    e->summed = p->s->use[step->uses + 2].buffer;
+    return ZR_OK;
+}
+
 /* Check that the gradient of each micro-batch is added to a unit's sums once, in order, over each group of ranks that
  * reduces it. A micro-batch may have one step for each bucket. */
 static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micros)
 {
     const zr_plan_unit *u = &p->plan->unit[unit];
     int32_t next[ZR_GROUPS] = {0}, added = 0;
+    early e = {ZR_NONE, ZR_NONE};
     for (int32_t i = 0; i < p->end; i++) {
         const zr_step *step = &p->s->step[i];
         ZR_CHECK(step->kind != ZR_STEP_SQUARE || step->unit != unit || added >= micros, ZR_ERR_INTERNAL,
                  "step %d squares the sums of %d of %d micro-batches", i, added, micros);
         if (!zr__reduces(step) || step->op >= 0 || step->unit != unit) continue;
         int32_t *mine = &next[step->group];
+        if (p->plan->reduces_early && step->group != ZR_GROUP_SELF) {
+            ZR_TRY(check_summed(p, i, &e, added == micros, mine));
+            continue;
+        }
         const bool begins = step->range.first == 0; /* else the step is for a later bucket of the micro-batch */
         if (begins) ZR_TRY(take_turn(p, i, mine));
         ZR_CHECK((begins || step->micro == *mine - 1) && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
                  "step %d takes micro-batch %d of the round, but it is the turn of %d", i, step->micro, *mine - 1);
         added += begins && step->adds;
+        ZR_CHECK(!p->plan->reduces_early || e.added == ZR_NONE || e.added == p->s->use[step->uses + 2].buffer,
+                 ZR_ERR_INTERNAL, "step %d adds to other accumulators than the micro-batch before", i);
+        e.added = p->s->use[step->uses + 2].buffer;
         ZR_CHECK(step->adds || p->s->use[step->uses + 2].buffer != u->sums.buffer, ZR_ERR_INTERNAL,
                  "step %d writes the sums of several micro-batches, but does not add to them", i);
         ZR_CHECK(step->rounds == p->plan->layout.accum, ZR_ERR_INTERNAL,
@@ -56,8 +83,9 @@ static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micr
                  (long long)p->plan->layout.accum);
     }
     for (int g = 0; g < ZR_GROUPS; g++)
-        ZR_CHECK(next[g] == 0 || next[g] == micros, ZR_ERR_INTERNAL,
-                 "the gradients of %d of %d micro-batches of a round are summed for unit %d", next[g], micros, unit);
+        ZR_CHECK(next[g] == 0 || next[g] == (p->plan->reduces_early && g != ZR_GROUP_SELF ? 1 : micros),
+                 ZR_ERR_INTERNAL, "the gradients of %d of %d micro-batches of a round are summed for unit %d", next[g],
+                 micros, unit);
     ZR_CHECK(added >= micros, ZR_ERR_INTERNAL,
              "the gradients of %d of %d micro-batches of a round are summed for unit %d", added, micros, unit);
     return ZR_OK;

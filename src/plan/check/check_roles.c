@@ -3,12 +3,21 @@
 #include "base/core/scope.h"
 #include "plan/check/check.h"
 
+/* Return the row of a table that has a stage. */
+static int32_t row_of(const zr_pipe_table *table, int32_t stage)
+{
+    int32_t i = 0;
+    while (table->cell[i].kind == ZR_PIPE_REST || table->cell[i].stage != stage) i++;
+    return i / table->columns;
+}
+
 /* Return the role that runs an op, from the plan's own division into stages. */
 static int32_t role_of(const zr_plan *plan, zr_schedule_kind kind, int32_t op)
 {
     const zr_layout *l = &plan->layout;
     if (l->pipeline == 1) return 0;
     const int32_t last = l->pipeline * l->chunks - 1, at = plan->stage[kind][op], stage = at > last ? last : at;
+    if (l->pipeline_schedule == ZR_PIPELINE_TABLE && l->train) return row_of(l->pipeline_table, stage);
     const bool turned = l->pipeline_schedule == ZR_PIPELINE_ZB_V && stage >= l->pipeline;
     return turned ? last - stage : stage % l->pipeline;
 }
@@ -18,7 +27,13 @@ bool zr__is_own(const zr__proof *p, int32_t op)
     return role_of(p->plan, p->kind, op) == p->plan->layout.role;
 }
 
-/* Check that all plans divide each graph in the same way, and that each unit is in one role. */
+static int64_t staging_bytes(const zr_plan *plan, int32_t group)
+{
+    return plan->staging[group] == ZR_NONE ? 0 : plan->persistent[plan->staging[group]].bytes;
+}
+
+/* Check that all plans divide each graph in the same way, that each unit is in one role, and that ranks of several
+ * roles have the same staging memory, which they allocate together. */
 static zr_status check_division(const zr_plans *plans)
 {
     const zr_plan *first = plans->role[0];
@@ -28,6 +43,10 @@ static zr_status check_division(const zr_plans *plans)
                      plan->n_units == first->n_units,
                  ZR_ERR_INTERNAL, "plan %d is for role %d of %d, with %d stages", r, plan->layout.role,
                  plan->layout.pipeline, plan->stages);
+        for (int32_t g = ZR_GROUP_PIPELINE; g < ZR_GROUPS; g++) /* the groups that contain the slowest axis */
+            ZR_CHECK(staging_bytes(plan, g) == staging_bytes(first, g), ZR_ERR_INTERNAL,
+                     "role %d has %lld bytes of staging memory for group %d, role 0 has %lld", r,
+                     (long long)staging_bytes(plan, g), g, (long long)staging_bytes(first, g));
         for (int k = 0; k < ZR_SCHEDULES; k++)
             for (int32_t i = 0; plan->stage[k] && i < zr_graph_ops(plan->graph[k]); i++)
                 ZR_CHECK(plan->stage[k][i] == first->stage[k][i], ZR_ERR_INTERNAL,

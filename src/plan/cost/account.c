@@ -126,6 +126,59 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     return 0;
 }
 
+zr_status zr__messages_bytes(const zr_plan *plan, int64_t *bytes)
+{
+    *bytes = 0;
+    for (const zr_schedule *s = plan->schedule; s < plan->schedule + ZR_SCHEDULES; s++) {
+        ZR_AUTO_FREE bool *seen = zr_alloc((size_t)s->n_channels + 1);
+        ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory to account for %d channels", s->n_channels);
+        for (int32_t i = 0; i < s->n_steps; i++) {
+            const zr_step *step = &s->step[i];
+            if (step->kind != ZR_STEP_SEND || seen[step->channel]) continue;
+            const zr_use *use = &s->use[step->uses];
+            int64_t all;
+            const bool wraps = __builtin_mul_overflow(
+                zr__round_bytes(ZR_SPACE_STAGING, zr_dtype_span(use->dtype, use->range.count)), step->rounds, &all);
+            ZR_TRY(zr__add_bytes(bytes, wraps ? -1 : all));
+            ZR_TRY(zr__add_bytes(bytes, ZR__MESSAGES_HEAD));
+            seen[step->channel] = true;
+        }
+    }
+    return ZR_OK;
+}
+
+/* Add the messages to other roles to the staging memory. */
+static zr_status account_messages(zr_plan *plan)
+{
+    int64_t bytes;
+    ZR_TRY(zr__messages_bytes(plan, &bytes));
+    ZR_TRY(zr__add_bytes(&plan->space_bytes[ZR_SPACE_STAGING], bytes));
+    plan->memory.space[ZR_SPACE_STAGING].category_bytes[ZR_CATEGORY_BUFFER] += bytes;
+    return ZR_OK;
+}
+
+/* Count the bytes that cross borders in messages, for each border on the rank of the role that receives most of them.
+ */
+static zr_status account_messages_across(zr_plan *plan, const zr_schedule *s)
+{
+    const int ranks = plan->ranks / plan->layout.pipeline, first = plan->layout.role * ranks;
+    int64_t from[ZR_ROLES] = {0}; /* bytes of the messages from each role */
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_RECEIVED)
+            ZR_TRY(zr__add_bytes(&from[s->step[i].peer], zr__wire_bytes(plan, s, &s->step[i])));
+    for (int b = 0; b < ZR_BORDERS; b++) {
+        int64_t most = 0;
+        for (int rank = first; rank < first + ranks && plan->layout.pipeline > 1; rank++) {
+            int64_t across = 0;
+            for (int32_t role = 0; role < plan->layout.pipeline; role++)
+                if (from[role] > 0 && zr__plan_peer_beyond(plan, rank, role, (zr_border)b)) across += from[role];
+            if (across > most) most = across;
+        }
+        ZR_TRY(charge(plan, &plan->across[b], ZR_TRAFFIC_PIPELINE, most, 1));
+    }
+    return ZR_OK;
+}
+
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
@@ -201,6 +254,7 @@ zr_status zr__account(zr_plan *plan)
             plan->memory.states_bytes += plan->persistent[b].bytes;
     }
     int64_t all = 0;
+    ZR_TRY(account_messages(plan));
     for (int s = 0; s < ZR_SPACES; s++) {
         plan->memory.space[s].total_bytes = plan->space_bytes[s];
         ZR_TRY(zr__add_bytes(&all, plan->space_bytes[s]));
@@ -209,6 +263,7 @@ zr_status zr__account(zr_plan *plan)
     if (!plan->layout.train) return ZR_OK;
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));
+    ZR_TRY(account_messages_across(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     ZR_TRY(account_copies(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     return account_flops(plan);
 }

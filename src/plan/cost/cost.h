@@ -39,8 +39,8 @@ void zr__plans_clear(zr_plans *plans);
 
 /** Return the queues on which an engine runs a plan's streams. SAVE, FETCH, STORE, HOST and RETURN have their own
  * queues. COPY has its own queue if the device has its own memory (facts.own_memory). COMM has its own queue with
- * zr_layout.overlap, if the exchanges between ranks can run at the same time as kernels (zr__comm_overlaps). A stream
- * without steps gets no queue, except COMM. */
+ * zr_layout.overlap, if the exchanges between ranks can run at the same time as kernels (zr__comm_overlaps), and so
+ * have SEND and RECV. A stream without steps gets no queue, except COMM. */
 zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap);
 
 /** The schedule step at which a rank's memory use is highest. */
@@ -159,6 +159,10 @@ ZR_NODISCARD zr_status zr__plans_times_by(const zr_plans *plans, const zr__price
 
 /* Return the bytes that a rank receives in a step. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
+/* Set *bytes to the bytes of staging memory that the messages to other roles take: for each channel on which the role
+ * sends, room for all messages that may be on their way, and ZR__MESSAGES_HEAD. */
+#define ZR__MESSAGES_HEAD 128
+zr_status zr__messages_bytes(const zr_plan *plan, int64_t *bytes);
 /* Return the number of exchanges of a step: one for each bucket of a step that moves data, several for TRUST if it has
  * many parameters, and 1 for any other step. */
 int64_t zr__plan_calls(const zr_plan *plan, const zr_step *step);

@@ -21,5 +21,8 @@ zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap)
      * own memory. */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_RETURN; s++)
         if (plan->has_stream[s]) queues.of[s] = (int8_t)s;
+    /* Values of pipelines move beside computation under the same condition as exchanges. */
+    for (int s = ZR_STREAM_SEND; s <= ZR_STREAM_RECV; s++)
+        if (plan->has_stream[s] && zr_queues_apart(&queues, ZR_STREAM_COMM)) queues.of[s] = (int8_t)s;
     return queues;
 }

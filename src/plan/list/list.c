@@ -102,6 +102,8 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
                             .peer = -1,
                             .channel = -1,
                             .micro = l->micro,
+                            .stage = l->stage,
+                            .action = l->action,
                             .uses = l->n_uses};
     l->link[id] = (zr__link){before, prev, ZR_NONE};
     *(prev == ZR_NONE ? &l->first : &l->link[prev].next) = id;

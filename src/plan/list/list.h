@@ -43,7 +43,9 @@ typedef struct zr__list {
     zr__id before;     /* step before which new steps are inserted, or ZR_NONE for the end of the list */
     zr_when when;      /* rounds in which newly inserted steps run (zr_step.when) */
     int32_t micro;     /* micro-batch of newly inserted steps (zr_step.micro) */
-    zr__id newest;     /* step that was inserted most recently */
+    int32_t stage;     /* cell of newly inserted steps (zr_step.stage, zr_step.action) */
+    char action;
+    zr__id newest;            /* step that was inserted most recently */
     zr__id last[ZR_STREAMS];  /* for each stream: last step appended at the end of the list */
     zr__id reduced[2];        /* last steps of the two newest reductions of units; index 0 is the newest reduction */
     int64_t bytes[ZR_SPACES]; /* for each memory space: total bytes of all buffers, an upper bound of offsets */

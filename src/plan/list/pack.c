@@ -29,6 +29,7 @@ typedef struct span {
 
 typedef struct placed {
     int64_t offset, end; /* copies from the span, for faster comparison */
+    int32_t from, to;    /* likewise; of spans that do not overlap, one is before the other */
     const span *span;
 } placed;
 
@@ -143,7 +144,8 @@ static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t o
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
         if (p->offset >= offset + item->bytes) break; /* the item fits between the previous buffer and this one */
-        if (p->end <= offset || is_before(p->span, item) || is_before(item, p->span)) continue;
+        if (p->end <= offset || p->to < item->from || item->to < p->from) continue;
+        if (is_before(p->span, item) || is_before(item, p->span)) continue;
         offset = p->end;
     }
     return offset;
@@ -238,7 +240,7 @@ static zr_status insert_span(slice *s, const span *item)
     block *b = s->block[i];
     int32_t at = b->n++;
     for (; at > 0 && b->item[at - 1].offset > item->offset; at--) b->item[at] = b->item[at - 1];
-    b->item[at] = (placed){.offset = item->offset, .end = item->offset + item->bytes, .span = item};
+    b->item[at] = (placed){item->offset, item->offset + item->bytes, item->from, item->to, item};
     if (b->n == 1) sum_up(b);
     widen(b, item);
     find_holes(b);

@@ -83,6 +83,13 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
+bool zr__plan_peer_beyond(const zr_plan *plan, int rank, int32_t role, zr_border border)
+{
+    const int width = border == ZR_BORDER_TENSOR ? 0 : border_ranks(plan, border);
+    const int peer = rank + (role - zr__plan_place(plan, ZR_GROUP_PIPELINE, rank)) * plan->axis_step[ZR_AXIS_PIPELINE];
+    return width > 0 && rank / width != peer / width;
+}
+
 /* Return a rank with the largest number of group members beyond a border. It is enough to compare `period` ranks, since
  * the numbers repeat after them. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)

@@ -25,6 +25,9 @@ bool zr__plan_first_of_rows(const zr_plan *plan, int rank);
  * in total, in equal parts from the other members. Return 0 if the layout does not have the border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
+/** Return whether a border is between a rank and its peer in another role. */
+bool zr__plan_peer_beyond(const zr_plan *plan, int rank, int32_t role, zr_border border);
+
 /** Return a rank with the largest number of group members beyond a border. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border);
 

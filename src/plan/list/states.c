@@ -109,7 +109,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
     ZR_TRY(keep_state(plan, home, ZR_CATEGORY_GRAD, index, what, ZR_F32,
-                      group_of(u, plan->shards_optim && !plan->reduce_once), &u->sums));
+                      group_of(u, plan->shards_optim && (!plan->reduce_once || plan->reduces_early)), &u->sums));
     u->open_sums = plan->n_persistent;
     for (int32_t i = 0, at; i < u->n_open_sums; i++)
         ZR_TRY(zr__plan_persistent(plan, home, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
@@ -313,6 +313,7 @@ zr_status zr__plan_staging(zr_plan *plan)
         const bool layers = g == tensor && g != ZR_GROUP_SELF, units = plan->moves && (g & ~ZR_GROUP_DATA) == 0;
         int64_t moved = units ? largest : 0;
         if (layers) moved = joined;
+        /* saves use the staging memory of all ranks, also of roles that train nothing */
         const bool saves = g == all && (plan->moves || plan->layout.pipeline > 1);
         if (!plan->group[g].exchanges || (moved == 0 && !saves)) continue;
         const int64_t ranks = plan->group[g].size,

@@ -48,58 +48,6 @@ static void forwards_ahead(zr__decided *d, int32_t ahead)
 
 /* ---- pipelines -------------------------------------------------------------------------------- */
 
-/* A role's list of actions while its cells are written. Times are in units of a forward pass of a stage, if each kind
- * of action but B takes one unit. */
-typedef struct timed {
-    zr__pipe pipe;
-    zr_pipe_action *list; /* lists of all roles, each with room for `room` actions */
-    int32_t *begin;       /* for each action of `list`: time at which it begins */
-    int32_t *n;           /* for each role: number of its actions */
-    int32_t *next;        /* for each role: next action that has no time yet, and the time of the action before it */
-    int32_t *ended;       /* for each kind F and I, stage and micro-batch: time at which it ends, or 0 */
-    int32_t room;
-} timed;
-
-static int32_t *ended(const timed *t, bool forward, int32_t stage, int32_t micro)
-{
-    const int32_t stages = t->pipe.ranks * t->pipe.chunks;
-    return &t->ended[((ptrdiff_t)(forward ? 0 : stages) + stage) * t->pipe.micros + micro];
-}
-
-/* Return the time at which an action may begin, or -1 while an action on which it depends has no time. */
-static int32_t may_begin(const timed *t, const zr_pipe_action *a)
-{
-    const int32_t stages = t->pipe.ranks * t->pipe.chunks;
-    int32_t needs[2] = {0, 0};
-    if (a->kind == ZR_PIPE_F) {
-        if (a->stage > 0) needs[0] = *ended(t, true, a->stage - 1, a->micro);
-        return a->stage > 0 && needs[0] == 0 ? -1 : needs[0];
-    }
-    needs[0] = *ended(t, a->kind != ZR_PIPE_W, a->stage, a->micro);
-    if (a->kind == ZR_PIPE_W) return needs[0];
-    needs[1] = a->stage + 1 < stages ? *ended(t, false, a->stage + 1, a->micro) : needs[0];
-    return needs[0] == 0 || needs[1] == 0 ? -1 : needs[0] > needs[1] ? needs[0] : needs[1];
-}
-
-/* Give each action the time at which it begins at the earliest. The lists of zr__pipe_list never wait for each other
- * in a circle. */
-static void find_times(timed *t)
-{
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int32_t r = 0; r < t->pipe.ranks; r++)
-            for (int32_t *next = &t->next[2 * r]; *next < t->n[r]; (*next)++, moved = true) {
-                const zr_pipe_action *a = &t->list[(ptrdiff_t)r * t->room + *next];
-                int32_t at = may_begin(t, a);
-                if (at < 0) break;
-                if (at < next[1]) at = next[1];
-                t->begin[(ptrdiff_t)r * t->room + *next] = at;
-                next[1] = at + (a->kind == ZR_PIPE_B ? 2 : 1);
-                if (a->kind != ZR_PIPE_W) *ended(t, a->kind == ZR_PIPE_F, a->stage, a->micro) = next[1];
-            }
-    }
-}
-
 /* Add a stage's segments of the phases [from, to] for a micro-batch. */
 static void add_stage(zr__decided *d, int32_t stage, zr__phase from, zr__phase to, int32_t micro, bool same_visit)
 {
@@ -123,29 +71,33 @@ static void add_action(zr__decided *d, const zr_pipe_action *a, const zr_pipe_ac
 }
 
 /* Add the passes through the look-up of a tied table that are due before the time `now`: the forward pass just before
- * the first stage needs its output, the backward pass when the first stage has passed on its gradient. counts[0] and
- * counts[1] are the numbers of forward and backward passes so far. */
-static void add_front(zr__decided *d, const timed *t, int32_t now, int32_t counts[2])
+ * the first stage needs its output, the backward pass when the first stage has passed on its gradient. Breadth-first,
+ * all forward passes come first, so that stage 3 gathers the table once for them. counts[0] and counts[1] are the
+ * numbers of forward and backward passes so far. */
+static void add_front(zr__decided *d, const zr__timed *t, int32_t now, int32_t counts[2])
 {
     const int32_t front = d->plan->stages, micros = t->pipe.micros;
-    for (; counts[0] < micros && *ended(t, true, 0, counts[0]) - 2 <= now; counts[0]++)
+    const bool breadth = t->pipe.schedule == ZR_PIPELINE_BREADTH;
+    for (; counts[0] < micros && (breadth || *zr__timed_ended(t, true, 0, counts[0]) - 2 <= now); counts[0]++)
         add_stage(d, front, ZR__PHASE_F, ZR__PHASE_F, counts[0], false);
-    for (; counts[1] < micros && *ended(t, false, 0, counts[1]) <= now; counts[1]++)
+    for (; counts[1] < micros && *zr__timed_ended(t, false, 0, counts[1]) <= now; counts[1]++)
         add_stage(d, front, ZR__PHASE_B, ZR__PHASE_W, counts[1], false);
 }
 
 /* Return how many messages of a SEND or RECV are on their way at the same time: passed on, but not taken by the stage
  * that reads them. */
-static int32_t depth_of(const zr__decided *d, const timed *t, const zr__run_of *of)
+static int32_t depth_of(const zr__decided *d, const zr__timed *t, const zr__run_of *of)
 {
     const bool forward = of->phase == ZR__PHASE_F;
     const int32_t takes = forward || zr__pipe_splits(&t->pipe) ? 1 : 2;
     const int32_t from = of->role == ZR__SEND ? of->stage : of->peer_stage,
                   to = from == of->stage ? of->peer_stage : of->stage;
     int32_t most = 2, taken = 0;
+    if (from == d->plan->stages && t->pipe.schedule == ZR_PIPELINE_BREADTH) return t->pipe.micros;
     if (from == d->plan->stages || to == d->plan->stages) return most; /* passed at once (add_front) */
     for (int32_t m = 0; m < t->pipe.micros; m++) {
-        while (taken < m && *ended(t, forward, to, taken) - takes <= *ended(t, forward, from, m)) taken++;
+        while (taken < m && *zr__timed_ended(t, forward, to, taken) - takes <= *zr__timed_ended(t, forward, from, m))
+            taken++;
         if (m + 1 - taken > most) most = m + 1 - taken;
     }
     return most;
@@ -153,26 +105,18 @@ static int32_t depth_of(const zr__decided *d, const timed *t, const zr__run_of *
 
 static zr_status pipeline(zr__decided *d)
 {
-    const zr__pipe pipe = zr__pipe_of(d->plan);
-    const size_t ranks = (size_t)pipe.ranks, stages = ranks * (size_t)pipe.chunks, micros = (size_t)pipe.micros;
-    const size_t room = 3 * micros * (size_t)pipe.chunks;
-    ZR_AUTO_FREE zr_pipe_action *list = zr_alloc(sizeof *list * ranks * room);
-    ZR_AUTO_FREE int32_t *number = zr_alloc(sizeof *number * (ranks * room + 3 * ranks + 2 * stages * micros));
-    ZR_CHECK(list && number, ZR_ERR_MEMORY, "no memory to order %zu micro-batches of %zu stages", micros, stages);
-    timed t = {.pipe = pipe, .list = list, .begin = number, .room = (int32_t)room};
-    t.n = t.begin + ranks * room;
-    t.next = t.n + ranks;
-    t.ended = t.next + 2 * ranks;
-    for (int32_t r = 0; r < pipe.ranks; r++) t.n[r] = zr__pipe_list(&pipe, r, list + (size_t)r * room);
-    find_times(&t);
+    const zr__pipe pipe = zr__pipe_of(&d->plan->layout);
+    ZR_AUTO(zr__timed_end) zr__timed t = {0};
+    ZR_TRY(zr__timed_begin(&t, &pipe));
     for (int32_t i = 0; i < d->program.n; i++)
         if (d->program.run[i].role == ZR__SEND || d->program.run[i].role == ZR__RECV)
             d->depth[i] = depth_of(d, &t, &d->program.run[i]);
-    const size_t own = (size_t)d->plan->layout.role * room;
+    const int32_t role = d->plan->layout.role;
+    const zr_pipe_action *own = t.list + (ptrdiff_t)role * t.room;
     int32_t front[2] = {0, 0};
-    for (int32_t i = 0; i < t.n[d->plan->layout.role]; i++) {
-        add_front(d, &t, t.begin[own + (size_t)i], front);
-        add_action(d, &list[own + (size_t)i], i > 0 ? &list[own + (size_t)i - 1] : NULL);
+    for (int32_t i = 0; i < t.n[role]; i++) {
+        add_front(d, &t, t.begin[(ptrdiff_t)role * t.room + i], front);
+        add_action(d, &own[i], i > 0 ? &own[i - 1] : NULL);
     }
     add_front(d, &t, INT32_MAX, front);
     return ZR_OK;

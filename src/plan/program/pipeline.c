@@ -1,12 +1,33 @@
-/* Writes the lists of actions of pipeline schedules. In every list each stage runs each kind of action for the
- * micro-batches 0, 1, ... in this order. A list is therefore a sequence of pairs (kind, chunk), and the micro-batch of
- * an action follows from how often its pair came before. */
+/* Writes the lists of actions of pipeline schedules. A user's list is a row of a table (table.c). In all others each
+ * stage runs each kind of action for the micro-batches 0, 1, ... in this order. A list is therefore a sequence of pairs
+ * (kind, chunk), and the micro-batch of an action follows from how often its pair came before. */
 #include "plan/program/pipeline.h"
 
 #include <math.h>
 
+zr__pipe zr__pipe_of(const zr_layout *l)
+{
+    /* without training there are no lists, and stages are where they would be without a table */
+    const zr_pipe_table *table = l->pipeline_schedule == ZR_PIPELINE_TABLE && l->train ? l->pipeline_table : NULL;
+    return (zr__pipe){l->pipeline_schedule, l->pipeline, l->chunks, (int32_t)l->accum, table};
+}
+
+bool zr__pipe_splits(const zr__pipe *p)
+{
+    bool splits = p->schedule == ZR_PIPELINE_ZB_H1 || p->schedule == ZR_PIPELINE_ZB_V;
+    for (int32_t i = 0; p->table && i < p->table->rows * p->table->columns && !splits; i++)
+        splits = p->table->cell[i].kind == ZR_PIPE_I;
+    return splits;
+}
+
 int32_t zr__pipe_rank(const zr__pipe *p, int32_t stage)
 {
+    const zr_pipe_table *t = p->table;
+    for (int32_t c = 0; t && c < t->columns; c++)
+        for (int32_t r = 0; r < t->rows; r++) {
+            const zr_pipe_action *cell = &t->cell[r * t->columns + c];
+            if (cell->kind != ZR_PIPE_REST && cell->stage == stage) return r;
+        }
     const bool back = p->schedule == ZR_PIPELINE_ZB_V && stage / p->ranks % 2 == 1;
     return back ? p->ranks - 1 - stage % p->ranks : stage % p->ranks;
 }
@@ -17,10 +38,28 @@ int32_t zr__pipe_stage(const zr__pipe *p, int32_t rank, int32_t chunk)
     return chunk * p->ranks + (back ? p->ranks - 1 - rank : rank);
 }
 
+/* Return whether a rank can have several chunks with a schedule. */
+static bool has_chunks(zr_pipe_schedule schedule)
+{
+    return schedule == ZR_PIPELINE_INTERLEAVED || schedule == ZR_PIPELINE_BREADTH || schedule == ZR_PIPELINE_ZB_V;
+}
+
+int32_t zr__pipe_chunks(const zr_layout *l)
+{
+    const zr_pipe_table *table = l->pipeline_schedule == ZR_PIPELINE_TABLE ? l->pipeline_table : NULL;
+    int32_t last = 0; /* stage of the table */
+    if (l->pipeline == 1) return 1;
+    if (!table) return has_chunks(l->pipeline_schedule) ? 2 : 1;
+    for (int32_t i = 0; i < table->rows * table->columns; i++)
+        if (table->cell[i].kind != ZR_PIPE_REST && table->cell[i].stage > last) last = table->cell[i].stage;
+    return last / (l->pipeline > 0 ? l->pipeline : 1) + 1;
+}
+
 zr_status zr__pipe_check(const zr__pipe *p)
 {
+    if (p->schedule == ZR_PIPELINE_TABLE) return zr__pipe_check_table(p);
     ZR_CHECK(
-        zr__pipe_has_chunks(p->schedule) || p->chunks == 1, ZR_ERR_CONFIG,
+        has_chunks(p->schedule) || p->chunks == 1, ZR_ERR_CONFIG,
         "parallel.chunks %d: this parallel.schedule has one chunk a rank; interleaved and breadth_first have several",
         p->chunks);
     ZR_CHECK(p->schedule != ZR_PIPELINE_INTERLEAVED || p->micros % p->ranks == 0, ZR_ERR_CONFIG,
@@ -42,7 +81,7 @@ double zr__pipe_bubble(const zr__pipe *p)
     const bool splits = zr__pipe_splits(p),
                full = p->micros >= p->ranks || (p->schedule != ZR_PIPELINE_BREADTH && p->schedule != ZR_PIPELINE_ZB_H1);
     const double idle = (splits ? 1 : 3) * (p->ranks - 1), work = 3.0 * p->micros * p->chunks;
-    return full ? idle / (work + idle) : NAN;
+    return full && p->schedule != ZR_PIPELINE_TABLE ? idle / (work + idle) : NAN;
 }
 
 /* A list while it is written. */
@@ -67,6 +106,13 @@ static void act_rest(writing *w, zr_pipe_kind kind, int32_t chunk)
 static int32_t least(int32_t a, int32_t b)
 {
     return a < b ? a : b;
+}
+
+static void copy_row(writing *w)
+{
+    const zr_pipe_table *t = w->pipe->table;
+    for (int32_t c = 0; c < t->columns; c++)
+        if (t->cell[w->rank * t->columns + c].kind != ZR_PIPE_REST) w->list[w->n++] = t->cell[w->rank * t->columns + c];
 }
 
 /* Run all forward passes chunk by chunk, then all backward passes. With one chunk this is GPipe. */
@@ -139,6 +185,9 @@ int32_t zr__pipe_list(const zr__pipe *p, int32_t rank, zr_pipe_action *list)
         break;
     case ZR_PIPELINE_ZB_V:
         zero_bubble_v(&w);
+        break;
+    case ZR_PIPELINE_TABLE:
+        copy_row(&w);
         break;
     }
     return w.n;

@@ -193,7 +193,7 @@ static void emit_sends(zr__program *p, const part *t, int32_t index)
 static int32_t next_stage(const part *t, int32_t stage)
 {
     const zr_plan *plan = t->plan;
-    const zr__pipe pipe = zr__pipe_of(plan);
+    const zr__pipe pipe = zr__pipe_of(&plan->layout);
     if (!plan->stage[t->kind]) return stage < 0 ? 0 : -1;
     if (stage < 0 && zr__pipe_rank(&pipe, plan->stages - 1) == plan->layout.role) return plan->stages;
     stage = stage == plan->stages ? 0 : stage + 1;
@@ -231,7 +231,7 @@ static bool is_for_params(const zr_graph *g, const zr_op *op)
 static void emit_backward(zr__program *p, const part *t, int32_t stage, const bool *dropped, bool *present)
 {
     const zr_graph *g = t->graph;
-    const zr__pipe pipe = zr__pipe_of(t->plan);
+    const zr__pipe pipe = zr__pipe_of(&t->plan->layout);
     const bool splits = t->plan->stage[t->kind] && zr__pipe_splits(&pipe);
     /* without a pipeline all runs are in one phase, so that the head's forward and backward ops are one segment */
     const zr__phase phase = t->plan->stage[t->kind] ? ZR__PHASE_B : ZR__PHASE_F;

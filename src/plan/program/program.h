@@ -111,6 +111,7 @@ typedef struct zr__decided {
     zr__cell *cell; /* in the order in which they are written */
     int32_t n_cells;
     int32_t n_micros; /* number of micro-batches in a round */
+    bool splits;      /* whether the pipeline's schedule runs W apart from the rest of a backward pass */
     /* for each instance: last run that reads it; -1 if no run reads it; the number of runs if it is needed after the
      * last run */
     int32_t *last_use;

@@ -5,6 +5,7 @@
  * blocks are gathered twice (forward, backward) and its final norm once. Its embedding is gathered twice: for the
  * look-up, and for the head, whose forward and backward ops are one segment. */
 #include "base/core/scope.h"
+#include "plan/program/pipeline.h"
 #include "plan/program/program.h"
 
 #include <string.h>
@@ -145,6 +146,8 @@ zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
     d->consumed = d->due + 2 * units;
     d->made = d->consumed + 2 * units;
     d->depth = d->made + runs;
+    const zr__pipe pipe = zr__pipe_of(&plan->layout);
+    d->splits = plan->layout.pipeline > 1 && zr__pipe_splits(&pipe);
     find_segments(d);
     find_lifetimes(d, newest);
     for (int pass = 0; pass < d->program.passes; pass++) find_due(d, pass);

@@ -79,11 +79,33 @@ static void balance(const parts *p, int32_t first, int32_t stages, double *most,
     }
 }
 
+/* Give the stages the numbers of blocks that the user wants. Blocks are the segments between the first and the last
+ * one. The first stage also has the first segment, unless it runs beside the head, and the last stage the last one. */
+static zr_status by_hand(const zr_layout *l, int32_t blocks, int32_t stages, int32_t *end)
+{
+    ZR_CHECK(l->n_pipeline_units == stages, ZR_ERR_CONFIG,
+             "parallel.pipeline_units has %d numbers: %d are wanted, one for each stage (parallel.pipeline %d times "
+             "parallel.chunks %d)",
+             l->n_pipeline_units, stages, l->pipeline, l->chunks);
+    int64_t sum = 0;
+    for (int32_t s = 0; s < stages; s++) {
+        sum += l->pipeline_units[s];
+        ZR_CHECK(l->pipeline_units[s] >= 1, ZR_ERR_CONFIG,
+                 "parallel.pipeline_units gives %d blocks to stage %d: at least 1 is wanted", l->pipeline_units[s], s);
+        end[s] = sum < blocks ? (int32_t)sum + 1 : blocks + 2;
+    }
+    ZR_CHECK(sum == blocks, ZR_ERR_CONFIG,
+             "the numbers of parallel.pipeline_units add up to %lld blocks, but the model has %d; the embedding goes "
+             "with the first blocks, the head with the last ones, and neither is counted",
+             (long long)sum, blocks);
+    return ZR_OK;
+}
+
 zr_status zr__plan_stages(zr_plan *plan, zr_schedule_kind kind, int32_t *end)
 {
     const zr_graph *g = plan->graph[kind];
     const size_t ops = (size_t)zr_graph_ops(g);
-    const zr__pipe pipe = zr__pipe_of(plan);
+    const zr__pipe pipe = zr__pipe_of(&plan->layout);
     const int32_t stages = pipe.ranks * pipe.chunks;
     ZR_AUTO_FREE double *cost = zr_alloc(sizeof *cost * (ops + 1));
     ZR_AUTO_FREE bool *first = zr_alloc((size_t)zr_graph_units(g) + 1);
@@ -97,7 +119,9 @@ zr_status zr__plan_stages(zr_plan *plan, zr_schedule_kind kind, int32_t *end)
              "parallel.pipeline %d with %d chunks a rank: %d stages, but the model has only %d parts to divide (%s)",
              pipe.ranks, pipe.chunks, stages, p.n - front,
              front ? "embedding and head share a table, and stay together" : "blocks, embedding and head");
-    if (end[stages - 1] == 0) {
+    if (end[stages - 1] == 0 && plan->layout.pipeline_units) {
+        ZR_TRY(by_hand(&plan->layout, p.n - 2, stages, end));
+    } else if (end[stages - 1] == 0) {
         const size_t room = (size_t)(stages + 1) * (size_t)(p.n - front + 1);
         ZR_AUTO_FREE double *most = zr_alloc(sizeof *most * room);
         ZR_AUTO_FREE int32_t *from = zr_alloc(sizeof *from * room);
@@ -117,13 +141,7 @@ zr_status zr__plan_stages(zr_plan *plan, zr_schedule_kind kind, int32_t *end)
 int32_t zr__op_role(const zr_plan *plan, zr_schedule_kind kind, int32_t op)
 {
     if (!plan->stage[kind]) return 0;
-    const zr__pipe pipe = zr__pipe_of(plan);
+    const zr__pipe pipe = zr__pipe_of(&plan->layout);
     const int32_t stage = plan->stage[kind][op];
     return zr__pipe_rank(&pipe, stage < plan->stages ? stage : plan->stages - 1);
-}
-
-zr__pipe zr__pipe_of(const zr_plan *plan)
-{
-    const zr_layout *l = &plan->layout;
-    return (zr__pipe){l->pipeline_schedule, l->pipeline, l->chunks, (int32_t)l->accum};
 }

@@ -11,6 +11,8 @@ static zr_step *message_step(zr__writing *w, zr_step_kind kind, int32_t unit, in
     made->value = c->value;
     made->peer = c->peer;
     made->channel = channel;
+    made->stage = c->stage;
+    made->action = c->action;
     return made;
 }
 
@@ -26,7 +28,8 @@ static int32_t find_channel(zr__writing *w, int32_t run)
         return -1;
     const int32_t depth = w->decided.depth[run];
     zr__messages *made = &w->channel[w->n_channels++];
-    *made = (zr__messages){.value = of->value, .peer = of->peer, .sends = sends};
+    *made = (zr__messages){
+        .value = of->value, .peer = of->peer, .sends = sends, .stage = w->list.stage, .action = w->list.action};
     made->depth = depth > 0 ? depth : w->decided.n_micros; /* 0: an evaluation, which no pipeline orders */
     made->use = zr_alloc(sizeof *made->use * (size_t)w->decided.n_micros);
     if (!made->use) w->list.status = ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d messages", w->decided.n_micros);
@@ -68,7 +71,8 @@ zr_use zr__write_receive(zr__writing *w, int32_t run)
     use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, kept ? ZR_CATEGORY_CHECKPOINT : ZR_CATEGORY_ACT, of->unit,
                                  "received", zr_dtype_span(use.dtype, use.range.count));
     message_step(w, ZR_STEP_RECV, of->unit, channel, use)->rounds = w->channel[channel].depth;
-    zr__list_pace(l, l->newest, w->ended[l->plan->layout.overlap]);
+    /* Receive while the action before computes, but not earlier, so that at most one value more is in memory. */
+    zr__list_pace(l, l->newest, w->acted[l->plan->layout.overlap]);
     (void)message_step(w, ZR_STEP_RECEIVED, of->unit, channel, use);
     return use;
 }

@@ -278,7 +278,7 @@ static void write_grad_home(zr__list *l, int32_t unit, const zr_state *gradient)
     l->reduced[0] = l->newest;
 }
 
-void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, int32_t accumulators, bool again)
 {
     const zr_plan *plan = l->plan;
     const zr_state gradient = whole_in(&plan->unit[unit], grad, plan->layout.wire_dtype),
@@ -292,17 +292,21 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
         write_grad_home(l, unit, &gradient);
         return;
     }
-    const level own = {.elems = plan->unit[unit].padded_elems};
-    if (plan->reduce_once)
-        reduce_level(l, unit, &own, &gradient, &sums, true);
-    else
+    if (!plan->reduce_once) {
         reduce_ranks(l, unit, &gradient, &sums, true);
+        return;
+    }
+    const level own = {.elems = plan->unit[unit].padded_elems};
+    const zr_state added = plan->reduces_early ? whole_in(&plan->unit[unit], accumulators, ZR_F32) : sums;
+    reduce_level(l, unit, &own, &gradient, &added, true);
+    if (plan->reduces_early && l->micro == plan->layout.accum - 1) reduce_ranks(l, unit, &added, &sums, false);
 }
 
 void zr__write_reduce_once(zr__list *l, int32_t unit)
 {
     const zr_state *sums = &l->plan->unit[unit].sums;
-    if (l->plan->reduce_once && l->plan->unit[unit].trains) reduce_ranks(l, unit, sums, sums, false);
+    const zr_plan *plan = l->plan;
+    if (plan->reduce_once && !plan->reduces_early && plan->unit[unit].trains) reduce_ranks(l, unit, sums, sums, false);
 }
 
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)

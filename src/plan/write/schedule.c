@@ -30,6 +30,17 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
             zr__write_consume(&w->list, u, w->now->grad_buffer[u], for_norm(w, segment));
 }
 
+/* Return the buffer of the accumulators to which a unit adds its micro-batches before ranks sum them
+ * (zr_plan.reduces_early), or ZR_NONE if these are no transient buffer. */
+static int32_t accumulators_of(zr__writing *w, int32_t unit)
+{
+    const int64_t elems = w->list.plan->unit[unit].padded_elems;
+    if (w->list.plan->reduces_early && w->accumulators[unit] == ZR_NONE)
+        w->accumulators[unit] = zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit,
+                                                "gradient accumulators (fp32)", zr_dtype_span(ZR_F32, elems));
+    return w->accumulators[unit];
+}
+
 static void reduce_units(zr__writing *w, int32_t segment)
 {
     const zr__segment *its = &w->decided.segment[segment];
@@ -38,7 +49,8 @@ static void reduce_units(zr__writing *w, int32_t segment)
     consume_units(w, segment, false);
     for (int32_t u = its->first_unit; u < its->end_unit && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
-        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
+        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), accumulators_of(w, u),
+                         w->decided.segment[segment].pass > 0);
         /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->now->grad_buffer[u], false);
         const bool last = w->now == &w->micro[w->decided.n_micros - 1]; /* the sums are complete */
@@ -345,6 +357,20 @@ static void take_micro(zr__writing *w, int32_t micro)
     w->now = &w->micro[micro];
 }
 
+/* Set the cell to which new steps belong. Return whether this begins another action of a pipeline: a stage's cells of
+ * a micro-batch that follow each other are one. */
+static bool take_cell(zr__writing *w, const zr__cell *cell)
+{
+    const zr__segment *segment = &w->decided.segment[cell->segment];
+    const int32_t micro = w->list.micro, stage = w->list.stage;
+    const char action = w->list.action;
+    take_micro(w, cell->micro);
+    if (w->list.plan->layout.pipeline == 1) return false;
+    w->list.stage = segment->stage;
+    w->list.action = (w->decided.splits ? "FIW" : "FBB")[segment->phase];
+    return micro != w->list.micro || stage != w->list.stage || action != w->list.action;
+}
+
 /* Return whether a cell is the first of its visit. */
 static bool begins_visit(const zr__decided *d, int32_t cell)
 {
@@ -361,7 +387,10 @@ static void write_cell(zr__writing *w, int32_t index)
 {
     const zr__decided *d = &w->decided;
     const zr__cell *cell = &d->cell[index], *next = cell + 1;
-    take_micro(w, cell->micro);
+    if (take_cell(w, cell)) {
+        w->acted[1] = w->acted[0];
+        w->acted[0] = w->ended[0];
+    }
     if (begins_visit(d, index)) zr__gathers_issue(&w->gathers, &w->list, cell->visit, w->ended[0]);
     if (!w->now->begun) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
     w->now->begun = true;
@@ -373,10 +402,10 @@ static void write_cell(zr__writing *w, int32_t index)
     /* Restore the checkpoints of the next cell before this cell's reductions are written, since the checkpoints are
      * needed earlier than the sums. */
     if (w->list.plan->layout.overlap && pass_of(d, index + 1) == pass_of(d, index)) {
-        take_micro(w, next->micro);
+        (void)take_cell(w, next);
         const zr__segment *its = &d->segment[next->segment];
         w->now->restored = write_runs(w, its->first, its->end, true);
-        take_micro(w, cell->micro);
+        (void)take_cell(w, cell);
     }
     if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, cell->segment);
 }
@@ -384,7 +413,7 @@ static void write_cell(zr__writing *w, int32_t index)
 static void write_cells(zr__writing *w)
 {
     zr__list *l = &w->list;
-    w->ended[0] = w->ended[1] = w->stored[0] = w->stored[1] = w->sent = ZR_NONE;
+    w->ended[0] = w->ended[1] = w->acted[0] = w->acted[1] = w->stored[0] = w->stored[1] = w->sent = ZR_NONE;
     for (int32_t c = 0; c < w->decided.n_cells && l->status == ZR_OK; c++) {
         /* with two passes there is only one micro-batch */
         if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) {
@@ -395,6 +424,7 @@ static void write_cells(zr__writing *w)
     }
     take_micro(w, 0);
     zr__write_all_sent(w);
+    l->action = 0;
 }
 
 /* ---- whole schedules --------------------------------------------------------------------------- */
@@ -405,6 +435,7 @@ static zr_status alloc_tables(zr__writing *w)
     const size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
     const size_t instances = (size_t)zr_graph_inputs(g) + (size_t)w->decided.program.n * ZR_OP_OUTS;
     const size_t each = 2 * values + instances + units; /* number of entries in all tables of a micro-batch */
+    w->accumulators = zr_alloc(sizeof *w->accumulators * (units + 1));
     const int32_t micros = w->decided.n_micros;
     w->micro = zr_alloc(sizeof *w->micro * (size_t)micros);
     w->list.schedule->value = zr_alloc(sizeof(zr_use) * (values + 1));
@@ -413,7 +444,9 @@ static zr_status alloc_tables(zr__writing *w)
         w->micro->instance = table;
     else
         zr_free(table);
-    ZR_CHECK(w->micro && table && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    ZR_CHECK(w->micro && table && w->accumulators && w->list.schedule->value, ZR_ERR_MEMORY,
+             "no memory to plan %zu values", values);
+    for (size_t u = 0; u < units; u++) w->accumulators[u] = ZR_NONE;
     for (int32_t m = 0; m < micros; m++, table += each) {
         zr__micro *micro = &w->micro[m];
         *micro = (zr__micro){table, table + values, table + 2 * values, table + 2 * values + instances, false, 0};
@@ -460,6 +493,7 @@ static void end_writing(zr__writing *w)
     zr__gathers_end(&w->gathers);
     if (w->micro) zr_free(w->micro->instance); /* this allocation has the tables of all micro-batches */
     zr_free(w->micro);
+    zr_free(w->accumulators);
     zr__end_channels(w);
 }
 

@@ -46,8 +46,9 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
 bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit);
 void zr__write_fetch_half(zr__list *l, int32_t unit, int32_t buffer, bool exchanges, zr__id pace);
 /* Reduce-scatter a unit's gradient to the owners of its shards. `grad` is the buffer of this micro-batch's gradient.
+ * `accumulators`: with zr_plan.reduces_early, the buffer to which micro-batches are added first.
  * `again`: whether this is the second backward pass; the first has already squared the gradient of the micro-batch. */
-void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, int32_t accumulators, bool again);
 /* Reduce a unit's sums over the ranks once, after the last micro-batch (zr_plan.reduce_once). */
 void zr__write_reduce_once(zr__list *l, int32_t unit);
 /* Gather the parts of a unit that other ranks have updated. Write nothing if stage 3 gathers the unit anyway. */
@@ -74,6 +75,8 @@ typedef struct zr__messages {
     zr_value value;
     int32_t peer, depth;
     bool sends;
+    int32_t stage; /* cells of its steps (zr_step.stage, zr_step.action) */
+    char action;
     int32_t n, n_sent; /* number of steps SEND and of steps SENT so far */
     zr_use *use;       /* for each micro-batch: use of the message that is sent */
 } zr__messages;
@@ -84,10 +87,12 @@ typedef struct zr__writing {
     zr_schedule_kind kind;
     zr__decided decided;
     zr__gathers gathers;
-    zr__micro *micro; /* one entry for each micro-batch of a round */
-    zr__micro *now;   /* entry of the micro-batch whose steps are being written */
+    zr__micro *micro;      /* one entry for each micro-batch of a round */
+    zr__micro *now;        /* entry of the micro-batch whose steps are being written */
+    int32_t *accumulators; /* for each unit: transient buffer of its accumulators (zr_plan.reduces_early), or ZR_NONE */
     /* last compute steps of the two newest cells; index 0 is the newest cell */
     zr__id ended[2];
+    zr__id acted[2];       /* the same for the two newest actions of a pipeline that have ended */
     zr__id stored[2];      /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
     zr__messages *channel; /* channels to other roles, in the order of their first message */
     int32_t n_channels;

@@ -28,7 +28,7 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
     ZR_TRY(zr__train_plans(config, target->ranks, -1, target->profile, &plans));
     const zr_plan *one = plans.role[plans.own];
     const zr_plan *fullest = zr__fullest_role(&plans);
-    const zr__pipe pipe = zr__pipe_of(one);
+    const zr__pipe pipe = zr__pipe_of(&one->layout);
     const int64_t limit = zr__limit_of(target, config);
     const int on_host = target->host_ranks > 0 && target->host_ranks < one->ranks ? target->host_ranks : one->ranks;
     const zr_report report = zr__report_planned(&plans);

@@ -63,6 +63,9 @@ static zr_status check_room(const zr__run *r, int ranks)
         zr__plan_queues(r->plan, zr__comm_overlaps(r->ranks.comm, r->plan->profile.facts.own_memory));
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->data.ahead_rows > 0;
+    /* threads of the streams SEND and RECV, and the one that computes meanwhile */
+    const bool receives = zr_queues_apart(&queues, ZR_STREAM_RECV);
+    more += zr_queues_apart(&queues, ZR_STREAM_SEND) + receives + (receives ? r->plan->profile.facts.threads : 0);
     /* threads of the streams FETCH and STORE, which read and write states on disk, and threads of the store */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++) more += r->plan->has_stream[s] * (1 + ZR_STORE_THREADS);
     /* threads of the streams HOST and RETURN, and helpers of the updates */

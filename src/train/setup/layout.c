@@ -1,8 +1,8 @@
 /** Translation of a configuration into a layout. This file copies every key that the planner uses into a zr_layout. */
 #include "train/setup/setup.h"
 
+#include "base/json/json.h"
 #include "config/config.h"
-#include "plan/program/pipeline.h"
 #include "train/family/samples.h"
 #include "train/host/limits.h"
 
@@ -182,14 +182,6 @@ static int64_t sample_room(const zr_config *config)
     return room < positions ? room : positions;
 }
 
-/** Return the number of stages of a pipeline rank: parallel.chunks, or the number that the schedule needs. */
-static int chunks_of(const zr_config *config)
-{
-    const int64_t given = config->parallel.chunks;
-    if (given > 0) return given < INT32_MAX ? (int)given : INT32_MAX;
-    return zr__pipe_has_chunks(config->parallel.schedule) ? 2 : 1;
-}
-
 zr_layout zr__train_layout(const zr_config *config, int ranks)
 {
     zr_layout layout = zr_layout_default();
@@ -197,8 +189,8 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     const int rest = ranks / layout.tensor;
     layout.pipeline = config->parallel.pipeline < rest ? (int)config->parallel.pipeline : rest;
     layout.ranks = rest / layout.pipeline;
-    if (layout.pipeline > 1) layout.pipeline_schedule = config->parallel.schedule;
-    if (layout.pipeline > 1) layout.chunks = chunks_of(config);
+    layout.pipeline_schedule = config->parallel.schedule;
+    layout.chunks = config->parallel.chunks < INT32_MAX ? (int)config->parallel.chunks : INT32_MAX;
     layout.sequence = config->parallel.sequence;
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
@@ -231,6 +223,28 @@ static void settle_homes(zr_layout *l, const zr_device_facts *facts)
         if (!facts->own_memory && *space[i] == ZR_SPACE_HOST) *space[i] = ZR_SPACE_DEVICE;
 }
 
+/** Add to a layout what a user gives of a pipeline: the schedule in parallel.schedule_file, which *table receives, and
+ * the numbers of layers of its stages, which `units` receives. */
+static zr_status set_pipeline(const zr_config *config, zr_layout *l, zr_pipe_table **table, int32_t *units)
+{
+    const char *path = config->parallel.schedule_file;
+    ZR_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+    _Static_assert(ZR_CONFIG_UNITS == ZR_ROLES * ZR_CHUNKS, "config has room for the units of every pipeline");
+    if (l->pipeline == 1) return ZR_OK;
+    if (config->parallel.units) {
+        l->n_pipeline_units = zr__config_units(config->parallel.units, units);
+        l->pipeline_units = units;
+    }
+    if (!path) return ZR_OK;
+    zr_status st = zr__json_read(path, &text, &bytes);
+    ZR_CHECK(st == ZR_OK, st, "parallel.schedule_file: %s", zr_error_message());
+    ZR_TRY(zr_pipe_table_read(text, bytes, table));
+    l->pipeline_schedule = ZR_PIPELINE_TABLE;
+    l->pipeline_table = *table;
+    return ZR_OK;
+}
+
 zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
                                 zr_plan **plan)
 {
@@ -238,6 +252,9 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     zr_layout l = *layout;
     ZR_TRY(zr__train_model(config, &model));
     zr_model builder = zr__family_builder(&model);
+    int32_t units[ZR_CONFIG_UNITS];
+    ZR_AUTO(zr_pipe_table_destroy) zr_pipe_table *table = NULL;
+    ZR_TRY(set_pipeline(config, &l, &table, units));
     settle_homes(&l, &profile->facts);
     if (l.limit_bytes > 0 && profile->facts.own_memory)
         l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);

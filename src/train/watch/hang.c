@@ -50,6 +50,11 @@ static zr__phase phase_on(const zr_comm_board *b)
     return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
 }
 
+static int64_t steps_on(const zr_comm_board *b)
+{
+    return (int64_t)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
+}
+
 /* State of a rank, as its board (zr_comm_board) showed it when it was last read. */
 typedef struct row {
     bool seen; /* whether the board can be read, because the rank is on this host */
@@ -113,50 +118,100 @@ const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
 /* ---- the position of a rank -------------------------------------------------------------------- */
 
 /* Return the name of the first parameter that an op reads or whose gradient it computes. Without a parameter, return
- * the name of the step's unit, or "". */
-static const char *tensor_of(const zr_graph *g, const zr_step *step)
+ * the name of the op's unit, or "". */
+static const char *tensor_of(const zr_graph *g, int32_t op)
 {
-    const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(g, step->op) : NULL;
-    for (int32_t i = 0; op && i < op->n_in + op->n_out; i++) {
-        int32_t param = zr_graph_value(g, i < op->n_in ? op->in[i] : op->out[i - op->n_in])->param;
+    const zr_op *its = zr_graph_get_op(g, op);
+    for (int32_t i = 0; i < its->n_in + its->n_out; i++) {
+        const zr_value value = i < its->n_in ? its->in[i] : its->out[i - its->n_in];
+        const int32_t param = value == ZR_NONE ? ZR_NONE : zr_graph_value(g, value)->param;
         if (param >= 0) return zr_graph_param(g, param)->name;
     }
-    return step->unit >= 0 ? zr_graph_unit_info(g, step->unit)->name : "";
+    return its->unit >= 0 ? zr_graph_unit_info(g, its->unit)->name : "";
+}
+
+/* Return the world number of the rank for which the computing thread waits in a channel, or -1. With threads for the
+ * messages it waits only when its last step has ended. */
+static int awaits_message(const zr_comm_board *b)
+{
+    const zr__engine_at at = zr__engine_shown(b->shown, ZR_SHOWN_COMPUTE);
+    const bool free = at.ended || at.kind == ZR_STEP_SENT || at.kind == ZR_STEP_RECEIVED;
+    return at.walks && free ? (int)(b->channel[1] ? b->channel[1] : b->channel[0]) - 1 : -1;
+}
+
+/* Return the step that a rank runs, or for which it waits. If communication overlaps with computation, a waiting rank
+ * waits for communication, so return the step of the thread that communicates. */
+static zr__engine_at step_of(const zr_comm_board *b)
+{
+    int thread = ZR_SHOWN_COMPUTE;
+    if (b->waits & 1)
+        thread = ZR_SHOWN_COMM;
+    else if (awaits_message(b) >= 0)
+        thread = b->channel[1] ? ZR_SHOWN_RECV : ZR_SHOWN_SEND;
+    const zr__engine_at at = zr__engine_shown(b->shown, thread);
+    return at.walks ? at : zr__engine_shown(b->shown, ZR_SHOWN_COMPUTE);
 }
 
 /* Append a rank's current schedule step to `text`, for example ", step 34 of the schedule train (gather of h.3,
- * micro-batch 1)". */
+ * micro-batch 1)", or ", step 20 of the schedule train (received from role 0, cell 1F2)". */
 static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
 {
     static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
                                                     [ZR_SCHEDULE_EVAL] = "eval",
                                                     [ZR_SCHEDULE_DECODE] = "decode",
                                                     [ZR_SCHEDULE_FLUSH] = "flush"};
-    /* If communication overlaps with computation, a waiting rank waits for communication, so show the step of the
-     * communication stream. */
     const zr_plan *plan = h->plan;
-    zr__engine_at at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
-    if (!at.walks || !(b->waits & 1)) at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN]);
-    if (!at.walks || !plan || at.schedule >= ZR_SCHEDULES) return;
-    const zr_schedule *schedule = &plan->schedule[at.schedule];
-    if (at.step >= schedule->n_steps) return;
-    const zr_step *step = &schedule->step[at.step];
+    const zr__engine_at at = step_of(b);
+    if (!at.walks || !plan || at.kind >= ZR_STEP_KINDS) return;
     const zr_graph *g = plan->graph[at.schedule];
-    const char *tensor = g ? tensor_of(g, step) : "";
-    bool runs = g && step->kind == ZR_STEP_RUN;
-    snprintf(text, size, ", step %d of the schedule %s (%s%s%s, micro-batch %lld)", at.step, names[at.schedule],
-             runs ? zr_graph_get_op(g, step->op)->def->name : zr_step_kind_name(step->kind), tensor[0] ? " of " : "",
-             tensor, (long long)at.micro + 1);
+    const bool runs = g && at.kind == ZR_STEP_RUN && at.about >= 0 && at.about < zr_graph_ops(g);
+    const char *tensor = runs                                                 ? tensor_of(g, at.about)
+                         : g && at.about >= 0 && at.about < zr_graph_units(g) ? zr_graph_unit_info(g, at.about)->name
+                                                                              : "";
+    char about[112] = "", cell[ZR__CELL_BYTES];
+    if (at.peer >= 0)
+        snprintf(about, sizeof(about), " %s role %d",
+                 at.kind == ZR_STEP_SEND || at.kind == ZR_STEP_SENT ? "to" : "from", at.peer);
+    else if (tensor[0])
+        snprintf(about, sizeof(about), " of %s", tensor);
+    snprintf(text, size, ", step %d of the schedule %s (%s%s, %s)", at.step, names[at.schedule],
+             runs ? zr_graph_get_op(g, at.about)->def->name : zr_step_kind_name(at.kind), about,
+             zr__engine_cell(at.stage, at.action, at.micro, cell));
 }
 
 static const char *write_place(const zr__hang *h, const zr_comm_board *b, char text[PLACE_BYTES])
 {
     const zr__phase phase = phase_on(b);
-    const long long steps = (long long)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
+    const long long steps = steps_on(b);
     int n = snprintf(text, PLACE_BYTES, "%s", phases[phase].place);
     if (phase != ZR__PHASE_START) n += snprintf(text + n, PLACE_BYTES - (size_t)n, " %lld", steps + phases[phase].next);
     add_schedule_step(h, b, text + n, PLACE_BYTES - (size_t)n);
     return text;
+}
+
+void zr__hang_append(char *text, size_t size, const char *what, int64_t number)
+{
+    char digits[24];
+    size_t at = strlen(text), n = 0;
+    for (; *what && at + 1 < size; what++) text[at++] = *what;
+    for (; number >= 0 && (n == 0 || number > 0); number /= 10) digits[n++] = (char)('0' + number % 10);
+    while (n > 0 && at + 1 < size) text[at++] = digits[--n];
+    text[at] = '\0';
+}
+
+void zr__hang_where(const zr_comm_board *b, char *text, size_t size)
+{
+    const zr__phase phase = phase_on(b);
+    const zr__engine_at at = step_of(b);
+    zr__hang_append(text, size, " in ", -1);
+    zr__hang_append(text, size, phases[phase].place, -1);
+    if (phase != ZR__PHASE_START) zr__hang_append(text, size, " ", steps_on(b) + phases[phase].next);
+    if (!at.walks) return;
+    zr__hang_append(text, size, ", step ", at.step);
+    zr__hang_append(text, size, " of the schedule", -1);
+    if (!at.action) return;
+    zr__hang_append(text, size, ", cell ", at.stage);
+    zr__hang_append(text, size, (char[]){at.action, '\0'}, at.micro);
 }
 
 /* ---- the stuck rank ---------------------------------------------------------------------------- */
@@ -177,13 +232,15 @@ static void look_at_boards(zr__hang *h, double sec)
 
 static bool waits(const zr__hang *h, int rank)
 {
-    return h->rows[rank].board.waits & 1;
+    const zr_comm_board *b = &h->rows[rank].board;
+    return (b->waits & 1) || awaits_message(b) >= 0;
 }
 
 /* Return the rank for which a rank waits, or -1 if the rank does not wait, or if nobody knows for which it waits. */
 static int awaited_by(const zr__hang *h, int rank)
 {
-    return waits(h, rank) ? (int)h->rows[rank].board.awaited - 1 : -1;
+    const zr_comm_board *b = &h->rows[rank].board;
+    return b->waits & 1 ? (int)b->awaited - 1 : awaits_message(b);
 }
 
 /* Follow from a rank to the rank for which it waits, and so on. Return the last rank whose board can be read. If ranks

@@ -23,8 +23,15 @@ const char *zr__phase_name(zr__phase phase);
 
 /** Index in zr_comm_board.shown of the number that encodes the rank's phase and its completed steps (zr__phase_shown).
  */
-enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 };
+enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 * ZR_SHOWN_THREADS };
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps);
+
+/** Append `what` to a text, and a number unless it is negative. A signal handler may call this, since it does not use
+ * the C library's formatting. */
+void zr__hang_append(char *text, size_t size, const char *what, int64_t number);
+/** Append to `text` where a rank is, as its board shows it: the phase, the step of the schedule, and in a pipeline the
+ * cell, such as " in training step 5, step 34 of the schedule, cell 1B3". A signal handler may call this too. */
+void zr__hang_where(const zr_comm_board *board, char *text, size_t size);
 
 typedef struct zr__hang zr__hang;
 

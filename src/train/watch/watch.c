@@ -40,13 +40,24 @@ static const char *event_phase(const zr_plan *plan, const zr_event *event)
     return traits.move == ZR_MOVE_GATHER && step->kind != ZR_STEP_GATHER_GRAD ? "gather" : NULL;
 }
 
+/* Report the phase and the cell of a schedule step that has ended. */
+static void report(const zr__watch *w, const zr_event *event)
+{
+    const zr_step *step = &w->plan->schedule[event->schedule].step[event->step];
+    const char *phase = event_phase(w->plan, event);
+    char cell[ZR__CELL_BYTES];
+    if (phase) w->observer->reached(w->observer->arg, w->rank, phase, w->step + 1);
+    if (!step->action) return;
+    w->observer->reached(w->observer->arg, w->rank, zr__engine_cell(step->stage, step->action, event->micro, cell),
+                         w->step + 1);
+}
+
 static void on_watched_event(void *arg, const zr_event *event)
 {
     const zr__watch *w = arg;
     if (w->timings) zr__timings_event(w->timings, event);
     if (w->tracing) zr__trace_event(w->trace, event);
-    const char *phase = w->observer ? event_phase(w->plan, event) : NULL;
-    if (phase) w->observer->reached(w->observer->arg, w->rank, phase, w->step + 1);
+    if (w->observer) report(w, event);
 }
 
 void zr__watch_begin(zr__watch *w, zr_engine *engine, int64_t step)

@@ -234,7 +234,7 @@ largest() {
 check "--max puts states into the host's memory" largest
 searched() {
     "$ZR" simulate $small --cluster ./host.json --search --json --quiet >search.json &&
-        "$ZR" simulate --preset gpt2-124m --cluster dgx-a100x8 --ranks 8 --seq 256 --tensor 4 --memory 3GB --batch 64 --search --json --quiet >pieces.json &&
+        "$ZR" simulate --preset gpt2-124m --cluster dgx-a100x8 --ranks 8 --seq 256 --tensor 4 --stage 1 --memory 3GB --batch 64 --search --json --quiet >pieces.json &&
         "$ZR" simulate --preset gpt2-124m --cluster dgx-a100x8 --ranks 8 --seq 256 --batch 8 --search --json --quiet >keep.json && python <<'END'
 away, pieces, keep = load("search", "pieces", "keep")
 assert away[0]["keys"]["zero_optimization.offload_optimizer.device"] == "cpu", away[0]["keys"]

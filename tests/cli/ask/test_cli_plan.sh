@@ -8,7 +8,7 @@ cat >wide.json <<'END_CONFIG'
 {"model": {"type": "gpt2", "n_layer": 8, "n_head": 32, "n_embd": 4096, "n_positions": 1024, "vocab_size": 50257},
  "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"}, "train_micro_batch_size_per_gpu": 1}
 END_CONFIG
-hundred="--preset gpt2-1.5b --memory 2GB" tight="wide.json --ranks 64 --cluster dgx-h100x8 --memory.limit=3.6GB" policy=selective
+hundred="--preset gpt2-350m --memory 1GB" tight="wide.json --ranks 64 --cluster dgx-h100x8 --memory.limit=3.6GB" policy=selective
 endless="--max batch --model.n_embd=2 --data.seq_length=1"
 if [ -n "${ZR_LONG-}" ]; then
     hundred="--preset zero-100b-317x5120x80 --memory 8GB"
@@ -77,9 +77,9 @@ check "... not even these" fails 71 'model.n_layer 12 needs' \
 check "... that the model has not" fails 78 '"h.2.\*" matches no parameter' \
     "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.2.*'
 tiled() { "$ZR" plan --model.vocab_size=256 --quiet --max model --memory "$2" --memory.tile_elems="$1"; }
-check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 3GB
+check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 1GB
 check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 800 is less than a row' printed
-check "... but not where memory ends the search" prints 'n_embd [0-9]*, ' tiled 800 300MB
+check "... but not where memory ends the search" prints 'n_embd [0-9]*, ' tiled 800 100MB
 check "... is not" sh -c '! grep "no wider models" printed'
 many() { "$ZR" plan --model.vocab_size=4100 --quiet --max model --memory 4GB --memory.tile_elems=256; }
 check "... nor has a table more than 4096 tiles" prints 'n_embd 128, ' many
@@ -100,15 +100,7 @@ family() {
         [ $((width / deep)) -ge 10 ] && [ $((width / deep)) -le 400 ]
 }
 check "the largest model, of usual proportions" family 24000000000 --ranks 8
-check "... at the stage that shares most" test "$stage" = 3
-small=$(number params max.json) wide=$width
-check "... more memory" family 80000000000 --ranks 8
-check "... is a wider model" test "$(number params max.json)" -gt "$small" -a "$width" -gt "$wide"
-check "... at the stage that is asked for" family 24000000000 --ranks 8 --stage 1
-check "... which is said" test "$stage" = 1
-check "... and shares less" test "$(number params max.json)" -lt "$small"
 written() { # a model given by its sizes needs the same memory
-    family 24000000000 --ranks 8 || return 1
     echo '{"model": {"type": "gpt2", "vocab_size": 50257, "n_positions": 1024}, "data": {"train": "text.txt"}}' >sizes.json
     "$ZR" plan sizes.json --quiet --json --ranks 8 --stage "$stage" --bf16.enabled=true --optimizer.type=AdamW --gradient_clipping=1 --batch 1 --seq 1024 \
         --model.n_layer="$deep" --model.n_embd="$width" --model.n_head="$heads" $(free_keys) >written.json || return 1
@@ -116,8 +108,16 @@ written() { # a model given by its sizes needs the same memory
         awk -v t="$(sed 's/.*"states": [0-9]*, "total": \([0-9]*\).*/\1/' written.json)" -v n="$(number needs max.json)" 'BEGIN { d = 1.03 * t + 50331648 - n; exit !(d * d < 4) }'
 }
 check "... its sizes written out need as much" written
-check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*, zero_optimization.stage 3: .* parameters' \
-    "$ZR" plan --preset gpt2 --ranks 8 --max model --memory 24GB --quiet
+check "... at the stage that shares most" test "$stage" = 3
+small=$(number params max.json) wide=$width
+check "... more memory" family 80000000000 --ranks 8
+check "... is a wider model" test "$(number params max.json)" -gt "$small" -a "$width" -gt "$wide"
+check "... at the stage that is asked for" family 24000000000 --ranks 8 --stage 1
+check "... which is said" test "$stage" = 1
+check "... and shares less" test "$(number params max.json)" -lt "$small"
+check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*: .* parameters$' \
+    "$ZR" plan --preset gpt2 --ranks 8 --max model --memory 2GB --quiet
+check "... with the stage" grep -q '^at zero_optimization.stage 3$' printed
 
 v100='--cluster dgx2x25 --ranks 64'
 choices() { "$ZR" plan --preset gpt2-350m --batch 32 $v100 --quiet --every "$@" >choices; }
@@ -133,7 +133,7 @@ check "... one is advised, and why" sh -c 'test "$(grep -c "^[* ]>" choices)" = 
 narrow() { "$@" >wide && awk 'length > 80 || /\033/ { print; bad = 1 } END { exit bad }' wide; }
 check "... in 80 columns without colour" narrow cat choices
 for what in --shapes "$hundred --profile zen3 --quiet" \
-    "--preset gpt2-1.5b --max batch --memory 32GB --quiet" "--preset gpt2-1.5b --max model --memory 80GB --quiet"; do
+    "--preset gpt2-350m --max batch --memory 32GB --quiet" "--preset gpt2-1.5b --max model --memory 8GB --quiet"; do
     check "80 columns: $what" narrow "$ZR" plan $what
 done
 check "... in colour when asked" prints "$(printf '\033')\[" "$ZR" plan c.json --quiet --color always

@@ -204,16 +204,21 @@ every() {
     shift
     rm -f all.*.csv
     for policy in none selective unit; do
-        on8 --activation_checkpointing.policy=$policy --sweep stage=0,1,2,3 --sweep tensor=1,2,4 --sweep batch=$batches \
-            "$@" \
-            --sweep activation_checkpointing.partition_activations=false,true \
-            --sweep activation_checkpointing.cpu_checkpointing=false,true \
-            --sweep zero_optimization.mics_shard_size=-1,4,2 >all.$policy.csv || return 1
-        on8 --activation_checkpointing.policy=$policy --sweep stage=3 --sweep tensor=1,2 --sweep batch=$batches \
-            "$@" \
-            --sweep activation_checkpointing.cpu_checkpointing=false,true \
-            --sweep activation_checkpointing.partition_activations=false,true \
-            --sweep zero_optimization.zero_hpz_partition_size=4,2 >all.hpz.$policy.csv || return 1
+        for tensor in 1 2 4; do
+            group=$((4 / tensor)) groups=-1 # data-parallel ranks on a host
+            [ $group = 1 ] || groups=-1,$group
+            on8 --activation_checkpointing.policy=$policy --sweep stage=0,1,2,3 --sweep tensor=$tensor --sweep batch=$batches \
+                "$@" \
+                --sweep activation_checkpointing.partition_activations=false,true \
+                --sweep activation_checkpointing.cpu_checkpointing=false,true \
+                --sweep zero_optimization.mics_shard_size=$groups >all.$policy.$tensor.csv || return 1
+            [ $group != 1 ] || continue
+            on8 --activation_checkpointing.policy=$policy --sweep stage=3 --sweep tensor=$tensor --sweep batch=$batches \
+                "$@" \
+                --sweep activation_checkpointing.cpu_checkpointing=false,true \
+                --sweep activation_checkpointing.partition_activations=false,true \
+                --sweep zero_optimization.zero_hpz_partition_size=$group >all.hpz.$policy.$tensor.csv || return 1
+        done
     done
 }
 # optimum STAGES TENSORS OPTION...: check that the candidate that is found is within 2 % of the fastest of all
@@ -231,10 +236,6 @@ for name in glob.glob("all.*.csv"):
         if row["stage"] not in stages or row["tensor"] not in tensors:
             continue
         too_large += row["fits"] == "false"
-        mics = row.get("zero_optimization.mics_shard_size", "-1")
-        group = str(4 // int(row["tensor"])) # data-parallel ranks on a host
-        if mics not in ("-1", group) or row.get("zero_optimization.zero_hpz_partition_size", group) != group:
-            continue
         if row["fits"] != "true":
             continue
         fastest = max(fastest, float(row["samples_per_sec"]))

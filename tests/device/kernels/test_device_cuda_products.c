@@ -1,4 +1,4 @@
-//TEST timeout=60 tsan=gpu seeds=20
+//TEST timeout=60 tsan=gpu seeds=200
 //STAND_IN
 /* Products on a GPU: aligned and unaligned arrays, biases fused into the product or added before it, rounded sums in
  * blocks, failures of cuBLASLt; column sums and the bias of a sum over ranks on every device. */
@@ -9,6 +9,7 @@
 #include "device/cuda/products.h"
 #include "device/cuda/scratch.h"
 #include "device/kernel_check.h"
+#include "support/long.h"
 #include "device/device.h"
 
 static zr_device *gpu_new(void)
@@ -133,7 +134,7 @@ static void test_linear(void **state)
     for (int i = 0; i < 10 * 3 * 8; i++) {
         const int64_t *s = sizes[i / 24];
         const bool transposed = i & 1, extra = i & 2, shift = i & 4;
-        if (extra && i / 8 % 3 == 1) continue;
+        if ((extra && i / 8 % 3 == 1) || !is_in_run()) continue;
         check_types(device, (product_case){ops[i / 8 % 3], s[0], s[1], s[2], transposed, extra, ZR_F32, ZR_F32, shift});
         pool_clear();
     }

@@ -1,4 +1,4 @@
-//TEST timeout=60 long=more tsan=gpu seeds=20
+//TEST timeout=60 long=more tsan=gpu seeds=200
 /* embedding, embedding_dw, rows, rows_dx, position, position_dw. */
 #include "device/kernel_check.h"
 #include "support/long.h"
@@ -13,6 +13,7 @@ static const size sizes[] = {{1, 1, 1, 1},      {2, 7, 131, 57}, {3, 65, 70, 129
 
 static void check_embedding(const level_pair *level, size s, zr_dtype g)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T;
     int32_t *id = ids_random(n, s.V);
     void *table = array_random(g, s.V * s.C, 1.0), *y = array_new(g, n * s.C);
@@ -27,6 +28,7 @@ static void check_embedding(const level_pair *level, size s, zr_dtype g)
 
 static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T;
     int32_t *id = ids_random(n, (s.V + 1) / 2); /* no token refers to the table's upper half */
     void *dy = array_random(g, n * s.C, 1.0), *dtable = array_new(w, s.V * s.C);
@@ -47,6 +49,7 @@ static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_d
  * the gradient with or without an earlier contribution. */
 static void check_rows(const level_pair *level, size s, zr_dtype g, bool add, int64_t own)
 {
+    if (!is_in_run()) return;
     const int64_t P = (s.T + 1) / 2, n = s.B * P, place = own ? 1 : 0, rows = own ? own : s.B * s.T;
     int32_t *index = ids_random(n, s.T);
     for (int64_t i = 0; i < n; i += 3) index[i] = index[0]; /* repeat an index within a row */
@@ -82,6 +85,7 @@ static void check_rows(const level_pair *level, size s, zr_dtype g, bool add, in
 
 static void check_position(const level_pair *level, size s, zr_dtype g, int64_t first)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T * s.C, P = s.T + first + 2;
     void *x = array_random(g, n, 1.0), *table = array_random(g, P * s.C, 1.0), *y = array_new(g, n);
     double *want = doubles_of(x, g, n);
@@ -97,6 +101,7 @@ static void check_position(const level_pair *level, size s, zr_dtype g, int64_t 
 
 static void check_position_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
 {
+    if (!is_in_run()) return;
     const int64_t n = s.B * s.T * s.C, P = s.T + 3;
     void *dy = array_random(g, n, 1.0), *dtable = array_new(w, P * s.C);
     void *earlier = array_random(ZR_F32, P * s.C, 1.0);
@@ -113,6 +118,7 @@ static void check_position_dw(const level_pair *level, size s, zr_dtype g, zr_dt
 /* Check positions in rows of several documents, on a rank with `rows` rows of the flat micro-batch; 0 for all rows. */
 static void check_documents(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add, int64_t rows)
 {
+    if (!is_in_run()) return;
     const int64_t place = rows ? 1 : 0, own = rows ? rows : s.B * s.T, n = own * s.C, P = s.T + 3;
     void *x = array_random(g, n, 1.0), *table = array_random(g, P * s.C, 1.0), *y = array_new(g, n);
     void *earlier = array_random(ZR_F32, P * s.C, 1.0), *dtable = array_new(w, P * s.C);
@@ -170,6 +176,7 @@ static void values(const level_pair *level)
 /* Check a gradient large enough for non-temporal stores, with rows that begin between cache lines. */
 static void large_table(const level_pair *level)
 {
+    if (!is_in_run()) return;
     for (int add = 0; add < 2; add++) check_embedding_dw(level, (size){2, 33, 2100, 513}, ZR_F32, ZR_F32, add);
     pool_clear();
 }
@@ -189,6 +196,7 @@ static void test_values(void **state)
 /* Check that the same token n times is summed in token order, to the bit. */
 static void token_order(const level_pair *level)
 {
+    if (!is_in_run()) return;
     const int64_t T = 33, C = 5;
     int32_t id[33] = {0};
     float *dy = array_random(ZR_F32, T * C, 1.0), *dtable = array_new(ZR_F32, 300 * C), want[5] = {0};
@@ -237,6 +245,7 @@ static void check_many(const level_pair *level, int64_t n, int64_t V, int64_t C,
 
 static void many_tokens(const level_pair *level)
 {
+    if (!is_in_run()) return;
     check_many(level, 64, 3, 8, 1, false);
     check_many(level, 65, 3, 8, 1, true);
     check_many(level, 66, 3, 264, 1, true);
@@ -340,6 +349,7 @@ static void check_own_rows(const level_pair *level, size s, int64_t rows, int64_
 
 static void parts(const level_pair *level)
 {
+    if (!is_in_run()) return;
     for (int64_t place = 0; place < 3; place++) {
         check_part(level, (size){3, 17, 40, 24}, 3, place);
         check_part(level, (size){2, 9, 7, 5}, 3, place);

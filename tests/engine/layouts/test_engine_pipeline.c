@@ -2,6 +2,7 @@
 /* Pipelines: losses, norms and weights have the bits of one pipeline rank, in every schedule and at every stage. Each
  * run also compares planned with measured memory and traffic on every rank (trainer.h). */
 #include "engine/layout_variants.h"
+#include "engine/terms_model.h"
 #include "support/long.h"
 
 #include <string.h>
@@ -28,6 +29,116 @@ static void every_schedule(void **state)
                 layout_assert_same(&want, &got, "a pipeline");
             }
         }
+}
+
+/* Check schedules as tables, with stages in another order than the rows, and units by hand. */
+static void tables(void **state)
+{
+    (void)state;
+    static const char *const text[] = {
+        /* 1F1B, from the last row to the first */
+        ",1F0,1B0,1F1,1B1,1F2,1B2\n0F0,0F1,,0B0,0F2,0B1,0B2\n",
+        /* neighbours on one rank; whole and split backward passes */
+        "1F0,2F0,1F1,2F1,2B0,2I1,1I0,1I1,1F2,2F2,2W1,1W0,2B2,1W1,1I2,1W2\n"
+        "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1,0F2,3F2,3I2,3W2,0I2,0W2\n",
+    };
+    static const int32_t units[2][4] = {{4, 1}, {1, 1, 2, 1}};
+    for (int i = 0; i < 2; i++)
+        for (int stage = 0; stage <= 3; stage++) {
+            zr_pipe_table *table = NULL;
+            assert_int_equal(zr_pipe_table_read(text[i], strlen(text[i]), &table), ZR_OK);
+            trainer want = layout_trainer(2, ZR_BF16, 3, 0.5);
+            want.config.n_layer = 5;
+            want.layout.stage = stage;
+            want.layout.eval = false;
+            want.steps = 2;
+            trainer_run(&want);
+            trainer got = want;
+            got.layout.pipeline = 2;
+            got.layout.chunks = i + 1;
+            got.layout.pipeline_schedule = ZR_PIPELINE_TABLE;
+            got.layout.pipeline_table = table;
+            got.layout.pipeline_units = units[i];
+            got.layout.n_pipeline_units = 2 * (i + 1);
+            trainer_run(&got);
+            layout_assert_same(&want, &got, "a table");
+            zr_pipe_table_destroy(&table);
+        }
+}
+
+/* Check breadth-first with one reduction a step, also with groups of ranks. */
+static void breadth_once(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 6; way++) {
+        trainer want = layout_trainer(4, way % 2 ? ZR_BF16 : ZR_F32, 3, 0.5);
+        want.config.n_layer = 5;
+        want.layout.reduce_once = true;
+        want.layout.eval = false;
+        want.steps = 2;
+        trainer_run(&want);
+        trainer got = want;
+        got.layout.stage = 1 + way % 3;
+        got.layout.pipeline = 2;
+        got.layout.chunks = 2;
+        got.layout.pipeline_schedule = ZR_PIPELINE_BREADTH;
+        got.layout.shard_ranks = way == 4 ? 2 : 0;
+        got.layout.hpz_ranks = way == 5 ? 2 : 0;
+        got.layout.micro_squares = way == 1;
+        got.layout.home.grad = way == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "breadth-first with one reduction");
+    }
+}
+
+/* Check that a model has the bits of one pipeline rank on 2 and 3 ranks, in schedules with whole and split backward
+ * passes. */
+static void check_model(trainer want, const char *name)
+{
+    static const zr_pipe_schedule way[] = {ZR_PIPELINE_ZB_H1, ZR_PIPELINE_BREADTH, ZR_PIPELINE_GPIPE, ZR_PIPELINE_1F1B};
+    want.layout.eval = false;
+    want.steps = 2;
+    trainer_run(&want);
+    for (int i = 0; i < 4; i++) {
+        trainer got = want;
+        got.layout.stage = i;
+        got.layout.pipeline = 2 + i % 2;
+        got.layout.pipeline_schedule = way[i];
+        got.layout.recompute = i % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, name);
+        for (int t = 0; t < ZR_LOSS_TERMS; t++) assert_true(got.term[1][t].counted == want.term[1][t].counted);
+    }
+}
+
+/* Check a head that is not tied, adapters, ranks that train nothing, and several loss terms. */
+static void models(void **state)
+{
+    (void)state;
+    zr_llama_config llama = {.num_hidden_layers = 4,
+                             .num_attention_heads = 2,
+                             .num_key_value_heads = 1,
+                             .head_dim = 8,
+                             .hidden_size = 16,
+                             .intermediate_size = 24,
+                             .max_position_embeddings = 64,
+                             .rms_norm_eps = 1e-5,
+                             .initializer_range = 0.1,
+                             .rotary = {.width = 8, .theta = 10000}};
+    trainer run = layout_trainer(2, ZR_BF16, 4, 0.5);
+    llama.vocab_size = run.config.vocab_size;
+    zr_model model = zr_llama(&llama);
+    run.model = &model;
+    check_model(run, "a head that is not tied");
+    llama.tie_word_embeddings = true;
+    model.lora = (zr_lora){.targets = "q_proj\ndown_proj", .rank = 2, .alpha = 4, .dropout = 0.1};
+    check_model(run, "adapters");
+    run.config.n_layer = 5;
+    model = zr_gpt2(&run.config);
+    model.frozen = "wte.*\nwpe.*\nh.3.*\nh.4.*\nln_f.*";
+    check_model(run, "ranks that train nothing");
+    trainer terms = terms_trainer(&model, 3, 2, 4);
+    check_model(terms, "several loss terms");
 }
 
 static uint32_t drawn;
@@ -136,7 +247,9 @@ static void leaves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(drawn_layouts),
-                                       cmocka_unit_test(engines), cmocka_unit_test(leaves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tables),
+                                       cmocka_unit_test(models),         cmocka_unit_test(breadth_once),
+                                       cmocka_unit_test(drawn_layouts),  cmocka_unit_test(engines),
+                                       cmocka_unit_test(leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
