@@ -181,18 +181,75 @@ static void test_level_wider_than_a_host(void **state)
     close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 100.0 + 3 * 0.5);
 }
 
+/* Check messages between pipeline ranks: within a host, and to all ranks of a host at the same time. */
+static void test_messages(void **state)
+{
+    (void)state;
+    const zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    static const struct {
+        int ranks, tensor, host;
+        double latency, rate;
+    } cases[] = {{4, 1, 4, 2, 10}, {2, 2, 4, 2, 10}, {4, 1, 2, 2, 20}, {2, 1, 4, 0.5, 100}, {4, 1, 1, 2, 20}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        zr_layout layout = layout_of(1, cases[i].ranks, cases[i].tensor);
+        layout.pipeline = 2;
+        for (layout.role = 0; layout.role < 2; layout.role++) {
+            zr_plan *plan = plan_of(&layout);
+            const zr__path path = zr__path_of(plan, 1 - layout.role, &c, cases[i].host);
+            close_to(path.latency_sec, cases[i].latency);
+            close_to(path.byte_sec, 1 / cases[i].rate);
+            zr_plan_destroy(&plan);
+        }
+    }
+}
+
 /* ---- a whole step ------------------------------------------------------------------------------- */
 
-static zr_simulation simulate(const zr_plan *plan, const zr_cluster *cluster, zr_simulate_options options)
+static zr_simulation simulate_all(const zr_plans *plans, const zr_cluster *cluster, zr_simulate_options options)
 {
     zr_simulation made;
-    if (zr_simulate(&ZR__ALONE(plan), cluster, &options, &made, NULL) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_simulate(plans, cluster, &options, &made, NULL) != ZR_OK) fail_msg("%s", zr_error_message());
     double waits = 0;
     for (int c = 0; c < ZR_CAUSES; c++) waits += made.exposed_sec[c];
     close_to(waits, made.price.exposed_sec);
     close_to(made.product_sec + made.memory_sec + made.launch_sec, made.price.compute_sec);
     assert_true(made.bound_by[0] != '\0');
     return made;
+}
+
+static zr_simulation simulate(const zr_plan *plan, const zr_cluster *cluster, zr_simulate_options options)
+{
+    return simulate_all(&ZR__ALONE(plan), cluster, options);
+}
+
+/* Check a pipeline: computing waits for other ranks, a slower network and a slower rank make it wait longer, and the
+ * work of all ranks counts. */
+static void test_pipeline(void **state)
+{
+    (void)state;
+    zr_layout layout = layout_of(1, 4, 1);
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    zr_plans plans = {.n = 2};
+    c.link[0].bytes_sec = c.link[1].bytes_sec = 1e9;
+    c.link[1].shared_bytes_sec = 0;
+    c.link[0].latency_sec = c.link[1].latency_sec = 0;
+    layout.accum = 8;
+    layout.pipeline = 2;
+    for (; layout.role < 2; layout.role++) plans.role[layout.role] = plan_of(&layout);
+    const zr_simulation fast = simulate_all(&plans, &c, (zr_simulate_options){0});
+    close_to(fast.exposed_sec[ZR_CAUSE_PIPELINE], fast.price.bubble_sec);
+    assert_true(fast.price.bubble_sec > 0);
+    close_to(fast.flops_sec, (plans.role[0]->flops_hardware + plans.role[1]->flops_hardware) / 8 / fast.price.step_sec);
+    c.link[1].bytes_sec = 1e5;
+    const zr_simulation slow = simulate_all(&plans, &c, (zr_simulate_options){0});
+    assert_true(slow.price.bubble_sec > 1.5 * fast.price.bubble_sec);
+    /* rank 0 is on pipeline rank 0 */
+    const zr_simulation straggles = simulate_all(&plans, &c, (zr_simulate_options){.straggler = 3});
+    assert_int_equal(straggles.price.role, 0);
+    close_to(straggles.price.compute_sec, 3 * simulate(plans.role[0], &c, (zr_simulate_options){0}).price.compute_sec);
+    assert_true(straggles.price.step_sec > slow.price.step_sec && straggles.slowest == 3);
+    zr_plan_destroy(&plans.role[0]);
+    zr_plan_destroy(&plans.role[1]);
 }
 
 /* Check that with one level of links, no shares and no latencies, the prices equal a profile's. FLOPs of a micro-batch
@@ -640,6 +697,8 @@ int main(void)
         cmocka_unit_test(test_causes),
         cmocka_unit_test(test_sizes_that_do_not_suit),
         cmocka_unit_test(test_what_moves_a_step),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_pipeline),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_host_updates),
     };

@@ -205,7 +205,10 @@ static void draw_sentences(const cli_picture *p)
                  "NAME, or after `zr info --bench`, the axis is time.");
         return;
     }
-    if (plan->ranks > 1)
+    if (p->plans->n > 1)
+        snprintf(comm, sizeof(comm), ", of which rank %d of the pipeline waits %s for other ranks",
+                 p->times->price.role, CLI_SECONDS(p->times->price.bubble_sec));
+    else if (plan->ranks > 1)
         snprintf(comm, sizeof(comm), ", communication %s, of which %s is not hidden",
                  CLI_SECONDS(p->times->price.comm_sec), CLI_SECONDS(p->times->price.exposed_sec));
     svg_text(p->out, 40, y, font, "Time as priced for %.47s: %s a step%s.", p->times->by,

@@ -21,6 +21,7 @@ typedef enum work {
     WORK_COPY,
     WORK_FETCH,
     WORK_STORE,
+    WORK_MESSAGE,
     WORKS
 } work;
 
@@ -37,6 +38,7 @@ static const struct {
     [WORK_COPY] = {"#f0e442", "copy to or from the host"},
     [WORK_FETCH] = {"#b8a03c", "read from disk"},
     [WORK_STORE] = {"#7a5c2e", "written to disk"},
+    [WORK_MESSAGE] = {"#d55e00", "message of pipeline ranks, and wait for it"},
 };
 
 /** Kind of work of each step kind that moves no data between ranks. ZR_STEP_RUN is missing, because its kind of work
@@ -44,6 +46,7 @@ static const struct {
 static const work work_of_kind[ZR_STEP_KINDS] = {
     [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
     [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE, [ZR_STEP_SQUARE_UPDATE] = WORK_UPDATE,
+    [ZR_STEP_SENT] = WORK_MESSAGE,
 };
 
 /** Return whether a step is drawn. The picture shows a training step without a save, so the steps of a save are not
@@ -59,8 +62,9 @@ static work step_work(const cli_picture *p, int32_t index)
     if (!is_drawn(p, index)) return WORK_OTHER;
     switch (zr_step_traits_of(step->kind).move) {
     case ZR_MOVE_NONE:
-    case ZR_MOVE_RECEIVE:
         break;
+    case ZR_MOVE_RECEIVE:
+        return WORK_MESSAGE;
     case ZR_MOVE_GATHER:
         return WORK_GATHER;
     case ZR_MOVE_REDUCE:

@@ -1,7 +1,7 @@
 /* The rows of a pipeline in a plan's picture: for each pipeline rank the passes of its stages over time, with the
  * numbers of their micro-batches. */
 #include "cli/draw/picture.h"
-#include "plan/program/pipeline.h"
+#include "plan/cost/cost.h"
 
 #include <stdio.h>
 
@@ -36,28 +36,26 @@ static bool is_for_params(const zr_graph *g, const zr_op *op)
     return true;
 }
 
-/* Set *made to the pass of step i, with the following steps that belong to it. A pass ends where the computing stream
- * waits. Return whether the step belongs to a pass. */
+/* Set *made to the pass of step i, with the following steps that belong to it. Return whether the step belongs to a
+ * pass. */
 static bool pass_at(const zr_plan *plan, const zr_step_time *time, int32_t i, pass *made)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-    const zr__pipe pipe = zr__pipe_of(&plan->layout);
+    const bool splits = zr__plan_splits(plan);
     bool found = false;
     for (; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->stream != ZR_STREAM_COMPUTE) continue;
-        if (step->kind != ZR_STEP_RUN) break;
+        if (step->kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(g, step->op);
         const bool back = op->backward || step->replay;
         const zr_pipe_kind kind = !back                                  ? ZR_PIPE_F
-                                  : !zr__pipe_splits(&pipe)              ? ZR_PIPE_B
+                                  : !splits                              ? ZR_PIPE_B
                                   : op->backward && is_for_params(g, op) ? ZR_PIPE_W
                                                                          : ZR_PIPE_I;
         const int32_t stage = plan->stage[ZR_SCHEDULE_TRAIN][step->op];
-        if (found && (kind != made->kind || stage != made->stage || step->micro != made->micro ||
-                      time[i].begin_sec > made->end_sec + 1e-9 * time[i].begin_sec))
-            break;
+        if (found && (kind != made->kind || stage != made->stage || step->micro != made->micro)) break;
         if (!found) *made = (pass){kind, stage, step->micro, i, time[i].begin_sec, time[i].end_sec};
         found = true;
         made->last = i;
@@ -84,16 +82,16 @@ static void draw_pass(const cli_picture *p, double y, const pass *its, int32_t r
 
 static void draw_legend(const cli_picture *p, double y)
 {
-    const zr__pipe pipe = zr__pipe_of(&p->plan->layout);
+    const bool splits = zr__plan_splits(p->plan);
     const svg_font font = {.size = 11, .color = PICTURE_DARK};
     double x = p->map.x;
     for (int k = 0; k <= ZR_PIPE_W; k++) {
-        if (k != ZR_PIPE_F && (k == ZR_PIPE_B) == zr__pipe_splits(&pipe)) continue;
+        if (k != ZR_PIPE_F && (k == ZR_PIPE_B) == splits) continue;
         svg_rect(p->out, (svg_box){x, y - 9, 11, 11}, passes[k].color[0], NULL, NULL);
         svg_text(p->out, x + 16, y, font, "%s", passes[k].name);
         x += 34 + svg_text_width(passes[k].name, font.size);
     }
-    if (pipe.chunks > 1) svg_text(p->out, x, y, font, "lighter: every second stage of a rank");
+    if (p->plan->layout.chunks > 1) svg_text(p->out, x, y, font, "lighter: every second stage of a rank");
 }
 
 void cli_picture_roles(const cli_picture *p, double top)

@@ -106,8 +106,9 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     /* a step also waits for disks, and for updates by the host's processors */
     const double offload_sec = price->disk_sec + price->host_sec, beside_sec = price->comm_sec + offload_sec;
     const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
-    zr__text_add(p, " %s of communication%s is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec),
-                 offload_sec > 0 ? " and offload" : "", share,
+    zr__text_add(p, " %s of communication%s%s is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec),
+                 offload_sec > 0 ? " and offload" : "", c->made.roles > 1 ? " and waits for other pipeline ranks" : "",
+                 share,
                  share >= 5 && !choices->question.free.batch ? "; a larger micro-batch makes the share smaller."
                  : price->exposed_sec < 0.999 * beside_sec   ? "; the rest is hidden."
                                                              : ".");

@@ -1,5 +1,6 @@
 /* Combines the numbers of the plans of all roles (zr__totals). */
 #include "plan/cost/cost.h"
+#include "plan/program/pipeline.h"
 
 /* Raise each of the n numbers `most` to at least the corresponding number of `its`. */
 static void raise(int64_t *most, const int64_t *its, size_t n)
@@ -38,6 +39,18 @@ const zr_plan *zr__fullest_role(const zr_plans *plans)
             fullest = plan;
     }
     return fullest;
+}
+
+double zr__plan_bubble(const zr_plan *plan)
+{
+    const zr__pipe pipe = zr__pipe_of(&plan->layout);
+    return zr__pipe_bubble(&pipe);
+}
+
+bool zr__plan_splits(const zr_plan *plan)
+{
+    const zr__pipe pipe = zr__pipe_of(&plan->layout);
+    return zr__pipe_splits(&pipe);
 }
 
 void zr__plans_clear(zr_plans *plans)

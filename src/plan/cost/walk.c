@@ -90,11 +90,12 @@ static double all_streams_free(const walking *p)
     return free_at;
 }
 
-/* Return whether a stream has a thread of its own on every device. */
+/* Return whether a stream has a thread of its own on every device, or shares the queue of COMPUTE. */
 static bool is_beside(int stream)
 {
     return stream == ZR_STREAM_SAVE || stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE ||
-           stream == ZR_STREAM_HOST || stream == ZR_STREAM_RETURN;
+           stream == ZR_STREAM_HOST || stream == ZR_STREAM_RETURN || stream == ZR_STREAM_SEND ||
+           stream == ZR_STREAM_RECV;
 }
 
 /* ---- one step ----------------------------------------------------------------------------------- */

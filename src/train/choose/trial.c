@@ -1,7 +1,6 @@
 /** One trial: plan a configuration and price it. */
 #include "train/choose/choose.h"
 
-#include "plan/program/pipeline.h"
 #include "train/dir/report.h"
 #include "train/host/limits.h"
 
@@ -28,7 +27,6 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
     ZR_TRY(zr__train_plans(config, target->ranks, -1, target->profile, &plans));
     const zr_plan *one = plans.role[plans.own];
     const zr_plan *fullest = zr__fullest_role(&plans);
-    const zr__pipe pipe = zr__pipe_of(&one->layout);
     const int64_t limit = zr__limit_of(target, config);
     const int on_host = target->host_ranks > 0 && target->host_ranks < one->ranks ? target->host_ranks : one->ranks;
     const zr_report report = zr__report_planned(&plans);
@@ -39,7 +37,7 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
                         .needs_bytes = zr__rank_needs(&fullest->memory, &fullest->profile.facts),
                         .roles = plans.n,
                         .fullest_role = fullest->layout.role,
-                        .formula_bubble = zr__pipe_bubble(&pipe),
+                        .formula_bubble = zr__plan_bubble(one),
                         .pieces = one->partition_checkpoints,
                         .home = one->checkpoint_home};
     made->share = share_of(made->needs_bytes, limit);
