@@ -405,9 +405,11 @@ const zr_kernel *recorded_kernel(zr_device *device, const char *op)
     int i = 0;
     while (i < kernels.n && kernels.kernel[i] != kernel) i++;
     if (i == most_kernels) return kernel;
-    if (i == kernels.n) kernels.kernel[kernels.n++] = kernel;
-    kernels.recorded[i] = *kernel;
-    kernels.recorded[i].run = runs[(size_t)i];
+    if (i == kernels.n) { /* others may run those that are there */
+        kernels.kernel[kernels.n++] = kernel;
+        kernels.recorded[i] = *kernel;
+        kernels.recorded[i].run = runs[(size_t)i];
+    }
     return &kernels.recorded[i];
 }
 
