@@ -126,7 +126,7 @@ typedef struct zr_timing {
 } zr_timing;
 
 /** Time of a training step and of its parts, averaged over ranks and steps. The first step is left out if there are
- * several. step_sec = compute_sec + exposed_sec + disk_sec + idle_sec. */
+ * several. step_sec = compute_sec + exposed_sec + disk_sec + pipeline_sec + idle_sec. */
 typedef struct zr_timings {
     int ranks;
     int64_t steps; /* number of measured steps */
@@ -136,7 +136,8 @@ typedef struct zr_timings {
     double exposed_sec;           /* exposed communication time, in which nothing is computed */
     /* time in which states are read from or written to disk while nothing is computed or communicated */
     double disk_sec;
-    double idle_sec; /* idle time: the rest of step_sec */
+    double pipeline_sec; /* time in which only values of other pipeline ranks move or are waited for */
+    double idle_sec;     /* idle time: the rest of step_sec */
     /* peak FLOP/s of one rank, in the type of its matrix products and in fp32; 0 if not measured */
     double peak_flops, peak_f32_flops;
     double peak_memory_bytes_sec, peak_link_bytes_sec, peak_disk_read_bytes_sec, peak_disk_write_bytes_sec;

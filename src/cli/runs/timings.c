@@ -108,11 +108,14 @@ static void add_whole_step(zr__text *out, const zr_timings *t)
     zr__text_add(out, "  a step takes %s: computation %s (%.1f%%), exposed communication %s (%.1f%%), ",
                  CLI_SECONDS(t->step_sec), CLI_SECONDS(t->compute_sec), 100.0 * t->compute_sec / t->step_sec,
                  CLI_SECONDS(t->exposed_sec), 100.0 * t->exposed_sec / t->step_sec);
+    if (t->pipeline_sec > 0)
+        zr__text_add(out, "values of pipeline ranks %s (%.1f%%), ", CLI_SECONDS(t->pipeline_sec),
+                     100.0 * t->pipeline_sec / t->step_sec);
     if (t->disk_sec > 0)
         zr__text_add(out, "disk alone %s (%.1f%%), none of these %s\n", CLI_SECONDS(t->disk_sec),
                      100.0 * t->disk_sec / t->step_sec, CLI_SECONDS(t->idle_sec));
     else
-        zr__text_add(out, "neither %s\n", CLI_SECONDS(t->idle_sec));
+        zr__text_add(out, "%s %s\n", t->pipeline_sec > 0 ? "none of these" : "neither", CLI_SECONDS(t->idle_sec));
     if (t->ranks > 1)
         zr__text_add(out, "  communication takes %s, of which %.0f%% is hidden behind computation\n",
                      CLI_SECONDS(t->comm_sec), 100.0 * (1.0 - t->exposed_sec / t->comm_sec));

@@ -21,7 +21,7 @@ typedef struct site {
  * same sum, since each kind belongs to one stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
-    double wall_sec, exposed_sec, disk_sec, idle_sec;
+    double wall_sec, exposed_sec, disk_sec, pipeline_sec, idle_sec;
     double busy_sec[ZR_STREAMS];
     int64_t steps;
 } sums;
@@ -211,39 +211,49 @@ static double next_change(rest *r, double now, bool *runs)
     return r->at == r->end ? INFINITY : *runs ? r->at->end : r->at->begin;
 }
 
-/* Find the seconds during which computation and communication ran at the same time (*both), and those during which
- * states were read from or written to disk while nothing was computed or communicated (*disk). Each stream's spans are
- * ordered and disjoint. */
-static void find_overlap(const zr__timings *t, double *both, double *disk)
+/* Times of a step during which certain streams run. */
+typedef struct overlap {
+    double both;     /* computation and communication run at the same time */
+    double disk;     /* states are read from or written to disk; nothing is computed or communicated */
+    double pipeline; /* values pass from or to other pipeline ranks, or are waited for; nothing else happens */
+} overlap;
+
+/* Find these times. Each stream's spans are ordered and disjoint. */
+static overlap find_overlap(const zr__timings *t)
 {
-    static const zr_stream of[] = {ZR_STREAM_FETCH, ZR_STREAM_STORE, ZR_STREAM_COMPUTE, ZR_STREAM_COMM};
-    rest r[4];
+    enum { FETCH, STORE, COMPUTE, COMM, SEND, RECV, N };
+    static const zr_stream of[N] = {ZR_STREAM_FETCH, ZR_STREAM_STORE, ZR_STREAM_COMPUTE,
+                                    ZR_STREAM_COMM,  ZR_STREAM_SEND,  ZR_STREAM_RECV};
+    overlap found = {0};
+    rest r[N];
     double now = -INFINITY;
-    *both = *disk = 0.0;
-    for (int s = 0; s < 4; s++) r[s] = rest_of(t, of[s]);
+    for (int s = 0; s < N; s++) r[s] = rest_of(t, of[s]);
     for (;;) {
-        bool runs[4];
+        bool runs[N];
         double next = INFINITY;
-        for (int s = 0; s < 4; s++) next = fmin(next, next_change(&r[s], now, &runs[s]));
-        if (next == INFINITY) return;
-        if (runs[2] && runs[3]) *both += next - now;
-        if ((runs[0] || runs[1]) && !runs[2] && !runs[3]) *disk += next - now;
+        for (int s = 0; s < N; s++) next = fmin(next, next_change(&r[s], now, &runs[s]));
+        if (next == INFINITY) return found;
+        const bool busy = runs[COMPUTE] || runs[COMM], disk = runs[FETCH] || runs[STORE];
+        if (runs[COMPUTE] && runs[COMM]) found.both += next - now;
+        if (disk && !busy) found.disk += next - now;
+        if ((runs[SEND] || runs[RECV]) && !busy && !disk) found.pipeline += next - now;
         now = next;
     }
 }
 
 void zr__timings_end(zr__timings *t, double wall_sec)
 {
-    double compute_sec = length_of(t, ZR_STREAM_COMPUTE), comm_sec = length_of(t, ZR_STREAM_COMM), both_sec, disk_sec;
+    double compute_sec = length_of(t, ZR_STREAM_COMPUTE), comm_sec = length_of(t, ZR_STREAM_COMM);
+    const overlap found = find_overlap(t);
     if (t->copies_hold) compute_sec += length_of(t, ZR_STREAM_COPY);
-    find_overlap(t, &both_sec, &disk_sec);
-    const double exposed = fmax(comm_sec - both_sec, 0.0);
+    const double exposed = fmax(comm_sec - found.both, 0.0);
     t->sums.wall_sec += wall_sec;
     t->sums.busy_sec[ZR_STREAM_COMPUTE] += compute_sec;
     t->sums.busy_sec[ZR_STREAM_COMM] += comm_sec;
     t->sums.exposed_sec += exposed;
-    t->sums.disk_sec += disk_sec;
-    t->sums.idle_sec += fmax(wall_sec - compute_sec - exposed - disk_sec, 0.0);
+    t->sums.disk_sec += found.disk;
+    t->sums.pipeline_sec += found.pipeline;
+    t->sums.idle_sec += fmax(wall_sec - compute_sec - exposed - found.disk - found.pipeline, 0.0);
     for (int s = 0; s < ZR_STREAMS; s++) t->n[s] = 0;
     t->sums.steps++;
 }
@@ -285,13 +295,17 @@ static int longest_first(const void *a, const void *b)
 
 zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *out)
 {
-    enum { WHOLE = 6, EACH = 6, N = WHOLE + EACH * ZR_TIMING_KINDS };
+    enum { WHOLE = 7, EACH = 6, N = WHOLE + EACH * ZR_TIMING_KINDS };
     const sums *s = &t->sums;
     const int n = WHOLE + EACH * t->n_kinds;
     double mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
-    double mine[N] = {
-        s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec, s->idle_sec,
-        s->disk_sec};
+    double mine[N] = {s->wall_sec,
+                      s->busy_sec[ZR_STREAM_COMPUTE],
+                      s->busy_sec[ZR_STREAM_COMM],
+                      s->exposed_sec,
+                      s->idle_sec,
+                      s->disk_sec,
+                      s->pipeline_sec};
     for (int k = 0; k < t->n_kinds; k++) {
         const zr_timing *kind = &s->kind[k];
         const double its[EACH] = {kind->sec,   kind->calls,        kind->replays,
@@ -309,6 +323,7 @@ zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *o
                         .exposed_sec = mean[3],
                         .idle_sec = mean[4],
                         .disk_sec = mean[5],
+                        .pipeline_sec = mean[6],
                         .n_kinds = t->n_kinds};
     for (int k = 0; k < t->n_kinds; k++) {
         zr_timing *kind = &out->kind[k];
@@ -370,6 +385,7 @@ zr_status zr__timings_json(const zr_timings *t, char **text)
     zr__json_add(&json, "ranks", t->ranks, "steps", t->steps, "step_ms", 1e3 * t->step_sec, "compute_ms",
                  1e3 * t->compute_sec, "comm_ms", 1e3 * t->comm_sec, "exposed_ms", 1e3 * t->exposed_sec);
     zr__json_add(&json, "idle_ms", 1e3 * t->idle_sec);
+    if (t->pipeline_sec > 0) zr__json_add(&json, "pipeline_ms", 1e3 * t->pipeline_sec);
     add_peak_json(&json, "peak_flops_per_sec", t->peak_flops);
     add_peak_json(&json, "peak_f32_flops_per_sec", t->peak_f32_flops);
     add_peak_json(&json, "peak_memory_bytes_per_sec", t->peak_memory_bytes_sec);

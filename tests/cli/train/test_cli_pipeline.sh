@@ -55,6 +55,7 @@ check "evaluated" "$ZR" eval grid --data text.txt
 check "traced and timed" "$ZR" train c.json --ranks 2 --parallel.pipeline=2 --train.output_dir=traced --timings \
     --trace trace.json --trace-steps 2:2
 check "... the steps of both roles" grep -q 'received *recv' err
+check "... how long ranks wait for each other" grep -q 'values of pipeline ranks [0-9.]* m\?s (' err
 for rank in 0 1; do check "... of rank $rank" grep -q '"cat":"recv", "pid":'$rank trace.json; done
 
 check "a number that does not divide" fails 78 'parallel.pipeline: 2 does not divide the 3 ranks' train bad 3 2 1f1b
