@@ -62,7 +62,6 @@ typedef struct zr_pipe_action {
 typedef struct zr_pipe_table {
     int32_t rows, columns;
     zr_pipe_action *cell; /* rows * columns, row after row */
-    int32_t derived;      /* number of cells that were not read, because zr derives such actions */
 } zr_pipe_table;
 
 /** Read a table in CSV, as torch.distributed.pipelining writes it. A line is a row, and a cell is empty or STAGE,

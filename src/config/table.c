@@ -149,7 +149,8 @@ const zr_key zr__common_keys[] = {
         "order in which pipeline ranks run the micro-batches of a step; all have the same losses to the bit. 1f1b: "
         "forward and backward passes in turn; gpipe: all forward passes first; interleaved: 1f1b with several stages a "
         "rank, which wait less; breadth_first: all micro-batches pass through a stage before the next, so that ZeRO "
-        "stage 3 gathers twice a step; zb_h1, zb_v: gradients of weights are computed where a rank would wait",
+        "stage 3 gathers twice a step, and with gradient_reduction step reduces once; zb_h1, zb_v: gradients of "
+        "weights are computed where a rank would wait",
         .choices = "1f1b|gpipe|interleaved|breadth_first|zb_h1|zb_v|dualpipe|dualpipe_v",
         ONLY("1f1b|gpipe|interleaved|breadth_first|zb_h1|zb_v"),
         .instead = "DualPipe adds the gradients of a weight in two directions, whose sum no other layout has; zb_v has "

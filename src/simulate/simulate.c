@@ -354,10 +354,17 @@ static void find_paths(pricer *me, const zr_plan *plan)
     }
 }
 
-static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster)
+/* Return the queues of all roles. A stream that only some roles have has a queue of its own if it has one there. */
+static zr_queues queues_of(const zr_plans *plans, const zr_cluster *cluster)
 {
     const zr_launch *measured = cluster->measured;
-    zr_queues queues = zr__plan_queues(plan, measured ? measured->beside : !cluster->device.link_copies);
+    zr_queues queues = zr__queues_of(false, false, false);
+    for (int32_t r = 0; r < plans->n; r++) {
+        const zr_queues its =
+            zr__plan_queues(plans->role[r], measured ? measured->beside : !cluster->device.link_copies);
+        for (int s = 0; s < ZR_STREAMS; s++)
+            if (its.of[s] == s) queues.of[s] = (int8_t)s;
+    }
     if (cluster->exchanges_beside) queues.of[ZR_STREAM_COMM] = ZR_STREAM_COMM;
     if (cluster->copies_hold) queues.of[ZR_STREAM_COPY] = ZR_STREAM_COMPUTE;
     return queues;
@@ -417,7 +424,7 @@ zr_status zr_simulate(const zr_plans *plans, const zr_cluster *cluster, const zr
     ZR_CHECK(jitter >= 0 && isfinite(jitter), ZR_ERR_ARG, "jitter is %g; it must be 0 or more", jitter);
     for (int32_t r = 0; r < plans->n; r++) ZR_TRY(zr__simulate_check(plans->role[r], cluster, ranks_per_host));
     *made = (zr_simulation){.bound_by = "", .slowest = 1};
-    pricer me = {{.step_sec = step_sec, .queues = queues_of(first, cluster)},
+    pricer me = {{.step_sec = step_sec, .queues = queues_of(plans, cluster)},
                  .cluster = cluster,
                  .options = options,
                  .ranks_per_host = ranks_per_host,

@@ -46,6 +46,13 @@ static zr_pipe_table *read_table(const char *text)
     return table;
 }
 
+/* Return the next step from *i on that is no SENT. Channels of tables are deeper, so that theirs come later. */
+static const zr_step *next_step(const zr_schedule *s, int32_t *i)
+{
+    while (*i < s->n_steps && s->step[*i].kind == ZR_STEP_SENT) (*i)++;
+    return *i < s->n_steps ? &s->step[(*i)++] : NULL;
+}
+
 /* Check that plans of a table have the steps of the plans of a schedule. */
 static void compare_plans(zr_layout l, const zr_pipe_table *table)
 {
@@ -61,10 +68,13 @@ static void compare_plans(zr_layout l, const zr_pipe_table *table)
         const zr_schedule *a = &want.role[r]->schedule[ZR_SCHEDULE_TRAIN],
                           *b = &got.role[r]->schedule[ZR_SCHEDULE_TRAIN];
         assert_int_equal(a->n_steps, b->n_steps);
-        for (int32_t i = 0; i < a->n_steps; i++) {
-            assert_int_equal(a->step[i].kind, b->step[i].kind);
-            assert_int_equal(a->step[i].op, b->step[i].op);
-            assert_int_equal(a->step[i].micro, b->step[i].micro);
+        int32_t i = 0, k = 0;
+        for (const zr_step *one = next_step(a, &i), *other = next_step(b, &k); one || other;
+             one = next_step(a, &i), other = next_step(b, &k)) {
+            assert_true(one && other);
+            assert_int_equal(one->kind, other->kind);
+            assert_int_equal(one->op, other->op);
+            assert_int_equal(one->micro, other->micro);
         }
     }
     ways_drop(&want);
@@ -87,7 +97,6 @@ static void test_same_lists(void **state)
                     zr_pipe_table *table = read_table(text);
                     const zr__pipe by_table = {ZR_PIPELINE_TABLE, P, v, 2 * P, table};
                     if (zr__pipe_check(&by_table) != ZR_OK) fail_msg("%s\n%s", zr_error_message(), text);
-                    assert_int_equal(table->derived, spread ? 2 * P * v * 2 * P : 0);
                     assert_int_equal(zr__pipe_splits(&by_table), zr__pipe_splits(&p));
                     assert_true(isnan(zr__pipe_bubble(&by_table)));
                     for (int32_t k = 0; k < P * v; k++)
@@ -136,6 +145,29 @@ static void try_table(const char *text, int32_t ranks, int32_t chunks, int32_t m
     }
     ways_drop(&plans);
     zr_pipe_table_destroy(&table);
+}
+
+/* Check tables in which actions of several ranks begin at the same time, so that channels of both directions could wait
+ * for each other. */
+static void test_same_times(void **state)
+{
+    (void)state;
+    static char text[TEXT];
+    for (int32_t k = 2; k <= 12; k++) { /* stages 0 and 3 on a rank, 1 and 2 on the other */
+        char *at = text;
+        for (int32_t m = 0; m < k; m++) at += sprintf(at, "0F%d,", m);
+        for (int32_t m = 0; m < k; m++) at += sprintf(at, "3F%d,3B%d,", m, m);
+        for (int32_t m = 0; m < k; m++) at += sprintf(at, "0B%d%c", m, m + 1 < k ? ',' : '\n');
+        for (int32_t m = 0; m < k; m++) at += sprintf(at, "1F%d,2F%d,", m, m);
+        for (int32_t m = 0; m < k; m++) at += sprintf(at, "2I%d,1I%d,2W%d,", m, m, m);
+        for (int32_t m = 0; m < k; m++) at += sprintf(at, "1W%d%c", m, m + 1 < k ? ',' : '\n');
+        try_table(text, 2, 2, k, NULL);
+    }
+    try_table(
+        "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7,0F8,0I0,0W0,0I1,0W1,0I2,0I3,0I4,0I5,0I6,0I7,0W2,0W3,0W4,0I8,0W5,0W6,0W7,0W8\n"
+        "1F0,1F1,1F2,1F3,1F4,1F5,1F6,1F7,1F8,1I0,1I1,1W0,1W1,1I2,1I3,1W2,1I4,1I5,1W3,1W4,1I6,1I7,1W5,1W6,1I8,1W7,1W8\n"
+        "2F0,2F1,2I0,2F2,2F3,2F4,2I1,2I2,2F5,2I3,2F6,2W0,2F7,2F8,2W1,2I4,2I5,2W2,2W3,2I6,2W4,2I7,2W5,2W6,2I8,2W7,2W8",
+        3, 1, 9, NULL);
 }
 
 static void test_torch(void **state)
@@ -251,7 +283,8 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_lists), cmocka_unit_test(test_torch),
-                                       cmocka_unit_test(test_mixed), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_lists), cmocka_unit_test(test_same_times),
+                                       cmocka_unit_test(test_torch), cmocka_unit_test(test_mixed),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

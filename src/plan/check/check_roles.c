@@ -2,6 +2,7 @@
  * ends of a channel have the same messages, and no role waits forever. */
 #include "base/core/scope.h"
 #include "plan/check/check.h"
+#include "plan/cost/cost.h"
 
 /* Return the row of a table that has a stage. */
 static int32_t row_of(const zr_pipe_table *table, int32_t stage)
@@ -191,8 +192,9 @@ static zr_status check_ends(roles *p)
         const zr_schedule *s = schedule_of(p, r);
         const zr_step *step = &s->step[p->made[r]];
         ZR_CHECK(p->made[r] == s->n_steps, ZR_ERR_INTERNAL,
-                 "role %d waits forever in step %d (%s), for role %d with value %d of micro-batch %d", r, p->made[r],
-                 zr_step_kind_name(step->kind), step->peer, step->value, step->micro);
+                 "role %d waits forever in step %d (%s), in cell %d%c%d, for role %d with value %d of micro-batch %d",
+                 r, p->made[r], zr_step_kind_name(step->kind), step->stage, step->action ? step->action : '?',
+                 step->micro, step->peer, step->value, step->micro);
         for (int32_t c = 0; c < s->n_channels; c++)
             ZR_CHECK(p->begun[r][c] == p->ended[r][c], ZR_ERR_INTERNAL, "role %d leaves messages of channel %d", r, c);
     }
@@ -221,6 +223,11 @@ static zr_status check_roles(const zr_plans *plans, zr_schedule_kind kind)
 zr_status zr_plans_check(const zr_plans *plans)
 {
     for (int32_t r = 0; r < plans->n; r++) ZR_TRY(zr_plan_check(plans->role[r]));
+    return zr__plans_fit(plans);
+}
+
+zr_status zr__plans_fit(const zr_plans *plans)
+{
     ZR_TRY(check_division(plans));
     for (int k = 0; k < ZR_SCHEDULES && plans->n > 1; k++)
         if (plans->role[0]->schedule[k].buffer) ZR_TRY(check_roles(plans, (zr_schedule_kind)k));

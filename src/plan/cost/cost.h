@@ -39,6 +39,9 @@ const zr_plan *zr__fullest_role(const zr_plans *plans);
 double zr__plan_bubble(const zr_plan *plan);
 /** Return whether the schedule of a pipeline runs gradients of parameters apart from the rest of a backward pass. */
 bool zr__plan_splits(const zr_plan *plan);
+/** Prove that the lists of all roles fit together: the part of zr_plans_check that compares roles, which takes less
+ * time than planning. Errors: ZR_ERR_INTERNAL. */
+zr_status zr__plans_fit(const zr_plans *plans);
 /** Destroy the plans. */
 void zr__plans_clear(zr_plans *plans);
 

@@ -85,18 +85,22 @@ static void add_front(zr__decided *d, const zr__timed *t, int32_t now, int32_t c
 }
 
 /* Return how many messages of a SEND or RECV are on their way at the same time: passed on, but not taken by the stage
- * that reads them. */
+ * that reads them. In a user's table a message counts as taken only if its reader begins before the writer's part of
+ * the action does. Otherwise channels of both directions could wait for each other where actions begin at the same
+ * time. */
 static int32_t depth_of(const zr__decided *d, const zr__timed *t, const zr__run_of *of)
 {
     const bool forward = of->phase == ZR__PHASE_F;
     const int32_t takes = forward || zr__pipe_splits(&t->pipe) ? 1 : 2;
     const int32_t from = of->role == ZR__SEND ? of->stage : of->peer_stage,
                   to = from == of->stage ? of->peer_stage : of->stage;
+    const int32_t before = t->pipe.table ? 2 : 0;
     int32_t most = 2, taken = 0;
     if (from == d->plan->stages && t->pipe.schedule == ZR_PIPELINE_BREADTH) return t->pipe.micros;
     if (from == d->plan->stages || to == d->plan->stages) return most; /* passed at once (add_front) */
     for (int32_t m = 0; m < t->pipe.micros; m++) {
-        while (taken < m && *zr__timed_ended(t, forward, to, taken) - takes <= *zr__timed_ended(t, forward, from, m))
+        while (taken < m &&
+               *zr__timed_ended(t, forward, to, taken) - takes + before <= *zr__timed_ended(t, forward, from, m))
             taken++;
         if (m + 1 - taken > most) most = m + 1 - taken;
     }

@@ -80,7 +80,6 @@ static zr_status read_cells(const char *text, const char *end, zr_pipe_table *ta
                      ", row %d, column %d: \"%s\" is no action: wanted are a stage, one of F, B, I and W, and a "
                      "micro-batch, such as 2F0; a pipeline rank runs one action after the other",
                      row + 1, column + 1, ZR_SHOWN(shown));
-            table->derived += derived;
             text = stop < end ? stop + 1 : end;
             if (last) break;
         }
@@ -283,11 +282,13 @@ zr_status zr__pipe_check_table(const zr__pipe *p)
              OF_TABLE " has %d rows: %d are wanted, one for each pipeline rank "
                       "(parallel.pipeline)",
              t->rows, p->ranks);
-    const int64_t stages = (int64_t)p->ranks * p->chunks, least = 2 * stages * p->micros;
-    ZR_CHECK(least <= (int64_t)t->rows * t->columns, ZR_ERR_CONFIG,
-             OF_TABLE " has rows of %d cells: at least %lld are wanted, F and B of %d stages (parallel.chunks) for %d "
-                      "micro-batches (gradient_accumulation_steps)",
-             t->columns, (long long)(least / p->ranks), p->chunks, p->micros);
+    const int64_t stages = (int64_t)p->ranks * p->chunks;
+    int32_t last = 0; /* micro-batch */
+    for (int32_t i = 0; i < t->rows * t->columns; i++)
+        if (t->cell[i].kind != ZR_PIPE_REST && t->cell[i].micro > last) last = t->cell[i].micro;
+    ZR_CHECK(p->micros <= last + 1, ZR_ERR_CONFIG,
+             OF_TABLE " has the micro-batches 0 to %d, but gradient_accumulation_steps is %d; give %d", last, p->micros,
+             last + 1);
     const size_t places = (size_t)(ZR_PIPE_REST * stages * p->micros);
     ZR_AUTO_FREE int32_t *number = zr_alloc(sizeof *number * (places + (size_t)stages));
     ZR_CHECK(number, ZR_ERR_MEMORY, "no memory to check a table of %d cells", t->rows * t->columns);

@@ -1,6 +1,7 @@
 /** Checks before a run creates anything: its inputs, its plan, and the memory. All ranks must get the same results. */
 #include "train/run/run.h"
 
+#include "base/file/file.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "plan/list/place.h"
@@ -163,6 +164,16 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
+static uint64_t hash_of_table(const zr_pipe_table *table)
+{
+    uint64_t hash = (uint64_t)table->columns;
+    for (int32_t i = 0; i < table->rows * table->columns; i++) {
+        const zr_pipe_action *a = &table->cell[i];
+        hash = zr__hash_join(hash, (uint64_t)a->kind << 60 | (uint64_t)a->stage << 32 | (uint32_t)a->micro);
+    }
+    return hash;
+}
+
 /** Check that recompute policy auto made the same choice on all ranks. The choice depends on the scratch memory of
  * kernels, which depends on the processor. Ranks that recompute different activations would gather at different times
  * and deadlock. Also check that all ranks save checkpoints in the same mode. */
@@ -184,6 +195,8 @@ static zr_status same_choices(const zr__ranks *r, const zr_config *config, const
                             "not alike: name a policy)",
                             work));
     }
+    if (plans->role[0]->table)
+        ZR_TRY(zr__run_same(r, "the table of parallel.schedule_file", hash_of_table(plans->role[0]->table)));
     return zr__run_same(r,
                         "how checkpoints are saved asynchronously (these processors are not alike: give another "
                         "memory.limit, or write checkpoint.async false)",

@@ -3,6 +3,7 @@
 
 #include "base/json/json.h"
 #include "config/config.h"
+#include "plan/cost/cost.h"
 #include "train/family/samples.h"
 #include "train/host/limits.h"
 
@@ -284,11 +285,11 @@ zr_status zr__train_plans(const zr_config *config, int ranks, int stage, const z
     for (int32_t r = 0; r < plans->n; r++) {
         layout.role = r;
         ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plans->role[r]));
-        if (plans->role[r]->save == plans->role[0]->save) continue;
+        if (plans->role[r]->save == plans->role[0]->save || layout.save == ZR_SAVE_IN_PLACE) continue;
         /* all ranks save in the same way, so a copy must fit on each */
         layout.save = ZR_SAVE_IN_PLACE;
         zr__plans_clear(plans);
         r = -1;
     }
-    return ZR_OK;
+    return zr__plans_fit(plans);
 }
