@@ -66,7 +66,7 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
                      w->accum, w->rows,
                      f->keeps           ? "as the checkpoint has it"
                      : !best->fits      ? "nothing fits memory.limit, and this needs the least"
-                     : best->recomputes ? "the best of what fits memory.limit"
+                     : best->made.recomputes ? "the best of what fits memory.limit"
                                         : "the fewest that fit memory.limit with no activation recomputed");
         return;
     }

@@ -44,6 +44,7 @@ typedef struct zr__trial {
      * disk. A fraction without a limit is 0. `fits`: whether `share` is at most 1. */
     double share;
     bool fits;
+    bool recomputes;      /* whether any activations are recomputed */
     zr__fullest fullest;  /* the step with the most memory in use */
     int32_t roles;        /* number of roles */
     int32_t fullest_role; /* the role whose ranks need the most memory */
@@ -57,7 +58,9 @@ typedef struct zr__trial {
 /** Return the memory limit of a rank: memory.limit or, if it is not given, memory_bytes of the target. */
 int64_t zr__limit_of(const zr__train_target *target, const zr_config *config);
 /** Plan and price a resolved configuration. Unless `plans` is NULL, set *plans to the plans, which the caller clears.
- * Return the errors of zr__train_plans and zr_simulate. */
+ * Without `plans`, a pipeline with many micro-batches is priced by its plans with two smaller numbers of micro-batches:
+ * the memory is that of the larger plan, and times, traffic and FLOPs, which grow linearly, are extrapolated. Return the
+ * errors of zr__train_plans and zr_simulate. */
 ZR_NODISCARD zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made,
                                zr_plans *plans);
 /** Return whether a status means that the planner or the simulator refused a configuration. Any other failure ends the
@@ -124,7 +127,7 @@ typedef struct zr__tried {
     zr__way way;
     int64_t number; /* order in which candidates were planned */
     zr__trial made;
-    bool fits, recomputes; /* whether it fits; whether it recomputes any activations */
+    bool fits;
     /* whether it fits, but was planned only to find out whether any candidate can fit; `fits` is set when it is tried
      * itself */
     bool bound;

@@ -44,13 +44,10 @@ static int64_t data_ranks(const zr__searching *s, const zr__way *w)
 
 static zr_status weigh(const zr__searching *s, const zr_plans *plans, zr__tried *t)
 {
-    const zr_plan *plan = plans->role[0];
     const zr__question *q = s->q;
     const zr__way *w = &t->way;
-    const double tokens = (double)(w->rows * w->accum * plan->layout.seq * plan->layout.ranks);
+    const double tokens = (double)zr__way_tokens(w, q->config, q->target->ranks);
     zr_price price = t->made.simulation.price;
-    for (int32_t r = 0; r < plans->n; r++)
-        for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= zr_recomputes(plans->role[r]->unit[u].recompute);
     if (!q->target->cluster) ZR_TRY(zr_plans_price(plans, &s->rates, &price));
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)t->made.report.traffic.bytes[i] / tokens;
     t->sec = (s->found->timed ? price.step_sec : t->made.report.flops_hardware) / tokens;
@@ -83,7 +80,7 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     *t = (zr__tried){.way = *w, .number = f->n};
     const bool alone = config.train.noise_scale && data_ranks(s, w) * w->accum == 1;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
-                         : zr__try(s->q->target, &config, &t->made, &plans);
+                         : zr__try(s->q->target, &config, &t->made, s->q->target->cluster ? NULL : &plans);
     if (st == ZR_OK) st = weigh(s, &plans, t);
     if (zr__refused(st)) zr__failure_note(&f->refused, st);
     if (st != ZR_OK) return zr__refused(st) ? ZR_OK : st;
@@ -194,7 +191,7 @@ static zr_status try_policy(zr__searching *s, zr__way w, zr_recompute policy, zr
     if (!*t) ZR_TRY(zr__try_way(s, &w, t));
     if (!*t) return ZR_OK;
     r->fits |= (*t)->fits;
-    r->all |= (*t)->fits && !(*t)->recomputes;
+    r->all |= (*t)->fits && !(*t)->made.recomputes;
     if (r->sec == 0) r->sec = (*t)->sec;
     return ZR_OK;
 }
