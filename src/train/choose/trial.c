@@ -56,8 +56,8 @@ static int64_t few_micros(const zr_config *config)
     const int64_t ranks = config->parallel.pipeline, all = config->accumulation_steps,
                   few = FEW_ROUNDS * ranks + all % ranks;
     const zr_pipe_schedule schedule = config->parallel.schedule;
-    const bool repeats = schedule == ZR_PIPELINE_1F1B || schedule == ZR_PIPELINE_INTERLEAVED ||
-                         schedule == ZR_PIPELINE_ZB_H1;
+    const bool repeats =
+        schedule == ZR_PIPELINE_1F1B || schedule == ZR_PIPELINE_INTERLEAVED || schedule == ZR_PIPELINE_ZB_H1;
     return ranks > 1 && repeats && !config->parallel.schedule_file && all > few + (few + ranks) ? few : 0;
 }
 
@@ -89,12 +89,13 @@ static void extend_simulation(const zr_simulation *a, zr_simulation *b, double r
 {
     const zr_price *p = &a->price;
     zr_price *q = &b->price;
-    const double *const from[] = {&p->compute_sec, &p->comm_sec, &p->exposed_sec, &p->bubble_sec, &p->disk_sec,
-                                  &p->host_sec,    &a->product_sec, &a->memory_sec, &a->launch_sec},
-                 *const rates[] = {&a->samples_sec, &a->tokens_sec, &a->flops_sec, &a->mfu};
-    double *const to[] = {&q->compute_sec, &q->comm_sec, &q->exposed_sec, &q->bubble_sec, &q->disk_sec,
-                          &q->host_sec,    &b->product_sec, &b->memory_sec, &b->launch_sec},
-           *const its_rates[] = {&b->samples_sec, &b->tokens_sec, &b->flops_sec, &b->mfu}, step_sec = q->step_sec;
+    const double *const from[] = {&p->compute_sec, &p->comm_sec,    &p->exposed_sec, &p->bubble_sec, &p->disk_sec,
+                                  &p->host_sec,    &a->product_sec, &a->memory_sec,  &a->launch_sec},
+                        *const rates[] = {&a->samples_sec, &a->tokens_sec, &a->flops_sec, &a->mfu};
+    double *const to[] = {&q->compute_sec, &q->comm_sec,    &q->exposed_sec, &q->bubble_sec, &q->disk_sec,
+                          &q->host_sec,    &b->product_sec, &b->memory_sec,  &b->launch_sec},
+                  *const its_rates[] = {&b->samples_sec, &b->tokens_sec, &b->flops_sec, &b->mfu},
+                  step_sec = q->step_sec;
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) extend(from[i], to[i], 1, rounds);
     extend(a->exposed_sec, b->exposed_sec, ZR_CAUSES, rounds);
     extend(&p->step_sec, &q->step_sec, 1, rounds);
@@ -155,8 +156,7 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
                         .pieces = one->partition_checkpoints,
                         .home = one->checkpoint_home};
     for (int32_t r = 0; r < plans->n; r++)
-        for (int32_t u = 0; u < one->n_units; u++)
-            made->recomputes |= zr_recomputes(plans->role[r]->unit[u].recompute);
+        for (int32_t u = 0; u < one->n_units; u++) made->recomputes |= zr_recomputes(plans->role[r]->unit[u].recompute);
     made->share = share_of(made->needs_bytes, limit);
     made->share = fmax(made->share, share_of(made->host_bytes, target->host_bytes));
     made->share = fmax(made->share, share_of(made->disk_bytes, target->disk_bytes));
