@@ -120,6 +120,7 @@ static double mixed_sec(const zr__searching *s, const zr__tried *heavy, const zr
 /** Remember a candidate for policy auto, with a lower bound of its time per token. */
 static zr_status note_bound(zr__searching *s, const zr__way *w, double bound)
 {
+    if (w->pipeline != s->base.pipeline) return ZR_OK; /* its many plans, for each pipeline rank, would take too long */
     ZR_GROW(s->mixed, s->mixed_room, s->n_mixed + 1, "candidates");
     s->mixed[s->n_mixed] = (struct zr__mixed){*w, bound};
     s->mixed[s->n_mixed++].way.policy = ZR_RECOMPUTE_AUTO;
@@ -185,12 +186,72 @@ static zr__tried *predict(zr__searching *s, const zr__way *w)
     return guess;
 }
 
+/* Schedules to try if the schedule is free, the configuration's own aside. */
+static const struct {
+    zr_pipe_schedule schedule;
+    int32_t chunks;
+} schedules[] = {
+    {ZR_PIPELINE_INTERLEAVED, 2}, {ZR_PIPELINE_INTERLEAVED, 4}, {ZR_PIPELINE_ZB_H1, 0}, {ZR_PIPELINE_BREADTH, 2}};
+enum { SCHEDULES = sizeof(schedules) / sizeof(*schedules) };
+
+/** Give a way a schedule. Return false if it cannot have it, or not gain by it. */
+static bool set_schedule(const zr__searching *s, int i, zr__way *w)
+{
+    w->schedule = schedules[i].schedule;
+    w->chunks = schedules[i].chunks;
+    return (w->schedule != ZR_PIPELINE_INTERLEAVED || w->accum % w->pipeline == 0) &&
+           (w->schedule != ZR_PIPELINE_BREADTH || w->stage == 3) &&
+           w->pipeline * w->chunks <= zr_config_sizes(s->q->config).layers;
+}
+
+static double bubble_of(const zr__way *w)
+{
+    const zr_layout layout = {.pipeline = (int)w->pipeline, .pipeline_schedule = w->schedule};
+    const int32_t chunks = w->chunks > 0 ? (int32_t)w->chunks : zr__pipe_chunks(&layout);
+    return zr__pipe_bubble(&(zr__pipe){w->schedule, (int32_t)w->pipeline, chunks, (int32_t)w->accum, NULL});
+}
+
+/** Return the part of a step in which a rank is idle by the formula of the best schedule. */
+static double least_bubble(const zr__searching *s, zr__way w)
+{
+    double bubble = bubble_of(&w);
+    for (int i = 0; i < SCHEDULES && s->q->free.schedule; i++)
+        if (set_schedule(s, i, &w)) bubble = fmin(bubble, bubble_of(&w));
+    return isfinite(bubble) ? bubble : 0;
+}
+
+/** Plans of a pipeline are long. Plan only one and two micro-batches of a way: their difference and the bubble bound
+ * the time per token, and the larger the memory. Set *t to these bounds if the way cannot fit or win. */
+static zr_status look_ahead(zr__searching *s, const zr__way *w, zr__tried **t)
+{
+    const zr__train_target *target = s->q->target;
+    zr__tried *guess = &s->guess[w->policy];
+    double sec[3];
+    *guess = (zr__tried){.way = *w};
+    for (int k = 1; k <= 2; k++) {
+        zr_config config = *s->q->config;
+        zr__way few = *w;
+        few.accum = k;
+        zr__way_set(&few, target->ranks, &config);
+        const zr_status st = zr__try(target, &config, &guess->made, NULL);
+        if (zr__refused(st)) return ZR_OK; /* such as a schedule that needs more micro-batches */
+        ZR_TRY(st);
+        sec[k] = guess->made.simulation.price.compute_sec;
+    }
+    guess->sec = (sec[2] - sec[1]) / (double)(w->rows * data_ranks(s, w) * s->q->config->data.seq_length) /
+                 (1 - least_bubble(s, *w));
+    /* a pipeline is a further key, which must save more than a tie */
+    if (!guess->made.fits || as_fast(s, ZR__TIE * guess->sec)) *t = guess;
+    return ZR_OK;
+}
+
 static zr_status try_policy(zr__searching *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
 {
     w.policy = policy;
     if (!zr_recomputes(policy)) zr__way_drop_checkpoints(&w);
     *t = stand_in(s, &w);
     if (!*t && s->q->free.batch) *t = predict(s, &w);
+    if (!*t && w.pipeline != s->base.pipeline) ZR_TRY(look_ahead(s, &w, t));
     if (!*t) ZR_TRY(zr__try_way(s, &w, t));
     if (!*t) return ZR_OK;
     r->fits |= (*t)->fits;
@@ -356,7 +417,8 @@ static bool degree_works(const zr__searching *s, const zr__way *w, int64_t tenso
 int64_t zr__search_next_degree(const zr__searching *s, const zr__way *w, int64_t tensor)
 {
     const int64_t ranks = s->q->target->ranks / w->pipeline, host = s->q->target->host_ranks,
-                  most = host > 0 && 2 * host < ranks ? 2 * host : ranks;
+                  wide = w->pipeline == s->base.pipeline ? 2 * host : host,
+                  most = host > 0 && wide < ranks ? wide : ranks;
     if (!s->q->free.tensor) return tensor == 0 && degree_works(s, w, s->base.tensor) ? s->base.tensor : 0;
     for (tensor++; tensor <= most; tensor++)
         if (degree_works(s, w, tensor)) return tensor;
@@ -364,31 +426,6 @@ int64_t zr__search_next_degree(const zr__searching *s, const zr__way *w, int64_t
 }
 
 /* ---- pipelines ---------------------------------------------------------------------------------- */
-
-/* Schedules to try if the schedule is free, the configuration's own aside. */
-static const struct {
-    zr_pipe_schedule schedule;
-    int32_t chunks;
-} schedules[] = {
-    {ZR_PIPELINE_INTERLEAVED, 2}, {ZR_PIPELINE_INTERLEAVED, 4}, {ZR_PIPELINE_ZB_H1, 0}, {ZR_PIPELINE_BREADTH, 2}};
-enum { SCHEDULES = sizeof(schedules) / sizeof(*schedules) };
-
-/** Give a way a schedule. Return false if it cannot have it, or not gain by it. */
-static bool set_schedule(const zr__searching *s, int i, zr__way *w)
-{
-    w->schedule = schedules[i].schedule;
-    w->chunks = schedules[i].chunks;
-    return (w->schedule != ZR_PIPELINE_INTERLEAVED || w->accum % w->pipeline == 0) &&
-           (w->schedule != ZR_PIPELINE_BREADTH || w->stage == 3) &&
-           w->pipeline * w->chunks <= zr_config_sizes(s->q->config).layers;
-}
-
-static double bubble_of(const zr__way *w)
-{
-    const zr_layout layout = {.pipeline = (int)w->pipeline, .pipeline_schedule = w->schedule};
-    const int32_t chunks = w->chunks > 0 ? (int32_t)w->chunks : zr__pipe_chunks(&layout);
-    return zr__pipe_bubble(&(zr__pipe){w->schedule, (int32_t)w->pipeline, chunks, (int32_t)w->accum, NULL});
-}
 
 /** Return a lower bound of the time per token of a pipeline: the least time of computing that was found, without
  * recompute, and the bubble. */
@@ -402,10 +439,7 @@ static double pipeline_bound(const zr__searching *s, zr__way w)
         sec = fmin(sec, t->sec * t->made.simulation.price.compute_sec / step_sec * report->flops_model /
                             report->flops_hardware);
     }
-    double bubble = bubble_of(&w);
-    for (int i = 0; i < SCHEDULES && s->q->free.schedule; i++)
-        if (set_schedule(s, i, &w)) bubble = fmin(bubble, bubble_of(&w));
-    return isfinite(sec) && isfinite(bubble) ? sec / (1 - bubble) : 0;
+    return isfinite(sec) ? sec / (1 - least_bubble(s, w)) : 0;
 }
 
 /** Return whether a pipeline has enough micro-batches and may be faster than what was found. */
