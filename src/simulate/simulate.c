@@ -264,6 +264,17 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
     made->launch_sec = sec[BY_LAUNCHES];
 }
 
+const char *zr__bound_of(const zr_simulation *made)
+{
+    double most = made->product_sec;
+    const char *name = "products";
+    if (made->memory_sec > most) most = made->memory_sec, name = "memory";
+    if (made->launch_sec > most) most = made->launch_sec, name = "launches";
+    for (int c = 0; c < ZR_CAUSES; c++)
+        if (made->exposed_sec[c] > most) most = made->exposed_sec[c], name = zr__cause_name((zr_cause)c);
+    return name;
+}
+
 static void find_rates(const pricer *me, const zr_plans *plans, zr_simulation *made)
 {
     const zr_plan *plan = plans->role[made->price.role];
@@ -275,12 +286,7 @@ static void find_rates(const pricer *me, const zr_plans *plans, zr_simulation *m
     made->flops_sec = totals.flops_hardware / plan->ranks / sec;
     made->mfu = totals.flops_model / plan->ranks / sec / zr__peak_of(plan, &me->cluster->device);
     split_busy(me, plan, made);
-    double most = made->product_sec;
-    made->bound_by = "products";
-    if (made->memory_sec > most) most = made->memory_sec, made->bound_by = "memory";
-    if (made->launch_sec > most) most = made->launch_sec, made->bound_by = "launches";
-    for (int c = 0; c < ZR_CAUSES; c++)
-        if (made->exposed_sec[c] > most) most = made->exposed_sec[c], made->bound_by = zr__cause_name((zr_cause)c);
+    made->bound_by = zr__bound_of(made);
 }
 
 /* Price a save. The times are NAN if a rate that they depend on is unknown. */

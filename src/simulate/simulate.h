@@ -15,6 +15,8 @@ zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, in
 /** Add hosts to a cluster with a network, until it has at least `devices` devices. */
 void zr__cluster_widen(zr_cluster *cluster, int32_t devices);
 const char *zr__cause_name(zr_cause cause);
+/** Return zr_simulation.bound_by for the times of a simulation. */
+const char *zr__bound_of(const zr_simulation *made);
 
 /** Cost of the collectives of a group. The cost depends on the devices of the group's ranks. */
 typedef struct zr__spot {

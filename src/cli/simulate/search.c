@@ -26,6 +26,11 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
                pieces = OPEN(ZR__PIECES_KEY);
     const bool homes = ZERO("offload_optimizer") && ZERO("offload_param") && zr__train_offload_open(s->config) &&
                        s->config->zero.optim.device == ZR_HOME_NONE;
+    const zr_config *c = s->config;
+    /* what a user gives of a pipeline is for its number of ranks, stages and micro-batches */
+    const bool whole = !c->parallel.units && !c->parallel.schedule_file,
+               several = samples || (accum && s->o->step_tokens > 0) || c->accumulation_steps > 1,
+               pipeline = OPEN("parallel.pipeline") && whole && several;
     return (zr__free){.stage = ZERO("stage"),
                       .policy = OPEN("activation_checkpointing.policy"),
                       .split = samples && batch && accum,
@@ -36,6 +41,9 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
                       .kept = place,
                       .lighter = ZERO("stage3_prefetch_bucket_size") && ZERO("overlap_comm"),
                       .tensor = OPEN("parallel.tensor"),
+                      .pipeline = pipeline,
+                      .schedule = OPEN("parallel.schedule") && OPEN("parallel.chunks") && whole &&
+                                  (pipeline || c->parallel.pipeline > 1),
                       .groups = ZERO("mics_shard_size") && ZERO("zero_hpz_partition_size"),
                       .every = OPEN("activation_checkpointing.every"),
                       .places = place && pieces,

@@ -86,6 +86,9 @@ static zr__way further_of(const cli_searched *s, const zr__tried *t)
     const zr__way *w = &t->way;
     zr__way further = zr__way_of(s->config);
     further.tensor = w->tensor;
+    further.pipeline = w->pipeline;
+    further.schedule = w->schedule;
+    further.chunks = w->chunks;
     further.mics = w->mics;
     further.hpz = w->hpz;
     further.moves = w->moves;

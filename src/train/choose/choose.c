@@ -64,10 +64,10 @@ static void note_choice(const zr__question *q, const zr__choices *f, const zr__t
                      "gradient_accumulation_steps: auto, set to %" PRId64
                      ", and train_micro_batch_size_per_gpu as %" PRId64 ": %s",
                      w->accum, w->rows,
-                     f->keeps           ? "as the checkpoint has it"
-                     : !best->fits      ? "nothing fits memory.limit, and this needs the least"
-                     : best->recomputes ? "the best of what fits memory.limit"
-                                        : "the fewest that fit memory.limit with no activation recomputed");
+                     f->keeps                ? "as the checkpoint has it"
+                     : !best->fits           ? "nothing fits memory.limit, and this needs the least"
+                     : best->made.recomputes ? "the best of what fits memory.limit"
+                                             : "the fewest that fit memory.limit with no activation recomputed");
         return;
     }
     zr__text_add(text, "chosen for memory.limit %s:", ZR_SIZE((double)q->config->memory.limit_bytes));

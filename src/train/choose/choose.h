@@ -44,6 +44,7 @@ typedef struct zr__trial {
      * disk. A fraction without a limit is 0. `fits`: whether `share` is at most 1. */
     double share;
     bool fits;
+    bool recomputes;      /* whether any activations are recomputed */
     zr__fullest fullest;  /* the step with the most memory in use */
     int32_t roles;        /* number of roles */
     int32_t fullest_role; /* the role whose ranks need the most memory */
@@ -57,7 +58,9 @@ typedef struct zr__trial {
 /** Return the memory limit of a rank: memory.limit or, if it is not given, memory_bytes of the target. */
 int64_t zr__limit_of(const zr__train_target *target, const zr_config *config);
 /** Plan and price a resolved configuration. Unless `plans` is NULL, set *plans to the plans, which the caller clears.
- * Return the errors of zr__train_plans and zr_simulate. */
+ * Without `plans`, a pipeline with many micro-batches is priced by its plans with two smaller numbers of micro-batches:
+ * the memory is that of the larger plan, and times, traffic and FLOPs, which grow linearly, are extrapolated. Return
+ * the errors of zr__train_plans and zr_simulate. */
 ZR_NODISCARD zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made,
                                zr_plans *plans);
 /** Return whether a status means that the planner or the simulator refused a configuration. Any other failure ends the
@@ -80,8 +83,10 @@ typedef struct zr__way {
     zr_config_home device; /* home of the states of `offload`; ZR_HOME_NONE to keep the configured homes */
     zr__offload offload;
     unsigned on_host; /* with ZR_HOME_NVME: kinds of states (ZR__KINDS), as bits, that are in host memory instead */
-    int64_t stage, tensor;
-    int64_t mics, hpz; /* ranks of a MiCS group, or -1 for none; ranks of an hpZ group, or 1 for none */
+    int64_t stage, tensor, pipeline;
+    zr_pipe_schedule schedule; /* with chunks, matters only with a pipeline */
+    int64_t chunks;            /* stages of a pipeline rank, or 0 for the schedule's own number */
+    int64_t mics, hpz;         /* ranks of a MiCS group, or -1 for none; ranks of an hpZ group, or 1 for none */
     zr_recompute policy;
     int64_t every; /* spacing of checkpoints in units, with ZR_RECOMPUTE_UNIT */
     /* Place of activation checkpoints: whether they are partitioned (P_a), and their home. */
@@ -93,10 +98,10 @@ typedef struct zr__way {
 
 /** Degrees to which two ways are alike. Each value also requires everything that the earlier values require. */
 typedef enum zr__likeness {
-    ZR__ALIKE_STATES, /* the same kind of states: stage, tensor parallelism and groups of ranks */
+    ZR__ALIKE_STATES, /* the same kind of states: stage, tensor and pipeline parallelism, and groups of ranks */
     ZR__ALIKE_HOMES,  /* the same offload */
     ZR__ALIKE_POLICY, /* the same recompute and, if there are checkpoints, the same place for them */
-    ZR__ALIKE_ALL     /* the same buckets, overlap and micro-batches */
+    ZR__ALIKE_ALL     /* the same buckets, overlap, schedule of a pipeline and micro-batches */
 } zr__likeness;
 bool zr__way_alike(const zr__way *a, const zr__way *b, zr__likeness likeness);
 /** Return whether `b` equals `a`, or `a` with further kinds of states offloaded. */
@@ -124,7 +129,7 @@ typedef struct zr__tried {
     zr__way way;
     int64_t number; /* order in which candidates were planned */
     zr__trial made;
-    bool fits, recomputes; /* whether it fits; whether it recomputes any activations */
+    bool fits;
     /* whether it fits, but was planned only to find out whether any candidate can fit; `fits` is set when it is tried
      * itself */
     bool bound;
@@ -143,8 +148,9 @@ typedef struct zr__free {
     /* Keys that save memory at the cost of overlap (zr__light), tried only if nothing fits the device otherwise. */
     bool lighter;
     /* The further keys, which are changed only if that saves more time than ZR__TIE. `groups`: MiCS and hpZ; `places`:
-     * checkpoints in the host's memory; `accum`: micro-batches of a step */
-    bool tensor, groups, every, places, accum, buckets, prefetch, overlap, levels, once;
+     * checkpoints in the host's memory; `accum`: micro-batches of a step; `pipeline`: number of pipeline ranks, as long
+     * as states stay on the device; `schedule`: schedule and chunks of a pipeline */
+    bool tensor, pipeline, schedule, groups, every, places, accum, buckets, prefetch, overlap, levels, once;
 } zr__free;
 
 /** Micro-batches of the checkpoint from which a run resumes. `accum` is 0 for a new run. */
@@ -257,7 +263,7 @@ void zr__add_ties(const zr__choices *found, const char *before, zr__text *text);
 /** Return the tokens of a step of a way, over all ranks. */
 int64_t zr__way_tokens(const zr__way *way, const zr_config *config, int ranks);
 /** Set `keys` to the names of the keys that a question leaves free for a way, and return their number. */
-#define ZR__FREE_KEYS 20
+#define ZR__FREE_KEYS 23
 int zr__question_keys(const zr__question *question, const zr__way *way, const char *keys[ZR__FREE_KEYS]);
 /** Add the question to `text`: memory, tokens per step and the free keys. */
 void zr__add_question(const zr__question *question, const zr__way *way, zr__text *text);

@@ -1,6 +1,6 @@
-/** Enumeration of candidates with given homes of states: tensor-parallel degrees, stages, groups of ranks, recompute
- * policies with places of checkpoints, and micro-batches. Each candidate is planned completely and priced. Rules leave
- * out candidates that cannot fit or win:
+/** Enumeration of candidates with given homes of states: pipelines, tensor-parallel degrees, stages, groups of ranks,
+ * recompute policies with places of checkpoints, and micro-batches. Each candidate is planned completely and priced.
+ * Rules leave out candidates that cannot fit or win:
  *
  * - Memory grows with the micro-batch, so larger ones are not tried after one that does not fit. If the model states
  *   alone do not fit, no policy makes them fit.
@@ -10,10 +10,13 @@
  *   not tried with more offload.
  * - Less recompute is faster, so a policy that recomputes more is tried only if less does not fit.
  * - Policy auto itself creates many plans, so its candidates are tried in the order of lower bounds of their times.
+ * - A pipeline is tried only with at least one micro-batch for each of its ranks, and only if its matrix products and
+ * the bubble of its best schedule leave it a chance to win. Its schedule is varied last.
  * - Further keys change the speed of most candidates little, so they are varied last, for the fastest candidates. */
 #include "train/choose/search.h"
 
 #include "base/core/grow.h"
+#include "plan/program/pipeline.h"
 
 #include <math.h>
 
@@ -39,18 +42,15 @@
 
 static int64_t data_ranks(const zr__searching *s, const zr__way *w)
 {
-    return s->q->target->ranks / (w->tensor * s->q->config->parallel.pipeline);
+    return s->q->target->ranks / (w->tensor * w->pipeline);
 }
 
 static zr_status weigh(const zr__searching *s, const zr_plans *plans, zr__tried *t)
 {
-    const zr_plan *plan = plans->role[0];
     const zr__question *q = s->q;
     const zr__way *w = &t->way;
-    const double tokens = (double)(w->rows * w->accum * plan->layout.seq * plan->layout.ranks);
+    const double tokens = (double)zr__way_tokens(w, q->config, q->target->ranks);
     zr_price price = t->made.simulation.price;
-    for (int32_t r = 0; r < plans->n; r++)
-        for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= zr_recomputes(plans->role[r]->unit[u].recompute);
     if (!q->target->cluster) ZR_TRY(zr_plans_price(plans, &s->rates, &price));
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)t->made.report.traffic.bytes[i] / tokens;
     t->sec = (s->found->timed ? price.step_sec : t->made.report.flops_hardware) / tokens;
@@ -83,7 +83,7 @@ zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried)
     *t = (zr__tried){.way = *w, .number = f->n};
     const bool alone = config.train.noise_scale && data_ranks(s, w) * w->accum == 1;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
-                         : zr__try(s->q->target, &config, &t->made, &plans);
+                         : zr__try(s->q->target, &config, &t->made, s->q->target->cluster ? NULL : &plans);
     if (st == ZR_OK) st = weigh(s, &plans, t);
     if (zr__refused(st)) zr__failure_note(&f->refused, st);
     if (st != ZR_OK) return zr__refused(st) ? ZR_OK : st;
@@ -120,6 +120,7 @@ static double mixed_sec(const zr__searching *s, const zr__tried *heavy, const zr
 /** Remember a candidate for policy auto, with a lower bound of its time per token. */
 static zr_status note_bound(zr__searching *s, const zr__way *w, double bound)
 {
+    if (w->pipeline != s->base.pipeline) return ZR_OK; /* its many plans, for each pipeline rank, would take too long */
     ZR_GROW(s->mixed, s->mixed_room, s->n_mixed + 1, "candidates");
     s->mixed[s->n_mixed] = (struct zr__mixed){*w, bound};
     s->mixed[s->n_mixed++].way.policy = ZR_RECOMPUTE_AUTO;
@@ -185,16 +186,76 @@ static zr__tried *predict(zr__searching *s, const zr__way *w)
     return guess;
 }
 
+/* Schedules to try if the schedule is free, the configuration's own aside. */
+static const struct {
+    zr_pipe_schedule schedule;
+    int32_t chunks;
+} schedules[] = {
+    {ZR_PIPELINE_INTERLEAVED, 2}, {ZR_PIPELINE_INTERLEAVED, 4}, {ZR_PIPELINE_ZB_H1, 0}, {ZR_PIPELINE_BREADTH, 2}};
+enum { SCHEDULES = sizeof(schedules) / sizeof(*schedules) };
+
+/** Give a way a schedule. Return false if it cannot have it, or not gain by it. */
+static bool set_schedule(const zr__searching *s, int i, zr__way *w)
+{
+    w->schedule = schedules[i].schedule;
+    w->chunks = schedules[i].chunks;
+    return (w->schedule != ZR_PIPELINE_INTERLEAVED || w->accum % w->pipeline == 0) &&
+           (w->schedule != ZR_PIPELINE_BREADTH || w->stage == 3) &&
+           w->pipeline * w->chunks <= zr_config_sizes(s->q->config).layers;
+}
+
+static double bubble_of(const zr__way *w)
+{
+    const zr_layout layout = {.pipeline = (int)w->pipeline, .pipeline_schedule = w->schedule};
+    const int32_t chunks = w->chunks > 0 ? (int32_t)w->chunks : zr__pipe_chunks(&layout);
+    return zr__pipe_bubble(&(zr__pipe){w->schedule, (int32_t)w->pipeline, chunks, (int32_t)w->accum, NULL});
+}
+
+/** Return the part of a step in which a rank is idle by the formula of the best schedule. */
+static double least_bubble(const zr__searching *s, zr__way w)
+{
+    double bubble = bubble_of(&w);
+    for (int i = 0; i < SCHEDULES && s->q->free.schedule; i++)
+        if (set_schedule(s, i, &w)) bubble = fmin(bubble, bubble_of(&w));
+    return isfinite(bubble) ? bubble : 0;
+}
+
+/** Plans of a pipeline are long. Plan only one and two micro-batches of a way: their difference and the bubble bound
+ * the time per token, and the larger the memory. Set *t to these bounds if the way cannot fit or win. */
+static zr_status look_ahead(zr__searching *s, const zr__way *w, zr__tried **t)
+{
+    const zr__train_target *target = s->q->target;
+    zr__tried *guess = &s->guess[w->policy];
+    double sec[3];
+    *guess = (zr__tried){.way = *w};
+    for (int k = 1; k <= 2; k++) {
+        zr_config config = *s->q->config;
+        zr__way few = *w;
+        few.accum = k;
+        zr__way_set(&few, target->ranks, &config);
+        const zr_status st = zr__try(target, &config, &guess->made, NULL);
+        if (zr__refused(st)) return ZR_OK; /* such as a schedule that needs more micro-batches */
+        ZR_TRY(st);
+        sec[k] = guess->made.simulation.price.compute_sec;
+    }
+    guess->sec = (sec[2] - sec[1]) / (double)(w->rows * data_ranks(s, w) * s->q->config->data.seq_length) /
+                 (1 - least_bubble(s, *w));
+    /* a pipeline is a further key, which must save more than a tie */
+    if (!guess->made.fits || as_fast(s, ZR__TIE * guess->sec)) *t = guess;
+    return ZR_OK;
+}
+
 static zr_status try_policy(zr__searching *s, zr__way w, zr_recompute policy, zr__tried **t, reached *r)
 {
     w.policy = policy;
     if (!zr_recomputes(policy)) zr__way_drop_checkpoints(&w);
     *t = stand_in(s, &w);
     if (!*t && s->q->free.batch) *t = predict(s, &w);
+    if (!*t && w.pipeline != s->base.pipeline) ZR_TRY(look_ahead(s, &w, t));
     if (!*t) ZR_TRY(zr__try_way(s, &w, t));
     if (!*t) return ZR_OK;
     r->fits |= (*t)->fits;
-    r->all |= (*t)->fits && !(*t)->recomputes;
+    r->all |= (*t)->fits && !(*t)->made.recomputes;
     if (r->sec == 0) r->sec = (*t)->sec;
     return ZR_OK;
 }
@@ -270,12 +331,37 @@ static bool is_allowed(const zr__searching *s, const zr__way *w)
     return s->q->step_tokens == 0 || w->rows * w->accum == 1 || tokens <= (double)s->q->step_tokens;
 }
 
+/** Return the samples of a rank in a step. */
+static int64_t rows_of_step(const zr__searching *s, const zr__way *w)
+{
+    return s->q->config->train_batch_size / data_ranks(s, w);
+}
+
+/** Set the micro-batches of a pipeline, if their number is free, to as many as a step may have: for an open step in
+ * whole rounds of all pipeline ranks, and for train_batch_size with the next size that divides it. More of them shorten
+ * the bubble. Return false if they are fewer than pipeline ranks. */
+static bool fill_step(const zr__searching *s, zr__way *w)
+{
+    const zr__free *free = &s->q->free;
+    if (w->pipeline == 1 || !(free->split || free->accum)) return true;
+    if (free->split) {
+        const int64_t rows = rows_of_step(s, w);
+        while (w->rows <= rows && rows % w->rows != 0) w->rows = next_batch(w->rows);
+        w->accum = rows / w->rows;
+    } else {
+        const int64_t most = s->q->step_tokens / (w->rows * data_ranks(s, w) * s->q->config->data.seq_length);
+        w->accum = most / w->pipeline * w->pipeline;
+    }
+    return w->accum >= w->pipeline && w->accum <= SPLITS_MOST;
+}
+
 /** Try larger and larger micro-batches as long as they fit and save enough time. */
 static zr_status try_batches(zr__searching *s, zr__way w)
 {
     reached r = {.fits = true};
     double sec = 0;
-    for (int64_t before = 0; w.rows <= BATCH_MOST && is_allowed(s, &w); before = w.rows, w.rows = next_batch(w.rows)) {
+    for (int64_t before = 0; w.rows <= BATCH_MOST && fill_step(s, &w) && is_allowed(s, &w);
+         before = w.rows, w.rows = next_batch(w.rows)) {
         ZR_TRY(try_policies(s, &w, &r));
         if (!r.fits) return ZR_OK;
         const double left = (sec - r.sec) * (double)before / (double)(w.rows - before);
@@ -285,17 +371,11 @@ static zr_status try_batches(zr__searching *s, zr__way w)
     return ZR_OK;
 }
 
-/** Return the samples of a rank in a step. */
-static int64_t rows_of_step(const zr__searching *s, const zr__way *w)
-{
-    return s->q->config->train_batch_size / data_ranks(s, w);
-}
-
 static zr_status try_states(zr__searching *s, zr__way w)
 {
     reached r;
-    if (s->q->free.split) return try_splits(s, w, rows_of_step(s, &w));
-    if (!s->q->free.batch) return try_policies(s, &w, &r);
+    if (s->q->free.split && w.pipeline == s->base.pipeline) return try_splits(s, w, rows_of_step(s, &w));
+    if (!s->q->free.batch && !s->q->free.split) return fill_step(s, &w) ? try_policies(s, &w, &r) : ZR_OK;
     w.rows = 1;
     return try_batches(s, w);
 }
@@ -314,7 +394,8 @@ static int64_t host_group(const zr__searching *s, const zr__way *w)
  * 3, hpZ groups. */
 static zr_status try_groups(zr__searching *s, zr__way w)
 {
-    const int64_t host = s->q->free.groups ? host_group(s, &w) : 0;
+    const bool open = s->q->free.groups && w.pipeline == s->base.pipeline; /* a pipeline needs no such groups to fit */
+    const int64_t host = open ? host_group(s, &w) : 0;
     ZR_TRY(try_states(s, w));
     if (host == 0) return ZR_OK;
     w.mics = host;
@@ -324,23 +405,76 @@ static zr_status try_groups(zr__searching *s, zr__way w)
     return w.stage == 3 ? try_states(s, w) : ZR_OK;
 }
 
-static bool degree_works(const zr__searching *s, int64_t tensor)
+static bool degree_works(const zr__searching *s, const zr__way *w, int64_t tensor)
 {
     const zr_config *config = s->q->config;
-    const int64_t ranks = s->q->target->ranks / config->parallel.pipeline;
-    if (tensor == s->base.tensor) return true;
+    const int64_t ranks = s->q->target->ranks / w->pipeline;
+    if (tensor == s->base.tensor && w->pipeline == s->base.pipeline) return true;
     return zr_config_sizes(config).heads % tensor == 0 && ranks % tensor == 0 &&
            (!s->q->free.split || config->train_batch_size % (ranks / tensor) == 0);
 }
 
-int64_t zr__search_next_degree(const zr__searching *s, int64_t tensor)
+int64_t zr__search_next_degree(const zr__searching *s, const zr__way *w, int64_t tensor)
 {
-    const int64_t ranks = s->q->target->ranks / s->q->config->parallel.pipeline, host = s->q->target->host_ranks,
-                  most = host > 0 && 2 * host < ranks ? 2 * host : ranks;
-    if (!s->q->free.tensor) return tensor == 0 ? s->base.tensor : 0;
+    const int64_t ranks = s->q->target->ranks / w->pipeline, host = s->q->target->host_ranks,
+                  wide = w->pipeline == s->base.pipeline ? 2 * host : host,
+                  most = host > 0 && wide < ranks ? wide : ranks;
+    if (!s->q->free.tensor) return tensor == 0 && degree_works(s, w, s->base.tensor) ? s->base.tensor : 0;
     for (tensor++; tensor <= most; tensor++)
-        if (degree_works(s, tensor)) return tensor;
+        if (degree_works(s, w, tensor)) return tensor;
     return 0;
+}
+
+/* ---- pipelines ---------------------------------------------------------------------------------- */
+
+/** Return a lower bound of the time per token of a pipeline: the least time of computing that was found, without
+ * recompute, and the bubble. */
+static double pipeline_bound(const zr__searching *s, zr__way w)
+{
+    double sec = INFINITY;
+    for (int64_t i = 0; i < s->found->n; i++) {
+        const zr__tried *t = s->found->tried[i];
+        const zr_report *report = &t->made.report;
+        const double step_sec = t->made.simulation.price.step_sec;
+        sec = fmin(sec, t->sec * t->made.simulation.price.compute_sec / step_sec * report->flops_model /
+                            report->flops_hardware);
+    }
+    return isfinite(sec) ? sec / (1 - least_bubble(s, w)) : 0;
+}
+
+/** Return whether a pipeline has enough micro-batches and may be faster than what was found. */
+static bool pipeline_works(const zr__searching *s, zr__way w)
+{
+    const zr__question *q = s->q;
+    if (w.pipeline == s->base.pipeline) return true;
+    if (q->free.batch || q->free.split) w.rows = 1;
+    /* a pipeline is a further key, which must save more than a tie */
+    return fill_step(s, &w) && w.accum >= w.pipeline && !as_fast(s, ZR__TIE * pipeline_bound(s, w));
+}
+
+/** Return the number of pipeline ranks to try after `pipeline`, or the first if this is 0. Return 0 after the last. */
+static int64_t next_pipeline(const zr__searching *s, int64_t pipeline)
+{
+    const int64_t ranks = s->q->target->ranks, layers = zr_config_sizes(s->q->config).layers;
+    if (!s->q->free.pipeline || s->found->tier > ZR__TIER_DEVICE) return pipeline == 0 ? s->base.pipeline : 0;
+    for (pipeline++; pipeline <= ranks && pipeline <= layers && pipeline <= ZR_ROLES; pipeline++)
+        if (ranks % pipeline == 0) return pipeline;
+    return 0;
+}
+
+/** Try other schedules of a pipeline. Set *from to the fastest. */
+static zr_status vary_schedule(zr__searching *s, const zr__tried **from)
+{
+    const zr__tried *best = *from;
+    zr__tried *t;
+    for (int i = 0; i < SCHEDULES && s->q->free.schedule && best->way.pipeline > 1; i++) {
+        zr__way w = (*from)->way;
+        if (!set_schedule(s, i, &w)) continue;
+        ZR_TRY(zr__try_way(s, &w, &t));
+        if (t && t->fits && t->sec < best->sec) best = t;
+    }
+    *from = best;
+    return ZR_OK;
 }
 
 zr_status zr__search_mixed(zr__searching *s)
@@ -374,14 +508,37 @@ static zr_status try_kept(zr__searching *s)
     return ZR_OK;
 }
 
+/** Return the least time per token of what fits. */
+static double least_sec(const zr__searching *s)
+{
+    double sec = INFINITY;
+    for (int64_t i = 0; i < s->found->n; i++)
+        if (s->found->tried[i]->fits) sec = fmin(sec, s->found->tried[i]->sec);
+    return sec;
+}
+
+static zr_status try_degrees(zr__searching *s, zr__way w)
+{
+    for (w.tensor = zr__search_next_degree(s, &w, 0); w.tensor > 0;
+         w.tensor = zr__search_next_degree(s, &w, w.tensor)) {
+        if (!pipeline_works(s, w)) continue;
+        for (w.stage = s->stages[0]; w.stage <= s->stages[1]; w.stage++)
+            if (zr__train_offload_states(w.offload) != ZR__OFFLOAD_PARAM || w.stage == 3) ZR_TRY(try_groups(s, w));
+    }
+    return ZR_OK;
+}
+
 zr_status zr__search_all(zr__searching *s)
 {
     zr__way w = s->base;
     ZR_TRY(try_kept(s));
-    for (w.tensor = zr__search_next_degree(s, 0); w.tensor > 0 && !s->found->keeps;
-         w.tensor = zr__search_next_degree(s, w.tensor))
-        for (w.stage = s->stages[0]; w.stage <= s->stages[1]; w.stage++)
-            if (zr__train_offload_states(w.offload) != ZR__OFFLOAD_PARAM || w.stage == 3) ZR_TRY(try_groups(s, w));
+    for (w.pipeline = next_pipeline(s, 0); w.pipeline > 0 && !s->found->keeps;
+         w.pipeline = next_pipeline(s, w.pipeline)) {
+        const double before = least_sec(s);
+        ZR_TRY(try_degrees(s, w));
+        /* a longer pipeline has a longer bubble */
+        if (w.pipeline > s->base.pipeline && isfinite(before) && least_sec(s) >= before) break;
+    }
     return ZR_OK;
 }
 
@@ -462,7 +619,7 @@ zr_status zr__search_refine(zr__searching *s)
     const zr__tried *from[REFINED];
     int n = 0;
     if (!(free->every || free->places || free->accum || free->buckets || free->prefetch || free->overlap ||
-          free->levels || free->once))
+          free->levels || free->once || free->schedule))
         return ZR_OK;
     zr__prefer(s->found);
     for (; n < REFINED; n++) {
@@ -478,7 +635,8 @@ zr_status zr__search_refine(zr__searching *s)
         if (!from[n]) break;
     }
     for (int k = 0; k < n; k++) {
-        for (int64_t accum = 2; free->accum && !free->split && accum <= 8; accum *= 2) {
+        ZR_TRY(vary_schedule(s, &from[k]));
+        for (int64_t accum = 2; free->accum && !free->split && from[k]->way.pipeline == 1 && accum <= 8; accum *= 2) {
             zr__way w = from[k]->way;
             w.accum = accum;
             ZR_TRY(try_variant(s, from[k], w, false));

@@ -34,8 +34,9 @@ void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *foun
  * example, all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
 ZR_NODISCARD zr_status zr__try_way(zr__searching *s, const zr__way *w, zr__tried **tried);
 
-/** Return the tensor-parallel degree to try after `tensor`, or the first if this is 0. Return 0 after the last. */
-int64_t zr__search_next_degree(const zr__searching *s, int64_t tensor);
+/** Return the tensor-parallel degree to try after `tensor`, or the first if this is 0, with the pipeline of a way.
+ * Return 0 after the last. */
+int64_t zr__search_next_degree(const zr__searching *s, const zr__way *w, int64_t tensor);
 /** Return whether any candidate fits. */
 bool zr__search_fits(const zr__searching *s);
 /** Return whether a candidate fits, or exceeds the limit by at most ZR__SLACK. Then it may fit with policy auto, in

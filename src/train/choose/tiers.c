@@ -10,7 +10,7 @@ enum { AUTO_LAYERS = 128 }; /* maximum number of layers for which zr__search_lea
  * overlap. */
 static void make_least(const zr__searching *s, zr__light light, zr__way *w)
 {
-    const int64_t data_ranks = s->q->target->ranks / (w->tensor * s->q->config->parallel.pipeline);
+    const int64_t data_ranks = s->q->target->ranks / (w->tensor * w->pipeline);
     const int64_t rows = s->q->free.split ? s->q->config->train_batch_size / data_ranks : 0;
     if (s->q->free.batch || rows > 0) w->rows = 1;
     if (rows > 0) w->accum = rows;
@@ -25,11 +25,11 @@ static void make_least(const zr__searching *s, zr__light light, zr__way *w)
 static zr_status may_fit(zr__searching *s, zr__light light, bool *may)
 {
     *may = false;
-    for (int64_t tensor = zr__search_next_degree(s, 0); tensor > 0 && !*may;
-         tensor = zr__search_next_degree(s, tensor)) {
+    zr__way degree = s->base;
+    for (degree.tensor = zr__search_next_degree(s, &degree, 0); degree.tensor > 0 && !*may;
+         degree.tensor = zr__search_next_degree(s, &degree, degree.tensor)) {
         const int64_t n = s->found->n;
-        zr__way w = s->base;
-        w.tensor = tensor;
+        zr__way w = degree;
         make_least(s, light, &w);
         s->least = NULL;
         for (w.stage = s->stages[1]; w.stage >= s->stages[0] && !s->least; w.stage--)

@@ -22,6 +22,9 @@ zr__way zr__way_of(const zr_config *config)
 {
     return (zr__way){.stage = config->zero.stage,
                      .tensor = config->parallel.tensor,
+                     .pipeline = config->parallel.pipeline,
+                     .schedule = config->parallel.schedule,
+                     .chunks = config->parallel.chunks,
                      .mics = config->zero.mics_shard_ranks,
                      .hpz = config->zero.hpz_partition_ranks,
                      .policy = config->recompute.policy,
@@ -46,6 +49,9 @@ void zr__way_set(const zr__way *way, int ranks, zr_config *config)
     if (way->device != ZR_HOME_NONE) zr__train_set_offload(config, way->offload, way->device, way->on_host);
     config->zero.stage = way->stage;
     config->parallel.tensor = way->tensor;
+    config->parallel.pipeline = way->pipeline;
+    config->parallel.schedule = way->schedule;
+    config->parallel.chunks = way->chunks;
     config->zero.mics_shard_ranks = way->mics;
     config->zero.hpz_partition_ranks = way->hpz;
     config->recompute.policy = way->policy;
@@ -70,6 +76,7 @@ json_t *zr__way_keys(const zr__way *way, const zr_config *config, const zr_confi
     int n = 0;
     for (int i = 0; usual && i < (int)(sizeof(names) / sizeof(names[0])); i++) shown[n++] = names[i];
     if (usual && way->tensor > 1) shown[n++] = "parallel.tensor";
+    if (usual && way->pipeline > 1) shown[n++] = "parallel.pipeline";
     /* policy auto recomputes as much as the limit requires */
     if (usual && way->policy == ZR_RECOMPUTE_AUTO && config->memory.limit_bytes > 0) shown[n++] = "memory.limit";
     shown[n] = NULL;
@@ -99,7 +106,7 @@ void zr__way_options(const zr__way *way, const zr_config *config, const zr_confi
 
 int64_t zr__way_tokens(const zr__way *way, const zr_config *config, int ranks)
 {
-    return way->rows * way->accum * (ranks / (way->tensor * config->parallel.pipeline)) * config->data.seq_length;
+    return way->rows * way->accum * (ranks / (way->tensor * way->pipeline)) * config->data.seq_length;
 }
 
 /* ---- less overlap ------------------------------------------------------------------------------- */
@@ -145,15 +152,17 @@ zr__light zr__light_of(const zr__way *way)
 bool zr__way_alike(const zr__way *a, const zr__way *b, zr__likeness likeness)
 {
     const zr__moves *m = &a->moves, *n = &b->moves;
-    const bool states = a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz,
+    const bool states = a->stage == b->stage && a->tensor == b->tensor && a->pipeline == b->pipeline &&
+                        a->mics == b->mics && a->hpz == b->hpz,
                homes = a->device == b->device && a->offload == b->offload && a->on_host == b->on_host,
                place = !zr_recomputes(a->policy) || (a->pieces == b->pieces && a->kept == b->kept),
                policy = a->policy == b->policy && (a->policy != ZR_RECOMPUTE_UNIT || a->every == b->every) && place,
                moves = m->bucket_elems == n->bucket_elems && m->prefetch_elems == n->prefetch_elems &&
                        m->overlap == n->overlap && m->levels == n->levels && m->once == n->once,
-               batch = a->rows == b->rows && a->accum == b->accum;
+               batch = a->rows == b->rows && a->accum == b->accum,
+               schedule = a->pipeline == 1 || (a->schedule == b->schedule && a->chunks == b->chunks);
     return states && (homes || likeness < ZR__ALIKE_HOMES) && (policy || likeness < ZR__ALIKE_POLICY) &&
-           ((moves && batch) || likeness < ZR__ALIKE_ALL);
+           ((moves && batch && schedule) || likeness < ZR__ALIKE_ALL);
 }
 
 /** Return the kinds of states that a way puts on disk. */
@@ -186,7 +195,9 @@ int zr__way_further(const zr__way *way, const zr_config *config, bool accum)
 {
     const zr__way base = zr__way_of(config);
     const zr__moves *a = &way->moves, *b = &base.moves;
-    return (way->tensor != base.tensor) + (way->mics != base.mics) + (way->hpz != base.hpz) +
+    const bool schedule = way->schedule != base.schedule || way->chunks != base.chunks;
+    return (way->tensor != base.tensor) + (way->pipeline != base.pipeline) + (way->pipeline > 1 && schedule) +
+           (way->mics != base.mics) + (way->hpz != base.hpz) +
            (way->policy == ZR_RECOMPUTE_UNIT && way->every != base.every && way->every > 1) +
            (zr_recomputes(way->policy) && way->kept != base.kept) + (accum && way->accum != base.accum) +
            (a->bucket_elems != b->bucket_elems) + (a->prefetch_elems != b->prefetch_elems) +
