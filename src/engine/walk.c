@@ -197,9 +197,11 @@ static zr_status run_begin(const zr__running *r)
 static zr_status run_end(const zr__running *r)
 {
     zr_engine *e = r->engine;
+    /* the thread of RECV may be counting what comes */
+    if (r->step->kind == ZR_STEP_SENT) return zr__channel_end(channel_of(r));
     const int64_t *sum = &e->comm->traffic.bytes[ZR_TRAFFIC_PIPELINE], before = *sum;
     ZR_TRY(zr__channel_end(channel_of(r)));
-    for (int b = 0; b < ZR_BORDERS && r->step->kind == ZR_STEP_RECEIVED; b++)
+    for (int b = 0; b < ZR_BORDERS; b++)
         if (zr__plan_peer_beyond(e->plan, e->comm->rank, r->step->peer, (zr_border)b))
             e->messages_across[b] += *sum - before;
     return ZR_OK;
