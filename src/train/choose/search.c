@@ -16,7 +16,6 @@
 #include "train/choose/search.h"
 
 #include "base/core/grow.h"
-#include "plan/program/pipeline.h"
 
 #include <math.h>
 
@@ -206,9 +205,11 @@ static bool set_schedule(const zr__searching *s, int i, zr__way *w)
 
 static double bubble_of(const zr__way *w)
 {
-    const zr_layout layout = {.pipeline = (int)w->pipeline, .pipeline_schedule = w->schedule};
-    const int32_t chunks = w->chunks > 0 ? (int32_t)w->chunks : zr__pipe_chunks(&layout);
-    return zr__pipe_bubble(&(zr__pipe){w->schedule, (int32_t)w->pipeline, chunks, (int32_t)w->accum, NULL});
+    const zr_layout layout = {.pipeline = (int)w->pipeline,
+                              .pipeline_schedule = w->schedule,
+                              .chunks = (int)w->chunks,
+                              .accum = w->accum};
+    return zr__layout_bubble(&layout);
 }
 
 /** Return the part of a step in which a rank is idle by the formula of the best schedule. */
