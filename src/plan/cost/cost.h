@@ -37,6 +37,7 @@ const zr_plan *zr__fullest_role(const zr_plans *plans);
 /** Return the part of a training step in which a pipeline rank is idle by the formula of the schedule, if all passes
  * take the same time and messages none; or NAN where no formula holds. */
 double zr__plan_bubble(const zr_plan *plan);
+double zr__layout_bubble(const zr_layout *layout);
 /** Return whether the schedule of a pipeline runs gradients of parameters apart from the rest of a backward pass. */
 bool zr__plan_splits(const zr_plan *plan);
 /** Prove that the lists of all roles fit together: the part of zr_plans_check that compares roles, which takes less

@@ -41,10 +41,16 @@ const zr_plan *zr__fullest_role(const zr_plans *plans)
     return fullest;
 }
 
+double zr__layout_bubble(const zr_layout *layout)
+{
+    zr__pipe pipe = zr__pipe_of(layout);
+    if (pipe.chunks == 0) pipe.chunks = zr__pipe_chunks(layout);
+    return zr__pipe_bubble(&pipe);
+}
+
 double zr__plan_bubble(const zr_plan *plan)
 {
-    const zr__pipe pipe = zr__pipe_of(&plan->layout);
-    return zr__pipe_bubble(&pipe);
+    return zr__layout_bubble(&plan->layout);
 }
 
 bool zr__plan_splits(const zr_plan *plan)

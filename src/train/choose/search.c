@@ -16,7 +16,6 @@
 #include "train/choose/search.h"
 
 #include "base/core/grow.h"
-#include "plan/program/pipeline.h"
 
 #include <math.h>
 
@@ -206,9 +205,11 @@ static bool set_schedule(const zr__searching *s, int i, zr__way *w)
 
 static double bubble_of(const zr__way *w)
 {
-    const zr_layout layout = {.pipeline = (int)w->pipeline, .pipeline_schedule = w->schedule};
-    const int32_t chunks = w->chunks > 0 ? (int32_t)w->chunks : zr__pipe_chunks(&layout);
-    return zr__pipe_bubble(&(zr__pipe){w->schedule, (int32_t)w->pipeline, chunks, (int32_t)w->accum, NULL});
+    const zr_layout layout = {.pipeline = (int)w->pipeline,
+                              .pipeline_schedule = w->schedule,
+                              .chunks = (int)w->chunks,
+                              .accum = w->accum};
+    return zr__layout_bubble(&layout);
 }
 
 /** Return the part of a step in which a rank is idle by the formula of the best schedule. */
@@ -292,7 +293,8 @@ static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
     if (!s->any_policy) return try_pieces(s, *w, w->policy, &none, r);
     ZR_TRY(try_policy(s, *w, ZR_RECOMPUTE_NONE, &none, r));
     if (!none || (s->limit > 0 && none->made.report.memory.states_bytes > s->limit)) return ZR_OK;
-    if (none->fits) return s->found->timed && s->rates.facts.own_memory ? try_keep(s, w, none, r) : ZR_OK;
+    const bool keeps = s->found->timed && s->rates.facts.own_memory && w->pipeline == s->base.pipeline;
+    if (none->fits) return keeps ? try_keep(s, w, none, r) : ZR_OK;
     ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_SELECTIVE, &selective, r));
     if (selective && selective->fits) return note_bound(s, w, mixed_sec(s, selective, none));
     if (selective) ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r));
@@ -536,8 +538,8 @@ zr_status zr__search_all(zr__searching *s)
          w.pipeline = next_pipeline(s, w.pipeline)) {
         const double before = least_sec(s);
         ZR_TRY(try_degrees(s, w));
-        /* a longer pipeline has a longer bubble */
-        if (w.pipeline > s->base.pipeline && isfinite(before) && least_sec(s) >= before) break;
+        /* a longer pipeline has a longer bubble, and must save more than a tie */
+        if (w.pipeline > s->base.pipeline && isfinite(before) && ZR__TIE * least_sec(s) >= before) break;
     }
     return ZR_OK;
 }
@@ -641,8 +643,14 @@ zr_status zr__search_refine(zr__searching *s)
             w.accum = accum;
             ZR_TRY(try_variant(s, from[k], w, false));
         }
+        if (free->accum && free->pipeline && !free->split && from[k]->way.pipeline == 1) {
+            zr__way w = from[k]->way; /* a step as large as that of a pipeline */
+            w.accum = s->q->step_tokens / (w.rows * data_ranks(s, &w) * s->q->config->data.seq_length);
+            if (w.accum > 8 && w.accum <= SPLITS_MOST) ZR_TRY(try_variant(s, from[k], w, false));
+        }
         /* With offload, transfers to host memory or disk determine the time; the variants below would not shorten it */
         if (f->tier > ZR__TIER_LIGHTER) continue;
+        if (from[k]->way.pipeline != s->base.pipeline) continue; /* plans of pipelines are long */
         ZR_TRY(vary_checkpoints(s, from[k]));
         ZR_TRY(vary_moves(s, from[k]));
     }

@@ -343,7 +343,7 @@ varied() { # further keys are taken where they gain more than 2 %
         sed 's/"bf16"/"zero_optimization": {"overlap_comm": false}, "bf16"/' c.json >off_config.json &&
         simulate off_config.json --ranks 8 --search --json --stage 3 --tensor 1 --batch 8 >off.json &&
         on8 --search --json --stage 3 $configured >plain.json &&
-        on8 --search --json --step-tokens 65536 --stage 1 --tensor 1 --batch 2 >accum.json &&
+        on8 --search --json --step-tokens 65536 --stage 1 --tensor 1 --parallel.pipeline=1 --batch 2 >accum.json &&
         on8 --search --json --stage 1 --activation_checkpointing.policy=unit >unit.json && python3 - <<'END'
 import json
 large, off, plain, accum, unit = (json.load(open(name + ".json")) for name in ("large", "off", "plain", "accum", "unit"))
@@ -363,13 +363,30 @@ bounded() {
 import json
 for way in json.load(open("search.json")):
     keys = way["keys"]
-    ranks = 8 // keys.get("parallel.tensor", 1)
+    ranks = 8 // (keys.get("parallel.tensor", 1) * keys.get("parallel.pipeline", 1))
     samples = keys["train_micro_batch_size_per_gpu"] * keys["gradient_accumulation_steps"] * ranks
     assert samples * 128 <= 16384, keys
 END
 }
 check "a step's tokens are bounded" bounded
+# Two hosts with a slow network between them, which a pipeline uses least; with a number of ranks that is given it stays.
+pipelines() {
+    cat >slow.json <<'END'
+{"include": "dgx-a100x8", "name": "slow", "devices": 8, "host": {"devices": 4}, "links": [
+  {"name": "NVLink", "devices": 4, "bytes_per_sec": 3e11}, {"name": "network", "devices": 8, "bytes_per_sec": 1e8}]}
+END
+    slow() { "$ZR" simulate --quiet --preset gpt2-1.5b --cluster ./slow.json --ranks 8 --stage 1 --tensor 1 \
+        --train_batch_size=128 --json --search "$@"; }
+    slow >search.json && slow --parallel.pipeline=1 >one.json && python3 - <<'END'
+import json
+best, one = (json.load(open(f)) for f in ("search.json", "one.json"))
+assert best[0]["keys"]["parallel.pipeline"] > 1 and best[0]["step_sec"] < one[0]["step_sec"] / 1.02, best[0]["keys"]
+assert not any("parallel.pipeline" in way["keys"] and way["keys"]["parallel.pipeline"] > 1 for way in one)
+assert "parallel.schedule" in best[0]["question"]["free"] and "parallel.pipeline" not in one[0]["question"]["free"]
+END
+}
 check "... for a search alone" fails 2 'give it too' on8 --step-tokens 16384
+check "pipelines are searched" pipelines
 check "in words" sh -c 'grep -q "^preferred of" first && grep -q -- "--zero_optimization.stage=" first &&
     grep -q "^ 11 " first'
 check "nothing fits" fails 71 'nothing fits; stage' on8 --search --model.n_embd=8192

@@ -1,6 +1,6 @@
 //TEST timeout=120
-/* A pipeline's step of many micro-batches that is priced by two steps with fewer (zr__try without plans) has the numbers
- * of the step that is planned in full. */
+/* A pipeline's step of many micro-batches that is priced by two steps with fewer (zr__try without plans) has the
+ * numbers of the step that is planned in full. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,10 +26,11 @@ static void compare(const char *keys)
     zr_cluster cluster;
     zr_plans plans = {0};
     zr__trial full, few;
-    snprintf(text, sizeof(text),
-             "{\"model\": {\"n_layer\": 16, \"n_head\": 8, \"n_embd\": 512, \"n_positions\": 256, \"vocab_size\": 4096}, "
-             "\"train_micro_batch_size_per_gpu\": 2, %s}",
-             keys);
+    snprintf(
+        text, sizeof(text),
+        "{\"model\": {\"n_layer\": 16, \"n_head\": 8, \"n_embd\": 512, \"n_positions\": 256, \"vocab_size\": 4096}, "
+        "\"train_micro_batch_size_per_gpu\": 2, %s}",
+        keys);
     if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK ||
         zr_train_prepare(config, RANKS, 0) != ZR_OK)
         fail_msg("%s", zr_error_message());
