@@ -164,15 +164,16 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
 int zr__config_units(const char *text, int32_t *units)
 {
     int n = 0;
+    if (strcmp(text, "auto") == 0) return 0;
     for (const char *at = text;; at++) {
         char *end;
         const long value = strtol(at, &end, 10);
         if (end == at || !isdigit((unsigned char)*at) || value < 0 || value > INT32_MAX || n == ZR_CONFIG_UNITS)
-            return 0;
+            return -1;
         units[n++] = (int32_t)value;
         while (*end == ' ') end++;
         if (!*end) return n;
-        if (*end != ',') return 0;
+        if (*end != ',') return -1;
         while (end[1] == ' ') end++;
         at = end;
     }
@@ -183,7 +184,7 @@ static zr_status check_pipeline(const zr_config *config, const zr__source *sourc
 {
     int32_t units[ZR_CONFIG_UNITS];
     const char *text = config->parallel.units;
-    REFUSE(text && zr__config_units(text, units) == 0, "parallel.pipeline_units", ZR_ERR_CONFIG,
+    REFUSE(text && zr__config_units(text, units) < 0, "parallel.pipeline_units", ZR_ERR_CONFIG,
            "found \"%s\", wanted the number of layers of each stage with commas between, such as \"3,4,4,3\", of at "
            "most %d stages",
            ZR_SHOWN(text), ZR_CONFIG_UNITS);

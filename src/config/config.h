@@ -108,7 +108,7 @@ zr_samples zr__config_samples(const zr_config *config);
  * cannot include. */
 enum { ZR_CONFIG_UNITS = 4032 };
 /** Read a value of parallel.pipeline_units into `units`, which has room for ZR_CONFIG_UNITS numbers. Return their
- * number, or 0 if the text has another form. */
+ * number, 0 for "auto", or -1 if the text has another form. */
 int zr__config_units(const char *text, int32_t *units);
 /** Return the key of zr that an option of Megatron-LM or torchtitan corresponds to, with what to write, or NULL. `path`
  * is the option's name without dashes before it, which may stand in sections. */

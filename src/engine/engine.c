@@ -227,7 +227,7 @@ static zr_status take_channels(zr_engine *e)
         !e->device->profile.facts.own_memory, ZR_ERR_UNSUPPORTED,
         "parallel.pipeline %d on GPUs: pipelines are built for processors (device cpu); for GPUs they can be planned "
         "and simulated",
-        e->plan->layout.pipeline);
+        e->plan->group[ZR_GROUP_PIPELINE].size);
     int64_t bytes = 0;
     ZR_TRY(zr_comm_agree(e->comm, zr__messages_bytes(e->plan, &bytes)));
     ZR_TRY(zr__comm_mail(e->comm, bytes, &e->mail));

@@ -160,8 +160,8 @@ static void not_built(void **state)
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Adan\"}}",
            "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD, Lamb, Lars");
     expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
-           "c.json:1:15: pipeline.stages: 2 is not available in zr; write 0 or 1, or leave it out; use "
-           "parallel.tensor to divide layers, zero_optimization.stage to divide states");
+           "c.json:1:15: pipeline.stages: 2 is not available in zr; write 0 or 1, or leave it out; here "
+           "it is parallel.pipeline");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
            "c.json:1:2: communication_data_type: bf16 needs bf16.enabled; available now: fp32");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"fp16\", \"bf16\": {\"enabled\": true}}",

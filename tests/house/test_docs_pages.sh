@@ -1,5 +1,5 @@
 #TEST timeout=240 long=more
-# Run the commands of the pages on fine-tuning, operations, tokenizers, models and offload as they are written. Check what
+# Run the commands of the pages on fine-tuning, operations, tokenizers, parallelism, models and offload as they are written. Check what
 # all pages name: each file and each link is there, and the table of presets is current.
 . tests/house/docs.inc
 
@@ -25,6 +25,7 @@ check "a run" build/zr train config.json --train.steps=2 --train.output_dir=runs
 follow finetuning <"$ZR_SOURCE/docs/finetuning.md"
 follow operations <"$ZR_SOURCE/docs/operations.md"
 follow tokenizers <"$ZR_SOURCE/docs/tokenizers.md"
+follow parallel <"$ZR_SOURCE/docs/parallel.md"
 follow models <"$ZR_SOURCE/docs/models.md"
 cp "$ZR_SOURCE/docs/models.md" models.md
 check "the table of presets is current" sh -c '"$0/scripts/presets" build/zr models.md && cmp models.md "$0/docs/models.md"' "$ZR_SOURCE"

@@ -229,7 +229,7 @@ static void test_refused(void **state)
         {"0F0,0B-1\n1F0,1B0\n", 2, 1, 1, "row 1, column 2: \"0B-1\" is no action"},
         {"0F0,0B0\n", 2, 1, 1, "has 1 rows: 2 are wanted"},
         {"0F0,0B0\n1F0,1B0\n2F0,2B0\n", 2, 1, 1, "has 3 rows: 2 are wanted"},
-        {"0F0,0B0\n1F0,1B0\n", 2, 1, 4, "has rows of 2 cells: at least 8 are wanted"},
+        {"0F0,0B0\n1F0,1B0\n", 2, 1, 4, "has the micro-batches 0 to 0, but gradient_accumulation_steps is 4; give 1"},
         {"0F0,0F1,0B0,0B1\n1F0,1F1,1B1,\n", 2, 1, 2, "row 2: 1B0 is missing, or 1I0 and 1W0 instead"},
         {"0F0,,0B0,0B1\n1F0,1F1,1B0,1B1\n", 2, 1, 2, "row 1: 0F1 is missing"},
         {"0F0,0F1,0I0,0I1,0W0\n1F0,1F1,1B0,1B1\n", 2, 1, 2,

@@ -205,10 +205,8 @@ static bool set_schedule(const zr__searching *s, int i, zr__way *w)
 
 static double bubble_of(const zr__way *w)
 {
-    const zr_layout layout = {.pipeline = (int)w->pipeline,
-                              .pipeline_schedule = w->schedule,
-                              .chunks = (int)w->chunks,
-                              .accum = w->accum};
+    const zr_layout layout = {
+        .pipeline = (int)w->pipeline, .pipeline_schedule = w->schedule, .chunks = (int)w->chunks, .accum = w->accum};
     return zr__layout_bubble(&layout);
 }
 

@@ -235,7 +235,7 @@ static zr_status set_pipeline(const zr_config *config, zr_layout *l, zr_pipe_tab
     if (l->pipeline == 1) return ZR_OK;
     if (config->parallel.units) {
         l->n_pipeline_units = zr__config_units(config->parallel.units, units);
-        l->pipeline_units = units;
+        l->pipeline_units = l->n_pipeline_units > 0 ? units : NULL;
     }
     if (!path) return ZR_OK;
     zr_status st = zr__json_read(path, &text, &bytes);

@@ -272,7 +272,7 @@ elif what == "most":
         assert f"{d[key] + 1} needs {d['next_needs'] / 1e6:.1f}" in text and "at zero_optimization.stage 1" in text
     d = json.loads(run("--preset", "gpt2", "--max", "model", "--memory", "2GB", "--json"))["max"]
     text = run("--preset", "gpt2", "--max", "model", "--memory", "2GB")
-    assert f"with model.n_embd {d['model.n_embd']}, n_head {d['model.n_head']}: " in text and f"at zero_optimization.stage {d['stage']} " in text
+    assert f"with model.n_embd {d['model.n_embd']}, n_head {d['model.n_head']}: " in text and f"at zero_optimization.stage {d['stage']}\n" in text
 END_PYTHON
 export ZR
 for what in stages offload groups tensor order nothing shapes most; do

@@ -104,6 +104,7 @@ static void check_model(trainer want, const char *name)
         got.layout.stage = i;
         got.layout.pipeline = 2 + i % 2;
         got.layout.pipeline_schedule = way[i];
+        got.layout.chunks = 1;
         got.layout.recompute = i % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
         trainer_run(&got);
         layout_assert_same(&want, &got, name);
