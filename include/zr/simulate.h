@@ -154,7 +154,7 @@ typedef enum zr_cause {
 
 typedef struct zr_simulation {
     zr_price price;                /* times of one training step */
-    double exposed_sec[ZR_CAUSES]; /* of the role zr_price.role */
+    double exposed_sec[ZR_CAUSES]; /* exposed time by cause, of role price.role */
     /** Busy time of the compute stream, by cause: matrix products, memory traffic, kernel launches. */
     double product_sec, memory_sec, launch_sec;
     /* name of the largest part of the time: "products", "memory" or "launches" for the three times above, or a cause of

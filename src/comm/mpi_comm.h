@@ -49,7 +49,7 @@ typedef struct zr__comm_mpi {
     struct zr__comm_mpi *sibling; /* next communicator in the parent's list `parts` */
     struct zr__comm_mpi *world;   /* the world's communicator, from which this one was split directly or indirectly */
     pthread_mutex_t lock;         /* mutex for `parts` of all communicators; only the world's mutex is used */
-    /* Of these, only the world's are used: */
+    /* The following fields are used only in the world's communicator. */
     pthread_mutex_t turn;         /* held by the thread that is in MPI (zr__mpi_enter); mutex for the fields below */
     pthread_cond_t more;          /* signal to the courier: a message has begun, or `courier_runs` has changed */
     struct zr__far_end *far_ends; /* list of the open ends of channels to other nodes */

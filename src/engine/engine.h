@@ -28,8 +28,8 @@ zr_status zr__engine_initial(void *arg, const zr_param_info *param, int64_t firs
 typedef void (*zr__watch_fn)(void *arg, const zr_event *event);
 void zr__engine_watch(zr_engine *engine, zr__watch_fn fn, void *arg);
 
-/** First slot of a rank's board (zr__comm_show) with the steps that its threads began last. Each of these threads has
- * two slots, which zr__engine_shown decodes. A stream without a thread of its own is shown as the computing thread. */
+/** First slot of a rank's board (zr__comm_show) with the steps that its threads began last. Each thread has two
+ * slots, which zr__engine_shown decodes. A stream without a thread of its own is shown as the computing thread. */
 #define ZR_ENGINE_SHOWN 0
 enum { ZR_SHOWN_COMPUTE, ZR_SHOWN_COMM, ZR_SHOWN_SEND, ZR_SHOWN_RECV, ZR_SHOWN_THREADS };
 

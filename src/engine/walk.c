@@ -198,7 +198,7 @@ static zr_status run_end(const zr__running *r)
 {
     zr_engine *e = r->engine;
     if (r->step->kind == ZR_STEP_SENT) return zr__channel_end(channel_of(r));
-    /* only RECEIVED changes this sum, and all of them run on one queue */
+    /* only RECEIVED steps change this sum, and all RECEIVED steps run on one queue */
     const int64_t *sum = &e->comm->traffic.bytes[ZR_TRAFFIC_PIPELINE], before = *sum;
     ZR_TRY(zr__channel_end(channel_of(r)));
     for (int b = 0; b < ZR_BORDERS; b++)
@@ -286,7 +286,7 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
                    unit ? " of " : "", unit ? unit : "", step->action ? ", " : "", step->action ? cell : "");
 }
 
-/* Return whether several threads of the rank use comm at the same time, those of the streams of a pipeline. */
+/* Return whether SEND or RECV have a thread of their own, so that several threads use comm at the same time. */
 static bool is_piped(const zr_engine *e)
 {
     return zr_queues_apart(&e->queues, ZR_STREAM_SEND) || zr_queues_apart(&e->queues, ZR_STREAM_RECV);

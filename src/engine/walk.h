@@ -67,7 +67,7 @@ struct zr_engine {
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     struct zr__channel **channel[ZR_SCHEDULES]; /* channels to other roles, by zr_step.channel */
-    struct zr__mail *mail;                      /* mailboxes of these channels, or NULL without other roles */
+    struct zr__mail *mail;                      /* mailboxes of the channels, or NULL without other roles */
     int64_t messages_across[ZR_BORDERS];        /* bytes of messages that came across each border, in all walks */
     zr_runtime runtime;
     bool stale;      /* whether this rank's copies of other ranks' parameter shards are older than the last update */
@@ -82,8 +82,8 @@ struct zr_engine {
     zr_schedule_kind kind; /* schedule of the current walk, or of the last walk */
     bool walked;           /* whether the last walk reached its end */
     bool failed_elsewhere; /* whether the walk stopped because a step waited for the comm queue, which had failed */
-    /* Of a walk with several threads of a pipeline: whether a step has failed, and the failure of the first one. The
-     * thread that sets the flag sets the failure. */
+    /* `cut`: whether a step of the current walk has failed, if several threads walk a pipeline. `cause`: the first
+     * failure, set by the thread that sets `cut` */
     _Atomic bool cut;
     zr__failure cause;
     zr_batch batch;

@@ -27,7 +27,7 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
     const bool homes = ZERO("offload_optimizer") && ZERO("offload_param") && zr__train_offload_open(s->config) &&
                        s->config->zero.optim.device == ZR_HOME_NONE;
     const zr_config *c = s->config;
-    /* what a user gives of a pipeline is for its number of ranks, stages and micro-batches */
+    /* a schedule file or units fit one number of ranks, stages and micro-batches only */
     const bool whole = !c->parallel.units && !c->parallel.schedule_file,
                several = samples || (accum && s->o->step_tokens > 0) || c->accumulation_steps > 1,
                pipeline = OPEN("parallel.pipeline") && whole && several;

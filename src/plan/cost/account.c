@@ -157,8 +157,7 @@ static zr_status account_messages(zr_plan *plan)
     return ZR_OK;
 }
 
-/* Count the bytes that cross borders in messages, for each border on the rank of the role that receives most of them.
- */
+/* For each border, count the bytes of messages that cross it to the rank of the role that receives the most. */
 static zr_status account_messages_across(zr_plan *plan, const zr_schedule *s)
 {
     const int ranks = plan->ranks / plan->layout.pipeline, first = plan->layout.role * ranks;

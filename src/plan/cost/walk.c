@@ -1,6 +1,6 @@
 /* Walks through the training schedules of all roles. Each role has one clock per stream. A role's list is walked until
  * a step needs what another role has not done yet: a message that comes or is taken, or an exchange between all ranks.
- * Any order in which roles take turns gives the same times, since such a step waits for given steps of other roles. */
+ * Any order in which roles take turns gives the same times, since a step waits for given steps of other roles. */
 #include "plan/cost/walk.h"
 #include "base/core/scope.h"
 
@@ -31,9 +31,9 @@ typedef struct walking {
     int32_t at;   /* next step of the list */
     bool reached; /* whether `start` is known: the time at which the next step begins */
     double start;
-    int64_t met;     /* number of exchanges between all ranks so far */
-    double meets[2]; /* for the next exchange and the one before, by the parity of its number: begin on this role */
-    int64_t came;    /* number of exchanges between all ranks to which the role has come */
+    int64_t met;              /* number of exchanges between all ranks so far */
+    double meets[2];          /* begin of the last two exchanges on this role, by the parity of their number */
+    int64_t came;             /* number of exchanges between all ranks to which the role has come */
     double clock[ZR_STREAMS]; /* `clock[stream]`: time in seconds from which the stream is free */
     double busy[ZR_STREAMS];
     double bubble;
@@ -281,8 +281,8 @@ static bool go_on(walking *p)
 
 /* ---- all roles ---------------------------------------------------------------------------------- */
 
-/* Return role r's first step that receives the value of a SEND step of role `from`. The plans have such a step
- * (zr_plans_check). */
+/* Return role r's first step that receives the value of a SEND step of role `from`. The plans have it
+ * (zr__plans_fit). */
 static const zr_step *receiver_of(const walking *p, const zr_step *send, int32_t from)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {

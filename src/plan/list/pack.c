@@ -29,7 +29,7 @@ typedef struct span {
 
 typedef struct placed {
     int64_t offset, end; /* copies from the span, for faster comparison */
-    int32_t from, to;    /* likewise; of spans that do not overlap, one is before the other */
+    int32_t from, to;    /* copies too; one of two spans that do not overlap ends before the other begins */
     const span *span;
 } placed;
 
