@@ -107,8 +107,8 @@ class Simulator:
 
 
 def train(case, words, step_sec, env):
-    """Train for about a second, but at least 8 steps, so that no single step decides."""
-    case.document["train"]["steps"] = min(400, max(8, round(1 / step_sec)))
+    """Train for about a second, but at least 8 steps, or 3 long ones, so that no single step decides."""
+    case.document["train"]["steps"] = min(400, max(8 if step_sec < 4 else 3, round(1 / step_sec)))
     run = measure.train(case.document, words, case.ranks, ["--quiet", "--timings"], 300, env)
     times = run.more["run"]["timings"]
     return statistics.median(run.step_ms), times["exposed_ms"] / times["step_ms"]

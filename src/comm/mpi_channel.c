@@ -7,16 +7,23 @@
  *
  * Between nodes MPI sends a message from where it is, and receives it where it is wanted. The ranks of a channel
  * compute meanwhile, and many MPI libraries move bytes only during calls. Therefore a thread of the world's
- * communicator, the courier, polls MPI as long as a message is on its way. Only one thread may be in MPI at a time
- * (zr__mpi_enter).
+ * communicator, the courier, polls MPI as long as a message is on its way. It polls for all threads, which sleep until
+ * it has seen their message: their polls would take processor time from the ranks that compute. Only one thread may be
+ * in MPI at a time (zr__mpi_enter).
  */
 #include "base/core/core.h"
 #include "base/core/thread.h"
 #include "comm/mpi_comm.h"
 
 #include <string.h>
+#include <time.h>
 
 #define COURIER_STACK_BYTES ((size_t)256 << 10)
+
+/* The courier pauses between two polls, from the first to the last number of microseconds: longer from poll to poll
+ * until a message has moved. A poll takes about 10. */
+#define FIRST_PAUSE_USEC 50
+#define LAST_PAUSE_USEC 400
 
 /* First tag of channels. Lower tags are of pieces. */
 #define CHANNEL_TAG 2
@@ -61,6 +68,7 @@ typedef struct zr__far_end {
     int tag;                  /* 0 until the first message begins */
     int parts;                /* number of MPI's messages that carry a message */
     int64_t begun, ended;
+    int64_t moved;         /* number of messages that the courier has seen complete */
     MPI_Request request[]; /* array of depth * parts requests, used in turn */
 } far_end;
 
@@ -226,31 +234,46 @@ static zr_status open_near(zr__comm_mpi *me, mail_mpi *mail, const zr__route *ro
 
 /* ---- the courier ----------------------------------------------------------------------------- */
 
-/* Let MPI move bytes of the messages that are on their way. Return whether there are any. */
-static bool move_messages(zr__comm_mpi *world)
+/* Return whether a message has completed. A request that failed counts: the waiting thread reports it. */
+static bool is_complete(const far_end *c, int64_t message)
+{
+    int done = 1;
+    for (int i = 0; i < c->parts && done; i++)
+        (void)MPI_Request_get_status(c->request[message % c->route.depth * c->parts + i], &done, MPI_STATUS_IGNORE);
+    return done;
+}
+
+/* Let MPI move bytes of the messages that are on their way, and wake the threads that wait for one. Return whether any
+ * is still on its way; set *news to whether one has completed. */
+static bool move_messages(zr__comm_mpi *world, bool *news)
 {
     bool moves = false;
-    for (const far_end *c = world->far_ends; c; c = c->next)
-        for (int64_t m = c->ended; m < c->begun; m++)
-            for (int i = 0; i < c->parts; i++) {
-                int done = 1;
-                (void)MPI_Request_get_status(c->request[m % c->route.depth * c->parts + i], &done, MPI_STATUS_IGNORE);
-                moves |= !done;
-            }
+    *news = false;
+    for (far_end *c = world->far_ends; c; c = c->next) {
+        if (c->moved < c->ended) c->moved = c->ended;
+        for (; c->moved < c->begun && is_complete(c, c->moved); c->moved++) *news = true;
+        moves |= c->moved < c->begun;
+    }
+    if (*news) pthread_cond_broadcast(&world->moved);
     return moves;
 }
 
 static void *carry(void *arg)
 {
     zr__comm_mpi *world = arg;
+    long pause_usec = FIRST_PAUSE_USEC;
+    bool news;
     zr__mpi_enter(world);
     while (world->courier_runs) {
-        if (zr__mpi_is_alone(world) || !move_messages(world)) {
+        if (zr__mpi_is_alone(world) || !move_messages(world, &news)) {
             pthread_cond_wait(&world->more, &world->turn);
+            pause_usec = FIRST_PAUSE_USEC;
             continue;
         }
         zr__mpi_leave(world);
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = pause_usec * 1000}, NULL);
+        pause_usec = news ? FIRST_PAUSE_USEC : pause_usec + pause_usec / 8;
+        if (pause_usec > LAST_PAUSE_USEC) pause_usec = LAST_PAUSE_USEC;
         zr__mpi_enter(world);
     }
     zr__mpi_leave(world);
@@ -348,6 +371,20 @@ static zr_status test_parts(far_end *c, int *done)
     return ZR_OK;
 }
 
+/* Sleep until the courier has seen the oldest message, but at most some milliseconds, since the rank may be stopped. */
+static void await_courier(far_end *c)
+{
+    zr__comm_mpi *world = c->me->world;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 20000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    zr__mpi_enter(world);
+    if (c->moved <= c->ended) pthread_cond_timedwait(&world->moved, &world->turn, &until);
+    zr__mpi_leave(world);
+}
+
 static zr_status end_far(zr__channel *channel)
 {
     far_end *c = (far_end *)channel;
@@ -359,7 +396,11 @@ static zr_status end_far(zr__channel *channel)
         zr__mpi_leave(c->me);
         if (st != ZR_OK) atomic_store(&c->me->cancelled, true);
         ZR_TRY(st);
-        if (!done) zr__mpi_relax(c->me, polls);
+        if (done) break;
+        if (c->me->world->comm.second_thread)
+            await_courier(c);
+        else
+            zr__mpi_relax(c->me, polls);
     }
     if (!sends(c->me, &c->route)) zr__traffic_count(&c->me->comm.traffic, ZR_TRAFFIC_PIPELINE, c->route.bytes);
     return ZR_OK;

@@ -52,6 +52,7 @@ typedef struct zr__comm_mpi {
     /* The following fields are used only in the world's communicator. */
     pthread_mutex_t turn;         /* held by the thread that is in MPI (zr__mpi_enter); mutex for the fields below */
     pthread_cond_t more;          /* signal to the courier: a message has begun, or `courier_runs` has changed */
+    pthread_cond_t moved;         /* the courier's signal: a message has completed */
     struct zr__far_end *far_ends; /* list of the open ends of channels to other nodes */
     pthread_t courier;
     bool courier_runs;

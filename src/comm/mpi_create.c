@@ -104,6 +104,7 @@ static void destroy_mpi(zr_comm *comm)
     zr_free(me->names);
     pthread_mutex_destroy(&me->lock);
     pthread_mutex_destroy(&me->turn);
+    pthread_cond_destroy(&me->moved);
     pthread_cond_destroy(&me->more);
     zr__comm_finish(comm);
     zr_free(me);
@@ -191,6 +192,7 @@ static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm
     pthread_mutex_init(&me->lock, NULL);
     pthread_mutex_init(&me->turn, NULL);
     pthread_cond_init(&me->more, NULL);
+    pthread_cond_init(&me->moved, NULL);
     ZR_TRY(fill_tables(me, rank, size));
     *made = ZR_TAKE(me);
     return ZR_OK;
