@@ -50,6 +50,7 @@ def pipelined(model, cluster):
             for chunks in (1, 2):
                 for policy in ("none", "selective", "unit"):
                     told = simulate(model, cluster, f"--parallel.tensor={tensor}", f"--parallel.pipeline={pipeline}",
+                                    f"--parallel.chunks={chunks}",
                                     f"--parallel.schedule={'1f1b' if chunks == 1 else 'interleaved'}",
                                     "--zero_optimization.stage=1", "--gradient_reduction=step",
                                     "--train_micro_batch_size_per_gpu=1", f"--activation_checkpointing.policy={policy}")
