@@ -176,11 +176,13 @@ static zr_status note_whole(state *k, int32_t buffer)
 }
 
 /* Mark the bytes of a unit's parameters as already written when the schedule begins. With `stale`, every rank stores
- * the whole unit, but has only the updates of its own part: mark only this part. */
+ * the whole unit, but has only the updates of its own part: mark only this part. A copy of another role's unit then has
+ * no updates yet. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
     bool others = plan->shards_optim && plan->moves && !u->gathered;
+    if (stale && u->copied) return ZR_OK;
     if (!stale || !others || u->param.buffer == ZR_NONE) return note_whole(k, u->param.buffer);
     const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));

@@ -218,11 +218,13 @@ static void emit_forward(zr__program *p, const part *t, int32_t stage)
     }
 }
 
-/* Return whether a backward op gives only gradients of parameters, or contributions to such gradients. */
-static bool is_for_params(const zr_graph *g, const zr_op *op)
+/* Return whether a backward op gives only gradients of parameters, or contributions to such gradients, and no other
+ * role waits for one. */
+static bool is_for_params(const part *t, const zr_op *op)
 {
+    const uint64_t own = UINT64_C(1) << t->plan->layout.role;
     for (int j = 0; j < op->n_out; j++)
-        if (zr_graph_value(g, op->out[j])->param < 0) return false;
+        if (zr_graph_value(t->graph, op->out[j])->param < 0 || t->readers[op->out[j]] & ~own) return false;
     return true;
 }
 
@@ -242,7 +244,7 @@ static void emit_backward(zr__program *p, const part *t, int32_t stage, const bo
         p->now.phase = apart ? ZR__PHASE_W : phase;
         for (int32_t i = 0; i < zr_graph_ops(g); i++) {
             const zr_op *op = zr_graph_get_op(g, i);
-            if (!op->backward || !in_stage(t, i, stage) || (splits && is_for_params(g, op) != apart)) continue;
+            if (!op->backward || !in_stage(t, i, stage) || (splits && is_for_params(t, op) != apart)) continue;
             emit_replays(p, t->plan, g, dropped, t->live, present, present + zr_graph_ops(g), i);
             emit_op(p, g, i, ZR__BACKWARD);
             emit_sends(p, t, i);

@@ -31,6 +31,33 @@ static void every_schedule(void **state)
         }
 }
 
+/* Check a table that is on two ranks, which the first trains: in every schedule, at every stage, with whole tables and
+ * shards, and with evaluations, which read the copy. */
+static void tied_apart(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer want = layout_trainer(stage % 2 + 1, stage % 2 ? ZR_F32 : ZR_BF16, 6, 0.5);
+        want.config.n_layer = 5;
+        want.layout.stage = stage;
+        want.steps = 3;
+        trainer_run(&want);
+        for (int s = 0; s < ZR_PIPELINE_ZB_V; s++) {
+            const bool chunks = s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH;
+            trainer got = want;
+            got.layout.eval = (s + stage) % 2;
+            got.layout.pipeline = 2 + (s + stage / 2) % 2;
+            got.layout.chunks = chunks ? 2 : 1;
+            got.layout.pipeline_schedule = (zr_pipe_schedule)s;
+            got.layout.recompute = s % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+            got.layout.states = s < 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+            got.layout.tied_apart = true;
+            trainer_run(&got);
+            layout_assert_same(&want, &got, "a table on two ranks");
+        }
+    }
+}
+
 /* Check schedules as tables, with stages in another order than the rows, and units by hand. */
 static void tables(void **state)
 {
@@ -187,6 +214,7 @@ static void drawn_layouts(void **state)
         const bool chunks = way == ZR_PIPELINE_INTERLEAVED || way == ZR_PIPELINE_BREADTH || way == ZR_PIPELINE_ZB_V;
         got.layout.chunks = chunks ? 2 : 1;
         want.layout.eval = false;
+        got.layout.tied_apart = way != ZR_PIPELINE_ZB_V && draw(3) == 0;
         const int ranks = got.layout.ranks * got.layout.tensor * got.layout.pipeline;
         if (!varies) continue;
         const zr_status st = zr_comm_threads_run(ranks, trainer_rank, &got);
@@ -248,7 +276,7 @@ static void leaves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tables),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tied_apart), cmocka_unit_test(tables),
                                        cmocka_unit_test(models),         cmocka_unit_test(breadth_once),
                                        cmocka_unit_test(drawn_layouts),  cmocka_unit_test(engines),
                                        cmocka_unit_test(leaves)};
