@@ -264,9 +264,11 @@ zr_status zr__account(zr_plan *plan)
     }
     zr__memory_sum(&plan->memory);
     if (!plan->layout.train) return ZR_OK;
-    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
-    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));
+    const zr_schedule_kind counted[] = {ZR_SCHEDULE_TRAIN, ZR_SCHEDULE_FLUSH};
+    for (int k = 0; k < 2; k++) {
+        ZR_TRY(account_traffic(plan, &plan->schedule[counted[k]]));
+        ZR_TRY(account_copies(plan, &plan->schedule[counted[k]]));
+    }
     ZR_TRY(account_messages_across(plan));
-    ZR_TRY(account_copies(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     return account_flops(plan);
 }

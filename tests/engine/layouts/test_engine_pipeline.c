@@ -139,7 +139,28 @@ static void check_model(trainer want, const char *name)
     }
 }
 
-/* Check a head that is not tied, adapters, ranks that train nothing, and several loss terms. */
+/* A model whose blocks share a weight. */
+static void build_shared(zr_graph *graph, const void *config)
+{
+    (void)config;
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const zr_init init = {.kind = ZR_INIT_NORMAL, .std = 0.1};
+    zr_value tokens = zr_input(graph, "tokens", ZR_I32, ZR_SHAPE(spec->batch, spec->seq)),
+             targets = zr_input(graph, "targets", ZR_I32, ZR_SHAPE(spec->batch, spec->seq));
+    zr_graph_unit(graph, "embedding");
+    zr_value x = zr_embedding(graph, tokens, zr_param(graph, init, ZR_SHAPE(131, 24), "table")), shared = ZR_NONE;
+    for (int i = 0; i < 9; i++) {
+        zr_graph_unit(graph, "h.%d", i);
+        if (i == 0) shared = zr_param(graph, init, ZR_SHAPE(24, 24), "shared");
+        x = zr_add(graph, x, zr_linear(graph, x, shared, ZR_NONE, false));
+    }
+    zr_graph_unit(graph, "final");
+    zr_graph_losses(graph,
+                    zr_linear_cross_entropy(graph, x, zr_param(graph, init, ZR_SHAPE(131, 24), "head"), targets));
+}
+
+/* Check a head that is not tied, adapters, ranks that train nothing, several loss terms, and weights on several ranks:
+ * a frozen table, and a weight of all blocks. */
 static void models(void **state)
 {
     (void)state;
@@ -161,6 +182,11 @@ static void models(void **state)
     llama.tie_word_embeddings = true;
     model.lora = (zr_lora){.targets = "q_proj\ndown_proj", .rank = 2, .alpha = 4, .dropout = 0.1};
     check_model(run, "adapters");
+    run.layout.tied_apart = true;
+    check_model(run, "adapters beside a frozen table on two ranks");
+    model = (zr_model){.name = "shared", .build = build_shared};
+    check_model(run, "a weight of all blocks");
+    run.layout.tied_apart = false;
     run.config.n_layer = 5;
     model = zr_gpt2(&run.config);
     model.frozen = "wte.*\nwpe.*\nh.3.*\nh.4.*\nln_f.*";
@@ -276,9 +302,9 @@ static void leaves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tied_apart), cmocka_unit_test(tables),
-                                       cmocka_unit_test(models),         cmocka_unit_test(breadth_once),
-                                       cmocka_unit_test(drawn_layouts),  cmocka_unit_test(engines),
-                                       cmocka_unit_test(leaves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tied_apart),
+                                       cmocka_unit_test(tables),         cmocka_unit_test(models),
+                                       cmocka_unit_test(breadth_once),   cmocka_unit_test(drawn_layouts),
+                                       cmocka_unit_test(engines),        cmocka_unit_test(leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
