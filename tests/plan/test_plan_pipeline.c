@@ -2,6 +2,7 @@
 /* Pipelines: lists of actions against formulas, plans of all roles with their proof, and what stages hold. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/cost/cost.h"
 #include "plan/program/pipeline.h"
@@ -356,6 +357,23 @@ static void break_copies(const zr_plans *plans)
     assert_int_equal(zr_plans_check(plans), ZR_OK);
 }
 
+/* Check that the proof refuses a copy of which a part does not come anew after an update. */
+static void stale_copy(const zr_plan *plan, int64_t part)
+{
+    const zr_schedule_kind kinds[] = {ZR_SCHEDULE_TRAIN, ZR_SCHEDULE_FLUSH};
+    for (int k = 0; k < 2; k++) {
+        const zr_schedule *s = &plan->schedule[kinds[k]];
+        for (int whole = 0; whole < 2; whole++) {
+            for (int32_t i = 0; i < s->n_steps; i++)
+                if (s->step[i].channel >= 0 && (k == 1 || s->step[i].when == ZR_WHEN_STALE))
+                    s->use[s->step[i].uses].range.count = whole ? part : part / 4;
+            assert_int_equal(zr_plan_check(plan), whole ? ZR_OK : ZR_ERR_INTERNAL);
+            assert_true(whole || strstr(zr_error_message(), "of which nothing has written all of the bytes") ||
+                        strstr(zr_error_message(), "is not brought up to date by a flush"));
+        }
+    }
+}
+
 /* Check that the proof refuses messages that do not fit together. */
 static void test_refused(void **state)
 {
@@ -370,6 +388,7 @@ static void test_refused(void **state)
         if (l.stage == 2)
             for (int32_t r = 0; r < 2; r++) break_messages(&plans, r);
         break_copies(&plans);
+        stale_copy(plans.role[1], plans.role[1]->unit[tied_unit(&plans)].update.count);
         ways_drop(&plans);
     }
     l.stage = 2;

@@ -56,6 +56,18 @@ static void tied_apart(void **state)
             layout_assert_same(&want, &got, "a table on two ranks");
         }
     }
+    for (int stage = 1; stage <= 3; stage++) {
+        trainer want = layout_trainer(4, ZR_BF16, 2, 0.5);
+        want.layout.stage = stage;
+        want.layout.host_ranks = 2;
+        want.layout.hierarchical = true;
+        trainer_run(&want);
+        trainer got = want;
+        got.layout.pipeline = 2;
+        got.layout.tied_apart = true;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "a table on two ranks of two levels");
+    }
 }
 
 /* Check schedules as tables, with stages in another order than the rows, and units by hand. */
@@ -112,6 +124,7 @@ static void breadth_once(void **state)
         got.layout.shard_ranks = way == 4 ? 2 : 0;
         got.layout.hpz_ranks = way == 5 ? 2 : 0;
         got.layout.micro_squares = way == 1;
+        got.layout.tied_apart = way > 2;
         got.layout.home.grad = way == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         trainer_run(&got);
         layout_assert_same(&want, &got, "breadth-first with one reduction");
