@@ -214,6 +214,18 @@ static void test_refused(void **state)
     if (ways_plan_model(&shared, l, &plans) != ZR_OK) fail_msg("%s", zr_error_message());
     if (zr_plans_check(&plans) != ZR_OK) fail_msg("%s", zr_error_message());
     ways_drop(&plans);
+    /* W of the last stage comes late, but not the part of the gradient for which the first stage waits */
+    static const char late[] = "0F0,0F1,0I0,0W0,0F2,0I1,0W1,0I2,0W2\n1F0,1I0,1F1,1I1,1F2,1I2,1W0,1W1,1W2\n";
+    zr_layout by_table = l;
+    zr_pipe_table *table = NULL;
+    assert_int_equal(zr_pipe_table_read(late, strlen(late), &table), ZR_OK);
+    by_table.pipeline_schedule = ZR_PIPELINE_TABLE;
+    by_table.pipeline_table = table;
+    by_table.accum = 3;
+    if (ways_plan_model(&shared, by_table, &plans) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_plans_check(&plans) != ZR_OK) fail_msg("%s", zr_error_message());
+    ways_drop(&plans);
+    zr_pipe_table_destroy(&table);
     const zr_model untied = zr_llama(&llama);
     refuse_units(&untied, l, "parallel.tied_apart, but no table is on two pipeline ranks");
     l.pipeline_schedule = ZR_PIPELINE_ZB_V;
