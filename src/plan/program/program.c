@@ -136,6 +136,7 @@ static void find_readers(const part *t)
     }
 }
 
+/* Go backwards, because an op's operands are computed by earlier ops. */
 static void find_waited(const part *t)
 {
     for (int32_t i = zr_graph_ops(t->graph) - 1; i >= 0; i--) {

@@ -415,6 +415,8 @@ static void write_cells(zr__writing *w)
     zr__list *l = &w->list;
     w->ended[0] = w->ended[1] = w->acted[0] = w->acted[1] = w->stored[0] = w->stored[1] = w->sent = ZR_NONE;
     for (int32_t c = 0; c < w->decided.n_cells && l->status == ZR_OK; c++) {
+        /* Other roles take their copies at the beginning, so SENT does not wait here. A part that was brought for them
+         * is then free. */
         if (c == 1) zr__write_all_sent(w, w->n_copies);
         /* with two passes there is only one micro-batch */
         if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) {
