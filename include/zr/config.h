@@ -117,6 +117,7 @@ typedef struct zr_config {
         const char
             *schedule_file;     /* path of a table of actions (zr_pipe_table_read), which replaces schedule, or NULL */
         const char *units;      /* key pipeline_units: zr_layout.pipeline_units as text, such as "3,4,4,3"; or NULL */
+        bool tied_apart;        /* setting of zr_layout.tied_apart */
         int64_t ranks_per_host; /* number of ranks per host; 0 to use the number that the transport finds */
     } parallel;
     struct {

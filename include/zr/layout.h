@@ -160,6 +160,9 @@ typedef struct zr_layout {
      * planner balance the stages. Used only while a plan is made */
     const int32_t *pipeline_units;
     int n_pipeline_units;
+    /* whether a table of the first and the last stage may be on two ranks: the first stage's rank trains it, and the
+     * last one's has a copy. Otherwise the look-up runs beside the head */
+    bool tied_apart;
     /* bucket size of gradient reductions in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t reduce_bucket_elems;
     /* bucket size of parameter gathers in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */

@@ -46,6 +46,13 @@ typedef struct zr_plan_unit {
     /* whether the plan's role (zr_plans) holds the unit. A unit that is not held has no states, and no op of the role
      * reads its parameters. Parameters have the same names and numbers in the plans of all roles */
     bool held;
+    /* set of the roles that hold the unit, a bit for each; and the role that trains it, or the first role that holds a
+     * frozen unit. Only the owner saves the unit */
+    uint64_t roles;
+    int32_t owner;
+    /* whether another role, the owner, trains the unit. This role has only a copy of the parameters, and `update` is
+     * the range of it that the owner's rank with the same place passes on after each update */
+    bool copied;
     bool trains;                     /* whether the unit is trained; a frozen unit has only parameters as its state */
     bool gathered;                   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
     zr_space param_home, optim_home; /* spaces of `param` and of the fp32 states */

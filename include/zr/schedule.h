@@ -145,7 +145,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                          none, each optimizer state (mine), parameters (mine) if there is no master,   \
                                          otherwise none, the verdict, the sums of squares (zr_trust) */                \
     X(SEND, "send") /* begin to pass a value to another role, without waiting. The messages of a value between two     \
-                       roles have the order of the micro-batches. Uses: the value */                                   \
+                       roles have the order of the micro-batches. Uses: the value, or the part of a unit that this     \
+                       rank has updated, which is passed once a step */                                                \
     X(SENT, "sent") /* wait until a value that SEND has begun to pass may change. Uses: the value */                   \
     X(RECV, "recv") /* begin to receive a value, without waiting. Uses: the value's buffer */                          \
     X(RECEIVED, "received") /* wait until a value has come. Uses: the value's buffer */                                \
@@ -213,8 +214,8 @@ typedef struct zr_use {
  * micro-batches mix (ZR_ACCUM_LAYER, ZR_ACCUM_AHEAD) a training step is one round of all micro-batches. */
 typedef enum zr_when {
     ZR_WHEN_ALWAYS,
-    /* in the first round, if the parameters that the previous training step updated are not yet gathered (stages 1, 2).
-     * The gathered bytes count as traffic of the previous step */
+    /* in the first round, if the parameters that the previous training step updated are not yet gathered (stages 1, 2)
+     * or passed to other roles (zr_plan_unit.copied). Their bytes count as traffic of the previous step */
     ZR_WHEN_STALE,
     ZR_WHEN_FIRST,
     ZR_WHEN_LATER, /* in all rounds except the first */
@@ -262,10 +263,12 @@ typedef struct zr_step {
     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a gathered
      * checkpoint; otherwise -1 */
     int32_t op;
-    int32_t slot;    /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
-    int32_t term;    /* for LOSS: index of the loss term; otherwise 0 */
-    int32_t micro;   /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
-    int32_t value;   /* for SEND, SENT, RECV and RECEIVED: the value of the graph; otherwise ZR_NONE */
+    int32_t slot;  /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
+    int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
+    /* for SEND, SENT, RECV and RECEIVED: the value of the graph, or the first parameter of the unit of which a part is
+     * passed; otherwise ZR_NONE */
+    int32_t value;
     int32_t peer;    /* for SEND, SENT, RECV and RECEIVED: the role at the other end; otherwise -1 */
     int32_t channel; /* for SEND, SENT, RECV and RECEIVED: number of the channel in the schedule; otherwise -1 */
     /* in a pipeline, the step's cell: its stage, and 'F' for the forward pass, 'B' for the backward pass, or 'I' and

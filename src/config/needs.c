@@ -38,6 +38,7 @@ static const requirement needs[] = {
     {"parallel.schedule", "parallel.schedule_file=null", "parallel.schedule_file is given", false},
     {"parallel.schedule_file", "parallel.pipeline!=1", "with parallel.pipeline 1 all layers are on one rank", false},
     {"parallel.pipeline_units", "parallel.pipeline!=1", "with parallel.pipeline 1 all layers are on one rank", false},
+    {"parallel.tied_apart", "parallel.pipeline!=1", "with parallel.pipeline 1 all layers are on one rank", false},
     {"parallel.chunks", "parallel.pipeline!=1", "with parallel.pipeline 1 all layers are on one rank", false},
     {"fp16.initial_scale_power", "fp16.loss_scale=0", "fp16.loss_scale makes the loss scale constant", false},
     {"fp16.loss_scale_window", "fp16.loss_scale=0", "fp16.loss_scale makes the loss scale constant", false},

@@ -166,6 +166,11 @@ const zr_key zr__common_keys[] = {
     KEY(STRING, "parallel.pipeline_units", "null", parallel.units,
         "number of layers of each stage in the order of the model, such as \"3,4,4,3\"; the first stage also has the "
         "embedding, the last one the head. null: stages with about equal work"),
+    KEY(BOOL, "parallel.tied_apart", "false", parallel.tied_apart,
+        "for embedding and head that share a table. false: the look-up runs beside the head, and its output travels to "
+        "the first stage; true: the first stage's rank has the table, and the last one's a copy. A micro-batch's "
+        "gradient of the head then travels in fp32, and the updated table once a step; losses are the same to the "
+        "bit"),
     KEY(INT, "parallel.ranks_per_host", AUTO, parallel.ranks_per_host,
         "number of consecutive ranks on a host, for plans and tests. auto: as the ranks are started; in a plan one "
         "host, or the hosts of --cluster",

@@ -314,33 +314,57 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
     return ZR_OK;
 }
 
-/* Find the units that the role holds: those whose parameters its ops read. Role 0 also holds the units that no op
- * reads. A unit of several roles would be trained several times. */
-static zr_status find_held(zr_plan *plan)
+/* Record that the role of an op holds the units whose parameters the op reads, and owns the units whose gradients it
+ * writes. */
+static zr_status note_roles(zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
-    ZR_AUTO_FREE uint64_t *roles = zr_alloc(sizeof *roles * ((size_t)plan->n_units + 1));
-    ZR_CHECK(roles, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
-    const zr_graph *g = NULL;
-    for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++) {
-        if (!plan->graph[k]) continue;
-        g = plan->graph[k];
-        for (int32_t i = 0; i < zr_graph_ops(g); i++) {
-            const zr_op *op = zr_graph_get_op(g, i);
-            for (int j = 0; j < op->n_in; j++) {
-                const int32_t unit = zr__param_unit(g, op->in[j]);
-                if (unit >= 0) roles[unit] |= UINT64_C(1) << zr__op_role(plan, (zr_schedule_kind)k, i);
-            }
-        }
+    const zr_graph *g = plan->graph[kind];
+    const zr_op *op = zr_graph_get_op(g, index);
+    const int32_t role = zr__op_role(plan, kind, index);
+    for (int j = 0; j < op->n_in; j++) {
+        const int32_t unit = zr__param_unit(g, op->in[j]);
+        if (unit >= 0) plan->unit[unit].roles |= UINT64_C(1) << role;
     }
-    for (int32_t u = 0; u < plan->n_units; u++) {
-        if (roles[u] == 0) roles[u] = 1;
-        ZR_CHECK(
-            (roles[u] & (roles[u] - 1)) == 0, ZR_ERR_UNSUPPORTED,
-            "parallel.pipeline %d: stages on several ranks use the parameters of \"%s\", which is built only for a "
-            "table of the first and the last stage; choose parallel.pipeline 1, with parallel.tensor or ZeRO stage 3",
-            plan->layout.pipeline, zr_graph_unit_info(g, u)->name);
-        plan->unit[u].held = roles[u] >> plan->layout.role & 1;
+    for (int j = 0; j < op->n_out; j++) {
+        const zr_value_info *v = zr_graph_value(g, op->out[j]);
+        if (v->kind != ZR_VALUE_GRAD) continue;
+        zr_plan_unit *u = &plan->unit[zr_graph_param(g, v->param)->unit];
+        ZR_CHECK(u->owner < 0 || u->owner == role, ZR_ERR_UNSUPPORTED,
+                 "parallel.pipeline %d: stages on several ranks compute gradients of \"%s\", which one rank would have "
+                 "to update; choose parallel.pipeline 1, with parallel.tensor or ZeRO stage 3",
+                 plan->layout.pipeline, zr_graph_unit_info(g, zr_graph_param(g, v->param)->unit)->name);
+        u->owner = role;
     }
+    return ZR_OK;
+}
+
+/* Find the roles of each unit. Role 0 holds the units that no op reads. */
+static zr_status find_held(zr_plan *plan, const zr_graph *g)
+{
+    const zr_layout *l = &plan->layout;
+    bool several = false;
+    for (int32_t u = 0; u < plan->n_units; u++) plan->unit[u].owner = -1;
+    for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++)
+        for (int32_t i = 0; plan->graph[k] && i < zr_graph_ops(plan->graph[k]); i++)
+            ZR_TRY(note_roles(plan, (zr_schedule_kind)k, i));
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        zr_plan_unit *u = &plan->unit[i];
+        if (u->roles == 0) u->roles = 1;
+        for (int32_t role = 0; u->owner < 0; role++)
+            if (u->roles >> role & 1) u->owner = role;
+        const bool shared = (u->roles & (u->roles - 1)) != 0;
+        ZR_CHECK(!shared || l->tied_apart, ZR_ERR_UNSUPPORTED,
+                 "parallel.pipeline %d: stages on several ranks use the parameters of \"%s\"; choose "
+                 "parallel.tied_apart, with which each of them has a copy, or parallel.pipeline 1",
+                 l->pipeline, zr_graph_unit_info(g, i)->name);
+        several |= shared;
+        u->held = u->roles >> l->role & 1;
+        u->copied = u->held && u->owner != l->role && l->train && !zr_graph_unit_info(g, i)->frozen;
+    }
+    ZR_CHECK(
+        !l->tied_apart || several || l->pipeline == 1, ZR_ERR_CONFIG,
+        "parallel.tied_apart, but no table is on two pipeline ranks: the model's embedding and head share none, or "
+        "parallel.schedule has the first and the last stage on one rank; leave parallel.tied_apart out");
     return ZR_OK;
 }
 
@@ -351,7 +375,7 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
     plan->n_units = zr_graph_units(g);
     plan->unit = zr_alloc(sizeof *plan->unit * (size_t)(plan->n_units + 1));
     ZR_CHECK(plan->unit, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
-    ZR_TRY(find_held(plan));
+    ZR_TRY(find_held(plan, g));
     ZR_TRY(zr__plan_states(plan, g));
     for (int32_t v = 0, index; decode && v < zr_graph_values(decode); v++) {
         const zr_value_info *info = zr_graph_value(decode, v);

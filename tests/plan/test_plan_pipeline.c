@@ -2,7 +2,9 @@
 /* Pipelines: lists of actions against formulas, plans of all roles with their proof, and what stages hold. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "plan/cost/cost.h"
 #include "plan/program/pipeline.h"
 #include "plan_ways.h"
 
@@ -243,33 +245,157 @@ static void test_breadth_once(void **state)
         }
 }
 
+/* Return the unit of a table that is tied, which all roles number alike. */
+static int32_t tied_unit(const zr_plans *plans)
+{
+    return zr_graph_param(plans->role[0]->graph[ZR_SCHEDULE_TRAIN], 0)->unit;
+}
+
+/* Check a tied table on two roles: the first owns it; each micro-batch's part of the gradient travels in fp32, and the
+ * updated parameters once a step, a rank's part of them. */
+static void test_apart(void **state)
+{
+    (void)state;
+    const zr_gpt2_config model = ways_deeper(7);
+    for (int s = 0; s < ZR_PIPELINE_ZB_V; s++)
+        for (int stage = 0; stage <= 3; stage++) {
+            zr_plans plans;
+            const int P = 2 + (s + stage) % 3;
+            zr_layout l = layout_of(stage, 2, ZR_BF16, 2 * P);
+            l.pipeline = P;
+            l.pipeline_schedule = (zr_pipe_schedule)s;
+            l.recompute = s % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+            l.chunks = 1;
+            l.tied_apart = true;
+            if (ways_plan_roles(&model, l, &plans) != ZR_OK) fail_msg("%s", zr_error_message());
+            if (zr_plans_check(&plans) != ZR_OK) fail_msg("schedule %d, stage %d: %s", s, stage, zr_error_message());
+            const int32_t unit = tied_unit(&plans);
+            const zr_plan *first = plans.role[0], *last = plans.role[P - 1];
+            const zr_plan_unit *owned = &first->unit[unit], *copy = &last->unit[unit];
+            const int64_t crosses = 2 * l.batch * l.seq * model.n_embd, table = 4 * model.vocab_size * model.n_embd,
+                          part = 2 * (stage == 0 ? owned->padded_elems : owned->shard_elems);
+            assert_true(owned->trains && !owned->copied && copy->copied && !copy->trains);
+            assert_int_equal(copy->owner, 0);
+            assert_true(copy->master.buffer == ZR_NONE && copy->sums.buffer == ZR_NONE && copy->square == ZR_NONE);
+            assert_int_equal(first->traffic.bytes[ZR_TRAFFIC_PIPELINE], l.accum * (crosses + table));
+            assert_int_equal(last->traffic.bytes[ZR_TRAFFIC_PIPELINE], l.accum * crosses + part);
+            assert_int_equal(last->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_PIPELINE], 0);
+            const zr__copied_bytes copied = zr__plans_copied(&plans);
+            assert_int_equal(copied.micro_bytes, table);
+            assert_int_equal(copied.step_bytes, part);
+            ways_drop(&plans);
+        }
+}
+
+/* Check that the proof refuses each fault of a message of a role. */
+static void break_messages(const zr_plans *plans, int32_t role)
+{
+    zr_schedule *s = &plans->role[role]->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_step *step = &s->step[i];
+        if (step->channel < 0) continue;
+        const zr_step had = *step;
+        const bool begins = step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_RECV;
+        for (int fault = 0; fault < 5; fault++) {
+            if (fault == 0) step->micro ^= 1;
+            if (fault == 1) step->peer = role;
+            if (fault == 2) step->rounds = begins ? 7 : step->rounds;
+            if (fault == 3) step->kind = begins ? ZR_STEP_SENT : ZR_STEP_SEND;
+            if (fault == 4) step->when = step->when == ZR_WHEN_STALE ? ZR_WHEN_ALWAYS : ZR_WHEN_STALE;
+            const bool changed = memcmp(step, &had, sizeof had) != 0;
+            if (changed && (begins || fault != 1) && zr_plans_check(plans) != ZR_ERR_INTERNAL)
+                fail_msg("step %d (%s), fault %d is not noticed", (int)i, zr_step_kind_name(had.kind), fault);
+            *step = had;
+        }
+    }
+    assert_int_equal(zr_plans_check(plans), ZR_OK);
+}
+
+/* Check that the proof refuses a copy that gets other elements than those which the owner has updated, or none, in a
+ * training step and in a flush. */
+static void break_copies(const zr_plans *plans)
+{
+    const int32_t unit = tied_unit(plans);
+    int parts = 0;
+    for (int32_t r = 0; r < plans->n; r++)
+        for (int k = 0; k < ZR_SCHEDULES; k++) {
+            zr_schedule *s = &plans->role[r]->schedule[k];
+            for (int32_t i = 0; i < s->n_steps; i++) {
+                zr_step *step = &s->step[i];
+                const bool part = k == ZR_SCHEDULE_FLUSH || step->when == ZR_WHEN_STALE;
+                if (step->channel < 0 || !part) continue;
+                zr_use *use = &s->use[step->uses];
+                parts++;
+                const zr_use had = *use;
+                const int32_t at = step->unit;
+                for (int fault = 0; fault < 5; fault++) {
+                    if (fault == 0) use->range.first++;
+                    if (fault == 1) use->range.count -= 64;
+                    if (fault == 2) use->dtype = ZR_F32;
+                    if (fault == 3) use->buffer = plans->role[r]->loss;
+                    if (fault == 4) step->unit = unit + 1;
+                    if (zr_plans_check(plans) != ZR_ERR_INTERNAL)
+                        fail_msg("role %d, step %d, fault %d is not noticed", r, (int)i, fault);
+                    *use = had;
+                    step->unit = at;
+                }
+            }
+        }
+    assert_int_equal(parts, 8); /* SEND, SENT, RECV, RECEIVED, twice */
+    for (int32_t r = 0; r < plans->n; r++) {
+        zr_plan_unit *u = &plans->role[r]->unit[unit], had = *u;
+        for (int fault = 0; fault < 5; fault++) {
+            if (fault == 0) u->owner ^= 1;
+            if (fault == 1) u->roles ^= 2;
+            if (fault == 2) u->held = !u->held;
+            if (fault == 3) u->trains = !u->trains;
+            if (fault == 4) u->copied = !u->copied;
+            if (zr_plans_check(plans) != ZR_ERR_INTERNAL) fail_msg("role %d, fault %d is not noticed", r, fault);
+            *u = had;
+        }
+    }
+    assert_int_equal(zr_plans_check(plans), ZR_OK);
+}
+
+/* Check that the proof refuses a copy of which a part does not come anew after an update. */
+static void stale_copy(const zr_plan *plan, int64_t part)
+{
+    const zr_schedule_kind kinds[] = {ZR_SCHEDULE_TRAIN, ZR_SCHEDULE_FLUSH};
+    for (int k = 0; k < 2; k++) {
+        const zr_schedule *s = &plan->schedule[kinds[k]];
+        for (int whole = 0; whole < 2; whole++) {
+            for (int32_t i = 0; i < s->n_steps; i++)
+                if (s->step[i].channel >= 0 && (k == 1 || s->step[i].when == ZR_WHEN_STALE))
+                    s->use[s->step[i].uses].range.count = whole ? part : part / 4;
+            assert_int_equal(zr_plan_check(plan), whole ? ZR_OK : ZR_ERR_INTERNAL);
+            assert_true(whole || strstr(zr_error_message(), "of which nothing has written all of the bytes") ||
+                        strstr(zr_error_message(), "is not brought up to date by a flush"));
+        }
+    }
+}
+
 /* Check that the proof refuses messages that do not fit together. */
 static void test_refused(void **state)
 {
     (void)state;
     const zr_gpt2_config model = ways_deeper(4);
     zr_plans plans;
-    zr_layout l = layout_of(2, 1, ZR_BF16, 4);
+    zr_layout l = layout_of(2, 2, ZR_BF16, 4);
     l.pipeline = 2;
-    assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
-    zr_schedule *s = &plans.role[0]->schedule[ZR_SCHEDULE_TRAIN];
-    for (int32_t i = 0; i < s->n_steps; i++) {
-        zr_step *step = &s->step[i];
-        if (step->channel < 0) continue;
-        const zr_step had = *step;
-        const bool begins = step->kind == ZR_STEP_SEND || step->kind == ZR_STEP_RECV;
-        for (int fault = 0; fault < 4; fault++) {
-            if (fault == 0) step->micro ^= 1;
-            if (fault == 1) step->peer = 0;
-            if (fault == 2) step->rounds = begins ? 7 : step->rounds;
-            if (fault == 3) step->kind = begins ? ZR_STEP_SENT : ZR_STEP_SEND;
-            const bool changed = memcmp(step, &had, sizeof had) != 0;
-            if (changed && (begins || fault != 1) && zr_plans_check(&plans) != ZR_ERR_INTERNAL)
-                fail_msg("step %d (%s), fault %d is not noticed", (int)i, zr_step_kind_name(had.kind), fault);
-            *step = had;
-        }
+    l.tied_apart = true;
+    for (l.stage = 0; l.stage <= 3; l.stage++) {
+        assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
+        if (l.stage == 2)
+            for (int32_t r = 0; r < 2; r++) break_messages(&plans, r);
+        break_copies(&plans);
+        stale_copy(plans.role[1], plans.role[1]->unit[tied_unit(&plans)].update.count);
+        ways_drop(&plans);
     }
-    assert_int_equal(zr_plans_check(&plans), ZR_OK);
+    l.stage = 2;
+    l.ranks = 1;
+    l.tied_apart = false;
+    assert_int_equal(ways_plan_roles(&model, l, &plans), ZR_OK);
+    break_messages(&plans, 0);
     plans.role[1]->stage[ZR_SCHEDULE_TRAIN][3] ^= 1;
     assert_int_equal(zr_plans_check(&plans), ZR_ERR_INTERNAL);
     ways_drop(&plans);
@@ -282,6 +408,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_roles),
                                        cmocka_unit_test(test_arena), cmocka_unit_test(test_breadth_once),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_apart), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

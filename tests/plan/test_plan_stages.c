@@ -55,14 +55,16 @@ static void try_model(const zr_model *model, bool last)
                 l.pipeline_schedule = (zr_pipe_schedule)s;
                 l.chunks = s == ZR_PIPELINE_ZB_V ? 2 : 1;
                 l.recompute = stage ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+                l.tied_apart = last && s != ZR_PIPELINE_ZB_V && P % 2 == 1;
                 if (s == ZR_PIPELINE_ZB_V && P > 3) continue; /* 5 layers are fewer than 8 stages */
                 zr_plans plans;
                 zr_status st = ways_plan_model(model, l, &plans);
                 if (st == ZR_OK) st = zr_plans_check(&plans);
                 if (st != ZR_OK) fail_msg("%s, schedule %d on %d ranks: %s", model->name, s, P, zr_error_message());
                 const int32_t role = last && s != ZR_PIPELINE_ZB_V ? P - 1 : 0;
-                const zr_plan *its = plans.role[role];
-                assert_true(its->unit[unit_of_table(its->graph[ZR_SCHEDULE_TRAIN])].held);
+                const zr_plan_unit *table =
+                    &plans.role[role]->unit[unit_of_table(plans.role[role]->graph[ZR_SCHEDULE_TRAIN])];
+                assert_true(table->held && table->owner == (l.tied_apart ? 0 : role));
                 ways_drop(&plans);
             }
 }
@@ -208,6 +210,29 @@ static void test_refused(void **state)
     assert_int_equal(ways_plan_model(&shared, l, &plans), ZR_ERR_UNSUPPORTED);
     assert_non_null(strstr(zr_error_message(), "parameters of \"h.0\""));
     ways_drop(&plans);
+    l.tied_apart = true; /* its gradient's parts are added by the first rank, whatever ranks they come from */
+    if (ways_plan_model(&shared, l, &plans) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_plans_check(&plans) != ZR_OK) fail_msg("%s", zr_error_message());
+    ways_drop(&plans);
+    /* W of the last stage comes late, but not the part of the gradient for which the first stage waits */
+    static const char late[] = "0F0,0F1,0I0,0W0,0F2,0I1,0W1,0I2,0W2\n1F0,1I0,1F1,1I1,1F2,1I2,1W0,1W1,1W2\n";
+    zr_layout by_table = l;
+    zr_pipe_table *table = NULL;
+    assert_int_equal(zr_pipe_table_read(late, strlen(late), &table), ZR_OK);
+    by_table.pipeline_schedule = ZR_PIPELINE_TABLE;
+    by_table.pipeline_table = table;
+    by_table.accum = 3;
+    if (ways_plan_model(&shared, by_table, &plans) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr_plans_check(&plans) != ZR_OK) fail_msg("%s", zr_error_message());
+    ways_drop(&plans);
+    zr_pipe_table_destroy(&table);
+    const zr_model untied = zr_llama(&llama);
+    refuse_units(&untied, l, "parallel.tied_apart, but no table is on two pipeline ranks");
+    l.pipeline_schedule = ZR_PIPELINE_ZB_V;
+    l.chunks = 2;
+    const zr_gpt2_config more = ways_deeper(5);
+    const zr_model v = zr_gpt2(&more);
+    refuse_units(&v, l, "parallel.tied_apart, but no table is on two pipeline ranks");
 }
 
 int main(void)

@@ -147,6 +147,10 @@ void cli_pipeline_print(const char *head, const cli_trial *made, bool timed)
     if (isfinite(made->formula_bubble))
         printf(timed ? " (%.1f %% by the formula)" : "; bubble %.1f %% by the formula", 100 * made->formula_bubble);
     putchar('\n');
+    if (made->copied.step_bytes > 0)
+        printf("%sthe head's rank passes on %s of the table's gradient a micro-batch, and receives %s of its "
+               "parameters a step\n",
+               head, ZR_SIZE((double)made->copied.micro_bytes), ZR_SIZE((double)made->copied.step_bytes));
 }
 
 void cli_pipeline_json(zr__json_out *out, const cli_trial *made, bool timed)
@@ -155,6 +159,9 @@ void cli_pipeline_json(zr__json_out *out, const cli_trial *made, bool timed)
     zr__json_open(out, "pipeline", '{');
     zr__json_add(out, "ranks", made->roles, "fullest_rank", made->fullest_role);
     zr__json_add(out, "bubble", timed ? bubble_of(made) : NAN, "formula_bubble", made->formula_bubble);
+    if (made->copied.step_bytes > 0)
+        zr__json_add(out, "tied_gradient_bytes", made->copied.micro_bytes, "tied_parameter_bytes",
+                     made->copied.step_bytes);
     zr__json_close(out, '}');
 }
 

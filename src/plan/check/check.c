@@ -102,7 +102,7 @@ static zr_status check_held(const zr__proof *p)
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
-        int64_t open = zr_graph_unit_info(p->graph, u)->frozen ? 0 : p->plan->unit[u].update.count;
+        int64_t open = zr__trains(p, u) ? p->plan->unit[u].update.count : 0;
         for (int32_t i = 0; i < p->s->n_steps; i++)
             if (p->s->step[i].kind == ZR_STEP_UPDATE && p->s->step[i].unit == u) open -= p->s->step[i].range.count;
         ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "%lld elements of unit %d are not updated", (long long)open, u);
@@ -169,8 +169,7 @@ static zr_status check_micro_squares(const zr__proof *p)
             ZR_CHECK(!changes || (own && zr__happens_before(p, square, i)), ZR_ERR_INTERNAL,
                      "step %d reduces the gradient of unit %d before its squares are taken", i, u);
         }
-        const bool trains = p->plan->unit[u].elems > 0 && !zr_graph_unit_info(p->graph, u)->frozen;
-        ZR_CHECK(taken == (trains ? zr__micros(p) : 0), ZR_ERR_INTERNAL,
+        ZR_CHECK(taken == (zr__trains(p, u) ? zr__micros(p) : 0), ZR_ERR_INTERNAL,
                  "the squares of the micro-gradients of unit %d are taken %d times a round", u, taken);
     }
     return ZR_OK;
@@ -258,9 +257,43 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check the ZR_WHEN_STALE steps, which are skipped if a flush has run before. Each must gather parts of a unit that is
- * stored whole, and must wait for no step. Together the steps of a unit must gather all its parameters that other ranks
- * have updated. Check the gathers of the flush schedule in the same way. */
+/* Return whether a step waits for no other, or, if a unit has copies, only for steps that run in the same rounds. */
+static bool waits_alike(const zr__proof *p, const zr_step *step)
+{
+    const uint64_t roles = p->plan->unit[step->unit].roles;
+    if ((roles & (roles - 1)) == 0) return step->n_waits == 0;
+    for (int32_t w = step->waits; w < step->waits + step->n_waits; w++)
+        if (p->s->step[p->s->wait[w].step].when != step->when) return false;
+    return true;
+}
+
+/* Check a step that passes a part of a unit to roles with copies, or receives or brings it: only the owner passes it
+ * on, the part that the rank updates, from its place or from a place like it in a whole unit. A copy receives it in its
+ * own parameters. check_reads.c proves that all of a copy comes anew after an update. */
+static zr_status check_part(const zr__proof *p, int32_t index)
+{
+    const zr_step *step = &p->s->step[index];
+    const zr_use *use = &p->s->use[step->uses];
+    const zr_plan_unit *u = &p->plan->unit[step->unit];
+    const bool others = u->trains && (u->roles & (u->roles - 1)) != 0, there = use->buffer == u->param.buffer;
+    if (!zr__passes(step)) { /* check_homes.c checks which elements it brings */
+        ZR_CHECK(others && (step->kind == ZR_STEP_CAST || step->kind == ZR_STEP_COPY), ZR_ERR_INTERNAL,
+                 "step %d runs once, but brings no parameters for copies", index);
+        return ZR_OK;
+    }
+    const bool comes = step->kind == ZR_STEP_RECV || step->kind == ZR_STEP_RECEIVED;
+    const zr_buffer *b = &p->s->buffer[use->buffer];
+    const zr_range kept = there ? u->param.range : (zr_range){0};
+    ZR_CHECK((comes ? u->copied && step->peer == u->owner && there : others) && b->unit == step->unit &&
+                 b->category == ZR_CATEGORY_PARAM && use->dtype == p->plan->layout.dtype &&
+                 zr__names(p->plan, use, &kept, &u->update),
+             ZR_ERR_INTERNAL, "step %d passes something else than the updated part of unit %d", index, step->unit);
+    return ZR_OK;
+}
+
+/* Check the ZR_WHEN_STALE steps, which are skipped if a flush has run before, and so must wait for no others. Each must
+ * gather parts of a unit that is stored whole, or pass a part to or from another role. Together the steps of a unit
+ * must gather all its parameters that other ranks have updated. Check the flush schedule in the same way. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -269,9 +302,13 @@ static zr_status check_once(const zr__proof *p)
         for (int32_t i = 0; i < p->s->n_steps; i++) {
             const zr_step *step = &p->s->step[i];
             if (step->unit != u || (p->kind == ZR_SCHEDULE_TRAIN && step->when != ZR_WHEN_STALE)) continue;
-            ZR_CHECK(zr__gathers(step) && step->n_waits == 0 && !unit->gathered &&
-                         p->s->use[step->uses + 1].buffer == unit->param.buffer,
-                     ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
+            ZR_CHECK(waits_alike(p, step), ZR_ERR_INTERNAL, "step %d runs once, but waits for others", i);
+            if (!zr__gathers(step)) {
+                ZR_TRY(check_part(p, i));
+                continue;
+            }
+            ZR_CHECK(!unit->gathered && p->s->use[step->uses + 1].buffer == unit->param.buffer, ZR_ERR_INTERNAL,
+                     "step %d runs once, but is no gather of a unit that stays whole", i);
             gathered += step->range.count;
             if (gathered < known) continue;
             /* after the gather, every member of the group has the parts of all members */

@@ -85,8 +85,9 @@ zr_status zr__check_values(const zr__proof *p);
 bool zr__is_agreed(const zr__proof *p, int32_t update);
 /* Check the steps that compute the norms for trust ratios (check_trust.c). */
 zr_status zr__check_trust(const zr__proof *p);
-/* Return whether the plan's role runs an op (check_roles.c). */
+/* Return whether the plan's role runs an op, or trains a unit (check_roles.c). */
 bool zr__is_own(const zr__proof *p, int32_t op);
+bool zr__trains(const zr__proof *p, int32_t unit);
 /* Return the number of micro-batches in a round (check_micros.c). */
 int32_t zr__micros(const zr__proof *p);
 /* Check that each micro-batch takes part in all sums over micro-batches, once and in order. */

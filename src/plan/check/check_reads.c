@@ -176,11 +176,13 @@ static zr_status note_whole(state *k, int32_t buffer)
 }
 
 /* Mark the bytes of a unit's parameters as already written when the schedule begins. With `stale`, every rank stores
- * the whole unit, but has only the updates of its own part: mark only this part. */
+ * the whole unit, but has only the updates of its own part: mark only this part. A copy of another role's unit then has
+ * no updates yet. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
     bool others = plan->shards_optim && plan->moves && !u->gathered;
+    if (stale && u->copied) return ZR_OK;
     if (!stale || !others || u->param.buffer == ZR_NONE) return note_whole(k, u->param.buffer);
     const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
@@ -274,10 +276,18 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     return ZR_OK;
 }
 
-/* Check that the schedule has written the results that the caller reads after the schedule. */
+/* Check that the schedule has written the results that the caller reads after the schedule. After a flush these are
+ * also the copies of other roles' units. */
 static zr_status check_results(const state *k)
 {
     const zr__proof *p = k->p;
+    for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_FLUSH; u++) {
+        const zr_state *param = &p->plan->unit[u].param;
+        const zr_use all = {.buffer = param->buffer, .dtype = param->dtype, .range.count = param->range.count};
+        const spot whole = p->plan->unit[u].copied ? spot_of(p, &all, false) : (spot){0};
+        ZR_CHECK(!p->plan->unit[u].copied || is_written(k, &whole), ZR_ERR_INTERNAL,
+                 "the copy of unit %d is not brought up to date by a flush", u);
+    }
     spot at = {.buffer = p->plan->verdict, .end = sizeof(zr_verdict)};
     if (p->kind == ZR_SCHEDULE_DECODE) {
         const zr_type *type = &zr_graph_value(p->graph, zr_graph_get_output(p->graph))->type;

@@ -1,4 +1,4 @@
-/* Proof that the plans of all roles fit together: they divide the model in the same way, each unit is in one role, both
+/* Proof that the plans of all roles fit together: they divide the model in the same way, each unit has one owner, both
  * ends of a channel have the same messages, and no role waits forever. */
 #include "base/core/scope.h"
 #include "plan/check/check.h"
@@ -28,13 +28,38 @@ bool zr__is_own(const zr__proof *p, int32_t op)
     return role_of(p->plan, p->kind, op) == p->plan->layout.role;
 }
 
+bool zr__trains(const zr__proof *p, int32_t unit)
+{
+    const zr_plan_unit *u = &p->plan->unit[unit];
+    return u->elems > 0 && u->owner == p->plan->layout.role && !zr_graph_unit_info(p->graph, unit)->frozen;
+}
+
 static int64_t staging_bytes(const zr_plan *plan, int32_t group)
 {
     return plan->staging[group] == ZR_NONE ? 0 : plan->persistent[plan->staging[group]].bytes;
 }
 
-/* Check that all plans divide each graph in the same way, that each unit is in one role, and that ranks of several
- * roles have the same staging memory, which they allocate together. */
+/* Check that the owner of a unit, and no other role, trains it, and that all roles that hold it know each other. Other
+ * roles may only hold copies. */
+static zr_status check_owner(const zr_plans *plans, int32_t unit)
+{
+    const zr_plan_unit *first = &plans->role[0]->unit[unit];
+    ZR_CHECK(first->owner >= 0 && first->owner < plans->n && first->roles >> first->owner & 1, ZR_ERR_INTERNAL,
+             "unit %d belongs to role %d, which does not hold it", unit, first->owner);
+    const bool trains = plans->role[first->owner]->unit[unit].trains;
+    for (int32_t r = 0; r < plans->n; r++) {
+        const zr_plan_unit *u = &plans->role[r]->unit[unit];
+        const bool owns = r == first->owner;
+        ZR_CHECK(u->owner == first->owner && u->roles == first->roles && u->held == (u->roles >> r & 1) &&
+                     u->trains == (owns && trains) && u->copied == (u->held && !owns && trains),
+                 ZR_ERR_INTERNAL, "unit %d belongs to role %d, but role %d trains it, or has no copy", unit,
+                 first->owner, r);
+    }
+    return ZR_OK;
+}
+
+/* Check that all plans divide each graph in the same way, and that ranks of several roles have the same staging memory,
+ * which they allocate together. */
 static zr_status check_division(const zr_plans *plans)
 {
     const zr_plan *first = plans->role[0];
@@ -54,11 +79,7 @@ static zr_status check_division(const zr_plans *plans)
                          "op %d is in stage %d in role %d, and in stage %d in role 0", i, plan->stage[k][i], r,
                          first->stage[k][i]);
     }
-    for (int32_t u = 0; u < first->n_units; u++) {
-        int32_t held = 0;
-        for (int32_t r = 0; r < plans->n; r++) held += plans->role[r]->unit[u].held;
-        ZR_CHECK(held == 1, ZR_ERR_INTERNAL, "unit %d is in %d roles", u, held);
-    }
+    for (int32_t u = 0; u < first->n_units; u++) ZR_TRY(check_owner(plans, u));
     return ZR_OK;
 }
 
@@ -68,6 +89,7 @@ static zr_status check_division(const zr_plans *plans)
 typedef struct roles {
     const zr_plans *plans;
     zr_schedule_kind kind;
+    bool stale;                                 /* whether no flush came before the training step */
     int32_t *other[ZR_ROLES];                   /* number of the channel at the other end */
     int32_t *begun[ZR_ROLES], *ended[ZR_ROLES]; /* number of messages so far: SEND or RECV, and SENT or RECEIVED */
     int32_t made[ZR_ROLES], met[ZR_ROLES];      /* steps so far, and exchanges of all ranks among them */
@@ -119,8 +141,8 @@ static zr_status check_channel(const roles *p, int32_t r, int32_t first)
         const zr_step *a = &s->step[i], *b = &t->step[j];
         const zr_use *from = &s->use[a->uses], *to = &t->use[b->uses];
         ZR_CHECK(a->value == like->value && b->value == like->value && a->peer == like->peer && b->peer == r &&
-                     a->micro == b->micro && a->rounds == like->rounds && b->rounds == like->rounds &&
-                     from->range.count == to->range.count && from->dtype == to->dtype,
+                     a->micro == b->micro && a->when == b->when && a->rounds == like->rounds &&
+                     b->rounds == like->rounds && from->range.count == to->range.count && from->dtype == to->dtype,
                  ZR_ERR_INTERNAL, "value %d of micro-batch %d in role %d is something else in role %d", like->value,
                  a->micro, r, like->peer);
     }
@@ -154,6 +176,7 @@ static bool asks_all_roles(const zr_step *step)
 static bool may_go_on(const roles *p, int32_t r)
 {
     const zr_step *step = &schedule_of(p, r)->step[p->made[r]];
+    if (!zr__runs(step, true, p->stale, true)) return true;
     for (int32_t k = 0; asks_all_roles(step) && k < p->plans->n; k++) {
         const zr_schedule *its = schedule_of(p, k);
         const bool there =
@@ -169,6 +192,7 @@ static bool may_go_on(const roles *p, int32_t r)
 static zr_status go_on(roles *p, int32_t r)
 {
     const zr_step *step = &schedule_of(p, r)->step[p->made[r]++];
+    if (!zr__runs(step, true, p->stale, true)) return ZR_OK;
     p->met[r] += asks_all_roles(step);
     if (step->channel < 0) return ZR_OK;
     (begins(step) ? p->begun : p->ended)[r][step->channel]++;
@@ -201,9 +225,9 @@ static zr_status check_ends(roles *p)
     return ZR_OK;
 }
 
-static zr_status check_roles(const zr_plans *plans, zr_schedule_kind kind)
+static zr_status check_roles(const zr_plans *plans, zr_schedule_kind kind, bool stale)
 {
-    roles p = {.plans = plans, .kind = kind};
+    roles p = {.plans = plans, .kind = kind, .stale = stale};
     size_t room = 0;
     for (int32_t r = 0; r < plans->n; r++) room += 3 * (size_t)schedule_of(&p, r)->n_channels;
     ZR_AUTO_FREE int32_t *number = zr_alloc(sizeof *number * (room + 1));
@@ -230,6 +254,7 @@ zr_status zr__plans_fit(const zr_plans *plans)
 {
     ZR_TRY(check_division(plans));
     for (int k = 0; k < ZR_SCHEDULES && plans->n > 1; k++)
-        if (plans->role[0]->schedule[k].buffer) ZR_TRY(check_roles(plans, (zr_schedule_kind)k));
+        for (int stale = 0; plans->role[0]->schedule[k].buffer && stale < 2; stale++)
+            ZR_TRY(check_roles(plans, (zr_schedule_kind)k, stale));
     return ZR_OK;
 }

@@ -74,6 +74,6 @@ zr_status zr__check_trust(const zr__proof *p)
 {
     if (p->kind != ZR_SCHEDULE_TRAIN || !p->plan->optimizer.trust) return ZR_OK;
     for (int32_t u = 0; u < p->plan->n_units; u++)
-        if (!zr_graph_unit_info(p->graph, u)->frozen && p->plan->unit[u].elems > 0) ZR_TRY(check_unit(p, u));
+        if (zr__trains(p, u)) ZR_TRY(check_unit(p, u));
     return ZR_OK;
 }

@@ -158,13 +158,17 @@ static zr_status account_messages(zr_plan *plan)
 }
 
 /* For each border, count the bytes of messages that cross it to the rank of the role that receives the most. */
-static zr_status account_messages_across(zr_plan *plan, const zr_schedule *s)
+static zr_status account_messages_across(zr_plan *plan)
 {
     const int ranks = plan->ranks / plan->layout.pipeline, first = plan->layout.role * ranks;
     int64_t from[ZR_ROLES] = {0}; /* bytes of the messages from each role */
-    for (int32_t i = 0; i < s->n_steps; i++)
-        if (s->step[i].kind == ZR_STEP_RECEIVED)
-            ZR_TRY(zr__add_bytes(&from[s->step[i].peer], zr__wire_bytes(plan, s, &s->step[i])));
+    for (int flush = 0; flush < 2; flush++) {
+        const zr_schedule *s = &plan->schedule[flush ? ZR_SCHEDULE_FLUSH : ZR_SCHEDULE_TRAIN];
+        int64_t times = 1;
+        for (int32_t i = 0; i < s->n_steps; i++)
+            if (s->step[i].kind == ZR_STEP_RECEIVED && zr__step_runs(&s->step[i], false, &times) > 0)
+                ZR_TRY(zr__add_bytes(&from[s->step[i].peer], zr__wire_bytes(plan, s, &s->step[i])));
+    }
     for (int b = 0; b < ZR_BORDERS; b++) {
         int64_t most = 0;
         for (int rank = first; rank < first + ranks && plan->layout.pipeline > 1; rank++) {
@@ -260,9 +264,11 @@ zr_status zr__account(zr_plan *plan)
     }
     zr__memory_sum(&plan->memory);
     if (!plan->layout.train) return ZR_OK;
-    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
-    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));
-    ZR_TRY(account_messages_across(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
-    ZR_TRY(account_copies(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
+    const zr_schedule_kind counted[] = {ZR_SCHEDULE_TRAIN, ZR_SCHEDULE_FLUSH};
+    for (int k = 0; k < 2; k++) {
+        ZR_TRY(account_traffic(plan, &plan->schedule[counted[k]]));
+        ZR_TRY(account_copies(plan, &plan->schedule[counted[k]]));
+    }
+    ZR_TRY(account_messages_across(plan));
     return account_flops(plan);
 }

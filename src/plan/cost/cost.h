@@ -168,6 +168,14 @@ ZR_NODISCARD zr_status zr__plans_times_by(const zr_plans *plans, const zr__price
 
 /* Return the bytes that a rank receives in a step. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
+/** Bytes that the rank of a copy (zr_plan_unit.copied) passes and receives: parts of gradients, to the owner in each
+ * micro-batch, and parameters, from the owner in each step. */
+typedef struct zr__copied_bytes {
+    int64_t micro_bytes, step_bytes;
+} zr__copied_bytes;
+/** Return the bytes for all copies together. */
+zr__copied_bytes zr__plans_copied(const zr_plans *plans);
+
 /* Set *bytes to the bytes of staging memory that the messages to other roles take: for each channel on which the role
  * sends, room for all messages that may be on their way, and ZR__MESSAGES_HEAD. */
 #define ZR__MESSAGES_HEAD 128

@@ -41,6 +41,25 @@ const zr_plan *zr__fullest_role(const zr_plans *plans)
     return fullest;
 }
 
+zr__copied_bytes zr__plans_copied(const zr_plans *plans)
+{
+    zr__copied_bytes sum = {0, 0};
+    for (int32_t r = 0; r < plans->n; r++) {
+        const zr_plan *plan = plans->role[r];
+        const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        for (int32_t i = 0; i < s->n_steps; i++) {
+            const zr_step *step = &s->step[i];
+            if (step->kind != ZR_STEP_RECEIVED || step->micro > 0) continue;
+            const bool part = zr_graph_value(plan->graph[ZR_SCHEDULE_TRAIN], step->value)->param >= 0;
+            if (step->when == ZR_WHEN_STALE)
+                sum.step_bytes += zr__wire_bytes(plan, s, step);
+            else if (part)
+                sum.micro_bytes += zr__wire_bytes(plan, s, step);
+        }
+    }
+    return sum;
+}
+
 double zr__layout_bubble(const zr_layout *layout)
 {
     zr__pipe pipe = zr__pipe_of(layout);

@@ -170,13 +170,14 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
         u->gathered = true;
         const bool own_buffer = is_shared(plan, u) || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
         u->gathered = u->held && plan->shards_param && own_buffer && !stays_whole(plan, graph, i, &persisting);
-        if (u->gathered && !is_cast(plan, u)) params += u->elems;
+        if (u->gathered && !u->copied && !is_cast(plan, u)) params += u->elems;
         if (u->trains) trained += u->elems;
     }
     for (int32_t i = plan->n_units - 1; i >= 0; i--) {
         zr_plan_unit *u = &plan->unit[i];
         u->param_home = u->optim_home = ZR_SPACE_DEVICE;
-        if (u->gathered && !is_cast(plan, u) && (double)params_away < home->param_share * (double)params) {
+        if (u->gathered && !u->copied && !is_cast(plan, u) &&
+            (double)params_away < home->param_share * (double)params) {
             u->param_home = home->param;
             params_away += u->elems;
         }
@@ -202,7 +203,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         u->elems = u->held ? zr_graph_unit_info(graph, i)->elems : 0;
-        u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
+        u->trains = l->train && u->elems > 0 && !u->copied && !zr_graph_unit_info(graph, i)->frozen;
         u->sum_group = ZR_GROUP_DATA;
         u->shard_group = l->shard_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 ? ZR_GROUP_LOCAL : u->sum_group;
         const int64_t ranks = plan->group[u->sum_group].size, grain = ranks * ZR_SHARD_ALIGN;
@@ -221,7 +222,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
             ZR_TRY(keep_state(plan, u->param_home, ZR_CATEGORY_PARAM, i,
                               u->gathered ? "parameter shards" : "parameters", l->dtype, group_of(u, u->gathered),
                               &u->param));
-        u->update = u->trains ? unit_part(plan, u, group_of(u, plan->shards_optim)) : u->param.range;
+        u->update = u->trains || u->copied ? unit_part(plan, u, group_of(u, plan->shards_optim)) : u->param.range;
     }
     for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 && i < plan->n_units; i++)
         if (plan->unit[i].gathered)
@@ -266,7 +267,7 @@ static int64_t largest_bucket(const zr_plan *plan)
         const int64_t elems = u->padded_elems, reduced = zr_dtype_span(wire, smaller(reduce, elems)),
                       whole = direct ? smaller(1, elems) : zr_dtype_span(gathered, smaller(gather, elems));
         if (u->trains && reduced > largest) largest = reduced;
-        if ((u->trains || u->gathered) && whole > largest) largest = whole;
+        if ((u->trains || u->copied || u->gathered) && whole > largest) largest = whole;
     }
     return largest;
 }

@@ -117,6 +117,7 @@ typedef struct part {
     bool *live;        /* for each op: whether a role runs it */
     bool *received;    /* for each value: whether this role has received it */
     uint64_t *readers; /* for each value: set of the roles whose ops read it */
+    bool *waited;      /* for each value: whether another role waits for it, or for a value that is made from it */
 } part;
 
 static bool is_own(const part *t, int32_t op)
@@ -132,6 +133,22 @@ static void find_readers(const part *t)
         const zr_op *op = zr_graph_get_op(t->graph, i);
         for (int j = 0; j < op->n_in && t->live[i]; j++)
             if (op->in[j] != ZR_NONE) t->readers[op->in[j]] |= UINT64_C(1) << zr__op_role(t->plan, t->kind, i);
+    }
+}
+
+/* Go backwards, because an op's operands are computed by earlier ops. */
+static void find_waited(const part *t)
+{
+    for (int32_t i = zr_graph_ops(t->graph) - 1; i >= 0; i--) {
+        const zr_op *op = zr_graph_get_op(t->graph, i);
+        const uint64_t own = UINT64_C(1) << zr__op_role(t->plan, t->kind, i);
+        bool waits = false;
+        for (int j = 0; j < op->n_out && t->live[i]; j++) {
+            t->waited[op->out[j]] |= (t->readers[op->out[j]] & ~own) != 0;
+            waits |= t->waited[op->out[j]];
+        }
+        for (int j = 0; j < op->n_in && waits; j++)
+            if (op->in[j] != ZR_NONE) t->waited[op->in[j]] = true;
     }
 }
 
@@ -218,11 +235,12 @@ static void emit_forward(zr__program *p, const part *t, int32_t stage)
     }
 }
 
-/* Return whether a backward op gives only gradients of parameters, or contributions to such gradients. */
-static bool is_for_params(const zr_graph *g, const zr_op *op)
+/* Return whether a backward op gives only gradients of parameters, or contributions to such gradients, and no other
+ * role waits for one. */
+static bool is_for_params(const part *t, const zr_op *op)
 {
     for (int j = 0; j < op->n_out; j++)
-        if (zr_graph_value(g, op->out[j])->param < 0) return false;
+        if (zr_graph_value(t->graph, op->out[j])->param < 0 || t->waited[op->out[j]]) return false;
     return true;
 }
 
@@ -242,7 +260,7 @@ static void emit_backward(zr__program *p, const part *t, int32_t stage, const bo
         p->now.phase = apart ? ZR__PHASE_W : phase;
         for (int32_t i = 0; i < zr_graph_ops(g); i++) {
             const zr_op *op = zr_graph_get_op(g, i);
-            if (!op->backward || !in_stage(t, i, stage) || (splits && is_for_params(g, op) != apart)) continue;
+            if (!op->backward || !in_stage(t, i, stage) || (splits && is_for_params(t, op) != apart)) continue;
             emit_replays(p, t->plan, g, dropped, t->live, present, present + zr_graph_ops(g), i);
             emit_op(p, g, i, ZR__BACKWARD);
             emit_sends(p, t, i);
@@ -254,14 +272,21 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
 {
     const zr_graph *g = plan->graph[kind];
     size_t values = (size_t)zr_graph_values(g), ops = (size_t)zr_graph_ops(g);
-    ZR_AUTO_FREE bool *dropped = zr_alloc(2 * values + 3 * ops + 1);
+    ZR_AUTO_FREE bool *dropped = zr_alloc(3 * values + 3 * ops + 1);
     ZR_AUTO_FREE uint64_t *readers = zr_alloc(sizeof *readers * (values + 1));
     memset(p, 0, sizeof *p);
     ZR_CHECK(dropped && readers, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
-    const part t = {plan, g, kind, .received = dropped + values, .live = dropped + 2 * values, .readers = readers};
+    const part t = {plan,
+                    g,
+                    kind,
+                    .received = dropped + values,
+                    .waited = dropped + 2 * values,
+                    .live = dropped + 3 * values,
+                    .readers = readers};
     bool *present = t.live + ops;
     find_live(g, t.live);
     find_readers(&t);
+    find_waited(&t);
     if (kind == ZR_SCHEDULE_TRAIN) ZR_TRY(zr__find_dropped(plan, g, dropped));
     int32_t own[ZR_CHUNKS + 1], n = 0;
     for (int32_t s = next_stage(&t, -1); s >= 0; s = next_stage(&t, s)) own[n++] = s;

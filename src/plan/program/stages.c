@@ -2,9 +2,9 @@
  * unit), with the backward ops of their adjoints. Stages are balanced by static costs, so that all ranks divide in the
  * same way.
  *
- * A table that the first and the last stage use (tied embeddings) must be on one rank, whose update is the only one. If
+ * A table that the first and the last stage use (tied embeddings) is on one rank, whose update is the only one. If
  * these stages are on different ranks, the look-up runs beside the head, as an additional stage, and its output travels
- * to the first stage. */
+ * to the first stage. With tied_apart the table is on both ranks (find_held in plan.c). */
 #include "base/core/scope.h"
 #include "plan/program/pipeline.h"
 #include "plan/program/program.h"
@@ -114,7 +114,7 @@ zr_status zr__plan_stages(zr_plan *plan, zr_schedule_kind kind, int32_t *end)
     parts p = {plan->stage[kind], cost, 0};
     find_parts(g, &p);
     const bool together = zr__pipe_rank(&pipe, 0) == zr__pipe_rank(&pipe, stages - 1);
-    const int32_t front = ends_share(g, &p, first) && !together;
+    const int32_t front = ends_share(g, &p, first) && !together && !plan->layout.tied_apart;
     ZR_CHECK(p.n - front >= stages, ZR_ERR_CONFIG,
              "parallel.pipeline %d with %d chunks a rank: %d stages, but the model has only %d parts to divide (%s)",
              pipe.ranks, pipe.chunks, stages, p.n - front,

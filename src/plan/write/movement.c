@@ -131,6 +131,22 @@ static void write_gather(zr__list *l, int32_t unit, int32_t buffer, bool brings,
         gather_level(l, unit, &v[i], i > 0 || in_place ? &target : &u->param, &target, pace);
 }
 
+zr_use zr__write_updated_part(zr__list *l, int32_t unit, zr_when when)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    if (!is_brought(u)) return zr__use_state(&u->param, u->update, true, false);
+    const zr_dtype dtype = l->plan->layout.dtype;
+    const zr_state target = whole_in(u,
+                                     zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, unit, "parameters to pass",
+                                                     zr_dtype_span(dtype, u->padded_elems)),
+                                     dtype);
+    const level own = {u->update.count, u->update.by, u->update.outer};
+    l->when = when;
+    write_own_part(l, unit, &own, &target, ZR_NONE);
+    l->when = ZR_WHEN_ALWAYS;
+    return zr__use_state(&target, u->update, true, false);
+}
+
 /* Split gathers only on processors, and only of parameters on disk. There, exchanges use the cores that compute, so
  * parameters are not prefetched from other ranks. Reads from disk do not use the cores, so they are prefetched. */
 bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit)

@@ -415,6 +415,9 @@ static void write_cells(zr__writing *w)
     zr__list *l = &w->list;
     w->ended[0] = w->ended[1] = w->acted[0] = w->acted[1] = w->stored[0] = w->stored[1] = w->sent = ZR_NONE;
     for (int32_t c = 0; c < w->decided.n_cells && l->status == ZR_OK; c++) {
+        /* Other roles take their copies at the beginning, so SENT does not wait here. A part that was brought for them
+         * is then free. */
+        if (c == 1) zr__write_all_sent(w, w->n_copies);
         /* with two passes there is only one micro-batch */
         if (c > 0 && pass_of(&w->decided, c) != pass_of(&w->decided, c - 1)) {
             zr__write_norm(l);
@@ -423,7 +426,7 @@ static void write_cells(zr__writing *w)
         write_cell(w, c);
     }
     take_micro(w, 0);
-    zr__write_all_sent(w);
+    zr__write_all_sent(w, w->n_channels);
     l->action = 0;
 }
 
@@ -506,6 +509,8 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     if (kind == ZR_SCHEDULE_TRAIN) {
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
         zr__list_newest(&w.list)->rounds = plan->rounds;
+        zr__write_copies(&w, ZR_WHEN_STALE);
+        w.n_copies = w.n_channels;
         refresh_units(&w, refreshed);
         /* COUNT comes before the gathers that run in every round. If it came after, a wait for COUNT would also wait
          * for these gathers, but only in the first round. */
@@ -530,12 +535,14 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
 }
 
 /* Write the flush schedule. It gathers the parameters that other ranks have updated, for each unit that is stored whole
- * on every rank. */
+ * on every rank, and brings the copies of other roles up to date. */
 zr_status zr__write_flush(zr_plan *plan)
 {
-    ZR_AUTO(zr__list_end) zr__list l = {0};
-    ZR_TRY(zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]));
-    for (int32_t u = 0; u < plan->n_units; u++) zr__write_refresh(&l, u, ZR_WHEN_ALWAYS);
-    zr__policies_rewrite(&l);
-    return zr__list_finish(&l);
+    ZR_AUTO(end_writing) zr__writing w = {0};
+    ZR_TRY(zr__list_begin(&w.list, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]));
+    zr__write_copies(&w, ZR_WHEN_ALWAYS);
+    for (int32_t u = 0; u < plan->n_units; u++) zr__write_refresh(&w.list, u, ZR_WHEN_ALWAYS);
+    zr__write_all_sent(&w, w.n_channels);
+    zr__policies_rewrite(&w.list);
+    return zr__list_finish(&w.list);
 }

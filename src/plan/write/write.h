@@ -53,6 +53,9 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, int32_t accumulat
 void zr__write_reduce_once(zr__list *l, int32_t unit);
 /* Gather the parts of a unit that other ranks have updated. Write nothing if stage 3 gathers the unit anyway. */
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when);
+/* Return a use of the part of a unit's parameters that this rank updates. If it is not on the device in the dtype that
+ * ops read, write the steps that bring it there. */
+zr_use zr__write_updated_part(zr__list *l, int32_t unit, zr_when when);
 /* Gather the other ranks' sums that this rank's update reads, or all sums with ZR_REDUCE_ALL_REDUCE. At stage 0 this
  * gather completes an all-reduce. This function is called after the reduction in a micro-batch (`step` is false), and
  * again at the end of the training step (`step` is true). Only one of these calls writes steps: with fp32 sums
@@ -69,12 +72,13 @@ typedef struct zr__micro {
     int32_t restored;     /* run up to which the RESTOREs of the next cell are written ahead, or 0 */
 } zr__micro;
 
-/* A channel to or from another role: its messages are one value of all micro-batches. Its number is its place in
- * zr__writing.channel. */
+/* A channel to or from another role: its messages are one value of all micro-batches, or a part of a unit's parameters,
+ * for which `value` is the unit's first one. Its number is its place in zr__writing.channel. */
 typedef struct zr__messages {
     zr_value value;
-    int32_t peer, depth;
+    int32_t unit, peer, depth;
     bool sends;
+    zr_when when;
     int32_t stage; /* cells of its steps (zr_step.stage, zr_step.action) */
     char action;
     int32_t n, n_sent; /* number of steps SEND and of steps SENT so far */
@@ -92,10 +96,10 @@ typedef struct zr__writing {
     int32_t *accumulators; /* for each unit: transient buffer of its accumulators (zr_plan.reduces_early), or ZR_NONE */
     /* last compute steps of the two newest cells; index 0 is the newest cell */
     zr__id ended[2];
-    zr__id acted[2];       /* the same for the two newest actions of a pipeline that have ended */
-    zr__id stored[2];      /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
-    zr__messages *channel; /* channels to other roles, in the order of their first message */
-    int32_t n_channels;
+    zr__id acted[2];              /* the same for the two newest actions of a pipeline that have ended */
+    zr__id stored[2];             /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
+    zr__messages *channel;        /* channels to other roles, in the order of their first message */
+    int32_t n_channels, n_copies; /* `n_copies`: number of channels of zr__write_copies, which are the first */
     int64_t channel_room;
     zr__id sent; /* newest SENT, if no op has been written since; otherwise ZR_NONE */
 } zr__writing;
@@ -104,8 +108,10 @@ typedef struct zr__writing {
  * use of that buffer. */
 void zr__write_send(zr__writing *w, int32_t run);
 zr_use zr__write_receive(zr__writing *w, int32_t run);
-/* Write SENT for the messages that are still on their way. */
-void zr__write_all_sent(zr__writing *w);
+/* Write SENT for the messages of the first channels that are still on their way. */
+void zr__write_all_sent(zr__writing *w, int32_t channels);
+/* Write the steps that bring the copies of units up to date which other roles hold, or this role: all but SENT. */
+void zr__write_copies(zr__writing *w, zr_when when);
 void zr__end_channels(zr__writing *w);
 
 /* Return a use of a value in `buffer`. A parameter, or its gradient, lies at the parameter's offset within its unit.

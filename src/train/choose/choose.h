@@ -50,6 +50,7 @@ typedef struct zr__trial {
     int32_t fullest_role; /* the role whose ranks need the most memory */
     /* part of a step in which a pipeline rank is idle by the schedule's formula (zr__pipe_bubble), or NAN */
     double formula_bubble;
+    zr__copied_bytes copied; /* with parallel.tied_apart: what travels for the table */
     /* Place of checkpoints as planned; policy auto may choose another place than requested. */
     bool pieces;
     zr_space home;

@@ -153,6 +153,7 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
                         .roles = plans->n,
                         .fullest_role = fullest->layout.role,
                         .formula_bubble = zr__plan_bubble(one),
+                        .copied = zr__plans_copied(plans),
                         .pieces = one->partition_checkpoints,
                         .home = one->checkpoint_home};
     for (int32_t r = 0; r < plans->n; r++)

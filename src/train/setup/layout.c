@@ -192,6 +192,7 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     layout.ranks = rest / layout.pipeline;
     layout.pipeline_schedule = config->parallel.schedule;
     layout.chunks = config->parallel.chunks < INT32_MAX ? (int)config->parallel.chunks : INT32_MAX;
+    layout.tied_apart = config->parallel.tied_apart;
     layout.sequence = config->parallel.sequence;
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;

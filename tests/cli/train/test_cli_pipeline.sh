@@ -35,6 +35,9 @@ for way in 1f1b gpipe interleaved breadth_first zb_h1 zb_v; do
     check "... to the bit, evaluations too" alike one $way
     check "... planned is measured" as_planned $way
 done
+check "a tied table on two ranks" train apart 2 2 1f1b --parallel.tied_apart=true --zero_optimization.stage=1
+check "... to the bit, evaluations too" alike one apart
+check "... planned is measured" as_planned apart
 check "two data-parallel ranks" train data 2 1 1f1b --gradient_accumulation_steps=4
 check "two by two ranks" train grid 4 2 zb_h1 --gradient_accumulation_steps=4 --zero_optimization.stage=3
 check "... to the bit" alike data grid
@@ -46,6 +49,12 @@ check "... on one" resumed zb_v --ranks 1 --parallel.pipeline=1
 check "... to the bit" alike one again
 check "saved from one, resumed on two with chunks" resumed one --ranks 2 --parallel.pipeline=2 \
     --parallel.schedule=interleaved
+check "... to the bit" alike one again
+check "saved with the table on two ranks, resumed with it on one" resumed apart --ranks 2 \
+    --parallel.tied_apart=false
+check "... to the bit" alike one again
+check "saved with the table on one, resumed on two of three" resumed gpipe --ranks 3 --parallel.pipeline=3 \
+    --parallel.tied_apart=true --zero_optimization.stage=3
 check "... to the bit" alike one again
 check "saved while training waits" train waited 2 2 1f1b --checkpoint.async=false
 check "... to the bit" alike one waited
@@ -65,6 +74,12 @@ check "more stages than units" fails 78 'parallel.pipeline' train bad 8 8 1f1b
 check "interleaved with micro-batches that P does not divide" fails 78 'must divide' \
     train bad 3 3 interleaved --gradient_accumulation_steps=4 --train_batch_size=8
 check "chunks with 1f1b" fails 78 'interleaved and breadth_first have several' train bad 2 2 1f1b --parallel.chunks=2
+check "two ranks for a table of the first and the last stage on one" fails 78 'leave parallel.tied_apart out' \
+    train bad 2 2 zb_v --parallel.tied_apart=true
+check "a plan says what travels" "$ZR" plan c.json --ranks 4 --parallel.pipeline=2 --parallel.tied_apart=true \
+    --gradient_accumulation_steps=4
+check "... of the gradient and of the parameters" \
+    grep -q "head's rank passes on .* of the table's gradient a micro-batch, and receives .* a step" out
 check "samples of text" fails 69 'run `zr generate` on a checkpoint' train bad 2 2 1f1b --train.sample_tokens=4
 check "DeepSpeed's number of stages" fails 69 'here it is parallel.pipeline' train bad 2 1 1f1b --pipeline.stages=2
 check "Megatron's option" fails 2 'in zr it is .*--parallel.pipeline' "$ZR" plan --pipeline-model-parallel-size 4

@@ -31,6 +31,45 @@ static void every_schedule(void **state)
         }
 }
 
+/* Check a table that is on two ranks, which the first trains: in every schedule, at every stage, with whole tables and
+ * shards, and with evaluations, which read the copy. */
+static void tied_apart(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer want = layout_trainer(stage % 2 + 1, stage % 2 ? ZR_F32 : ZR_BF16, 6, 0.5);
+        want.config.n_layer = 5;
+        want.layout.stage = stage;
+        want.steps = 3;
+        trainer_run(&want);
+        for (int s = 0; s < ZR_PIPELINE_ZB_V; s++) {
+            const bool chunks = s == ZR_PIPELINE_INTERLEAVED || s == ZR_PIPELINE_BREADTH;
+            trainer got = want;
+            got.layout.eval = (s + stage) % 2;
+            got.layout.pipeline = 2 + (s + stage / 2) % 2;
+            got.layout.chunks = chunks ? 2 : 1;
+            got.layout.pipeline_schedule = (zr_pipe_schedule)s;
+            got.layout.recompute = s % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+            got.layout.states = s < 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+            got.layout.tied_apart = true;
+            trainer_run(&got);
+            layout_assert_same(&want, &got, "a table on two ranks");
+        }
+    }
+    for (int stage = 1; stage <= 3; stage++) {
+        trainer want = layout_trainer(4, ZR_BF16, 2, 0.5);
+        want.layout.stage = stage;
+        want.layout.host_ranks = 2;
+        want.layout.hierarchical = true;
+        trainer_run(&want);
+        trainer got = want;
+        got.layout.pipeline = 2;
+        got.layout.tied_apart = true;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "a table on two ranks of two levels");
+    }
+}
+
 /* Check schedules as tables, with stages in another order than the rows, and units by hand. */
 static void tables(void **state)
 {
@@ -85,6 +124,7 @@ static void breadth_once(void **state)
         got.layout.shard_ranks = way == 4 ? 2 : 0;
         got.layout.hpz_ranks = way == 5 ? 2 : 0;
         got.layout.micro_squares = way == 1;
+        got.layout.tied_apart = way > 2;
         got.layout.home.grad = way == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         trainer_run(&got);
         layout_assert_same(&want, &got, "breadth-first with one reduction");
@@ -112,7 +152,28 @@ static void check_model(trainer want, const char *name)
     }
 }
 
-/* Check a head that is not tied, adapters, ranks that train nothing, and several loss terms. */
+/* A model whose blocks share a weight. */
+static void build_shared(zr_graph *graph, const void *config)
+{
+    (void)config;
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const zr_init init = {.kind = ZR_INIT_NORMAL, .std = 0.1};
+    zr_value tokens = zr_input(graph, "tokens", ZR_I32, ZR_SHAPE(spec->batch, spec->seq)),
+             targets = zr_input(graph, "targets", ZR_I32, ZR_SHAPE(spec->batch, spec->seq));
+    zr_graph_unit(graph, "embedding");
+    zr_value x = zr_embedding(graph, tokens, zr_param(graph, init, ZR_SHAPE(131, 24), "table")), shared = ZR_NONE;
+    for (int i = 0; i < 9; i++) {
+        zr_graph_unit(graph, "h.%d", i);
+        if (i == 0) shared = zr_param(graph, init, ZR_SHAPE(24, 24), "shared");
+        x = zr_add(graph, x, zr_linear(graph, x, shared, ZR_NONE, false));
+    }
+    zr_graph_unit(graph, "final");
+    zr_graph_losses(graph,
+                    zr_linear_cross_entropy(graph, x, zr_param(graph, init, ZR_SHAPE(131, 24), "head"), targets));
+}
+
+/* Check a head that is not tied, adapters, ranks that train nothing, several loss terms, and weights on several ranks:
+ * a frozen table, and a weight of all blocks. */
 static void models(void **state)
 {
     (void)state;
@@ -134,6 +195,11 @@ static void models(void **state)
     llama.tie_word_embeddings = true;
     model.lora = (zr_lora){.targets = "q_proj\ndown_proj", .rank = 2, .alpha = 4, .dropout = 0.1};
     check_model(run, "adapters");
+    run.layout.tied_apart = true;
+    check_model(run, "adapters beside a frozen table on two ranks");
+    model = (zr_model){.name = "shared", .build = build_shared};
+    check_model(run, "a weight of all blocks");
+    run.layout.tied_apart = false;
     run.config.n_layer = 5;
     model = zr_gpt2(&run.config);
     model.frozen = "wte.*\nwpe.*\nh.3.*\nh.4.*\nln_f.*";
@@ -187,6 +253,7 @@ static void drawn_layouts(void **state)
         const bool chunks = way == ZR_PIPELINE_INTERLEAVED || way == ZR_PIPELINE_BREADTH || way == ZR_PIPELINE_ZB_V;
         got.layout.chunks = chunks ? 2 : 1;
         want.layout.eval = false;
+        got.layout.tied_apart = way != ZR_PIPELINE_ZB_V && draw(3) == 0;
         const int ranks = got.layout.ranks * got.layout.tensor * got.layout.pipeline;
         if (!varies) continue;
         const zr_status st = zr_comm_threads_run(ranks, trainer_rank, &got);
@@ -248,9 +315,9 @@ static void leaves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tables),
-                                       cmocka_unit_test(models),         cmocka_unit_test(breadth_once),
-                                       cmocka_unit_test(drawn_layouts),  cmocka_unit_test(engines),
-                                       cmocka_unit_test(leaves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule), cmocka_unit_test(tied_apart),
+                                       cmocka_unit_test(tables),         cmocka_unit_test(models),
+                                       cmocka_unit_test(breadth_once),   cmocka_unit_test(drawn_layouts),
+                                       cmocka_unit_test(engines),        cmocka_unit_test(leaves)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,6 +178,8 @@ static void drawn_models(void **state)
         if (draw(3) == 0) got.layout.optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
         draw_layout(&got, which == TERMS ? 2 : 4); /* its model has few units */
         take_model(&got, which, draw(3), &model, &bert);
+        const bool ties = which != ROTARY && which != TERMS && got.layout.pipeline_schedule != ZR_PIPELINE_ZB_V;
+        got.layout.tied_apart = ties && draw(2);
         trainer want = without_pipeline(&got);
         want.arg = &of_want;
         got.arg = &of_got;

@@ -345,7 +345,7 @@ static void test_broken_counts(void **state)
         if (s->wait[w].step >= once - s->step || s->wait[w].before) continue;
         once->waits = w;
         once->n_waits = 1;
-        expect_broken(plan, "runs once, but is no gather of a unit that stays whole");
+        expect_broken(plan, "runs once, but waits for others");
         break;
     }
     assert_int_equal(once->n_waits, 1);
