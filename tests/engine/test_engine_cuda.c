@@ -420,13 +420,20 @@ static void copies_apart(void **state)
 #ifndef ZR_GPU
         run.tune = make_hasty;
 #endif
-        compare(&want, run, "copies in a queue of their own, watched");
-        int copies = 0;
-        for (int i = 0; i < s->n; i++) copies += s->event[i].stream == ZR_STREAM_COPY;
-        assert_true(copies > 0);
-#ifndef ZR_GPU
-        assert_true(overtaking(s) > 0);
+        /* Whether a copy overtakes depends on when the host's threads run. A busy machine has several tries. */
+        for (int tries = 0, overtaken = 0; !overtaken; tries++) {
+            assert_true(tries < 5);
+            memset(s, 0, sizeof *s);
+            compare(&want, run, "copies in a queue of their own, watched");
+            int copies = 0;
+            for (int i = 0; i < s->n; i++) copies += s->event[i].stream == ZR_STREAM_COPY;
+            assert_true(copies > 0);
+#ifdef ZR_GPU
+            overtaken = 1;
+#else
+            overtaken = overtaking(s);
 #endif
+        }
         free(s);
     }
 }
