@@ -126,7 +126,7 @@ CUDA_PLAIN   := $(wildcard src/device/cuda/scratch.c)
 CUDA_SOURCES := $(filter-out $(CUDA_PLAIN) src/device/cuda/none.c,$(sort $(wildcard src/device/cuda/*.c)))
 CUDA_KERNELS := $(sort $(wildcard src/device/cuda/kernels/*.cu))
 CUDA_SOURCE  := $(CUDA_PLAIN) $(if $(NVCC),$(CUDA_SOURCES),src/device/cuda/none.c)
-NCCL_SOURCE  := src/comm/nccl$(if $(NCCL),,_none).c
+NCCL_SOURCE  := $(if $(NCCL),src/comm/nccl.c src/comm/nccl_channel.c,src/comm/nccl_none.c)
 URING_SOURCE := src/store/uring$(if $(URING_H),,_none).c
 LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/device/cuda/% src/comm/mpi% src/comm/nccl% src/store/uring%,\
               $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE) $(CUDA_SOURCE) $(NCCL_SOURCE) $(URING_SOURCE)
@@ -136,11 +136,11 @@ LIB_OBJ  := $(if $(NVCC),$(CUDA_KERNELS:src/%.cu=$(B)/obj/%.o)) $(LIB_SRC:src/%.
 # The same device on the processor, against the stand-ins of tests/cuda: for tests.
 STAND_IN := $(B)/obj/stand_in
 STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=$(STAND_IN)/%.o) \
-                $(if $(MPI_SHOW),$(STAND_IN)/comm/nccl.o) $(patsubst src/%.c,$(STAND_IN)/%.o,$(sort $(wildcard src/engine/*.c))) \
+                $(if $(MPI_SHOW),$(STAND_IN)/comm/nccl.o $(STAND_IN)/comm/nccl_channel.o) $(patsubst src/%.c,$(STAND_IN)/%.o,$(sort $(wildcard src/engine/*.c))) \
                 $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(sort $(wildcard tests/cuda/*.cc)))
 # The recorder of tests/cuda replaces these functions, and sees each access of the engine to memory.
 STAND_IN_LINK := $(patsubst %,-Wl$(comma)--wrap=%,zr_device_create_cuda zr__barrier_init zr__barrier_wait zr__comm_show \
-                 zr__store_read zr__store_write)
+                 zr__comm_channel zr__channel_begin zr__channel_end zr__channel_close zr__store_read zr__store_write)
 STAND_IN_SEEN := $(if $(SAN)$(findstring clang,$(CC)),,-fsanitize=kernel-address -fasan-shadow-offset=0 --param asan-instrumentation-with-call-threshold=0 \
                  --param asan-stack=0 --param asan-globals=0)
 CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*/*.c)))
@@ -231,7 +231,7 @@ $(B)/obj/%.o: src/%.c $(STAMP) | $(B)/obj/kernel_list.h $(B)/obj/cuda_kernel_lis
 	@mkdir -p $(@D)
 	@$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter $(MPI_SOURCES),$<),$(MPI_CFLAGS)) \
-	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
+	  $(if $(filter $(CUDA_SOURCES) src/comm/nccl.c src/comm/nccl_channel.c,$<),$(CUDA_CFLAGS)) -MMD -MP -c $< -o $@
 
 # Kernels of GPUs. -fmad=false: as on processors, what is fused is written so. Nothing in them is of the newer GPUs
 # alone, so one PTX, of the least GPU, is made into the machine code of all: as fast there, and compiled once. -lineinfo

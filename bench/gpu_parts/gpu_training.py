@@ -145,9 +145,23 @@ def same_bits(bench):
                   f"last {runs[0].losses()[-1]:.9g}" + (f"; stages {differ} differ from stage 0" if differ else ""))
 
 
+def pipeline(bench):
+    """Compare a pipeline of 2 thread ranks, which copy messages to each other, with one rank."""
+    name, model = bench.sizes["small"]
+    what = f"{name} bf16, pipeline of 2 ranks: losses of one rank, to the bit"
+    with bench.measuring(what, "the same"):
+        alone, piped = (bench.train(bench.config(model, 1, 3, extra={"gradient_accumulation_steps": 4,
+                                                                     "parallel": {"pipeline": ranks}}), ranks=ranks)
+                        for ranks in (1, 2))
+        same = piped.numbers() == alone.numbers()
+        bench.row(what, "the same" if same else "others", "the same", same, "",
+                  f"last {piped.losses()[-1]:.9g}; {piped.step_ms():.2f} ms against {alone.step_ms():.2f}")
+
+
 def ranks(bench):
     one_gpu_beside(bench)
     same_bits(bench)
+    pipeline(bench)
 
 
 # ---- golden --------------------------------------------------------------------------------------

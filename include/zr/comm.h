@@ -74,7 +74,8 @@ typedef struct zr_comm_ops {
     zr_status (*mail)(zr_comm *comm, int64_t bytes, struct zr__mail **mail);
     void (*end_mail)(struct zr__mail *mail);
     zr_status (*channel)(zr_comm *comm, struct zr__mail *mail, const struct zr__route *route,
-                         struct zr__channel **channel);
+                         const zr_comm_copier *copier, struct zr__channel **channel);
+    zr_status (*connect)(struct zr__mail *mail, void *memory);
 } zr_comm_ops;
 
 /** Board: state of a rank that other ranks of the same host can read at any time. */

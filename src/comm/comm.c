@@ -134,12 +134,19 @@ int64_t zr__mail_taken(const zr__mail *mail)
     return mail->taken_bytes;
 }
 
-zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
+zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                           zr__channel **channel)
 {
     const bool sends = route->from == comm->rank;
-    ZR_TRY(comm->ops->channel(comm, mail, route, channel));
+    ZR_TRY(comm->ops->channel(comm, mail, route, copier ? copier : &(zr_comm_copier){0}, channel));
     (*channel)->awaits = &comm->board->channel[!sends];
     (*channel)->peer = comm->world_ranks[sends ? route->to : route->from];
+    return ZR_OK;
+}
+
+zr_status zr__comm_connect(zr__mail *mail, void *memory)
+{
+    if (mail->comm->ops->connect) ZR_TRY(mail->comm->ops->connect(mail, memory));
     return ZR_OK;
 }
 

@@ -3,7 +3,7 @@
  * claims the right to report why a job ends.
  *
  * comm.c checks arguments and calls a transport (transport.h): self.c (one rank), threads.c (ranks as threads, over
- * barrier.h), mpi*.c (ranks as processes) or nccl.c (memory of GPUs, for ranks as processes). launcher.c detects MPI
+ * barrier.h), mpi*.c (ranks as processes) or nccl*.c (memory of GPUs, for ranks as processes). launcher.c detects MPI
  * launchers. */
 #ifndef ZR_COMM_COMM_H
 #define ZR_COMM_COMM_H
@@ -85,6 +85,7 @@ typedef struct zr__channel zr__channel;
 typedef struct zr__route {
     int from, to;  /* ranks */
     uint64_t id;   /* no other channel of the two ranks has the same id */
+    int walk;      /* channels of different walks never have messages on their way at the same time */
     int64_t bytes; /* bytes of a message */
     int depth;     /* number of messages that may be on their way at the same time */
 } zr__route;
@@ -109,8 +110,19 @@ void zr__comm_end_mail(zr__mail **mail);
 int64_t zr__mail_taken(const zr__mail *mail);
 
 /** Open this rank's end of a channel. Not collective: the call waits for no rank. Before the first message begins, all
- * ranks must have opened their ends of all channels with this `mail`. */
-ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
+ * ranks must have opened their ends of all channels with this `mail`.
+ *
+ * `copier` copies messages in memory that the processor cannot access, on the thread that uses the channel; NULL: the
+ * processor copies. A message whose memory is of a GPU must be complete when it begins, unless copier->in_stream is
+ * set, which processes need: then NCCL moves messages in the order of the stream, and no call waits for a message. The
+ * stream's later work comes after zr__channel_end. After the last channel of `mail`, call zr__comm_connect then. */
+ZR_NODISCARD zr_status zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route,
+                                        const zr_comm_copier *copier, zr__channel **channel);
+
+/** Create NCCL's communicators for the channels that were opened with `mail`, on the calling thread's current GPU, and
+ * pass one message on each, so that NCCL takes its memory. `memory` is of this GPU, has room for the longest message,
+ * and loses its contents. Collective; all ranks return the same status. */
+ZR_NODISCARD zr_status zr__comm_connect(zr__mail *mail, void *memory);
 
 /** Begin to pass on the message in `memory`, or to receive a message in it. The call never waits. zr__channel_end waits
  * until the oldest message that has begun is passed on, after which its memory may change, or has come. At most `depth`
@@ -121,6 +133,9 @@ ZR_NODISCARD zr_status zr__channel_begin(zr__channel *channel, void *memory);
 ZR_NODISCARD zr_status zr__channel_end(zr__channel *channel);
 /** Close this rank's end. Afterwards the other rank reads no message of this rank's memory. NULL is allowed. */
 void zr__channel_close(zr__channel *channel);
+
+/** On a board, in zr_comm_board.channel: the rank's stream, and not a thread, waits for the rank at the other end. */
+#define ZR__STREAM_AWAITS ((uint64_t)1 << 32)
 
 /** Return the version line of the MPI library, or "" if zr was built without MPI. */
 const char *zr__comm_mpi_version(void);

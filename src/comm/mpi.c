@@ -330,6 +330,7 @@ zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
 static zr_status nccl_failure(const zr__comm_mpi *me)
 {
     zr_status st = me->nccl ? zr__nccl_failure(me->nccl) : ZR_OK;
+    if (st == ZR_OK) st = zr__nccl_lines_failure(me->lines);
     for (const zr__comm_mpi *part = me->parts; part && st == ZR_OK; part = part->sibling) st = nccl_failure(part);
     return st;
 }

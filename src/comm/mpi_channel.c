@@ -1,5 +1,5 @@
 /**
- * Channels of ranks that are processes.
+ * Channels of ranks that are processes. For memory of GPUs they are NCCL's (nccl_channel.c).
  *
  * Within a node a message passes through a mailbox: a part of a shared window of the sender, with room for `depth`
  * messages, which are used in turn. The sender copies a message in, the receiver copies it out, and each publishes the
@@ -44,6 +44,7 @@ typedef struct mail_mpi {
     zr__mail mail;
     MPI_Win window;        /* MPI_WIN_NULL if this rank is alone on its node */
     int64_t used;          /* bytes of this rank's open mailboxes */
+    zr__nccl_lines *lines; /* NULL unless channels are NCCL's */
     unsigned char *part[]; /* array of `size` addresses: the mailboxes of each rank of the node */
 } mail_mpi;
 
@@ -121,6 +122,11 @@ void zr__mpi_end_mail(zr__mail *mail)
 {
     mail_mpi *m = (mail_mpi *)mail;
     zr__comm_mpi *me = (zr__comm_mpi *)mail->comm;
+    zr__nccl_lines *const lines = m->lines;
+    pthread_mutex_lock(&me->world->lock);
+    if (me->lines == lines) me->lines = NULL;
+    pthread_mutex_unlock(&me->world->lock);
+    zr__nccl_lines_destroy(&m->lines);
     /* a rank that is alone does not wait for the others: destroy_mpi */
     if (zr__mpi_runs() && !zr__mpi_is_alone(me)) zr__mpi_close_window(me, &m->window);
     zr_free(mail->memory);
@@ -169,15 +175,21 @@ static zr_status find_mailbox(near_end *c)
     return ZR_OK;
 }
 
-/* Wait until *count is greater than `n`. Fail if this rank is stopped, or if another was stopped and all ranks can see
- * it. */
+/* Fail if this rank is stopped, or if another was stopped and all ranks can see it. */
+static zr_status poll_ranks(zr_comm *comm, bool progress)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)comm;
+    ZR_TRY(zr__mpi_poll(comm, progress));
+    const int stopped = me->barrier ? (int)atomic_load(&me->barrier->leaver) - 1 : -1;
+    ZR_CHECK(stopped < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[stopped]);
+    return ZR_OK;
+}
+
+/* Wait until *count is greater than `n`. */
 static zr_status await_count(near_end *c, const _Atomic int64_t *count, int64_t n)
 {
-    zr__comm_mpi *me = c->me;
     for (int polls = 0; atomic_load_explicit(count, memory_order_acquire) <= n; polls++) {
-        ZR_TRY(zr__mpi_poll(&me->comm, true));
-        const int stopped = me->barrier ? (int)atomic_load(&me->barrier->leaver) - 1 : -1;
-        ZR_CHECK(stopped < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[stopped]);
+        ZR_TRY(poll_ranks(&c->me->comm, true));
         zr__comm_relax(polls);
     }
     return ZR_OK;
@@ -203,9 +215,8 @@ static zr_status end_near(zr__channel *channel)
     const bool out = sends(c->me, &c->route);
     ZR_TRY(await_count(c, out ? &c->box->taken : &c->box->sent, c->ended));
     if (!out) {
-        zr__comm_copy(&c->me->comm, c->place[c->ended % c->route.depth], message_of(c, c->ended), c->route.bytes,
-                      c->route.bytes);
-        zr__stream_end();
+        ZR_TRY(zr__comm_carry(&(zr_comm_copier){0}, c->place[c->ended % c->route.depth], message_of(c, c->ended),
+                              c->route.bytes));
         zr__traffic_count(&c->me->comm.traffic, ZR_TRAFFIC_PIPELINE, c->route.bytes);
         atomic_store_explicit(&c->box->taken, c->ended + 1, memory_order_release);
     }
@@ -436,9 +447,22 @@ static zr_status open_far(zr__comm_mpi *me, const mail_mpi *mail, const zr__rout
     return st;
 }
 
-zr_status zr__mpi_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
+zr_status zr__mpi_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                          zr__channel **channel)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     mail_mpi *m = (mail_mpi *)mail;
+    if (copier->copy) return zr__nccl_channel(comm, &m->lines, route, copier, poll_ranks, channel);
     return me->node_rank[peer_of(me, route)] >= 0 ? open_near(me, m, route, channel) : open_far(me, m, route, channel);
+}
+
+zr_status zr__mpi_connect(zr__mail *mail, void *memory)
+{
+    zr__comm_mpi *me = (zr__comm_mpi *)mail->comm;
+    mail_mpi *m = (mail_mpi *)mail;
+    ZR_TRY(zr__nccl_connect(mail->comm, m->lines, memory));
+    pthread_mutex_lock(&me->world->lock);
+    me->lines = m->lines;
+    pthread_mutex_unlock(&me->world->lock);
+    return ZR_OK;
 }

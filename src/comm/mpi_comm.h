@@ -42,10 +42,11 @@ typedef struct zr__comm_mpi {
     int half;                 /* half of the staging that the next chunk uses, 0 or 1; equal on all ranks */
     /* whether this rank no longer waits in this communicator: zr__comm_cancel was called, or a call has lost a peer */
     _Atomic bool cancelled;
-    zr__nccl *nccl;               /* NCCL state for pieces in memory of GPUs, or NULL */
-    int node_number;              /* index of this node within its host; split communicators copy the world's index */
-    struct zr__comm_mpi *parent;  /* communicator from which this one was split; NULL for the world */
-    struct zr__comm_mpi *parts;   /* head of the list of communicators split off this one */
+    zr__nccl *nccl;              /* NCCL state for pieces in memory of GPUs, or NULL */
+    zr__nccl_lines *lines;       /* NCCL's channels that were connected last, or NULL; the world's `lock` protects it */
+    int node_number;             /* index of this node within its host; split communicators copy the world's index */
+    struct zr__comm_mpi *parent; /* communicator from which this one was split; NULL for the world */
+    struct zr__comm_mpi *parts;  /* head of the list of communicators split off this one */
     struct zr__comm_mpi *sibling; /* next communicator in the parent's list `parts` */
     struct zr__comm_mpi *world;   /* the world's communicator, from which this one was split directly or indirectly */
     pthread_mutex_t lock;         /* mutex for `parts` of all communicators; only the world's mutex is used */
@@ -160,6 +161,8 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n);
 zr_status zr__mpi_barrier(zr_comm *comm);
 zr_status zr__mpi_mail(zr_comm *comm, int64_t bytes, zr__mail **mail);
 void zr__mpi_end_mail(zr__mail *mail);
-zr_status zr__mpi_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
+zr_status zr__mpi_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                          zr__channel **channel);
+zr_status zr__mpi_connect(zr__mail *mail, void *memory);
 
 #endif

@@ -152,6 +152,7 @@ static const zr_comm_ops ops_mpi = {
     .mail = zr__mpi_mail,
     .end_mail = zr__mpi_end_mail,
     .channel = zr__mpi_channel,
+    .connect = zr__mpi_connect,
 };
 
 /* Allocate and fill the tables of a communicator. This function does not communicate. */

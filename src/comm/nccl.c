@@ -14,11 +14,9 @@
  * halves of the staging would not overlap.
  */
 #include "base/core/core.h"
-#include "comm/nccl_comm.h"
+#include "comm/nccl_ranks.h"
 
 #include <errno.h>
-#include <nccl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,48 +27,11 @@
 /* Time limit of NCCL's finalization, in seconds. Normally it takes far less, since it waits for no peer. */
 static const double END_SEC = 5;
 
-#define FUNCTIONS(X)                                                                                                   \
-    X(ncclGetUniqueId)                                                                                                 \
-    X(ncclCommInitRankConfig)                                                                                          \
-    X(ncclCommFinalize)                                                                                                \
-    X(ncclCommDestroy)                                                                                                 \
-    X(ncclCommAbort)                                                                                                   \
-    X(ncclCommGetAsyncError)                                                                                           \
-    X(ncclGetErrorString)                                                                                              \
-    X(ncclGetLastError)                                                                                                \
-    X(ncclGroupStart)                                                                                                  \
-    X(ncclGroupEnd)                                                                                                    \
-    X(ncclSend)                                                                                                        \
-    X(ncclRecv)                                                                                                        \
-    X(ncclAllGather)                                                                                                   \
-    X(ncclReduceScatter)
-
-#define FIELD(function) __typeof__(function) *function;
-typedef struct functions {
-    FUNCTIONS(FIELD)
-} functions;
-
-struct zr__nccl {
-    zr_comm *comm;
-    zr_comm_copier copier;
-    zr__nccl_poll_fn poll;
-    functions f;
-    unsigned char *staging; /* staging_bytes bytes of staging in GPU memory */
-    int64_t staging_bytes;
-    ncclComm_t ranks; /* NCCL's communicator; NULL before its creation and after an abort */
-    int gpu;
-    zr__failure failed;   /* failure for which the communicator was aborted */
-    pthread_mutex_t lock; /* mutex for `ranks`, `failed`, `ends` and all calls of NCCL */
-    pthread_cond_t ended; /* signal that `ends` is set */
-    pthread_t watch;      /* thread that looks for failures, if `watched` */
-    bool watched, ends;
-};
-
-static zr_status load_library(functions *f)
+static zr_status load_library(zr__nccl_functions *f)
 {
 #define NAME(function) #function,
     static const char *const files[] = {"libnccl.so.2", NULL};
-    static const char *const names[] = {FUNCTIONS(NAME) NULL};
+    static const char *const names[] = {ZR__NCCL_FUNCTIONS(NAME) NULL};
     static const zr__library nccl = {"NCCL", "ranks of several processes", files, names};
     char why[256];
     const zr_status st = zr__library_open(&nccl, f);
@@ -92,8 +53,7 @@ static void abort_nccl(zr__nccl *me)
     me->ranks = NULL;
 }
 
-/* Note a failure and abort the communicator, in this order: waits for the stream end by the abort. */
-static zr_status lose(zr__nccl *me, zr_status st)
+zr_status zr__nccl_lose(zr__nccl *me, zr_status st)
 {
     zr__failure_note(&me->failed, st);
     abort_nccl(me);
@@ -107,21 +67,16 @@ static zr_status nccl_failed(zr__nccl *me, ncclResult_t result, const char *call
     char text[160] = "";
     const char *last = me->f.ncclGetLastError(me->ranks);
     if (last) snprintf(text, sizeof text, "%.*s", (int)strcspn(last, "\n"), last);
-    return lose(me, ZR_FAIL(result == ncclRemoteError ? ZR_ERR_PEER : ZR_ERR_COMM, "rank %d: %s: %s%s%s",
-                            zr__comm_name(me->comm), call, me->f.ncclGetErrorString(result), *text ? ": " : "", text));
+    return zr__nccl_lose(me, ZR_FAIL(result == ncclRemoteError ? ZR_ERR_PEER : ZR_ERR_COMM, "rank %d: %s: %s%s%s",
+                                     zr__comm_name(me->comm), call, me->f.ncclGetErrorString(result), *text ? ": " : "",
+                                     text));
 }
 
-static zr_status gpu_failed(zr__nccl *me, cudaError_t error, const char *call)
+zr_status zr__nccl_gpu_failed(zr__nccl *me, cudaError_t error, const char *call)
 {
-    return lose(
+    return zr__nccl_lose(
         me, ZR_FAIL(ZR_ERR_COMM, "rank %d: %s: the GPU: %s", zr__comm_name(me->comm), call, cudaGetErrorString(error)));
 }
-
-#define TRY_GPU(me, call)                                                                                              \
-    do {                                                                                                               \
-        const cudaError_t error_ = (call);                                                                             \
-        if (error_ != cudaSuccess) ZR_TRY(gpu_failed((me), error_, #call));                                            \
-    } while (0)
 
 /* ---- waits ------------------------------------------------------------------------------------- */
 
@@ -129,45 +84,41 @@ static zr_status poll_transport(zr__nccl *me)
 {
     const zr_status st = me->poll(me->comm, true);
     if (st == ZR_OK) return ZR_OK;
-    return lose(me, zr_error_frame(st, __func__, __FILE__, __LINE__));
+    return zr__nccl_lose(me, zr_error_frame(st, __func__, __FILE__, __LINE__));
 }
 
-static ncclResult_t state_of(const zr__nccl *me)
+ncclResult_t zr__nccl_state(const zr__nccl *me)
 {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t asked = me->f.ncclCommGetAsyncError(me->ranks, &state);
     return asked == ncclSuccess ? state : asked;
 }
 
-/* Wait until NCCL has completed a non-blocking call. Before that, NCCL allows no other call on the communicator. */
-static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
+zr_status zr__nccl_await(zr__nccl *me, ncclResult_t result, const char *call)
 {
     for (int polls = 0; result == ncclInProgress; polls++) {
         ZR_TRY(poll_transport(me));
         zr__comm_relax(polls);
-        result = state_of(me);
+        result = zr__nccl_state(me);
     }
     return result == ncclSuccess ? ZR_OK : nccl_failed(me, result, call);
 }
 
-/* Wait until the stream has completed all work issued to it. */
-static zr_status await_stream(zr__nccl *me, const char *call)
+zr_status zr__nccl_await_stream(zr__nccl *me, const char *call)
 {
     enum { STATE_POLLS = 16 }; /* number of polls between two queries of NCCL's state, since a query takes a lock */
     cudaError_t gpu;
     for (int polls = 0; (gpu = cudaStreamQuery(stream_of(me))) == cudaErrorNotReady; polls++) {
         ZR_TRY(poll_transport(me));
-        const ncclResult_t state = polls % STATE_POLLS == STATE_POLLS - 1 ? state_of(me) : ncclSuccess;
+        const ncclResult_t state = polls % STATE_POLLS == STATE_POLLS - 1 ? zr__nccl_state(me) : ncclSuccess;
         if (state != ncclSuccess && state != ncclInProgress) return nccl_failed(me, state, call);
         zr__comm_relax(polls);
     }
     (void)cudaGetLastError(); /* clear the error "not ready"; otherwise a later launch would seem to fail */
-    return gpu == cudaSuccess ? ZR_OK : gpu_failed(me, gpu, call);
+    return gpu == cudaSuccess ? ZR_OK : zr__nccl_gpu_failed(me, gpu, call);
 }
 
-/* Begin a collective: check that this rank was not stopped and that NCCL has not failed. After success the caller ends
- * the collective by end_call. */
-static zr_status begin_call(zr__nccl *me)
+zr_status zr__nccl_begin_call(zr__nccl *me)
 {
     pthread_mutex_lock(&me->lock);
     zr_status st = poll_transport(me);
@@ -177,13 +128,13 @@ static zr_status begin_call(zr__nccl *me)
     return zr_error_frame(st, __func__, __FILE__, __LINE__);
 }
 
-/* Wait until the work of a collective is in the stream, and has completed unless the caller orders its work by the
- * stream. */
+/* End a collective that zr__nccl_begin_call has begun: wait until its work is in the stream, and has completed unless
+ * the caller orders its work by the stream. */
 static zr_status end_call(zr__nccl *me, ncclResult_t result, const char *call)
 {
     zr__comm_wait(me->comm);
-    zr_status st = await_nccl(me, result, call);
-    if (st == ZR_OK && !me->copier.in_stream) st = await_stream(me, call);
+    zr_status st = zr__nccl_await(me, result, call);
+    if (st == ZR_OK && !me->copier.in_stream) st = zr__nccl_await_stream(me, call);
     zr__comm_wait(me->comm);
     pthread_mutex_unlock(&me->lock);
     return st;
@@ -194,9 +145,10 @@ static zr_status end_call(zr__nccl *me, ncclResult_t result, const char *call)
 static void look(zr__nccl *me)
 {
     const zr_status st = me->poll(me->comm, false);
-    const ncclResult_t state = st == ZR_OK ? state_of(me) : ncclSuccess;
-    if (st != ZR_OK) (void)!lose(me, st);
-    if (state != ncclSuccess && state != ncclInProgress) (void)!nccl_failed(me, state, "an exchange by NCCL");
+    const ncclResult_t state = st == ZR_OK ? zr__nccl_state(me) : ncclSuccess;
+    if (st != ZR_OK) (void)!zr__nccl_lose(me, st);
+    if (state != ncclSuccess && state != ncclInProgress) (void)!nccl_failed(me, state, me->what);
+    if (me->ranks && me->watched_fn) me->watched_fn(me->watched_arg);
 }
 
 static void *watch(void *arg)
@@ -217,7 +169,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-static zr_status start_watch(zr__nccl *me)
+zr_status zr__nccl_watch(zr__nccl *me)
 {
     if (me->watched || !me->copier.in_stream) return ZR_OK;
     me->watched = pthread_create(&me->watch, NULL, watch, me) == 0;
@@ -271,13 +223,14 @@ static void name_host(introduction *mine)
     fclose(boot);
 }
 
-static zr_status introduce(zr__nccl *me, introduction *mine)
+static zr_status introduce(zr__nccl *me, bool together, introduction *mine)
 {
     ZR_TRY(load_library(&me->f));
-    TRY_GPU(me, cudaGetDevice(&me->gpu));
-    TRY_GPU(me, cudaDeviceGetPCIBusId(mine->bus, sizeof mine->bus, me->gpu));
+    ZR__TRY_GPU(me, cudaGetDevice(&me->gpu));
+    ZR__TRY_GPU(me, cudaDeviceGetPCIBusId(mine->bus, sizeof mine->bus, me->gpu));
     name_host(mine);
-    const ncclResult_t result = me->comm->rank == 0 ? me->f.ncclGetUniqueId(&mine->id) : ncclSuccess;
+    const bool gives = together && me->comm->rank == 0;
+    const ncclResult_t result = gives ? me->f.ncclGetUniqueId(&mine->id) : ncclSuccess;
     return result == ncclSuccess ? ZR_OK : nccl_failed(me, result, "ncclGetUniqueId");
 }
 
@@ -311,30 +264,35 @@ static zr_status check_gpus(const zr__nccl *me)
     return ZR_OK;
 }
 
-static zr_status init_nccl(zr__nccl *me)
+ncclResult_t zr__nccl_init(zr__nccl *me, int size, int rank, const ncclUniqueId *id, int most_blocks)
 {
-    introduction first;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    read_introduction(me, 0, &first);
-    zr__comm_wait(me->comm);
-    const ncclResult_t result =
-        me->f.ncclCommInitRankConfig(&me->ranks, me->comm->size, first.id, me->comm->rank, &config);
-    zr_status st = await_nccl(me, result, "ncclCommInitRankConfig");
-    zr__comm_wait(me->comm);
-    return st;
+    if (most_blocks > 0) config.maxCTAs = most_blocks;
+    return me->f.ncclCommInitRankConfig(&me->ranks, size, *id, rank, &config);
 }
 
-static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
+zr_status zr__nccl_meet(zr_comm *comm, zr__nccl *me, bool together)
 {
-    zr_comm *comm = me->comm;
+    introduction mine = {.host = ""};
     double words[INTRODUCTION];
-    memcpy(words, mine, sizeof *mine);
+    const zr_status st = me ? introduce(me, together, &mine) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a communicator");
+    ZR_TRY(zr_comm_agree(comm, st));
+    memcpy(words, &mine, sizeof mine);
     ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
-    ZR_TRY(check_gpus(me)); /* the status is the same on all ranks */
-    zr_status st = init_nccl(me);
-    if (st == ZR_OK) st = start_watch(me);
-    return zr_comm_agree(comm, st);
+    return check_gpus(me); /* the status is the same on all ranks */
+}
+
+/* Create NCCL's communicator of all ranks, which have just met. */
+static zr_status connect_ranks(zr__nccl *me)
+{
+    introduction first;
+    read_introduction(me, 0, &first);
+    zr__comm_wait(me->comm);
+    zr_status st =
+        zr__nccl_await(me, zr__nccl_init(me, me->comm->size, me->comm->rank, &first.id, 0), "ncclCommInitRankConfig");
+    zr__comm_wait(me->comm);
+    return st;
 }
 
 static void free_nccl(zr__nccl *me)
@@ -352,22 +310,27 @@ static void abandon(zr__nccl **nccl)
     free_nccl(*nccl);
 }
 
+zr__nccl *zr__nccl_new(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll)
+{
+    zr__nccl *me = zr_alloc(sizeof *me);
+    if (!me) return NULL;
+    pthread_mutex_init(&me->lock, NULL);
+    pthread_cond_init(&me->ended, NULL);
+    me->comm = comm;
+    me->copier = *copier;
+    me->poll = poll;
+    me->what = "an exchange by NCCL";
+    return me;
+}
+
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)
 {
     *nccl = NULL;
-    introduction mine = {.host = ""};
-    ZR_AUTO(abandon) zr__nccl *me = zr_alloc(sizeof *me);
-    zr_status st = me ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a communicator");
-    if (me) {
-        pthread_mutex_init(&me->lock, NULL);
-        pthread_cond_init(&me->ended, NULL);
-        me->comm = comm;
-        me->copier = *copier;
-        me->poll = poll;
-        st = introduce(me, &mine);
-    }
+    ZR_AUTO(abandon) zr__nccl *me = zr__nccl_new(comm, copier, poll);
+    ZR_TRY(zr__nccl_meet(comm, me, true));
+    zr_status st = connect_ranks(me);
+    if (st == ZR_OK) st = zr__nccl_watch(me);
     ZR_TRY(zr_comm_agree(comm, st));
-    ZR_TRY(connect_ranks(me, &mine));
     *nccl = ZR_TAKE(me);
     return ZR_OK;
 }
@@ -389,7 +352,7 @@ static void finalize_nccl(zr__nccl *me)
     ncclResult_t result = me->poll(me->comm, true) == ZR_OK ? me->f.ncclCommFinalize(me->ranks) : ncclRemoteError;
     for (int polls = 0; result == ncclInProgress && zr_clock_sec() < late_sec; polls++) {
         zr__comm_relax(polls);
-        result = state_of(me);
+        result = zr__nccl_state(me);
     }
     if (result != ncclSuccess || me->f.ncclCommDestroy(me->ranks) != ncclSuccess) abort_nccl(me);
     me->ranks = NULL;
@@ -411,7 +374,7 @@ void zr__nccl_destroy(zr__nccl **nccl)
 zr_status zr__nccl_copy_with(zr__nccl *me, const zr_comm_copier *copier)
 {
     me->copier = *copier;
-    return start_watch(me);
+    return zr__nccl_watch(me);
 }
 
 bool zr__nccl_takes(const zr__nccl *me, const void *memory)
@@ -429,16 +392,16 @@ zr_status zr__nccl_staging(zr__nccl *me, int64_t bytes, unsigned char **staging)
     drop_staging(me);
     *staging = NULL;
     if (bytes == 0) return ZR_OK;
-    TRY_GPU(me, cudaSetDevice(me->gpu));
+    ZR__TRY_GPU(me, cudaSetDevice(me->gpu));
     const cudaError_t taken = cudaMalloc(&made, (size_t)bytes);
     if (taken != cudaSuccess) (void)cudaGetLastError();
     ZR_CHECK(taken != cudaErrorMemoryAllocation, ZR_ERR_MEMORY, "no memory on the GPU for %lld bytes of staging",
              (long long)bytes);
-    TRY_GPU(me, taken);
+    ZR__TRY_GPU(me, taken);
     me->staging = *staging = made;
     me->staging_bytes = bytes;
-    TRY_GPU(me, cudaMemsetAsync(made, 0, (size_t)bytes, stream_of(me)));
-    TRY_GPU(me, cudaStreamSynchronize(stream_of(me)));
+    ZR__TRY_GPU(me, cudaMemsetAsync(made, 0, (size_t)bytes, stream_of(me)));
+    ZR__TRY_GPU(me, cudaStreamSynchronize(stream_of(me)));
     return ZR_OK;
 }
 
@@ -484,7 +447,7 @@ zr_status zr__nccl_exchange(zr__nccl *me, const void *send, int64_t stride_bytes
         bytes = piece_bytes - at < chunk ? piece_bytes - at : chunk;
         const unsigned char *from = (const unsigned char *)send + at;
         place_slots(me, from + comm->rank * stride_bytes, slot);
-        ZR_TRY(begin_call(me));
+        ZR_TRY(zr__nccl_begin_call(me));
         ZR_TRY(end_call(me, swap_pieces(me, from, stride_bytes, bytes), "an exchange by NCCL"));
         zr__traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
         (void)fn(arg, at, bytes, comm->pieces); /* the callback never fails, see transport.h */
@@ -507,7 +470,7 @@ static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *
 zr_status zr__nccl_gather(zr__nccl *me, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes)
 {
     zr_comm *comm = me->comm;
-    ZR_TRY(begin_call(me));
+    ZR_TRY(zr__nccl_begin_call(me));
     const ncclResult_t result = stride_bytes == piece_bytes ? me->f.ncclAllGather(mine, out, (size_t)piece_bytes,
                                                                                   ncclInt8, me->ranks, stream_of(me))
                                                             : gather_apart(me, mine, out, stride_bytes, piece_bytes);
@@ -521,7 +484,7 @@ zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int6
     const zr_comm *comm = me->comm;
     const int64_t piece_bytes = zr_dtype_span(dtype, piece_elems);
     const ncclDataType_t type = dtype == ZR_F32 ? ncclFloat32 : dtype == ZR_BF16 ? ncclBfloat16 : ncclFloat16;
-    ZR_TRY(begin_call(me));
+    ZR_TRY(zr__nccl_begin_call(me));
     const ncclResult_t result = me->f.ncclReduceScatter(data, (unsigned char *)data + comm->rank * piece_bytes,
                                                         (size_t)piece_elems, type, ncclSum, me->ranks, stream_of(me));
     zr__traffic_count(&me->comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * piece_bytes);

@@ -1,6 +1,6 @@
 /**
  * Moves data in GPU memory between processes by NCCL. Functions named like members of zr_comm_ops (transport.h) do the
- * same work, but on GPU memory.
+ * same work, but on GPU memory. Messages between two ranks (zr__comm_channel) move by NCCL too.
  */
 #ifndef ZR_COMM_NCCL_COMM_H
 #define ZR_COMM_NCCL_COMM_H
@@ -39,5 +39,21 @@ zr_status zr__nccl_exchange(zr__nccl *nccl, const void *send, int64_t stride_byt
                             int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 zr_status zr__nccl_gather(zr__nccl *nccl, const void *mine, void *out, int64_t stride_bytes, int64_t piece_bytes);
 zr_status zr__nccl_reduce_scatter(zr__nccl *nccl, void *data, zr_dtype dtype, int64_t piece_elems);
+
+/* ---- channels (nccl_channel.c) ------------------------------------------------------------------- */
+
+/** The channels of a rank that were opened together. */
+typedef struct zr__nccl_lines zr__nccl_lines;
+
+/** Open this rank's end of a channel, whose messages move in the order of the stream of `copier`. The first call
+ * creates *lines. */
+zr_status zr__nccl_channel(zr_comm *comm, zr__nccl_lines **lines, const zr__route *route, const zr_comm_copier *copier,
+                           zr__nccl_poll_fn poll, zr__channel **channel);
+/** Do the work of zr__comm_connect. */
+zr_status zr__nccl_connect(zr_comm *comm, zr__nccl_lines *lines, void *memory);
+/** Return the first failure so far of the channels' work. */
+zr_status zr__nccl_lines_failure(const zr__nccl_lines *lines);
+/** Destroy the communicators of channels, which were closed. */
+void zr__nccl_lines_destroy(zr__nccl_lines **lines);
 
 #endif

@@ -76,6 +76,7 @@ typedef struct channel_threads {
     zr__channel channel;
     comm_threads *me;
     line *line;
+    zr_comm_copier copier;
     bool sends;
     int peer; /* world number of the rank at the other end */
     int64_t begun, ended;
@@ -284,9 +285,9 @@ static zr_status end_message(zr__channel *channel)
     if (c->sends) return ZR_OK;
     atomic_store(&p->copying, true);
     const bool there = !atomic_load(&p->closed);
-    if (there) zr__comm_copy(&c->me->comm, c->place[at], p->message[at], p->bytes, p->bytes);
-    zr__stream_end();
+    const zr_status st = there ? zr__comm_carry(&c->copier, c->place[at], p->message[at], p->bytes) : ZR_OK;
     atomic_store(&p->copying, false);
+    ZR_TRY(st);
     /* The sender has failed or returns. Await which: a failure must be known as the first one before this rank fails.
      */
     if (!there) return await_count(c, &p->sent, INT64_MAX);
@@ -332,7 +333,8 @@ static line *find_line(team *t, int from, int to, const zr__route *route)
 }
 
 /* Open an end without a mailbox: the receiver reads a message where the sender has it. */
-static zr_status channel_of_threads(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
+static zr_status channel_of_threads(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                                    zr__channel **channel)
 {
     (void)mail;
     comm_threads *me = (comm_threads *)comm;
@@ -342,6 +344,7 @@ static zr_status channel_of_threads(zr_comm *comm, zr__mail *mail, const zr__rou
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory for a channel of %d messages", route->depth);
     c->channel = (zr__channel){.begin = begin_message, .end = end_message, .close = close_end};
     c->me = me;
+    c->copier = *copier;
     c->sends = route->from == comm->rank;
     c->peer = c->sends ? to : from;
     pthread_mutex_lock(&t->lock);

@@ -23,7 +23,8 @@
  *     mail, end_mail
  *               Do the work of zr__comm_mail, after which comm.c makes all ranks agree on the status, and of
  *               zr__comm_end_mail. NULL in transports whose channels use no mailboxes.
- *     channel   Do the work of zr__comm_channel.
+ *     channel   Do the work of zr__comm_channel. `copier` is not NULL; its `copy` is if the processor copies.
+ *     connect   Do the work of zr__comm_connect; NULL in transports without NCCL.
  *     barrier, cancel, abort, destroy
  *               Do the work of zr_comm_barrier, zr__comm_cancel, zr_comm_abort and zr_comm_destroy.
  */
@@ -115,6 +116,22 @@ static inline void zr__comm_copied(zr_comm *comm)
     if (!comm->copier.copy) return;
     const zr_status st = comm->copier.finish(comm->copier.arg);
     if (comm->copied == ZR_OK) comm->copied = st;
+}
+
+/** Copy a message, and complete the copy. */
+ZR_NODISCARD static inline zr_status zr__comm_carry(const zr_comm_copier *copier, void *to, const void *from,
+                                                    int64_t bytes)
+{
+    if (copier->copy) {
+        ZR_TRY(copier->copy(copier->arg, to, from, bytes));
+        return copier->finish(copier->arg);
+    }
+    if (bytes < (int64_t)1 << 20)
+        memcpy(to, from, (size_t)bytes);
+    else
+        zr__stream(to, from, bytes);
+    zr__stream_end();
+    return ZR_OK;
 }
 
 /** Mark the beginning or the end of a wait for other ranks on the board. Waits do not nest. */

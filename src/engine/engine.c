@@ -55,12 +55,13 @@ static zr_queue_config config_of(const zr_engine *e, zr_stream first)
     case ZR_STREAM_COMM:
         return (zr_queue_config){
             .runs = e->in_stream ? ZR_QUEUE_ISSUE : ZR_QUEUE_THREAD, .most = COMM_TASKS, .urgent = true};
+    case ZR_STREAM_SEND:
+    case ZR_STREAM_RECV: /* in the order of streams no call waits for a message, so a thread would have nothing to do */
+        return (zr_queue_config){.runs = e->in_stream ? ZR_QUEUE_STREAM : ZR_QUEUE_THREAD, .most = BESIDE_TASKS};
     case ZR_STREAM_SAVE: /* twice the number of SAVE steps, since each wait is a task too */
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(e->plan)};
     case ZR_STREAM_FETCH:
     case ZR_STREAM_STORE:
-    case ZR_STREAM_SEND:
-    case ZR_STREAM_RECV:
     case ZR_STREAM_RETURN: /* a separate thread, because its copies wait for updates; otherwise the walking thread would
                               wait */
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = BESIDE_TASKS};
@@ -113,14 +114,19 @@ static zr_status finish_on(void *device)
     return ((zr_device *)device)->ops->finish(device);
 }
 
+static zr_comm_copier copier_of(const zr_engine *e, zr_stream stream)
+{
+    zr_device *device = e->queue[stream]->device;
+    return (zr_comm_copier){copy_on, finish_on, device, device->stream, e->in_stream};
+}
+
 /* If the processor cannot access the device's memory, let the device of the comm queue copy memory between ranks. Each
  * call of zr__comm_copy_with waits for ranks of other processes. Therefore all ranks agree on each call's status. No
  * rank then begins the next group's call after another rank has failed. */
 static zr_status take_copies(zr_engine *e)
 {
-    zr_device *device = e->queue[ZR_STREAM_COMM]->device;
-    const zr_comm_copier copier = {copy_on, finish_on, device, device->stream, e->in_stream};
-    if (!device->profile.facts.own_memory) return ZR_OK;
+    const zr_comm_copier copier = copier_of(e, ZR_STREAM_COMM);
+    if (!e->device->profile.facts.own_memory) return ZR_OK;
     /* Make the device's GPU current in this thread. NCCL creates its communicator on the current GPU. */
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
     for (int32_t g = 0; g < ZR_GROUPS; g++) {
@@ -197,6 +203,7 @@ static zr__route route_of(const zr_engine *e, zr_schedule_kind kind, const zr_st
     const bool sends = step->kind == ZR_STEP_SEND;
     return (zr__route){.from = sends ? me : peer,
                        .to = sends ? peer : me,
+                       .walk = kind,
                        .id = e->comm->engines << 36 | (uint64_t)kind << 32 | (uint32_t)step->value,
                        .bytes = zr_dtype_span(use->dtype, use->range.count),
                        .depth = (int)step->rounds};
@@ -213,7 +220,9 @@ static zr_status open_channels(zr_engine *e)
             const zr_step *step = &s->step[i];
             if (step->channel < 0 || e->channel[k][step->channel]) continue;
             const zr__route route = route_of(e, (zr_schedule_kind)k, step);
-            ZR_TRY(zr__comm_channel(e->comm, e->mail, &route, &e->channel[k][step->channel]));
+            const zr_comm_copier copier = copier_of(e, step->stream);
+            ZR_TRY(zr__comm_channel(e->comm, e->mail, &route, e->device->profile.facts.own_memory ? &copier : NULL,
+                                    &e->channel[k][step->channel]));
         }
     }
     return ZR_OK;
@@ -223,11 +232,6 @@ static zr_status take_channels(zr_engine *e)
 {
     _Static_assert(ZR__MESSAGES_HEAD == ZR__MAILBOX_HEAD, "the plan counts the heads of mailboxes");
     if (e->plan->group[ZR_GROUP_PIPELINE].size == 1) return ZR_OK;
-    ZR_CHECK(
-        !e->device->profile.facts.own_memory, ZR_ERR_UNSUPPORTED,
-        "parallel.pipeline %d on GPUs: pipelines are built for processors (device cpu); for GPUs they can be planned "
-        "and simulated",
-        e->plan->group[ZR_GROUP_PIPELINE].size);
     int64_t bytes = 0;
     ZR_TRY(zr_comm_agree(e->comm, zr__messages_bytes(e->plan, &bytes)));
     ZR_TRY(zr__comm_mail(e->comm, bytes, &e->mail));
@@ -235,7 +239,8 @@ static zr_status take_channels(zr_engine *e)
     zr__ledger_take(&e->ledger[ZR_SPACE_STAGING], ZR_CATEGORY_BUFFER, zr__mail_taken(e->mail));
     const zr_status st = zr_comm_agree(e->comm, open_channels(e));
     e->comm->engines++;
-    return st;
+    ZR_TRY(st);
+    return e->in_stream ? zr__comm_connect(e->mail, e->memory[ZR_SPACE_DEVICE]) : ZR_OK;
 }
 
 /* Check that each device that runs updates has the optimizer's rule, and that each device that runs SQUARE_UPDATE can
@@ -374,6 +379,7 @@ void zr_engine_destroy(zr_engine **engine)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
     if (e->block[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->block[ZR_SPACE_DEVICE]);
     if (e->block[ZR_SPACE_HOST] && !in_use) ops->free_host(e->device, e->block[ZR_SPACE_HOST]);
+    if (e->failed) (void)!zr__failure_tell(&cause); /* NCCL's end on a rank that has stopped is another failure */
     zr_free(e);
     *engine = NULL;
 }

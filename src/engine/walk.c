@@ -189,8 +189,12 @@ static struct zr__channel *channel_of(const zr__running *r)
     return r->engine->channel[r->engine->kind][r->step->channel];
 }
 
+/* Begin a message. Other ranks that are threads read it in this rank's memory, so the device's work on it must be
+ * finished, unless messages move in the order of the stream. */
 static zr_status run_begin(const zr__running *r)
 {
+    const bool read_here = r->step->kind == ZR_STEP_SEND && !r->engine->in_stream;
+    if (read_here && r->device->profile.facts.own_memory) ZR_TRY(r->device->ops->finish(r->device));
     return zr__channel_begin(channel_of(r), zr__at(r, 0));
 }
 

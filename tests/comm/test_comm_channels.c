@@ -62,8 +62,8 @@ static void open_all(lines *l, int64_t bytes)
         for (int i = 0; i < 2 && r != comm->rank; i++) {
             const int which = (i + comm->rank) % 2;
             const zr__route in = route(r, comm->rank, which, bytes), out = route(comm->rank, r, which, bytes);
-            EXPECT(zr__comm_channel(comm, l->mail, &in, &l->in[r][which]) == ZR_OK);
-            EXPECT(zr__comm_channel(comm, l->mail, &out, &l->out[r][which]) == ZR_OK);
+            EXPECT(zr__comm_channel(comm, l->mail, &in, NULL, &l->in[r][which]) == ZR_OK);
+            EXPECT(zr__comm_channel(comm, l->mail, &out, NULL, &l->out[r][which]) == ZR_OK);
         }
     EXPECT(zr_comm_barrier(comm) == ZR_OK);
 }
@@ -214,7 +214,7 @@ static void other_sizes(void **state)
     create(0);
     const zr__route its = {0, 1, .id = 1, .bytes = 100 + (comm->rank == 1), .depth = 1};
     EXPECT(zr__comm_mail(comm, 1000, &mail) == ZR_OK);
-    if (comm->rank < 2) EXPECT(zr__comm_channel(comm, mail, &its, &channel) == ZR_OK);
+    if (comm->rank < 2) EXPECT(zr__comm_channel(comm, mail, &its, NULL, &channel) == ZR_OK);
     EXPECT(zr_comm_barrier(comm) == ZR_OK);
     if (comm->rank < 2) EXPECT(zr__channel_begin(channel, message) == ZR_OK);
     if (comm->rank < 2) EXPECT(zr__channel_begin(channel, message) == ZR_ERR_INTERNAL);

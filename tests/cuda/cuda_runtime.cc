@@ -179,6 +179,8 @@ namespace
 
 constexpr size_t most_waiting = 8192;
 
+std::atomic<long> ended{0}; /* items that have ended, in all streams */
+
 struct {
     std::mutex lock;
     std::vector<zr_stand_in_stream *> all;
@@ -198,6 +200,7 @@ bool work_one(zr_stand_in_stream *s)
     std::lock_guard<std::mutex> list(s->list_lock);
     s->list.pop_front();
     s->done++;
+    ended++;
     return true;
 }
 
@@ -232,6 +235,16 @@ void run_ahead(const zr_stand_in_stream *s, long ticket)
     }
 }
 
+/* While a stream waits for another rank, let the others go on, as they do on a GPU: that rank may wait for their work.
+ */
+void work_others(const zr_stand_in_stream *s)
+{
+    std::unique_lock<std::mutex> hold(streams.lock, std::try_to_lock);
+    if (!hold.owns_lock()) return;
+    for (zr_stand_in_stream *one : streams.all)
+        if (one != s) work_some(one, 1);
+}
+
 /* Run issued work up to a ticket. */
 void work(zr_stand_in_stream *s, long ticket)
 {
@@ -239,8 +252,11 @@ void work(zr_stand_in_stream *s, long ticket)
     std::lock_guard<std::recursive_mutex> hold(s->lock);
     if (s->done >= ticket) return;
     running now(s->device);
-    while (s->done < ticket)
-        if (!work_one(s)) sched_yield();
+    for (int polls = 0; s->done < ticket;) {
+        if (work_one(s)) continue;
+        if (++polls % 16 == 0) work_others(s);
+        sched_yield();
+    }
 }
 
 /* Run issued work up to a ticket, unless another thread is running it; return whether it has finished. */
@@ -322,6 +338,11 @@ int zr_stand_in_failed(void)
 {
     std::lock_guard<std::mutex> hold(asked_lock);
     return asked.given;
+}
+
+long zr_stand_in_ended(void)
+{
+    return ended;
 }
 
 int zr_stand_in_late(void)

@@ -130,6 +130,8 @@ void zr_stand_in_function(const char *name, void (*function)(void));
 void zr_stand_in_touchable(int touchable);
 /** Return whether a stream belongs to the current device; for stand-ins of libraries that launch kernels. */
 int zr_stand_in_current(cudaStream_t stream);
+/** Return how many items of work have ended, in all streams. */
+long zr_stand_in_ended(void);
 /** Return whether streams run late, blocks and threads in order: not with a seed. */
 int zr_stand_in_late(void);
 /** Start (1) or stop (0) simulating arrays that are larger than this machine's memory: what is allocated is 0, and

@@ -13,9 +13,12 @@
 #include <string.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,11 +62,15 @@ enum class phase { meets, asked, ready, ends };
 
 thread_local int depth;
 thread_local heading call; /* what the function in progress is asked for */
-/* NCCL's groups access it for the recorder, because two communicators must not be in flight at once. */
+/* NCCL's groups access it for the recorder, because two communicators must not be in flight at once, unless their
+ * blocks are bounded (maxCTAs): then all of them have room on a GPU at the same time. */
 char in_flight[1];
+constexpr int most_blocks = 32; /* of all communicators whose blocks are bounded; a small GPU has room for them */
+std::atomic<int> blocks;        /* so far */
 thread_local char last_error[128];
-int alive, aborted, next_number;
-long operations;
+int next_number;
+std::atomic<int> alive, aborted;
+std::atomic<long> operations;
 
 ncclResult_t refuse(ncclResult_t result, const char *text)
 {
@@ -87,10 +94,15 @@ struct ncclComm {
     long groups = 0;                                        /* number of groups so far */
     std::shared_ptr<zr_stand_in_group> asked;               /* not yet issued */
     std::vector<std::shared_ptr<zr_stand_in_group>> issued; /* not yet ended */
+    int blocks = 0;                                         /* largest number of blocks; 0: not bounded */
+    char own_in_flight[1];                                  /* as `in_flight`, if bounded */
     void *memory[4] = {};                                   /* taken at creation, and at the first call of each kind */
 
     void give_memory()
     {
+        ::blocks -= blocks;
+        if (blocks > 0) record_freed(own_in_flight);
+        blocks = 0;
         for (void *&m : memory) cudaFree(m), m = nullptr;
     }
 };
@@ -105,6 +117,8 @@ struct zr_stand_in_group {
     std::function<void(const zr_stand_in_group &)> finish; /* processes the bytes received; NULL: nothing to do */
     bool begun = false, headed = false, ended = false;
     int looks = 0;
+    long went_on = 0; /* items of streams that had ended when this group was looked at */
+    std::chrono::steady_clock::time_point since;
     std::shared_ptr<zr_stand_in_group> own; /* a reference to itself while the stream has the group */
 };
 
@@ -229,12 +243,43 @@ void receive(zr_stand_in_group *g)
     g->headed = true;
 }
 
+/* Groups of bounded communicators that wait for a peer. Several may wait at once, and need not wait for each other, so
+ * a deadlock is that nothing goes on. */
+std::set<zr_stand_in_group *> waiting;
+
+std::string wait_of(const zr_stand_in_group &g)
+{
+    const ncclComm *c = g.comm;
+    const message &m = g.list[0];
+    return "rank " + std::to_string(c->table[(size_t)c->rank].world_rank) + " waits to " +
+           (m.sends ? "send" : "receive") + " in " + group_of(c, m.mine) + " for rank " +
+           std::to_string(c->table[(size_t)m.peer].world_rank);
+}
+
+bool find_standstill(zr_stand_in_group *g)
+{
+    using namespace std::chrono;
+    const auto now = steady_clock::now();
+    waiting.insert(g);
+    if (g->went_on == 0 || g->went_on != zr_stand_in_ended()) {
+        g->went_on = zr_stand_in_ended();
+        g->since = now;
+    }
+    if (now - g->since < seconds(20)) return false;
+    std::string text;
+    for (const zr_stand_in_group *one : waiting)
+        if (one->comm) text += (text.empty() ? "" : ", ") + wait_of(*one);
+    record_fault("nothing has gone on for 20 s: " + text);
+    return true;
+}
+
 /* Show for which rank a group waits, and look for a deadlock now and then; return whether there is one. */
 bool show_wait(zr_stand_in_group *g)
 {
     enum { LOOKS = 64 };
     const ncclComm *c = g->comm;
     if (++g->looks % LOOKS != 0) return false;
+    if (c->blocks > 0) return find_standstill(g);
     for (size_t i = 0; i < g->list.size(); i++) {
         const message &m = g->list[i];
         int there = 1;
@@ -256,6 +301,7 @@ int step(void *arg)
     std::lock_guard<std::mutex> hold(advancing);
     zr_stand_in_group *g = (zr_stand_in_group *)arg;
     if (!g->comm) {
+        waiting.erase(g);
         if (!g->begun) g->own.reset();
         return 1;
     }
@@ -263,7 +309,8 @@ int step(void *arg)
     if (!g->headed) {
         const bool there = all_done(g->headings);
         if (!there && !show_wait(g)) return 0;
-        nccl_show_no_wait();
+        waiting.erase(g);
+        if (g->comm->blocks == 0) nccl_show_no_wait();
         if (!there) return g->ended = true; /* leave the deadlock, so that a test goes on; the group is kept */
         receive(g);
     }
@@ -325,7 +372,7 @@ void record_group(const zr_stand_in_group &g)
         if (m.sends) ranges.push_back({m.from, m.bytes.size(), false});
         if (!m.sends && m.to) ranges.push_back({m.to, m.bytes.size(), true});
     }
-    ranges.push_back({in_flight, 1, true});
+    ranges.push_back({g.comm->blocks > 0 ? g.comm->own_in_flight : in_flight, 1, true});
     record_work(recorded::groups, g.stream,
                 g.list.empty() ? "NCCL's call" : record_name("NCCL's " + std::string(g.list[0].mine.name)),
                 std::move(ranges));
@@ -403,17 +450,23 @@ extern "C" {
 
 int zr_stand_in_nccl_alive(void)
 {
-    return alive;
+    return alive.load();
 }
 
 int zr_stand_in_nccl_aborted(void)
 {
-    return aborted;
+    return aborted.load();
 }
 
 long zr_stand_in_nccl_operations(void)
 {
-    return operations;
+    return operations.load();
+}
+
+/* Threads of the stand-in's streams use MPI beside those of zr. */
+int MPI_Init_thread(int *argc, char ***argv, int, int *level)
+{
+    return PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, level);
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -445,6 +498,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     nccl_show_begun(id_of(c), 0);
     static std::once_flag once;
     std::call_once(once, [] { record_memory(in_flight, 1, -2); });
+    c->blocks = config->maxCTAs;
+    if (c->blocks > 0) record_memory(c->own_in_flight, 1, -2);
+    if ((blocks += c->blocks) > most_blocks)
+        record_fault("NCCL's communicators have " + std::to_string(blocks) + " blocks in flight at once, of " +
+                     std::to_string(most_blocks) + " for which a small GPU has room");
     cudaGetDevice(&gpu);
     cudaDeviceGetPCIBusId(mine.bus, sizeof mine.bus, gpu);
     const char *host = getenv("NCCL_HOSTID");

@@ -40,11 +40,11 @@ typedef enum { ncclInt8 = 0, ncclFloat16 = 6, ncclFloat32 = 7, ncclBfloat16 = 9 
 typedef enum { ncclSum = 0 } ncclRedOp_t;
 
 typedef struct ncclConfig_t {
-    int blocking;
+    int blocking, maxCTAs; /* maxCTAs: 0 if no number was given */
 } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER                                                                                        \
     {                                                                                                                  \
-        1                                                                                                              \
+        1, 0                                                                                                           \
     }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);

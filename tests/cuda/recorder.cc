@@ -204,7 +204,7 @@ std::string text_of(const access &a)
                           : "stream " + std::to_string(by.number) + " of GPU " + std::to_string(by.device);
     if (a.step)
         text += " (step " + std::to_string((uint32_t)a.step & INT32_MAX) + " of schedule " +
-                std::to_string(a.step >> 60 & 7) + ", micro-batch " + std::to_string(a.step >> 32 & 0xfffffff) + ")";
+                std::to_string(a.step >> 60 & 3) + ", micro-batch " + std::to_string(a.step >> 32 & 0xfffffff) + ")";
     return text;
 }
 

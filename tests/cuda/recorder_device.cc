@@ -9,10 +9,18 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <unordered_map>
 
+#include <string.h>
+
 #include "device/cuda/cuda.h"
+
+extern "C" {
+#include "comm/comm.h"
+#include "engine/engine.h"
+}
 
 namespace
 {
@@ -518,11 +526,122 @@ int __wrap_zr__barrier_wait(void *b, void (*late)(void *arg), void *arg)
     return 0;
 }
 
+/* Messages between ranks that are threads: what the sender knows when it begins one, and what the receiver knows when
+ * it has copied it. */
+struct recorded_line {
+    std::deque<recorded_clock> sent, taken;
+    int ends = 0;
+};
+
+struct recorded_end {
+    std::tuple<int, int, uint64_t> route;
+    bool sends;
+    zr_comm_copier copier;
+};
+
+static std::mutex lines_lock;
+static std::map<std::tuple<int, int, uint64_t>, recorded_line> lines;
+static std::map<zr__channel *, recorded_end *> ends;
+
+static recorded_end *end_of(zr__channel *channel)
+{
+    std::lock_guard<std::mutex> hold(lines_lock);
+    const auto found = ends.find(channel);
+    return found == ends.end() ? nullptr : found->second;
+}
+
+static void pass_on(const recorded_end *e, std::deque<recorded_clock> recorded_line::*list)
+{
+    recorded_clock clock = record_release();
+    std::lock_guard<std::mutex> hold(lines_lock);
+    (lines[e->route].*list).push_back(std::move(clock));
+}
+
+static void take_over(const recorded_end *e, std::deque<recorded_clock> recorded_line::*list)
+{
+    recorded_clock clock;
+    {
+        std::lock_guard<std::mutex> hold(lines_lock);
+        auto &its = lines[e->route].*list;
+        if (its.empty()) return;
+        clock = std::move(its.front());
+        its.pop_front();
+    }
+    record_acquire(clock);
+}
+
+static zr_status copy_message(void *arg, void *to, const void *from, int64_t bytes)
+{
+    const recorded_end *e = (const recorded_end *)arg;
+    take_over(e, &recorded_line::sent);
+    return e->copier.copy(e->copier.arg, to, from, bytes);
+}
+
+static zr_status finish_message(void *arg)
+{
+    const recorded_end *e = (const recorded_end *)arg;
+    const zr_status st = e->copier.finish(e->copier.arg);
+    pass_on(e, &recorded_line::taken);
+    return st;
+}
+
+zr_status __real_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                                  zr__channel **channel);
+zr_status __wrap_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                                  zr__channel **channel)
+{
+    if (!copier || strcmp(comm->transport, "threads") != 0)
+        return __real_zr__comm_channel(comm, mail, route, copier, channel);
+    auto *e = new recorded_end{
+        {comm->world_ranks[route->from], comm->world_ranks[route->to], route->id}, route->from == comm->rank, *copier};
+    zr_comm_copier recorded = *copier;
+    recorded.copy = copy_message;
+    recorded.finish = finish_message;
+    recorded.arg = e;
+    const zr_status st = __real_zr__comm_channel(comm, mail, route, &recorded, channel);
+    std::lock_guard<std::mutex> hold(lines_lock);
+    if (st == ZR_OK) {
+        lines[e->route].ends++;
+        ends[*channel] = e;
+    } else
+        delete e;
+    return st;
+}
+
+zr_status __real_zr__channel_begin(zr__channel *channel, void *memory);
+zr_status __wrap_zr__channel_begin(zr__channel *channel, void *memory)
+{
+    const recorded_end *e = end_of(channel);
+    if (e && e->sends) pass_on(e, &recorded_line::sent);
+    return __real_zr__channel_begin(channel, memory);
+}
+
+zr_status __real_zr__channel_end(zr__channel *channel);
+zr_status __wrap_zr__channel_end(zr__channel *channel)
+{
+    const zr_status st = __real_zr__channel_end(channel);
+    const recorded_end *e = end_of(channel);
+    if (e && e->sends && st == ZR_OK) take_over(e, &recorded_line::taken);
+    return st;
+}
+
+void __real_zr__channel_close(zr__channel *channel);
+void __wrap_zr__channel_close(zr__channel *channel)
+{
+    recorded_end *e = end_of(channel);
+    __real_zr__channel_close(channel);
+    if (!e) return;
+    std::lock_guard<std::mutex> hold(lines_lock);
+    if (--lines[e->route].ends == 0) lines.erase(e->route);
+    ends.erase(channel);
+    delete e;
+}
+
 /* The engine shows the steps of most streams. */
 void __real_zr__comm_show(void *comm, int slot, uint64_t number);
 void __wrap_zr__comm_show(void *comm, int slot, uint64_t number)
 {
-    if (slot < 2) record_step(number);
+    if (slot < ZR_ENGINE_SHOWN + 2 * ZR_SHOWN_THREADS && slot % 2 == ZR_ENGINE_SHOWN % 2) record_step(number);
     __real_zr__comm_show(comm, slot, number);
 }
 

@@ -71,7 +71,8 @@ check "... the share of the peak" row '^small bf16, B 4, T 16: MFU  *[0-9]' MFU
 check "... and of the rate of its products" row "share of its products.* rate  *[0-9]" products
 check "... where the time goes" row 'where the time goes .*attention' where
 check "... memory beside the plan" row '^big bf16, B 2: GPU memory beside the plan  *0.41[0-9] GB .* ok' beside
-check "... the same bits" row 'to the bit  *the same .* ok' bit
+check "... the same bits" row 'of the stages, to the bit  *the same .* ok' bit
+check "... of a pipeline" row 'of one rank, to the bit  *the same .* ok' bit
 check "... the processor's losses" test "$(grep -c 'apart from the processor .* ok ' table)" = 4
 check "... attention beside the plain one" test "$(grep -c 'apart from the plain kernel .* ok ' table)" = 10
 check "... with few heads of keys" row '^attention bf16, D 32, T 32, 1 KV heads  *[0-9]' KV

@@ -193,6 +193,25 @@ static void test_arena(void **state)
     }
 }
 
+/* Check that a rank has room for the messages that it sends, if others cannot read them where they are. */
+static void test_mailboxes(void **state)
+{
+    (void)state;
+    zr_profile profile = plan_profile;
+    for (int gpu = 0; gpu < 2; gpu++) {
+        zr_layout l = layout_of(0, 1, ZR_F32, 8);
+        l.pipeline = 2;
+        l.role = 1;
+        l.pipeline_schedule = ZR_PIPELINE_1F1B;
+        profile.facts.own_memory = gpu;
+        zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
+        int64_t bytes = -1;
+        assert_int_equal(zr__messages_bytes(plan, &bytes), ZR_OK);
+        assert_true(gpu ? bytes == 0 : bytes > l.batch * l.seq * plan_small.n_embd * 4);
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* Return the bytes of gradients that a plan keeps. */
 static int64_t kept_gradients(const zr_plan *plan)
 {
@@ -406,8 +425,9 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists), cmocka_unit_test(test_roles),
-                                       cmocka_unit_test(test_arena), cmocka_unit_test(test_breadth_once),
-                                       cmocka_unit_test(test_apart), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lists),    cmocka_unit_test(test_roles),
+                                       cmocka_unit_test(test_arena),    cmocka_unit_test(test_breadth_once),
+                                       cmocka_unit_test(test_apart),    cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_mailboxes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,6 +129,7 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
 zr_status zr__messages_bytes(const zr_plan *plan, int64_t *bytes)
 {
     *bytes = 0;
+    if (plan->profile.facts.own_memory) return ZR_OK; /* GPUs read messages where they are */
     for (const zr_schedule *s = plan->schedule; s < plan->schedule + ZR_SCHEDULES; s++) {
         ZR_AUTO_FREE bool *seen = zr_alloc((size_t)s->n_channels + 1);
         ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory to account for %d channels", s->n_channels);

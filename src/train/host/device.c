@@ -1,6 +1,7 @@
 #include "train/host/device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "device/device.h"
 #include "train/host/host.h"
@@ -41,6 +42,16 @@ zr_status zr__train_device(zr_config_device kind, int threads, int local_rank, z
     device.gpu = gpus > 0 ? local_rank % gpus : 0;
     if (kind == ZR_DEVICE_CUDA || gpus > 0) return zr_device_create_cuda(&device, made);
     return zr_device_create_cpu(&device, made);
+}
+
+/* A message that NCCL receives keeps the GPU waiting for another rank, which may wait for what this one computes next.
+ * Nothing of that may wait for the message: not the loading of a kernel, for which CUDA waits for all work, so kernels
+ * are loaded at the start; nor the work of another stream with the same connection to the GPU, so there are as many
+ * connections as CUDA allows. */
+void zr__train_prepare_messages(void)
+{
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 int zr__train_threads(const zr_config *config, int local_ranks)

@@ -10,6 +10,10 @@
  * ZR_ERR_UNSUPPORTED if a GPU was requested and the host has none. */
 ZR_NODISCARD zr_status zr__train_device(zr_config_device kind, int threads, int local_rank, zr_device **device);
 
+/** Set CUDA's environment for a pipeline of processes, unless the user set it. Call this before CUDA is used, while the
+ * process has no thread that reads the environment. */
+void zr__train_prepare_messages(void);
+
 #define ZR__UNUSED_BYTES 1024
 /** Return whether the kind "auto" selects the processor although this host has GPUs, and write why they cannot be used.
  */

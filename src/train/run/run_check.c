@@ -265,6 +265,7 @@ zr_status zr__run_check(zr__run *r)
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r->config, r->ranks.comm));
     const int threads = zr__train_threads(r->config, r->ranks.comm->local_size);
+    if (r->config->parallel.pipeline > 1 && zr__comm_process_ranks(r->ranks.comm) == 1) zr__train_prepare_messages();
     ZR_TRY(
         zr__run_agree(&r->ranks, zr__train_device(r->config->device, threads, r->ranks.comm->local_rank, &r->device)));
     char unused[ZR__UNUSED_BYTES];

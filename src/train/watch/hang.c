@@ -131,12 +131,14 @@ static const char *tensor_of(const zr_graph *g, int32_t op)
 }
 
 /* Return the world number of the rank for which the computing thread waits in a channel, or -1. With threads for the
- * messages it waits only when its last step has ended. */
+ * messages it waits only when its last step has ended. A GPU's stream waits whatever the thread does. */
 static int awaits_message(const zr_comm_board *b)
 {
     const zr__engine_at at = zr__engine_shown(b->shown, ZR_SHOWN_COMPUTE);
-    const bool free = at.ended || at.kind == ZR_STEP_SENT || at.kind == ZR_STEP_RECEIVED;
-    return at.walks && free ? (int)(b->channel[1] ? b->channel[1] : b->channel[0]) - 1 : -1;
+    const uint64_t awaited = b->channel[1] ? b->channel[1] : b->channel[0];
+    const bool free =
+        (awaited & ZR__STREAM_AWAITS) || at.ended || at.kind == ZR_STEP_SENT || at.kind == ZR_STEP_RECEIVED;
+    return at.walks && free ? (int)(awaited & ~ZR__STREAM_AWAITS) - 1 : -1;
 }
 
 /* Return the step that a rank runs, or for which it waits. If communication overlaps with computation, a waiting rank

@@ -42,6 +42,10 @@ done
 check "threads go on where processes were" threads processes-3 2 --zero_optimization.stage=3 --resume --train.steps=5
 check "processes go on where threads were" processes threads-3 2 --zero_optimization.stage=3 --resume --train.steps=5
 check "... with the same bits" same threads-3 processes-3
+check "a pipeline of 2 processes" processes piped 2 --parallel.pipeline=2 --gradient_accumulation_steps=4
+check "... planned is measured" as_planned piped
+check "one rank" threads alone 1 --gradient_accumulation_steps=4
+check "... the same bits" same alone piped
 near() { # A B: losses and norms within 1e-4 of each other
     grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$1/metrics.jsonl" | cut -d: -f2 >a
     grep -o '"\(loss\|val_loss\|grad_norm\)":[^,}]*' "$2/metrics.jsonl" | cut -d: -f2 >b
@@ -62,6 +66,9 @@ check "... are refused before training" grep -q "NCCL's communicators and CUDA's
 ZR_STAND_IN_NCCL_BYTES=500000000
 check "... or within memory.limit" code 71 processes full 2 --zero_optimization.stage=3 --memory.limit=1.9GB
 check "... which the message names" grep -q 'but memory.limit is 1.90 GB' err
+check "... or with a pipeline's" code 71 processes full 2 --parallel.pipeline=2 --gradient_accumulation_steps=4 \
+    --memory.limit=2.9GB
+check "... which have more communicators" grep -q "NCCL's communicators .* have taken [34].[0-9]* GB" err
 unset ZR_STAND_IN_NCCL_BYTES
 check "more processes than GPUs" code 69 processes none 4 --zero_optimization.stage=2
 check "... are refused by name" grep -q 'ranks 0 and 2 are processes on the same GPU (0000:00:00.0 of .*--ranks' err

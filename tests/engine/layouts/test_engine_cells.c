@@ -248,11 +248,14 @@ static void says_who_waits(void **state)
 
 /* ---- messages beside computation --------------------------------------------------------------- */
 
-zr_status __real_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
-zr_status __wrap_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel);
-zr_status __wrap_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, zr__channel **channel)
+zr_status __real_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                                  zr__channel **channel);
+zr_status __wrap_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                                  zr__channel **channel);
+zr_status __wrap_zr__comm_channel(zr_comm *comm, zr__mail *mail, const zr__route *route, const zr_comm_copier *copier,
+                                  zr__channel **channel)
 {
-    ZR_TRY(__real_zr__comm_channel(comm, mail, route, channel));
+    ZR_TRY(__real_zr__comm_channel(comm, mail, route, copier, channel));
     if (comm->rank == 1 && route->to == 1 && !seen.into) seen.into = *channel;
     return ZR_OK;
 }

@@ -44,8 +44,8 @@ enum { RANKS = 4 };
 
 /* A hang of four ranks. Rank r first meets the other rank of its pair near[r] times, a millisecond apart. Then it waits
  * for its pair (PAIR), for its neighbours in a chain (CHAIN: ranks 1 and 2), or for all ranks (ALL). Or it works, until
- * the hang has been reported (STUCK). */
-typedef enum place { STUCK, PAIR, CHAIN, ALL } place;
+ * the hang has been reported (STUCK). So does a rank whose GPU waits for a message of the next rank (STREAM). */
+typedef enum place { STUCK, STREAM, PAIR, CHAIN, ALL } place;
 
 typedef struct planted {
     int near[RANKS];
@@ -96,7 +96,12 @@ static zr_status plant(zr_comm *comm, void *arg)
         doze_ms();
     }
     zr_comm *const where[] = {[PAIR] = pair, [CHAIN] = chain, [ALL] = comm};
-    if (st == ZR_OK && p->place[comm->rank] != STUCK) st = zr_comm_barrier(where[p->place[comm->rank]]);
+    const place its = p->place[comm->rank];
+    if (its == STREAM) {
+        comm->board->channel[1] = ZR__STREAM_AWAITS | (uint64_t)(1 + comm->rank + 1);
+        zr__comm_show(comm, ZR_ENGINE_SHOWN, (uint64_t)1 << 63); /* a step that has not ended */
+    }
+    if (st == ZR_OK && its != STUCK && its != STREAM) st = zr_comm_barrier(where[its]);
     while (!told.over) doze_ms();
     zr__hang_destroy(&watch);
     zr_comm_destroy(&chain);
@@ -129,6 +134,11 @@ static void planted_hangs(void **state)
          {PAIR, STUCK, CHAIN, STUCK},
          "rank 1 has been stuck for ",
          {"rank 0 waits for rank 1 ", "rank 1 works ", "rank 2 waits for rank 1 ", "rank 3 works "}},
+        /* the stream of rank 0 waits for rank 1, which waits for rank 2 */
+        {{0, 0, 0, 0},
+         {STREAM, CHAIN, STUCK, ALL},
+         "rank 2 has been stuck for ",
+         {"rank 0 waits for rank 1 ", "rank 1 waits for rank 2 ", "rank 2 works ", "rank 3 waits for rank "}},
     };
     for (size_t i = 0; i < sizeof hangs / sizeof *hangs; i++) {
         memset(&told, 0, sizeof told);

@@ -439,9 +439,24 @@ static void the_loss_scale_is_in_the_line(void **state)
     assert_non_null(strstr(line, ", \"skipped\":3, \"data_wait_ms\":0, \"loss_scale\":1099511627776}\n"));
 }
 
+/* Check that a setting of the user is kept. */
+static void messages_between_gpus(void **state)
+{
+    (void)state;
+    unsetenv("CUDA_MODULE_LOADING");
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 1);
+    zr__train_prepare_messages();
+    assert_string_equal(getenv("CUDA_MODULE_LOADING"), "EAGER");
+    assert_string_equal(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "16");
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    zr__train_prepare_messages();
+    assert_string_equal(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_between_gpus),
         cmocka_unit_test(the_loss_scale_is_in_the_line),
         cmocka_unit_test(the_scale_comes_down),
         cmocka_unit_test(hysteresis_is_told),
