@@ -1,5 +1,7 @@
 /* PyTorch's FSDP2 (fully_shard): torchtitan, accelerate with fsdp_version 2, litgpt. */
-#include "systems/systems.h"
+#include "systems/model.h"
+
+#include <inttypes.h>
 
 static const zr__option options[] = {
     ZR__CHOICE("model_code", "torchtitan", "torchtitan|transformers|litgpt",
@@ -35,8 +37,116 @@ static const zr__option options[] = {
     {0},
 };
 
+static double type_bytes(const zr__run *run, const char *option)
+{
+    return zr__with_word(run, option, "float32") ? 4 : 2;
+}
+
+static bool is_compiled(const zr__run *run)
+{
+    return zr__with_word(run, "compile", "model") || zr__with(run, "torch_compile") > 0;
+}
+
+static bool is_transformers(const zr__run *run)
+{
+    return zr__with_word(run, "model_code", "transformers");
+}
+
+/* Return whether an option or, if it is "auto", one of two policies asks for a recompute. */
+static bool recomputes(const zr__run *run, const char *word, zr_recompute policy, zr_recompute other)
+{
+    if (zr__with(run, "activation_checkpoint") != ZR__OPTION_AUTO)
+        return zr__with_word(run, "activation_checkpoint", word);
+    return run->config->recompute.policy == policy || run->config->recompute.policy == other;
+}
+
+static zr_status check(const zr__run *run)
+{
+    const zr__degrees d = zr__degrees_of(run);
+    const int64_t replicas = (int64_t)zr__with(run, "data_parallel_replicate_degree");
+    ZR_CHECK(d.dp % replicas == 0, ZR_ERR_ARG,
+             "data_parallel_replicate_degree %" PRId64 " does not divide the %" PRId64 " data-parallel ranks", replicas,
+             d.dp);
+    ZR_CHECK(!is_transformers(run) || d.pp == 1, ZR_ERR_UNSUPPORTED,
+             "accelerate has no pipelines; leave out parallel.pipeline, or give model_code=torchtitan");
+    return ZR_OK;
+}
+
+static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
+{
+    (void)room;
+    const bool thunder = zr__with_word(run, "compile_backend", "thunder");
+    if (is_transformers(run)) return zr__torch_keeps(run, k);
+    k->sequence = zr__with(run, "enable_sequence_parallel") > 0;
+    if (recomputes(run, "full", ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_PAPER)) k->recompute = ZR__REDO_BLOCKS;
+    if (recomputes(run, "selective", ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_SELECTIVE)) k->recompute = ZR__REDO_HALF;
+    k->redo_norms = is_compiled(run);
+    k->redo_gates = is_compiled(run) && !thunder;
+    k->gate_copies = !is_compiled(run);
+    return ZR_OK;
+}
+
+/* Return the bytes of a logit. */
+static double head_bytes(const zr__run *run)
+{
+    const bool cut = run->config->parallel.tensor > 1 && zr__with(run, "loss_parallel") > 0;
+    const double chunks = zr__with(run, "loss_chunks");
+    double bytes = zr__torch_head(run);
+    /* exponentials and products of a loss on cut logits are new tensors (tensor/parallel/loss.py) */
+    if (cut) bytes = 22;
+    if (zr__with_word(run, "compile", "loss") || zr__with_word(run, "loss_dtype", "bfloat16")) bytes = 6;
+    return bytes / chunks;
+}
+
+static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__rank_memory *rank)
+{
+    const zr_config *c = run->config;
+    const double reshard = zr__with(run, "reshard_after_forward"), offload = zr__with(run, "cpu_offload");
+    zr__fsdp f = {.shard_bytes = type_bytes(run, "dtype"),
+                  .unsharded_bytes = model->value_bytes,
+                  .reduce_bytes = type_bytes(run, "reduce_dtype"),
+                  .replicas = (int64_t)zr__with(run, "data_parallel_replicate_degree"),
+                  .sync = zr__with(run, "sync_each_batch") > 0,
+                  .persist = zr__with(run, "gradients_persist") > 0,
+                  .foreach = zr__with_word(run, "optimizer", "foreach"),
+                  .head = head_bytes(run)};
+    if (zr__with(run, "param_dtype") != ZR__OPTION_AUTO) f.unsharded_bytes = type_bytes(run, "param_dtype");
+    f.moments_bytes = zr__moments(c) * (zr__with(run, "bf16_optimizer_states") > 0 ? 2 : f.shard_bytes);
+    /* torchtitan's default is not to reshard in pipelines */
+    f.reshard = reshard == ZR__OPTION_AUTO ? c->parallel.pipeline == 1 && run->stage == 3 : reshard > 0;
+    f.offload = offload == ZR__OPTION_AUTO ? c->zero.param.device != ZR_HOME_NONE : offload > 0;
+    zr__fsdp_memory(run, &f, model, r, rank);
+    /* chunks of the loss: the gradient of the hidden states is whole */
+    if (zr__with(run, "loss_chunks") > 1 && r == c->parallel.pipeline - 1)
+        rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] += 2 * model->hidden;
+}
+
+static zr__range fragmentation(const zr__run *run)
+{
+    return zr__torch_fragmentation(is_compiled(run), recomputes(run, "full", ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_PAPER));
+}
+
+static int32_t communicators(const zr__run *run)
+{
+    const zr__degrees d = zr__degrees_of(run);
+    return (d.dp * d.cp > 1) + (zr__with(run, "data_parallel_replicate_degree") > 1) + (d.cp > 1) + (d.tp > 1) +
+           (d.pp > 1);
+}
+
 const zr__system zr__system_fsdp2 = {.name = "fsdp2",
                                      .title = "FSDP2",
+                                     .stages = 1 << 3 | 1 << 2,
+                                     .other_stages =
+                                         "FSDP2 shards parameters (stage 3), or keeps them gathered from the "
+                                         "forward pass on (stage 2): give --stage 3, or --system ddp",
                                      .version = "torch 2.15, torchtitan 0.3.0, accelerate 1.15",
                                      .option = options,
-                                     .context_option = "context_parallel_degree"};
+                                     .unproved = "rows of torchtitan and litgpt prove what is compiled; models of "
+                                                 "transformers and eager code are not proved by a row of allocated "
+                                                 "bytes",
+                                     .context_option = "context_parallel_degree",
+                                     .check = check,
+                                     .keeps = keeps,
+                                     .memory = memory,
+                                     .fragmentation = fragmentation,
+                                     .communicators = communicators};

@@ -1,7 +1,11 @@
 /* Megatron-LM: DDP with or without the distributed optimizer. Sources:
  * megatron/core/distributed/param_and_grad_buffer.py, megatron/core/optimizer/distrib_optimizer.py,
  * megatron/training/arguments.py. */
-#include "systems/systems.h"
+#include "systems/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
 
 static const zr__option options[] = {
     ZR__BOOL("use-distributed-optimizer", "auto", .help = "shard master weights and moments; auto: at stage 1"),
@@ -49,9 +53,213 @@ static const zr__option options[] = {
     {0},
 };
 
+/* Workspace of TransformerEngine's cuBLASLt: 32 MiB on H100 and later, else 4 MiB (transformer_engine/pytorch/module/
+ * base.py, get_cublas_workspace_size_bytes). */
+enum { TE_LARGE = 32 << 20, TE_SMALL = 4 << 20 };
+
+static bool is_local(const zr__run *run)
+{
+    return zr__with_word(run, "transformer-impl", "local");
+}
+
+static bool is_unfused(const zr__run *run)
+{
+    return is_local(run) || zr__with_word(run, "attention-backend", "unfused") ||
+           zr__with_word(run, "attention-backend", "local");
+}
+
+static bool is_sharded(const zr__run *run)
+{
+    const double asked = zr__with(run, "use-distributed-optimizer");
+    return asked == ZR__OPTION_AUTO ? run->stage == 1 : asked > 0;
+}
+
+static zr_status check(const zr__run *run)
+{
+    const zr_config *c = run->config;
+    const zr__degrees d = zr__degrees_of(run);
+    const int64_t layers = zr_config_sizes(c).layers;
+    ZR_CHECK(zr_family_samples(c->model.family, &c->model.config) == ZR_SAMPLES_NEXT, ZR_ERR_UNSUPPORTED,
+             "%s is an encoder; --system megatron plans decoders", c->model.family->title);
+    ZR_CHECK(d.chunks == 1 || d.pp > 1, ZR_ERR_UNSUPPORTED,
+             "num-virtual-stages-per-pipeline-rank is %" PRId64 " without a pipeline; give parallel.pipeline too",
+             d.chunks);
+    ZR_CHECK(layers % (d.pp * d.chunks) == 0, ZR_ERR_UNSUPPORTED,
+             "%" PRId64 " layers cannot be divided evenly among %" PRId64 " pipeline ranks with %" PRId64
+             " stages each; the product of parallel.pipeline and num-virtual-stages-per-pipeline-rank must divide them",
+             layers, d.pp, d.chunks);
+    return ZR_OK;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* Return whether an option is not "auto", and set *value to its value if so. */
+static bool take(const zr__run *run, const char *name, double *value)
+{
+    const double given = zr__with(run, name);
+    if (given != ZR__OPTION_AUTO) *value = given;
+    return given != ZR__OPTION_AUTO;
+}
+
+/* Replace sizes of a decoder by options that are given. Return whether one is. */
+static bool take_shape(const zr__run *run, zr__decoder *d)
+{
+    const zr__decoder before = *d;
+    double value;
+    if (take(run, "ffn-hidden-size", &value)) d->inner = (int64_t)value;
+    if (take(run, "num-query-groups", &value)) d->kv_heads = (int64_t)value;
+    if (take(run, "swiglu", &value)) d->gated = value > 0;
+    if (take(run, "untie-embeddings-and-output-weights", &value)) d->tied = value == 0;
+    if (take(run, "disable-bias-linear", &value)) d->biased = value == 0;
+    if (take(run, "hidden-dropout", &value)) d->dropout = value;
+    if (take(run, "attention-dropout", &value)) d->attention_dropout = value;
+    if (take(run, "normalization", &value)) d->rms_norm = zr__with_word(run, "normalization", "RMSNorm");
+    if (take(run, "position-embedding-type", &value)) {
+        d->rotary = zr__with_word(run, "position-embedding-type", "rope");
+        d->learned = zr__with_word(run, "position-embedding-type", "learned_absolute");
+    }
+    return memcmp(&before, d, sizeof(before)) != 0;
+}
+
+static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
+{
+    const zr_config *c = run->config;
+    const zr__degrees d = zr__degrees_of(run);
+    const int64_t multiple = (int64_t)zr__with(run, "make-vocab-size-divisible-by") * d.tp;
+    ZR_TRY(zr__decoder_of(c, room));
+    if (take_shape(run, room)) {
+        room->vocabulary = (room->vocabulary + multiple - 1) / multiple * multiple;
+        k->decoder = room;
+    }
+    k->vocabulary_multiple = multiple;
+    k->sequence = zr__with(run, "sequence-parallel") > 0;
+    const bool automatic = zr__with(run, "recompute-granularity") == ZR__OPTION_AUTO;
+    const zr_recompute policy = c->recompute.policy;
+    const bool full = automatic ? policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER
+                                : zr__with_word(run, "recompute-granularity", "full");
+    const bool some =
+        automatic ? policy == ZR_RECOMPUTE_SELECTIVE : zr__with_word(run, "recompute-granularity", "selective");
+    const bool core = some && zr__with_word(run, "recompute-modules", "core_attn");
+    /* of a score: softmax 2 bytes, with dropout its mask 1 and its result 2 */
+    if (is_unfused(run) && !core) k->scores = room->attention_dropout > 0 ? 5 : 2;
+    k->redo_mlp = some && zr__with_word(run, "recompute-modules", "mlp");
+    k->redo_norms = some && zr__with_word(run, "recompute-modules", "layernorm");
+    k->gate_copies = is_local(run);
+    if (full) {
+        const int64_t layers = (int64_t)zr__with(run, "recompute-num-layers");
+        const bool block = zr__with_word(run, "recompute-method", "block");
+        k->recompute = ZR__REDO_BLOCKS;
+        k->every = block ? 1 : automatic ? c->recompute.every : layers;
+        k->first = block ? layers : 0;
+        k->stage_blocks = room->layers / (d.pp * d.chunks);
+    }
+    return ZR_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Return the bytes of a state by the option with its type. */
+static double state_bytes(const zr__run *run, const char *option)
+{
+    return zr__with_word(run, option, "fp32") ? 4 : zr__with_word(run, option, "fp8") ? 1 : 2;
+}
+
+/* Return the bytes of a parameter's gradient. */
+static double gradient_bytes(const zr__run *run)
+{
+    const zr_config *c = run->config;
+    const double asked = zr__with(run, "accumulate-allreduce-grads-in-fp32");
+    if (zr__with(run, "grad-reduce-in-bf16") > 0) return 2;
+    if (zr__with(run, "use-precision-aware-optimizer") > 0) return state_bytes(run, "main-grads-dtype");
+    return !c->fp16 || asked > 0 ? 4 : 2;
+}
+
+/* Return the bytes of a parameter's master and moments. */
+static double optimizer_bytes(const zr__run *run)
+{
+    const zr_config *c = run->config;
+    const double master = c->bf16 || c->fp16 ? 4 : 0;
+    if (zr__with(run, "use-precision-aware-optimizer") == 0) return master + 4 * zr__moments(c);
+    /* bf16 parameters and a 16-bit remainder make up the fp32 master */
+    return 2 + state_bytes(run, "exp-avg-dtype") + state_bytes(run, "exp-avg-sq-dtype");
+}
+
+/* Return the micro-batches of a stage that a pipeline rank holds at its fullest, counted in stages. */
+static double in_flight(const zr__run *run, int64_t rank)
+{
+    const zr__degrees d = zr__degrees_of(run);
+    const double m = (double)run->config->accumulation_steps;
+    const double asked = zr__with(run, "microbatch-group-size-per-virtual-pipeline-stage");
+    const double group = asked == ZR__OPTION_AUTO ? (double)d.pp : asked, after = (double)(d.pp - 1 - rank);
+    const double warm_up = d.chunks == 1 ? after + 1 : 2 * after + (double)(d.chunks - 1) * group + 1;
+    return fmin(m * (double)d.chunks, warm_up);
+}
+
+static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__rank_memory *rank)
+{
+    const zr_config *c = run->config;
+    const zr__degrees d = zr__degrees_of(run);
+    const double p = zr__rank_elems(model, r, d.pp, d.chunks, true),
+                 all = zr__rank_elems(model, r, d.pp, d.chunks, false);
+    const double shards =
+        is_sharded(run) ? (double)(d.dp * d.cp) / zr__with(run, "num-distributed-optimizer-instances") : 1;
+    const double n = shards > 1 ? shards : 1, flight = in_flight(run, r);
+    const bool first = r == 0, last = r == d.pp - 1, full = model->unit[1].kept < model->unit[1].all;
+    const double host = c->zero.optim.device == ZR_HOME_NONE ? 0 : c->zero.optim.ratio;
+    zr__part_set(rank, ZR__PART_PARAMS, all * model->value_bytes);
+    zr__part_set(rank, ZR__PART_GRADS, p * gradient_bytes(run));
+    zr__part_set(rank, ZR__PART_STATES, p * optimizer_bytes(run) / n * (1 - host));
+    rank->host = p * optimizer_bytes(run) / n * host;
+    zr__part_set(rank, ZR__PART_WORKSPACE, is_local(run) ? 0 : run->hopper ? TE_LARGE : TE_SMALL);
+    /* gradients that are not fp32 are cast, a shard at a time */
+    if (gradient_bytes(run) < 4) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = 4 * p / n;
+
+    double kept = flight * zr__rank_kept(model, r, d.pp, d.chunks) / (double)d.chunks;
+    if (first) kept += model->unit[0].kept * fmin(flight, (double)c->accumulation_steps);
+    if (last) kept += model->unit[model->blocks + 1].kept;
+    /* the mask of the data loader, a byte for each pair of tokens of a micro-batch */
+    const double seq = (double)c->data.seq_length;
+    if ((first || last) && zr__with(run, "no-create-attention-mask-in-dataloader") == 0)
+        kept += (double)c->micro_batch_size * seq * seq;
+    rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
+    if (full) {
+        const double redone = zr__largest_block(model, (int64_t)zr__with(run, "recompute-num-layers"));
+        rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = redone;
+    }
+    if (!last) return;
+    /* logits in 16 bit and their softmax in fp32, in place; the native fusion keeps one more fp32 copy. Then the
+     * gradient in 16 bit and, without fused accumulation, the 16-bit gradient of the head's weight */
+    const double wide = zr__with(run, "cross-entropy-loss-fusion") > 0 ? 8 : 4;
+    const double alone = zr__with(run, "no-gradient-accumulation-fusion") > 0 ? model->head * model->value_bytes : 0;
+    rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] =
+        fmax(model->logits * (model->value_bytes + wide), model->logits * model->value_bytes + alone);
+}
+
+static zr__range fragmentation(const zr__run *run)
+{
+    (void)run;
+    return (zr__range){1.02, 1.1, 1.25};
+}
+
+/* The grid has groups for data, for data with context, tensor, pipeline, embedding, context, and the model. */
+static int32_t communicators(const zr__run *run)
+{
+    const zr__degrees d = zr__degrees_of(run);
+    return (d.dp * d.cp > 1) + 2 * (d.cp > 1) + (d.tp > 1) + 2 * (d.pp > 1) + (d.tp * d.pp > 1);
+}
+
 const zr__system zr__system_megatron = {.name = "megatron",
                                         .title = "Megatron-LM",
+                                        .stages = 1 << 0 | 1 << 1,
+                                        .other_stages =
+                                            "Megatron-LM's distributed optimizer is stage 1, and its FSDP is "
+                                            "not planned: give --stage 1, or --system fsdp2",
                                         .version = "Megatron-LM d98e8a64 (megatron-core 0.16.1), TransformerEngine 2",
                                         .option = options,
                                         .context_option = "context-parallel-size",
-                                        .chunks_option = "num-virtual-stages-per-pipeline-rank"};
+                                        .chunks_option = "num-virtual-stages-per-pipeline-rank",
+                                        .check = check,
+                                        .keeps = keeps,
+                                        .memory = memory,
+                                        .fragmentation = fragmentation,
+                                        .communicators = communicators};

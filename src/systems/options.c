@@ -20,7 +20,7 @@ static int find_option(const zr__system *system, const char *name)
 /* Fail because of an unknown option: name the nearest one, or all. */
 static zr_status unknown_option(const zr__system *system, const char *name)
 {
-    const char *names[ZR__OPTIONS_MOST];
+    const char *names[ZR__OPTIONS_MOST] = {NULL};
     int n = 0;
     for (; system->option[n].name; n++) names[n] = system->option[n].name;
     const char *near = zr__text_nearest(name, names, n);
@@ -213,6 +213,9 @@ zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config 
     for (int i = 0; system->option[i].name; i++)
         ZR_TRY(read_value(&system->option[i], system->option[i].standard, &run->value[i]));
     ZR_TRY(take_keys(run));
+    run->stage = config->zero.stage;
+    const bool given = run->stage > 0 || zr__config_given(config, "zero_optimization.stage");
+    while (!given && !(system->stages >> run->stage & 1)) run->stage++;
     for (int i = 0; i < n; i++) {
         const char *equals = strchr(with[i], '=');
         char name[64];

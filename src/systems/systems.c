@@ -60,5 +60,9 @@ zr_status zr__run_check(const zr__run *run)
              "%s%s %" PRId64 "; give a multiple of their product",
              run->ranks, d.tp, d.pp, d.cp > 1 ? " and " : "",
              d.cp > 1 ? run->system->context_option : ", context parallelism", d.cp);
+    ZR_CHECK(run->system->stages >> run->stage & 1, ZR_ERR_UNSUPPORTED, "zero_optimization.stage is %" PRId64 "; %s",
+             run->stage, run->system->other_stages);
+    ZR_CHECK(run->config->recompute.policy != ZR_RECOMPUTE_AUTO, ZR_ERR_UNSUPPORTED,
+             "activation_checkpointing.policy is auto, which zr alone has; give none or unit");
     return run->system->check(run);
 }

@@ -82,7 +82,8 @@ typedef struct zr__system zr__system;
 typedef struct zr__run {
     const zr__system *system;
     const zr_config *config;
-    int64_t ranks;                  /* all ranks: data x context x tensor x pipeline */
+    int64_t ranks; /* all ranks: data x context x tensor x pipeline */
+    int64_t stage; /* ZeRO stage: zero_optimization.stage or, if it is not given, the least stage of the system */
     double value[ZR__OPTIONS_MOST]; /* of the options, in the order of the table */
     bool given[ZR__OPTIONS_MOST];   /* whether --with gave it */
     /* of the GPU, from a profile: 0 or false if unknown */
@@ -139,8 +140,9 @@ typedef enum zr__part {
 
 /** Moments of a step at which memory can be fullest. */
 #define ZR__MOMENT_LIST(X)                                                                                             \
-    X(LOSS, "loss")         /* all activations are kept, the head is computed */                                       \
-    X(BACKWARD, "backward") /* backward pass of a block */                                                             \
+    X(LOSS, "loss")           /* all activations are kept, the head is computed */                                     \
+    X(BACKWARD, "backward")   /* first backward pass of a block: all activations, few gradients */                     \
+    X(END, "end of backward") /* all gradients, the activations of a block */                                          \
     X(STEP, "optimizer step")                                                                                          \
     X(START, "initialisation")  /* before the first step */                                                            \
     X(BETWEEN, "between steps") /* not a peak: what stays */
@@ -161,10 +163,12 @@ typedef struct zr__rank_memory {
     double host; /* of its process: states that are offloaded */
 } zr__rank_memory;
 
+/** Set a part at all moments. */
+void zr__part_set(zr__rank_memory *rank, zr__part part, double bytes);
 /** Return the sum of the parts at a moment. */
 double zr__moment_bytes(const zr__rank_memory *rank, zr__moment moment);
 /** Return the moment at which the most is allocated; never BETWEEN. */
-zr__moment zr__peak_of(const zr__rank_memory *rank);
+zr__moment zr__peak_moment(const zr__rank_memory *rank);
 
 /** A number with the range in which it is expected. */
 typedef struct zr__range {
@@ -188,23 +192,33 @@ void zr__run_memory_clear(zr__run_memory *memory);
 
 /* ---- systems --------------------------------------------------------------------------------- */
 
-typedef struct zr__model zr__model; /* model.h */
+/* model.h */
+typedef struct zr__model zr__model;
+typedef struct zr__keeps zr__keeps;
+typedef struct zr__decoder zr__decoder;
 
 struct zr__system {
     const char *name, *title;
+    unsigned stages;          /* ZeRO stages that the system has, as bits: 1 << stage */
+    const char *other_stages; /* what to use for other stages, as a remedy in messages */
     const char *version;      /* versions whose sources the formulas were read from */
     const zr__option *option; /* ends with a row without name */
     /** What no measured row proves, as a sentence for the output; NULL if rows prove it. */
     const char *unproved;
+    const char *why[ZR__PARTS]; /* for a part, why it has its size, in a few words; or NULL */
     /** Names of the options that hold the degree of context parallelism and the number of stages of a pipeline rank, or
      * NULL if the system has none. */
     const char *context_option, *chunks_option;
     /** Fail with ZR_ERR_UNSUPPORTED if the system cannot do what the run asks, with a remedy. */
     zr_status (*check)(const zr__run *run);
-    /** Fill the memory of the pipeline rank `stage`. */
-    zr_status (*memory)(const zr__run *run, const zr__model *model, int64_t stage, zr__rank_memory *rank);
-    /** Factors reserved / allocated (low, expected, high), and the number of communicators of a rank. */
-    zr__range fragmentation;
+    /** Say how the system runs the model. `room` may take the sizes of a decoder, to which keeps->decoder then points.
+     */
+    zr_status (*keeps)(const zr__run *run, zr__keeps *keeps, zr__decoder *room);
+    /** Fill the memory of a pipeline rank, all parts but the workspaces. */
+    void (*memory)(const zr__run *run, const zr__model *model, int64_t pipe_rank, zr__rank_memory *rank);
+    /** Return the factors reserved / allocated. */
+    zr__range (*fragmentation)(const zr__run *run);
+    /** Return the number of communicators of a rank. NULL: one for each degree above 1. */
     int32_t (*communicators)(const zr__run *run);
 };
 
