@@ -55,7 +55,7 @@ static const zr__option options[] = {
 
 /* Workspace of TransformerEngine's cuBLASLt: 32 MiB on H100 and later, else 4 MiB (transformer_engine/pytorch/module/
  * base.py, get_cublas_workspace_size_bytes). */
-enum { TE_LARGE = 32 << 20, TE_SMALL = 4 << 20 };
+enum { TE_LARGE = 32 << 20, TE_SMALL = 4 << 20, MASKS = 2 };
 
 static bool is_local(const zr__run *run)
 {
@@ -210,18 +210,22 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     zr__part_set(rank, ZR__PART_GRADS, p * gradient_bytes(run));
     zr__part_set(rank, ZR__PART_STATES, p * optimizer_bytes(run) / n * (1 - host));
     rank->host = p * optimizer_bytes(run) / n * host;
-    zr__part_set(rank, ZR__PART_WORKSPACE, is_local(run) ? 0 : run->hopper ? TE_LARGE : TE_SMALL);
+    /* local layers multiply with cuBLASLt too, which has workspaces of its own */
+    zr__part_set(rank, ZR__PART_WORKSPACE, is_local(run) ? zr__cublas_bytes(run) : run->hopper ? TE_LARGE : TE_SMALL);
     /* gradients that are not fp32 are cast, a shard at a time */
     if (gradient_bytes(run) < 4) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = 4 * p / n;
 
     double kept = flight * zr__rank_kept(model, r, d.pp, d.chunks) / (double)d.chunks;
     if (first) kept += model->unit[0].kept * fmin(flight, (double)c->accumulation_steps);
     if (last) kept += model->unit[model->blocks + 1].kept;
-    /* the mask of the data loader, a byte for each pair of tokens of a micro-batch */
-    const double seq = (double)c->data.seq_length;
-    if ((first || last) && zr__with(run, "no-create-attention-mask-in-dataloader") == 0)
-        kept += (double)c->micro_batch_size * seq * seq;
-    rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
+    /* the mask of the data loader, a byte for each pair of tokens of a micro-batch. In pipelines two of each stage stay
+     * alive between steps (measured with 1, 3 and 8 stages) */
+    const double seq = (double)c->data.seq_length, mask = (double)c->micro_batch_size * seq * seq;
+    const bool masked = (first || last) && zr__with(run, "no-create-attention-mask-in-dataloader") == 0;
+    if (masked && d.pp > 1) zr__part_set(rank, ZR__PART_ACTIVATIONS, MASKS * (double)d.chunks * mask);
+    if (masked && d.pp == 1) kept += mask;
+    rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] += kept;
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] += kept;
     if (full) {
         const double redone = zr__largest_block(model, (int64_t)zr__with(run, "recompute-num-layers"));
         rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = redone;

@@ -116,6 +116,8 @@ double zr__torch_head(const zr__run *run);
 /** Set the activations and the head of a rank of a pipeline (1F1B), with `head` bytes for each logit. */
 void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t pipe_rank, double head,
                            zr__rank_memory *rank);
+/** Return the bytes of the workspaces of cuBLAS. */
+double zr__cublas_bytes(const zr__run *run);
 /** Return the factors reserved / allocated of PyTorch's allocator, from a run that is compiled or not. */
 zr__range zr__torch_fragmentation(bool compiled, bool recomputes);
 

@@ -7,6 +7,8 @@ static const zr__option options[] = {
     ZR__BOOL("accumulate_grad_in_fp32", "true", .help = "gradients are summed in fp32, beside those in bf16"),
     ZR__CHOICE("tp_mode", "REDUCE_SCATTER", "REDUCE_SCATTER|ALL_REDUCE",
                .help = "REDUCE_SCATTER: norms and residuals on a rank's own tokens"),
+    ZR__BOOL("tp_recompute_allgather", "false",
+             .help = "gather inputs of products again in the backward pass, instead of keeping them"),
     ZR__TORCH_OPTIONS,
     {0},
 };
@@ -24,7 +26,8 @@ static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
     (void)room;
     const zr_recompute policy = run->config->recompute.policy;
     k->sequence = zr__with_word(run, "tp_mode", "REDUCE_SCATTER");
-    k->gathered = k->rotary_inputs = k->gate_copies = true;
+    k->gathered = zr__with(run, "tp_recompute_allgather") == 0;
+    k->rotary_inputs = k->gate_copies = true;
     if (policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER) k->recompute = ZR__REDO_BLOCKS;
     ZR_CHECK(policy != ZR_RECOMPUTE_SELECTIVE, ZR_ERR_UNSUPPORTED,
              "activation_checkpointing.policy is selective; nanotron recomputes whole blocks (unit) or nothing (none)");

@@ -62,9 +62,10 @@ typedef struct zr__option {
 /* Options of all systems: PyTorch's allocator and the workspaces of products. */
 #define ZR__TORCH_OPTIONS                                                                                              \
     ZR__BOOL("expandable_segments", "false", .help = "of PYTORCH_CUDA_ALLOC_CONF: less is lost between blocks"),       \
-        ZR__CHOICE("CUBLAS_WORKSPACE_CONFIG", "auto", ":4096:8|:16:8",                                                 \
+        ZR__CHOICE("CUBLAS_WORKSPACE_CONFIG", "auto", ":4096:8|:4096:2:16:8|:16:8",                                    \
                    .help =                                                                                             \
-                       "workspace of a stream: 32 MiB with :4096:8 and, by default, on H100 and later; else 8 MiB")
+                       "workspace of a stream: 32 MiB with :4096:8 and, by default, on H100 and later; 8 MiB with "    \
+                       ":4096:2:16:8 and by default before")
 
 /* Options of models of transformers (Hugging Face). */
 #define ZR__TRANSFORMERS_OPTIONS                                                                                       \

@@ -78,7 +78,7 @@ static zr_status make(cli_choices *p, planned *made)
     made->run.hopper = is_hopper(p->target.profile.facts.name);
     ZR_TRY(zr__run_begin(&made->run, made->system, p->config, p->target.ranks, p->o->with.text, p->o->with.n));
     ZR_TRY(zr__run_measure(&made->run, &made->memory));
-    plan_zr(p, made);
+    if (!p->args->json || p->o->advice) plan_zr(p, made); /* takes seconds for a long pipeline */
     return ZR_OK;
 }
 
@@ -298,7 +298,7 @@ static zr_status print_json(const cli_choices *p, const planned *made)
     }
     if (made->has_zr)
         zr__json_add(&out, "zr_allocated", made->zr.report.memory.total_bytes, "zr_needs", made->zr.needs_bytes);
-    else
+    else if (p->o->advice)
         zr__json_add(&out, "zr_refused", made->refused);
     zr__json_close(&out, '}');
     return zr__json_write(&out, stdout);
