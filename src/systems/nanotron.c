@@ -7,7 +7,7 @@ static const zr__option options[] = {
     ZR__BOOL("accumulate_grad_in_fp32", "true", .help = "gradients are summed in fp32, beside those in bf16"),
     ZR__CHOICE("tp_mode", "REDUCE_SCATTER", "REDUCE_SCATTER|ALL_REDUCE",
                .help = "REDUCE_SCATTER: norms and residuals on a rank's own tokens"),
-    ZR__BOOL("tp_recompute_allgather", "false",
+    ZR__BOOL("tp_recompute_allgather", "true",
              .help = "gather inputs of products again in the backward pass, instead of keeping them"),
     ZR__TORCH_OPTIONS,
     {0},
@@ -18,6 +18,9 @@ static zr_status check(const zr__run *run)
     const zr_config *c = run->config;
     ZR_CHECK(zr_family_samples(c->model.family, &c->model.config) == ZR_SAMPLES_NEXT, ZR_ERR_UNSUPPORTED,
              "%s is an encoder; --system nanotron plans decoders", c->model.family->title);
+    ZR_CHECK(c->zero.param.device == ZR_HOME_NONE && c->zero.optim.device == ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
+             "zero_optimization.offload_param or offload_optimizer is given, which nanotron does not have; leave it "
+             "out, or give --system deepspeed");
     return ZR_OK;
 }
 
@@ -70,8 +73,11 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     zr__part_set(rank, ZR__PART_STATES, p * (4 + 4 * zr__moments(c)) / n);
     rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
     rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = redone;
-    /* logits in 16 bit, and in fp32 they and their softmax */
-    if (r == d.pp - 1) rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * (model->value_bytes + 8);
+    if (d.tp > 1 && zr__with(run, "tp_recompute_allgather") > 0) zr__part_set(rank, ZR__PART_BUCKETS, model->hidden);
+    /* logits in fp32, their softmax, which becomes their gradient, and its cast to 16 bit; with several samples also a
+     * transposed copy of the gradient (parallel/tensor_parallel/functional.py, models/llama.py) */
+    const double bytes = 8 + model->value_bytes + (c->micro_batch_size > 1 ? 4 : 0);
+    if (r == d.pp - 1) rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * bytes;
 }
 
 static zr__range fragmentation(const zr__run *run)

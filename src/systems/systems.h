@@ -84,7 +84,7 @@ typedef struct zr__run {
     const zr__system *system;
     const zr_config *config;
     int64_t ranks; /* all ranks: data x context x tensor x pipeline */
-    int64_t stage; /* ZeRO stage: zero_optimization.stage or, if it is not given, the least stage of the system */
+    int64_t stage; /* ZeRO stage: zero_optimization.stage or, if it is not given, the usual stage of the system */
     double value[ZR__OPTIONS_MOST]; /* of the options, in the order of the table */
     bool given[ZR__OPTIONS_MOST];   /* whether --with gave it */
     /* of the GPU, from a profile: 0 or false if unknown */
@@ -200,7 +200,8 @@ typedef struct zr__decoder zr__decoder;
 
 struct zr__system {
     const char *name, *title;
-    unsigned stages;          /* ZeRO stages that the system has, as bits: 1 << stage */
+    unsigned stages; /* ZeRO stages that the system has, as bits: 1 << stage */
+    int64_t usual_stage;
     const char *other_stages; /* what to use for other stages, as a remedy in messages */
     const char *version;      /* versions whose sources the formulas were read from */
     const zr__option *option; /* ends with a row without name */

@@ -68,6 +68,15 @@ zr__range zr__torch_fragmentation(bool compiled, bool recomputes)
 
 /* ---- FSDP2 ----------------------------------------------------------------------------------- */
 
+zr_status zr__fsdp_check(const zr__run *run)
+{
+    const zr_config *c = run->config;
+    ZR_CHECK(c->zero.optim.device == ZR_HOME_NONE || c->zero.param.device != ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
+             "zero_optimization.offload_optimizer is given without offload_param; FSDP2 offloads parameters, gradients "
+             "and states together: give both, or --system deepspeed");
+    return ZR_OK;
+}
+
 void zr__fsdp_memory(const zr__run *run, const zr__fsdp *f, const zr__model *model, int64_t r, zr__rank_memory *rank)
 {
     const zr__degrees d = zr__degrees_of(run);
@@ -96,7 +105,7 @@ void zr__fsdp_memory(const zr__run *run, const zr__fsdp *f, const zr__model *mod
     if (!cut) return;
     /* two blocks, one of them prefetched, and the last unit, which stays gathered */
     const double block = zr__largest_block_elems(model), tail = last ? model->head : 0;
-    double gathered = f->unsharded_bytes * (2 * block + tail);
+    double gathered = f->unsharded_bytes * fmin(2 * block + tail, all);
     if (!f->reshard) gathered = f->unsharded_bytes * (all - shard);
     loss[ZR__PART_GATHERED] = backward[ZR__PART_GATHERED] = gathered;
     end[ZR__PART_GATHERED] = f->unsharded_bytes * 2 * block;
