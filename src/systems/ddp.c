@@ -54,6 +54,12 @@ static zr__range fragmentation(const zr__run *run)
 }
 
 const zr__system zr__system_ddp = {.name = "ddp",
+                                   .why = {[ZR__PART_GRADS] = "whole",
+                                           [ZR__PART_BUCKETS] = "beside the gradients",
+                                           [ZR__PART_GATHERED] = "16-bit copies that autocast keeps",
+                                           [ZR__PART_TEMPS] = "foreach",
+                                           [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
+                                           [ZR__PART_HEAD] = "all logits, 14 bytes each"},
                                    .title = "DDP",
                                    .stages = 1 << 0,
                                    .other_stages = "DDP shards nothing: give --stage 0, or --system fsdp2",

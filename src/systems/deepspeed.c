@@ -228,6 +228,13 @@ static zr__range fragmentation(const zr__run *run)
 }
 
 const zr__system zr__system_deepspeed = {.name = "deepspeed",
+                                         .why = {[ZR__PART_PARAMS] = "in 16 bit; small ones stay whole",
+                                                 [ZR__PART_GRADS] = "kept beside the states",
+                                                 [ZR__PART_BUCKETS] = "reduce_bucket_size, allocated whole",
+                                                 [ZR__PART_GATHERED] = "stage3_max_live_parameters",
+                                                 [ZR__PART_TEMPS] = "flat and fp32 copies of gradients",
+                                                 [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
+                                                 [ZR__PART_HEAD] = "all logits, 14 bytes each"},
                                          .title = "DeepSpeed",
                                          .stages = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3,
                                          .version = "DeepSpeed 0.19.8, transformers 5.24",

@@ -135,6 +135,12 @@ static int32_t communicators(const zr__run *run)
 }
 
 const zr__system zr__system_fsdp2 = {.name = "fsdp2",
+                                     .why = {[ZR__PART_PARAMS] = "shards",
+                                             [ZR__PART_GRADS] = "shards, until the next backward pass",
+                                             [ZR__PART_BUCKETS] = "gradients of a block, copied",
+                                             [ZR__PART_GATHERED] = "two blocks and the head",
+                                             [ZR__PART_HEAD] = "all logits at once",
+                                             [ZR__PART_TEMPS] = "foreach"},
                                      .title = "FSDP2",
                                      .stages = 1 << 3 | 1 << 2,
                                      .usual_stage = 3,

@@ -256,6 +256,11 @@ static int32_t communicators(const zr__run *run)
 }
 
 const zr__system zr__system_megatron = {.name = "megatron",
+                                        .why = {[ZR__PART_GRADS] = "one buffer, whole",
+                                                [ZR__PART_STATES] = "sharded at stage 1",
+                                                [ZR__PART_ACTIVATIONS] = "with outputs of norms and GELU",
+                                                [ZR__PART_HEAD] = "logits and fp32 softmax",
+                                                [ZR__PART_WORKSPACE] = "cuBLAS, TransformerEngine"},
                                         .title = "Megatron-LM",
                                         .stages = 1 << 0 | 1 << 1,
                                         .other_stages =

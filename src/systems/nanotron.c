@@ -87,6 +87,9 @@ static zr__range fragmentation(const zr__run *run)
 }
 
 const zr__system zr__system_nanotron = {.name = "nanotron",
+                                        .why = {[ZR__PART_GRADS] = "in 16 bit, and fp32 sums",
+                                                [ZR__PART_ACTIVATIONS] = "eager ops keep more",
+                                                [ZR__PART_HEAD] = "fp32 logits, softmax, gradient"},
                                         .title = "nanotron",
                                         .stages = 1 << 0 | 1 << 1,
                                         .other_stages =

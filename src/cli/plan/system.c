@@ -109,23 +109,31 @@ static double zr_bytes(const planned *made, zr__part part)
 static void print_row(const char *name, double theirs, double ours, const char *why)
 {
     char cells[2][ZR_SIZE_BYTES] = {"-", "-"};
-    if (theirs >= 0) zr__text_size(theirs, cells[0]);
-    if (ours >= 0) zr__text_size(ours, cells[1]);
-    printf("  %-20s%12s%12s  %s\n", name, cells[0], cells[1], why);
+    if (theirs > 0) zr__text_size(theirs, cells[0]);
+    if (ours > 0) zr__text_size(ours, cells[1]);
+    printf("  %-19s%11s%11s%s%s\n", name, cells[0], cells[1], why[0] ? "  " : "", why);
 }
 
 static void print_range(const char *name, zr__range range, double ours, const char *why)
 {
     char text[160];
-    snprintf(text, sizeof(text), "%s to %s%s%s", ZR_SIZE(range.low), ZR_SIZE(range.high), why[0] ? ": " : "", why);
+    snprintf(text, sizeof(text), "%s to %s%s%s", ZR_SIZE(range.low), ZR_SIZE(range.high), why[0] ? "; " : "", why);
     print_row(name, range.bytes, ours, text);
+}
+
+/** Write a number of things in words, such as "2 micro-batches", into `text`. Return `text`. */
+static const char *plural(int64_t n, const char *what, char text[64])
+{
+    const char *end = n == 1 ? "" : what[strlen(what) - 1] == 'h' ? "es" : "s";
+    snprintf(text, 64, "%lld %s%s", (long long)n, what, end);
+    return text;
 }
 
 static void print_head(const cli_choices *p, const planned *made)
 {
     const zr_config *c = p->config;
     const zr__degrees d = zr__degrees_of(&made->run);
-    char params[32], value[ZR__OPTION_BYTES], context[32] = "";
+    char params[32], value[ZR__OPTION_BYTES], context[32] = "", text[3][64];
     const zr_model_sizes s = zr_config_sizes(c);
     if (d.cp > 1) snprintf(context, sizeof(context), " x %lld context", (long long)d.cp);
     printf("model: %s, %lld layers, width %lld, %s parameters, %lld tokens a sample\n",
@@ -134,31 +142,29 @@ static void print_head(const cli_choices *p, const planned *made)
                            : c->model.type,
            (long long)s.layers, (long long)s.width, zr__text_amount(made->memory.params, params),
            (long long)c->data.seq_length);
-    printf("%s (%s): %d ranks (%lld data%s x %lld tensor x %lld pipeline)\nstage %lld, %lld samples a micro-batch, "
-           "%lld micro-batches a step, recompute %s; device: %s\n",
-           made->system->title, made->system->version, p->target.ranks, (long long)d.dp, context, (long long)d.tp,
-           (long long)d.pp, (long long)made->run.stage, (long long)c->micro_batch_size,
-           (long long)c->accumulation_steps, cli_recompute_name(c->recompute.policy, c->recompute.every, params),
+    printf("%s (%s)\n%s (%lld data%s x %lld tensor x %lld pipeline), stage %lld, recompute %s\n"
+           "%s a micro-batch, %s a step; device: %s\n",
+           made->system->title, made->system->version, plural(p->target.ranks, "rank", text[0]), (long long)d.dp,
+           context, (long long)d.tp, (long long)d.pp, (long long)made->run.stage,
+           cli_recompute_name(c->recompute.policy, c->recompute.every, params),
+           plural(c->micro_batch_size, "sample", text[1]), plural(c->accumulation_steps, "micro-batch", text[2]),
            p->o->cluster || p->o->profile ? p->target.profile.facts.name
                                           : "not given, with kernels of " DEFAULT_DEVICE);
-    for (int i = 0, n = 0; made->system->option[i].name; i++)
+    int n = 0;
+    for (int i = 0; made->system->option[i].name; i++)
         if (made->run.given[i])
             printf("%s%s=%s", n++ ? ", " : "options: ", made->system->option[i].name,
                    zr__with_text(&made->run, &made->system->option[i], value));
-    for (int i = 0; made->system->option[i].name; i++)
-        if (made->run.given[i]) {
-            putchar('\n');
-            break;
-        }
+    if (n) putchar('\n');
 }
 
-static void print_table(const cli_choices *p, const planned *made)
+static void print_table(const planned *made)
 {
     const zr__rank_memory *rank = &made->memory.rank[made->memory.fullest];
     const zr__moment peak = zr__peak_moment(rank);
     char title[40], why[96];
     snprintf(title, sizeof(title), "%s", made->system->name);
-    printf("\n  %-20s%12s%12s  %s\n", "memory of a rank", title, made->has_zr ? "zr" : "", "");
+    printf("\n  %-19s%11s%11s\n", "memory of a rank", title, made->has_zr ? "zr" : "");
     for (int i = 0; i < ZR__PARTS; i++) {
         const double ours = made->has_zr ? zr_bytes(made, (zr__part)i) : -1, theirs = rank->part[peak][i];
         const char *note = made->system->why[i] && theirs > 0 ? made->system->why[i] : "";
@@ -167,9 +173,8 @@ static void print_table(const cli_choices *p, const planned *made)
     snprintf(why, sizeof(why), "at the peak: %s", zr__moment_name(peak));
     const double total = made->has_zr ? (double)made->zr.report.memory.total_bytes : -1;
     print_row("allocated", made->memory.allocated, total, why);
-    print_range("reserved", made->memory.reserved, -1, "blocks of the allocator");
-    snprintf(why, sizeof(why), "context, %d communicator%s", made->memory.n_communicators,
-             made->memory.n_communicators == 1 ? "" : "s");
+    print_range("reserved", made->memory.reserved, -1, "");
+    snprintf(why, sizeof(why), "%s", plural(made->memory.n_communicators, "communicator", (char[64]){0}));
     print_range("nvidia-smi", made->memory.used, made->has_zr ? (double)made->zr.needs_bytes : -1, why);
     if (rank->host > 0) print_row("host memory", rank->host, -1, "of a rank");
     if (made->memory.n > 1)
@@ -180,7 +185,6 @@ static void print_table(const cli_choices *p, const planned *made)
         snprintf(text, sizeof(text), "Not proved: %s.", made->system->unproved);
         cli_print_wrapped(text);
     }
-    (void)p;
 }
 
 /** Return in words whether a range fits, such as "no, 3.21 GB too much". */
@@ -308,7 +312,7 @@ static zr_status print_plan(const cli_choices *p, const planned *made)
 {
     if (p->args->json) return print_json(p, made);
     print_head(p, made);
-    print_table(p, made);
+    print_table(made);
     print_fits(p, made);
     print_ways(p, made);
     return ZR_OK;
