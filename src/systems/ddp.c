@@ -15,6 +15,8 @@ static const zr__option options[] = {
 static zr_status check(const zr__run *run)
 {
     const zr_config *c = run->config;
+    ZR_CHECK(zr__with_word(run, "dtype", "float32") || c->bf16 || c->fp16, ZR_ERR_ARG,
+             "a dtype of 16 bit needs bf16.enabled or fp16.enabled too");
     ZR_CHECK(c->parallel.tensor == 1 && c->parallel.pipeline == 1, ZR_ERR_UNSUPPORTED,
              "DDP has no tensor or pipeline parallelism; leave out parallel.tensor and parallel.pipeline, or give "
              "--system megatron");

@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 static const zr__option options[] = {
     ZR__BOOL("use-distributed-optimizer", "auto", .help = "shard master weights and moments; auto: at stage 1"),
@@ -104,10 +103,10 @@ static bool take(const zr__run *run, const char *name, double *value)
     return given != ZR__OPTION_AUTO;
 }
 
-/* Replace sizes of a decoder by options that are given. Return whether one is. */
+/* Replace sizes of a decoder by options that are given. Return whether one differs. */
 static bool take_shape(const zr__run *run, zr__decoder *d)
 {
-    const zr__decoder before = *d;
+    const zr__decoder was = *d;
     double value;
     if (take(run, "ffn-hidden-size", &value)) d->inner = (int64_t)value;
     if (take(run, "num-query-groups", &value)) d->kv_heads = (int64_t)value;
@@ -121,7 +120,10 @@ static bool take_shape(const zr__run *run, zr__decoder *d)
         d->rotary = zr__with_word(run, "position-embedding-type", "rope");
         d->learned = zr__with_word(run, "position-embedding-type", "learned_absolute");
     }
-    return memcmp(&before, d, sizeof(before)) != 0;
+    const bool sizes = was.inner == d->inner && was.kv_heads == d->kv_heads && was.gated == d->gated;
+    const bool parts = was.rms_norm == d->rms_norm && was.rotary == d->rotary && was.learned == d->learned;
+    const bool rest = was.tied == d->tied && was.biased == d->biased;
+    return !sizes || !parts || !rest || was.dropout != d->dropout || was.attention_dropout != d->attention_dropout;
 }
 
 static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
@@ -184,7 +186,8 @@ static double optimizer_bytes(const zr__run *run)
     const double master = c->bf16 || c->fp16 ? 4 : 0;
     if (zr__with(run, "use-precision-aware-optimizer") == 0) return master + 4 * zr__moments(c);
     /* bf16 parameters and a 16-bit remainder make up the fp32 master */
-    return 2 + state_bytes(run, "exp-avg-dtype") + state_bytes(run, "exp-avg-sq-dtype");
+    const double remainder = c->bf16 || zr__with_word(run, "main-params-dtype", "fp16") ? 2 : 4;
+    return remainder + state_bytes(run, "exp-avg-dtype") + state_bytes(run, "exp-avg-sq-dtype");
 }
 
 /* Return the micro-batches of a stage that a pipeline rank holds at its fullest, counted in stages. */
@@ -207,7 +210,7 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     const double shards =
         is_sharded(run) ? (double)(d.dp * d.cp) / zr__with(run, "num-distributed-optimizer-instances") : 1;
     const double n = shards > 1 ? shards : 1, flight = in_flight(run, r);
-    const bool first = r == 0, last = r == d.pp - 1, full = model->unit[1].kept < model->unit[1].all;
+    const bool first = r == 0, last = r == d.pp - 1;
     const double host = c->zero.optim.device == ZR_HOME_NONE ? 0 : c->zero.optim.ratio;
     zr__part_set(rank, ZR__PART_PARAMS, all * model->value_bytes);
     zr__part_set(rank, ZR__PART_GRADS, p * gradient_bytes(run));
@@ -229,10 +232,7 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     if (masked && d.pp == 1) kept += mask;
     rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] += kept;
     rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] += kept;
-    if (full) {
-        const double redone = zr__largest_block(model, (int64_t)zr__with(run, "recompute-num-layers"));
-        rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = redone;
-    }
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = model->redone;
     if (!last) return;
     /* logits in 16 bit and their softmax in fp32, in place; the native fusion keeps one more fp32 copy. Then the
      * gradient in 16 bit and, without fused accumulation, the 16-bit gradient of the head's weight */

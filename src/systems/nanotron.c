@@ -31,6 +31,7 @@ static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
     k->sequence = zr__with_word(run, "tp_mode", "REDUCE_SCATTER");
     k->gathered = zr__with(run, "tp_recompute_allgather") == 0;
     k->rotary_inputs = k->gate_copies = true;
+    ZR_TRY(zr__single_blocks(run));
     if (policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER) k->recompute = ZR__REDO_BLOCKS;
     ZR_CHECK(policy != ZR_RECOMPUTE_SELECTIVE, ZR_ERR_UNSUPPORTED,
              "activation_checkpointing.policy is selective; nanotron recomputes whole blocks (unit) or nothing (none)");
@@ -57,11 +58,10 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     const double n = run->stage == 1 ? (double)d.dp : 1,
                  flight = fmin((double)c->accumulation_steps, (double)(d.pp - r));
     const bool sums = zr__with(run, "accumulate_grad_in_fp32") > 0;
-    double p = 0, kept = 0, redone = 0;
+    double p = 0, kept = 0;
     for (int64_t u = span.first; u < span.end; u++) {
         p += model->unit[u].trained + model->unit[u].frozen;
         kept += flight * model->unit[u].kept;
-        if (model->unit[u].kept < model->unit[u].all) redone = model->unit[u].all;
     }
     if (r == 0) p += model->unit[0].trained + model->unit[0].frozen;
     if (r == d.pp - 1) {
@@ -72,7 +72,7 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     zr__part_set(rank, ZR__PART_GRADS, p * (model->value_bytes + (sums ? 4 : 0)));
     zr__part_set(rank, ZR__PART_STATES, p * (4 + 4 * zr__moments(c)) / n);
     rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
-    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = redone;
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = model->redone;
     if (d.tp > 1 && zr__with(run, "tp_recompute_allgather") > 0) zr__part_set(rank, ZR__PART_BUCKETS, model->hidden);
     /* logits in fp32, their softmax, which becomes their gradient, and its cast to 16 bit; with several samples also a
      * transposed copy of the gradient (parallel/tensor_parallel/functional.py, models/llama.py) */
@@ -96,8 +96,7 @@ const zr__system zr__system_nanotron = {.name = "nanotron",
                                             "nanotron has stages 0 and 1: give --stage 1, or --system fsdp2",
                                         .version = "nanotron, February 2025",
                                         .option = options,
-                                        .unproved = "the kind of memory of nanotron's measured rows is not known, and "
-                                                    "of 26 rows 7 are more than 10 % off",
+                                        .unproved = "the kind of memory of nanotron's measured rows is not known",
                                         .check = check,
                                         .keeps = keeps,
                                         .memory = memory,

@@ -206,10 +206,8 @@ static zr_status take_keys(zr__run *run)
 zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config *config, int64_t ranks,
                         const char *const *with, int n)
 {
-    const int64_t memory_bytes = run->memory_bytes;
     const bool hopper = run->hopper;
-    *run =
-        (zr__run){.system = system, .config = config, .ranks = ranks, .memory_bytes = memory_bytes, .hopper = hopper};
+    *run = (zr__run){.system = system, .config = config, .ranks = ranks, .hopper = hopper};
     for (int i = 0; system->option[i].name; i++)
         ZR_TRY(read_value(&system->option[i], system->option[i].standard, &run->value[i]));
     ZR_TRY(take_keys(run));
@@ -222,5 +220,5 @@ zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config 
         snprintf(name, sizeof(name), "%.*s", (int)(equals - with[i] < 63 ? equals - with[i] : 63), with[i]);
         ZR_TRY(zr__run_set(run, name, equals + 1));
     }
-    return zr__system_run_check(run);
+    return zr__run_possible(run);
 }

@@ -87,19 +87,17 @@ typedef struct zr__run {
     int64_t stage; /* ZeRO stage: zero_optimization.stage or, if it is not given, the usual stage of the system */
     double value[ZR__OPTIONS_MOST]; /* of the options, in the order of the table */
     bool given[ZR__OPTIONS_MOST];   /* whether --with gave it */
-    /* of the GPU, from a profile: 0 or false if unknown */
-    int64_t memory_bytes;
-    bool hopper; /* whether it is of the generation of H100 or later, with larger workspaces of products */
+    bool hopper; /* whether the GPU is of the generation of H100 or later, with larger workspaces of products */
 } zr__run;
 
 /** Begin a run: take defaults, then keys of zr, then `with`, n texts in the form "NAME=VALUE". Then check the run
- * (zr__system_run_check). The caller has set `memory_bytes` and `hopper`. Fail with ZR_ERR_ARG, naming the option and
+ * (zr__run_possible). The caller has set `hopper`. Fail with ZR_ERR_ARG, naming the option and
  * what is possible. */
 ZR_NODISCARD zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config *config, int64_t ranks,
                                      const char *const *with, int n);
 /** Check that the degrees divide the ranks and that the system can do what the run asks (ZR_ERR_UNSUPPORTED). */
-ZR_NODISCARD zr_status zr__system_run_check(const zr__run *run);
-/** Set an option, as `--with` does. `value` is text. Call zr__system_run_check afterwards. */
+ZR_NODISCARD zr_status zr__run_possible(const zr__run *run);
+/** Set an option, as `--with` does. `value` is text. Call zr__run_possible afterwards. */
 ZR_NODISCARD zr_status zr__run_set(zr__run *run, const char *name, const char *value);
 /** Return the value of an option of the run's system, which must exist: a number, 0 or 1, an index of a word, or
  * ZR__OPTION_AUTO. */

@@ -2,9 +2,20 @@
  * fsdp/_fully_shard, torch/nn/parallel/distributed.py, torch/optim/adam.py, transformers/models. */
 #include "systems/model.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 /* ---- models of transformers ------------------------------------------------------------------ */
+
+zr_status zr__single_blocks(const zr__run *run)
+{
+    ZR_CHECK(run->config->recompute.policy != ZR_RECOMPUTE_UNIT || run->config->recompute.every == 1,
+             ZR_ERR_UNSUPPORTED,
+             "activation_checkpointing.every is %" PRId64 "; %s keeps the input of each block: leave "
+             "it out",
+             run->config->recompute.every, run->system->title);
+    return ZR_OK;
+}
 
 zr_status zr__torch_keeps(const zr__run *run, zr__keeps *keeps)
 {
@@ -15,7 +26,7 @@ zr_status zr__torch_keeps(const zr__run *run, zr__keeps *keeps)
              "activation_checkpointing.policy is selective, and models of transformers recompute whole blocks or "
              "nothing; give the policy unit or none");
     if (policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER) keeps->recompute = ZR__REDO_BLOCKS;
-    keeps->every = 1;
+    ZR_TRY(zr__single_blocks(run));
     keeps->transformers = keeps->gate_copies = true;
     keeps->redo_norms = keeps->redo_gates = compiled;
     keeps->expanded =
@@ -53,9 +64,8 @@ void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t r
     if (r == 0) kept += flight * model->unit[0].kept;
     if (r == pp - 1) kept += model->unit[model->blocks + 1].kept;
     rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
-    rank->part[ZR__MOMENT_END][ZR__PART_ACTIVATIONS] = zr__largest_block(model, 1);
-    if (model->unit[1].kept < model->unit[1].all)
-        rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = zr__largest_block(model, 1);
+    rank->part[ZR__MOMENT_END][ZR__PART_ACTIVATIONS] = zr__largest_block(model);
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = model->redone;
     if (r == pp - 1) rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * head;
 }
 
@@ -81,7 +91,8 @@ void zr__fsdp_memory(const zr__run *run, const zr__fsdp *f, const zr__model *mod
 {
     const zr__degrees d = zr__degrees_of(run);
     const int64_t head = model->blocks + 1, n = d.dp * d.cp / f->replicas;
-    const bool first = r == 0, last = r == d.pp - 1, cut = n > 1;
+    const bool first = r == 0, last = r == d.pp - 1;
+    const bool cut = n > 1 || f->unsharded_bytes != f->shard_bytes; /* units are gathered, or cast */
     const zr__span span = zr__span_of(model, r, d.pp);
     const double all = zr__rank_elems(model, r, d.pp, 1, false), trained = zr__rank_elems(model, r, d.pp, 1, true);
     double shard = zr__shard_elems(model, first ? 0 : span.first, last ? head + 1 : span.end, n, true, 0);

@@ -37,7 +37,14 @@ zr_status cli_system_check(const cli_plan_options *o)
              ZR_SHOWN(with));
     if (!cli_system_asked(o)) return ZR_OK;
     ZR_TRY(zr__system_find(o->system, &system));
-    const char *other = o->max ? "max" : o->svg ? "svg" : o->schedule ? "schedule" : o->every ? "every" : NULL;
+    const char *other = o->max              ? "max"
+                        : o->svg            ? "svg"
+                        : o->schedule       ? "schedule"
+                        : o->every          ? "every"
+                        : o->tokens > 0     ? "tokens"
+                        : o->efficiency > 0 ? "efficiency"
+                        : o->brief.disk     ? "disk"
+                                            : NULL;
     ZR_CHECK(!other, ZR_ERR_ARG, "--%s is for plans of zr; leave it out, or leave out --system %s", other, o->system);
     return ZR_OK;
 }
@@ -74,7 +81,6 @@ static zr_status make(cli_choices *p, planned *made)
 {
     ZR_TRY(zr__system_find(p->o->system, &made->system));
     ZR_TRY(find_device(p));
-    made->run.memory_bytes = p->target.limit_bytes;
     made->run.hopper = is_hopper(p->target.profile.facts.name);
     ZR_TRY(zr__run_begin(&made->run, made->system, p->config, p->target.ranks, p->o->with.text, p->o->with.n));
     ZR_TRY(zr__run_measure(&made->run, &made->memory));
@@ -225,7 +231,7 @@ static bool measure_way(const cli_choices *p, const planned *made, int stage, zr
     config.zero.optim.ratio = 1;
     config.zero.param = config.zero.optim;
     if (stage < 3) config.zero.param.device = ZR_HOME_NONE;
-    return zr__system_run_check(&run) == ZR_OK && zr__run_measure(&run, memory) == ZR_OK;
+    return zr__run_possible(&run) == ZR_OK && zr__run_measure(&run, memory) == ZR_OK;
 }
 
 static void print_ways(const cli_choices *p, const planned *made)

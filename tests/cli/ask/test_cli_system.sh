@@ -15,6 +15,8 @@ check 'with the other ways of the system' sh -c '[ "$(grep -c "^  [0-3]  *\(none
 
 check 'a memory that is too small' plan --system deepspeed --stage 3 --memory 24GB
 check 'is exceeded by so much' grep -q '^fits in 24.00 GB? no, [0-9.]* GB too much' out
+check 'a memory between the least and the expected' plan --system deepspeed --stage 3 --memory 75GB
+check 'is not enough, but nearly' grep -q '^fits in 75.00 GB? no, .* too much; at best it just fits' out
 check 'the same as JSON' plan --system deepspeed --stage 3 --memory 24GB --json
 check 'with its numbers' sh -c 'python3 -c "
 import json
