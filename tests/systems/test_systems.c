@@ -201,6 +201,17 @@ static void megatron(void **state)
     part_is(&instances, ZR__MOMENT_BETWEEN, STATES, 12 * P / 2);
 }
 
+/* Frozen weights have neither gradients nor states; factors of rank 2 have 2 (inputs + outputs) elements a layer. */
+static void adapters(void **state)
+{
+    (void)state;
+    const wanted w = {"trainer", 1, false, GPT "model.lora.rank=2", ""};
+    const double factors = 2 * 2 * ((64 + 192) + (64 + 64) + (64 + 256) + (256 + 64));
+    part_is(&w, ZR__MOMENT_BETWEEN, PARAMS, 2 * (P + factors));
+    part_is(&w, ZR__MOMENT_BETWEEN, STATES, 4 * factors);
+    part_is(&w, ZR__MOMENT_END, GRADS, 2 * factors);
+}
+
 /* ---- activations ----------------------------------------------------------------------------- */
 
 /* Return the bytes that a block keeps for a token, as a multiple of the width: the difference of two models. */
@@ -462,9 +473,11 @@ static void tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepspeed), cmocka_unit_test(deepspeed_options), cmocka_unit_test(fsdp2),
-        cmocka_unit_test(replicas),  cmocka_unit_test(megatron),          cmocka_unit_test(activations),
-        cmocka_unit_test(pipeline),  cmocka_unit_test(measured),          cmocka_unit_test(refused),
+        cmocka_unit_test(deepspeed),   cmocka_unit_test(deepspeed_options),
+        cmocka_unit_test(fsdp2),       cmocka_unit_test(replicas),
+        cmocka_unit_test(adapters),    cmocka_unit_test(megatron),
+        cmocka_unit_test(activations), cmocka_unit_test(pipeline),
+        cmocka_unit_test(measured),    cmocka_unit_test(refused),
         cmocka_unit_test(tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
