@@ -232,9 +232,12 @@ def estimates(row):
     layer = max(cut + whole, table)
     deepspeed = 18 * own / ranks + 4 * layer if row["sharding"] == "zero3" else 2 * own + 18 * own / ranks
     selective = row["recompute"].startswith("selective")
-    activations = 0 if between else megatron_activations(row, row["sp"] == "1" and selective)
+    activations = bridge = 0
+    if not between:
+        activations, bridge = megatron_activations(row, row["sp"] == "1" and selective), megatron_activations(row, True)
     return {"DeepSpeed": deepspeed, "accelerate": 8 * all_elems,
-            "Megatron-LM": megatron_states(row, False) + activations, "Megatron-Bridge": megatron_states(row, True) + (0 if between else megatron_activations(row, True))}
+            "Megatron-LM": megatron_states(row, False) + activations,
+            "Megatron-Bridge": megatron_states(row, True) + bridge}
 
 
 # ---- tables --------------------------------------------------------------------------------------
