@@ -8,6 +8,7 @@
 #include "base/text/text.h"
 #include "cli/plan/choices.h"
 #include "cli/plan/offload.h"
+#include "cli/plan/system.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "train/dir/report.h"
@@ -299,7 +300,8 @@ static zr_status make_plan(cli_args *args, cli_choices *p)
 {
     char room[CLI_BRIEF_KEYS][256];
     cli_brief brief = p->o->brief;
-    brief.chooses = !p->o->max; /* with --max the memory is only a limit, so do not choose keys to fit it */
+    /* with --max, and for another system, the memory is only a limit, so do not choose keys to fit it */
+    brief.chooses = !p->o->max && !cli_system_asked(p->o);
     p->batch = brief.batch > 0 || cli_overrides(args, "train_micro_batch_size_per_gpu=");
     const bool alone = args->n_operands == 0;
     ZR_TRY(cli_brief_overrides(&brief, args, room));
@@ -311,8 +313,12 @@ static zr_status make_plan(cli_args *args, cli_choices *p)
     p->batch |= p->o->max != NULL;
     ZR_TRY(check_layers(p));
     ZR_TRY(cli_check_outputs(p->config, p->o->svg));
-    ZR_TRY(settle_plan(p));
-    ZR_TRY(show_plan(p));
+    if (cli_system_asked(p->o)) {
+        ZR_TRY(cli_system_plan(p));
+    } else {
+        ZR_TRY(settle_plan(p));
+        ZR_TRY(show_plan(p));
+    }
     ZR_TRY(cli_flush()); /* the tables come before the notes if both go into one file */
     say_plan_notes(p);
     return ZR_OK;
@@ -324,6 +330,7 @@ static zr_status check_plan_options(const cli_args *args, const cli_plan_options
              (long long)o->ranks, comm ? comm->size : 0);
     ZR_CHECK(!o->schedule || !args->json, ZR_ERR_ARG, "--schedule prints text only; leave out --schedule or --json");
     ZR_TRY(cli_brief_check(&o->brief, args));
+    ZR_TRY(cli_system_check(o));
     ZR_CHECK(!o->cluster || !o->profile, ZR_ERR_ARG, "--cluster and --profile cannot be given together; leave out one");
     ZR_CHECK(!o->cluster || o->efficiency == 0, ZR_ERR_ARG,
              "--efficiency works only with a profile; a cluster sets its own efficiency (product_share)");
@@ -372,6 +379,10 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
          "also list recompute policies that keep only the input of every k-th unit (transformer block)"},
         {"advice", CLI_FLAG, &o.advice, 0, NULL,
          "with --json: include the times, choices and advice that the text output has"},
+        {"system", CLI_TEXT, &o.system, 0, "NAME",
+         "plan the memory of another training system beside zr's: deepspeed, fsdp2, ddp, megatron, trainer, nanotron"},
+        {"with", CLI_LIST, &o.with, 0, "OPTION=VALUE",
+         "with --system: an option of the system by its own name, e.g. overlap_comm=true; may be given several times"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw memory and streams over one training step into this SVG file"},
         {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print only the schedule: every operation of one training step"},
         {0}};
@@ -390,6 +401,7 @@ const cli_command cli_plan = {
     .examples = "  zr plan config.json --ranks 8\n"
                 "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB --cluster dgx2x25\n"
                 "  zr plan --preset gpt3-6.7b --ranks 64 --cluster dgx-h100x8 --tokens 300e9\n"
+                "  zr plan --preset llama3-8b --system deepspeed --stage 3 --ranks 8 --profile a100-80gb\n"
                 "  zr plan config.json --max model --memory 2GB\n"
                 "  zr plan config.json --ranks 4 --stage 3 --svg step.svg\n"
                 "  zr plan config.json --stage 3 --json\n"

@@ -30,6 +30,8 @@ typedef struct cli_plan_options {
     cli_brief brief;
     const char *max, *svg, *profile, *cluster;
     int64_t ranks;
+    const char *system; /* --system, whose options are `with` */
+    cli_list with;
     double tokens, efficiency; /* values of --tokens and --efficiency; 0 if not given */
     bool schedule, shapes, every, advice;
 } cli_plan_options;

@@ -13,7 +13,7 @@ typedef enum cli_kind {
     CLI_REAL, /* real number, stored as double */
     CLI_LIST, /* texts, stored as cli_list: one text for each time that the option is given */
 } cli_kind;
-#define CLI_LIST_MOST 16
+#define CLI_LIST_MOST 48
 
 typedef struct cli_list {
     const char *text[CLI_LIST_MOST];

@@ -1,0 +1,367 @@
+/** The plan of another system: its table beside zr's, and the other ways of the system. */
+#include "cli/plan/system.h"
+
+#include "base/core/scope.h"
+#include "base/json/json_write.h"
+#include "base/text/text.h"
+#include "cli/plan/profile.h"
+#include "config/config.h"
+#include "systems/systems.h"
+#include "train/dir/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_DEVICE "h100" /* whose kernels' memory is taken if no device is given */
+
+typedef struct planned {
+    const zr__system *system;
+    zr__run run;
+    zr__run_memory memory;
+    cli_trial zr; /* zr's plan of the same configuration */
+    bool has_zr;
+    char refused[256]; /* why zr cannot plan it */
+} planned;
+
+bool cli_system_asked(const cli_plan_options *o)
+{
+    return o->system && strcmp(o->system, "zr") != 0;
+}
+
+zr_status cli_system_check(const cli_plan_options *o)
+{
+    const zr__system *system;
+    const char *with = o->with.n > 0 ? o->with.text[0] : NULL;
+    ZR_CHECK(cli_system_asked(o) || !with, ZR_ERR_ARG,
+             "--with %s is for another system: give --system NAME too; options of zr are keys, such as "
+             "--zero_optimization.overlap_comm=true",
+             ZR_SHOWN(with));
+    if (!cli_system_asked(o)) return ZR_OK;
+    ZR_TRY(zr__system_find(o->system, &system));
+    const char *other = o->max              ? "max"
+                        : o->svg            ? "svg"
+                        : o->schedule       ? "schedule"
+                        : o->every          ? "every"
+                        : o->tokens > 0     ? "tokens"
+                        : o->efficiency > 0 ? "efficiency"
+                        : o->brief.disk     ? "disk"
+                                            : NULL;
+    ZR_CHECK(!other, ZR_ERR_ARG, "--%s is for plans of zr; leave it out, or leave out --system %s", other, o->system);
+    return ZR_OK;
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+/** Return whether a device is of the generation of H100 or later, from its name or the name of its cluster. */
+static bool is_hopper(const char *name)
+{
+    static const char *const names[] = {"h20", "h100", "h200", "gh200", "b200", "gb200", "b300", "gb300"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) found |= strstr(name, names[i]) != NULL;
+    return found;
+}
+
+static zr_status find_device(cli_choices *p)
+{
+    cli_target *t = &p->target;
+    ZR_TRY(p->o->cluster ? cli_target_cluster(p->o->cluster, NULL, p->config, t)
+                         : cli_profile(p->o->profile ? p->o->profile : DEFAULT_DEVICE, &t->profile));
+    t->chooser = t->profile;
+    if (!p->o->cluster && !p->o->profile) t->profile.machine.memory_bytes = 0; /* its memory is no limit */
+    return cli_settle_place(p->config, t);
+}
+
+static void plan_zr(cli_choices *p, planned *made)
+{
+    p->config->zero.stage = made->run.stage;
+    made->has_zr = cli_try(&p->target, p->config, &made->zr, NULL) == ZR_OK;
+    if (!made->has_zr) snprintf(made->refused, sizeof(made->refused), "%s", zr_error_message());
+}
+
+static zr_status make(cli_choices *p, planned *made)
+{
+    ZR_TRY(zr__system_find(p->o->system, &made->system));
+    ZR_TRY(find_device(p));
+    made->run.hopper = is_hopper(p->target.profile.facts.name);
+    ZR_TRY(zr__run_begin(&made->run, made->system, p->config, p->target.ranks, p->o->with.text, p->o->with.n));
+    ZR_TRY(zr__run_measure(&made->run, &made->memory));
+    if (!p->args->json || p->o->advice) plan_zr(p, made); /* takes seconds for a long pipeline */
+    return ZR_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/** Return zr's bytes of a part, or -1 if zr has no such part. */
+static double zr_bytes(const planned *made, zr__part part)
+{
+    const int64_t *bytes = made->zr.report.memory.category_bytes;
+    switch (part) {
+    case ZR__PART_PARAMS:
+        return (double)bytes[ZR_CATEGORY_PARAM];
+    case ZR__PART_GRADS:
+        return (double)bytes[ZR_CATEGORY_GRAD];
+    case ZR__PART_STATES:
+        return (double)bytes[ZR_CATEGORY_OPTIM];
+    case ZR__PART_BUCKETS:
+        return (double)bytes[ZR_CATEGORY_BUFFER];
+    case ZR__PART_ACTIVATIONS:
+        return (double)(bytes[ZR_CATEGORY_ACT] + bytes[ZR_CATEGORY_CHECKPOINT]);
+    case ZR__PART_WORKSPACE:
+        return (double)bytes[ZR_CATEGORY_WORK];
+    default:
+        return -1;
+    }
+}
+
+static void print_row(const char *name, double theirs, double ours, const char *why)
+{
+    char cells[2][ZR_SIZE_BYTES] = {"-", "-"};
+    if (theirs > 0) zr__text_size(theirs, cells[0]);
+    if (ours > 0) zr__text_size(ours, cells[1]);
+    printf("  %-19s%11s%11s%s%s\n", name, cells[0], cells[1], why[0] ? "  " : "", why);
+}
+
+static void print_range(const char *name, zr__range range, double ours, const char *why)
+{
+    char text[160];
+    snprintf(text, sizeof(text), "%s to %s%s%s", ZR_SIZE(range.low), ZR_SIZE(range.high), why[0] ? "; " : "", why);
+    print_row(name, range.bytes, ours, text);
+}
+
+/** Write a number of things in words, such as "2 micro-batches", into `text`. Return `text`. */
+static const char *plural(int64_t n, const char *what, char text[64])
+{
+    const char *end = n == 1 ? "" : what[strlen(what) - 1] == 'h' ? "es" : "s";
+    snprintf(text, 64, "%lld %s%s", (long long)n, what, end);
+    return text;
+}
+
+static void print_head(const cli_choices *p, const planned *made)
+{
+    const zr_config *c = p->config;
+    const zr__degrees d = zr__degrees_of(&made->run);
+    char params[32], value[ZR__OPTION_BYTES], context[32] = "", text[3][64];
+    const zr_model_sizes s = zr_config_sizes(c);
+    if (d.cp > 1) snprintf(context, sizeof(context), " x %lld context", (long long)d.cp);
+    printf("model: %s, %lld layers, width %lld, %s parameters, %lld tokens a sample\n",
+           c->model.preset ? c->model.preset
+           : c->model.init ? c->model.init
+                           : c->model.type,
+           (long long)s.layers, (long long)s.width, zr__text_amount(made->memory.params, params),
+           (long long)c->data.seq_length);
+    printf("%s (%s)\n%s (%lld data%s x %lld tensor x %lld pipeline), stage %lld, recompute %s\n"
+           "%s a micro-batch, %s a step; device: %s\n",
+           made->system->title, made->system->version, plural(p->target.ranks, "rank", text[0]), (long long)d.dp,
+           context, (long long)d.tp, (long long)d.pp, (long long)made->run.stage,
+           cli_recompute_name(c->recompute.policy, c->recompute.every, params),
+           plural(c->micro_batch_size, "sample", text[1]), plural(c->accumulation_steps, "micro-batch", text[2]),
+           p->o->cluster || p->o->profile ? p->target.profile.facts.name
+                                          : "not given, with kernels of " DEFAULT_DEVICE);
+    int n = 0;
+    for (int i = 0; made->system->option[i].name; i++)
+        if (made->run.given[i])
+            printf("%s%s=%s", n++ ? ", " : "options: ", made->system->option[i].name,
+                   zr__with_text(&made->run, &made->system->option[i], value));
+    if (n) putchar('\n');
+}
+
+static void print_table(const planned *made)
+{
+    const zr__rank_memory *rank = &made->memory.rank[made->memory.fullest];
+    const zr__moment peak = zr__peak_moment(rank);
+    char why[96];
+    printf("\n  %-19s%11s%11s\n", "memory of a rank", made->system->name, made->has_zr ? "zr" : "");
+    for (int i = 0; i < ZR__PARTS; i++) {
+        const double ours = made->has_zr ? zr_bytes(made, (zr__part)i) : -1, theirs = rank->part[peak][i];
+        const char *note = made->system->why[i] && theirs > 0 ? made->system->why[i] : "";
+        if (theirs > 0 || ours > 0) print_row(zr__part_name((zr__part)i), theirs, ours, note);
+    }
+    snprintf(why, sizeof(why), "at the peak: %s", zr__moment_name(peak));
+    const double total = made->has_zr ? (double)made->zr.report.memory.total_bytes : -1;
+    print_row("allocated", made->memory.allocated, total, why);
+    print_range("reserved", made->memory.reserved, -1, "");
+    snprintf(why, sizeof(why), "%s", plural(made->memory.n_communicators, "communicator", (char[64]){0}));
+    print_range("nvidia-smi", made->memory.used, made->has_zr ? (double)made->zr.needs_bytes : -1, why);
+    if (rank->host > 0) print_row("host memory", rank->host, -1, "of a rank");
+    if (made->memory.n > 1)
+        printf("  pipeline rank %d of 0 to %d is the fullest\n", made->memory.fullest, made->memory.n - 1);
+    if (!made->has_zr) printf("  zr cannot plan this: %s\n", made->refused);
+    if (made->system->unproved) {
+        char text[512];
+        snprintf(text, sizeof(text), "Not proved: %s.", made->system->unproved);
+        cli_print_wrapped(text);
+    }
+}
+
+/** Return in words whether a range fits, such as "no, 3.21 GB too much". */
+static const char *fits_words(const zr__range *used, double limit, char text[96])
+{
+    const double spare = limit - used->bytes;
+    if (spare < 0)
+        snprintf(text, 96, "no, %s too much%s", ZR_SIZE(-spare), used->low <= limit ? "; at best it just fits" : "");
+    else
+        snprintf(text, 96, "yes, %s are left%s", ZR_SIZE(spare),
+                 used->high > limit ? ", but at worst it does not fit" : "");
+    return text;
+}
+
+static void print_fits(const cli_choices *p, const planned *made)
+{
+    char text[96];
+    const double limit = (double)p->target.limit_bytes;
+    if (limit > 0)
+        printf("\nfits in %s? %s\n", ZR_SIZE(limit), fits_words(&made->memory.used, limit, text));
+    else
+        puts("\nWhether it fits is not known: give --profile NAME or --memory SIZE.");
+}
+
+/* ---- other ways ------------------------------------------------------------------------------ */
+
+#define WAYS_MOST 16 /* four stages, with and without recompute, with and without offload */
+
+typedef struct way {
+    int stage;
+    bool redone, away; /* whether blocks are recomputed, and states offloaded to the host */
+    double allocated, used, host;
+} way;
+
+/** Measure the run with another stage, recompute and offload. Return false if the system does not have it. */
+static bool measure_way(const cli_choices *p, const planned *made, way *w)
+{
+    ZR_AUTO(zr__run_memory_clear) zr__run_memory memory = {0};
+    zr_config config = *p->config;
+    zr__run run = made->run;
+    run.config = &config;
+    run.stage = w->stage;
+    config.recompute.policy = w->redone ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+    config.recompute.every = 1;
+    config.zero.optim.device = w->away ? ZR_HOME_CPU : ZR_HOME_NONE;
+    config.zero.optim.ratio = 1;
+    config.zero.param = config.zero.optim;
+    if (w->stage < 3) config.zero.param.device = ZR_HOME_NONE;
+    if (zr__run_possible(&run) != ZR_OK || zr__run_measure(&run, &memory) != ZR_OK) return false;
+    w->allocated = memory.allocated;
+    w->used = memory.used.bytes;
+    w->host = memory.rank[memory.fullest].host;
+    return true;
+}
+
+/** Measure all ways of the system. Return their number. */
+static int find_ways(const cli_choices *p, const planned *made, way ways[WAYS_MOST])
+{
+    int n = 0;
+    for (int i = 0; i < WAYS_MOST; i++) {
+        ways[n] = (way){.stage = i / 4, .redone = i & 1, .away = i & 2};
+        if (made->system->stages >> ways[n].stage & 1 && measure_way(p, made, &ways[n])) n++;
+    }
+    return n;
+}
+
+static void print_ways(const cli_choices *p, const planned *made)
+{
+    way ways[WAYS_MOST];
+    const int n = find_ways(p, made, ways);
+    const double limit = (double)p->target.limit_bytes;
+    printf("\n  %-7s%-11s%-9s%11s%12s%13s%s\n", "stage", "recompute", "offload", "allocated", "nvidia-smi",
+           "host memory", limit > 0 ? "  fits" : "");
+    for (const way *w = ways; w < ways + n; w++)
+        printf("  %-7d%-11s%-9s%11s%12s%13s%s\n", w->stage, w->redone ? "unit" : "none", w->away ? "cpu" : "-",
+               ZR_SIZE(w->allocated), ZR_SIZE(w->used), w->host > 0 ? ZR_SIZE(w->host) : "-",
+               limit <= 0         ? ""
+               : w->used <= limit ? "  yes"
+                                  : "  no");
+}
+
+static void add_ways(zr__json_out *out, const cli_choices *p, const planned *made)
+{
+    way ways[WAYS_MOST];
+    const int n = find_ways(p, made, ways);
+    zr__json_open(out, "ways", '[');
+    for (const way *w = ways; w < ways + n; w++) {
+        zr__json_open(out, NULL, '{');
+        zr__json_add(out, "stage", w->stage, "recompute", w->redone ? "unit" : "none");
+        zr__json_add(out, "offload", w->away ? "cpu" : "none", "allocated", w->allocated);
+        zr__json_add(out, "nvidia_smi", w->used, "host", w->host);
+        zr__json_close(out, '}');
+    }
+    zr__json_close(out, ']');
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static void add_range(zr__json_out *out, const char *key, zr__range range)
+{
+    zr__json_open(out, key, '{');
+    zr__json_add(out, "low", range.low, "bytes", range.bytes);
+    zr__json_add(out, "high", range.high);
+    zr__json_close(out, '}');
+}
+
+static void add_rank(zr__json_out *out, const zr__rank_memory *rank)
+{
+    const zr__moment peak = zr__peak_moment(rank);
+    zr__json_open(out, NULL, '{');
+    zr__json_add(out, "allocated", zr__moment_bytes(rank, peak), "moment", zr__moment_name(peak));
+    zr__json_add(out, "between_steps", zr__moment_bytes(rank, ZR__MOMENT_BETWEEN), "host", rank->host);
+    zr__json_open(out, "parts", '{');
+    for (int i = 0; i < ZR__PARTS; i++) zr__json_add(out, zr__part_name((zr__part)i), rank->part[peak][i]);
+    zr__json_close(out, '}');
+    zr__json_close(out, '}');
+}
+
+static void add_options(zr__json_out *out, const planned *made)
+{
+    char value[ZR__OPTION_BYTES];
+    zr__json_open(out, "options", '{');
+    for (const zr__option *option = made->system->option; option->name; option++)
+        zr__json_add(out, option->name, zr__with_text(&made->run, option, value));
+    zr__json_close(out, '}');
+}
+
+static zr_status print_json(const cli_choices *p, const planned *made)
+{
+    ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
+    const double limit = (double)p->target.limit_bytes, spare = limit - made->memory.used.bytes;
+    zr__json_open(&out, NULL, '{');
+    zr__json_add(&out, "system", made->system->name, "version", made->system->version);
+    zr__json_add(&out, "not_proved", made->system->unproved, "ranks", p->target.ranks);
+    zr__json_add(&out, "stage", made->run.stage, "params", made->memory.params);
+    add_options(&out, made);
+    zr__json_add(&out, "fullest_rank", made->memory.fullest, "allocated", made->memory.allocated);
+    add_range(&out, "reserved", made->memory.reserved);
+    add_range(&out, "nvidia_smi", made->memory.used);
+    zr__json_add(&out, "context", made->memory.context, "communicators", made->memory.n_communicators);
+    zr__json_open(&out, "pipeline_ranks", '[');
+    for (int32_t r = 0; r < made->memory.n; r++) add_rank(&out, &made->memory.rank[r]);
+    zr__json_close(&out, ']');
+    if (limit > 0) {
+        zr__json_add(&out, "limit", limit, "spare", spare);
+        zr__json_add_bool(&out, "fits", spare >= 0);
+    }
+    if (p->o->advice) add_ways(&out, p, made);
+    if (made->has_zr)
+        zr__json_add(&out, "zr_allocated", made->zr.report.memory.total_bytes, "zr_needs", made->zr.needs_bytes);
+    else if (p->o->advice)
+        zr__json_add(&out, "zr_refused", made->refused);
+    zr__json_close(&out, '}');
+    return zr__json_write(&out, stdout);
+}
+
+static zr_status print_plan(const cli_choices *p, const planned *made)
+{
+    if (p->args->json) return print_json(p, made);
+    print_head(p, made);
+    print_table(made);
+    print_fits(p, made);
+    print_ways(p, made);
+    return ZR_OK;
+}
+
+zr_status cli_system_plan(cli_choices *p)
+{
+    planned made = {0};
+    zr_status status = make(p, &made);
+    if (status == ZR_OK) status = print_plan(p, &made);
+    zr__run_memory_clear(&made.memory);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* The systems that are known, and what is the same for all of them. */
+#include "systems/systems.h"
+
+#include "base/text/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+extern const zr__system zr__system_deepspeed, zr__system_fsdp2, zr__system_ddp, zr__system_megatron, zr__system_trainer,
+    zr__system_nanotron;
+
+static const zr__system *const systems[] = {&zr__system_deepspeed, &zr__system_fsdp2,   &zr__system_ddp,
+                                            &zr__system_megatron,  &zr__system_trainer, &zr__system_nanotron};
+enum { SYSTEMS = sizeof(systems) / sizeof(systems[0]) };
+
+const zr__system *zr__system_at(int i)
+{
+    return i >= 0 && i < SYSTEMS ? systems[i] : NULL;
+}
+
+zr_status zr__system_find(const char *name, const zr__system **system)
+{
+    const char *names[SYSTEMS + 1];
+    for (int i = 0; i < SYSTEMS; i++) {
+        names[i] = systems[i]->name;
+        *system = systems[i];
+        if (strcmp(name, names[i]) == 0) return ZR_OK;
+    }
+    names[SYSTEMS] = "zr";
+    const char *near = zr__text_nearest(name, names, SYSTEMS + 1);
+    ZR_CHECK(!near, ZR_ERR_ARG, "--system %s: there is no such system; did you mean \"%s\"?", ZR_SHOWN(name), near);
+    ZR_AUTO(zr__text_clear) zr__text list = {0};
+    for (int i = 0; i <= SYSTEMS; i++) zr__text_add(&list, "%s%s", i ? ", " : "", names[i]);
+    ZR_AUTO_FREE char *text = NULL;
+    ZR_TRY(zr__text_take(&list, &text));
+    return ZR_FAIL(ZR_ERR_ARG, "--system %s: there is no such system; there are %s", ZR_SHOWN(name), text);
+}
+
+/* Return the value of an option that counts ranks or stages, at least 1. */
+static int64_t degree(const zr__run *run, const char *option)
+{
+    const double value = option ? zr__with(run, option) : 1;
+    return value > 1 ? (int64_t)value : 1;
+}
+
+zr__degrees zr__degrees_of(const zr__run *run)
+{
+    zr__degrees d = {.tp = run->config->parallel.tensor, .pp = run->config->parallel.pipeline};
+    d.cp = degree(run, run->system->context_option);
+    d.chunks = degree(run, run->system->chunks_option);
+    d.dp = run->ranks / (d.tp * d.pp * d.cp);
+    return d;
+}
+
+zr_status zr__run_possible(const zr__run *run)
+{
+    const zr__degrees d = zr__degrees_of(run);
+    ZR_CHECK(d.dp >= 1 && d.dp * d.cp * d.tp * d.pp == run->ranks, ZR_ERR_ARG,
+             "%" PRId64 " ranks cannot be divided among parallel.tensor %" PRId64 ", parallel.pipeline %" PRId64
+             "%s%s %" PRId64 "; give a multiple of their product",
+             run->ranks, d.tp, d.pp, d.cp > 1 ? " and " : "",
+             d.cp > 1 ? run->system->context_option : ", context parallelism", d.cp);
+    ZR_CHECK(run->system->stages >> run->stage & 1, ZR_ERR_UNSUPPORTED, "zero_optimization.stage is %" PRId64 "; %s",
+             run->stage, run->system->other_stages);
+    ZR_CHECK(run->config->recompute.policy != ZR_RECOMPUTE_AUTO, ZR_ERR_UNSUPPORTED,
+             "activation_checkpointing.policy is auto, which zr alone has; give none or unit");
+    return run->system->check(run);
+}
