@@ -223,5 +223,5 @@ zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config 
         snprintf(name, sizeof(name), "%.*s", (int)(equals - with[i] < 63 ? equals - with[i] : 63), with[i]);
         ZR_TRY(zr__run_set(run, name, equals + 1));
     }
-    return zr__run_check(run);
+    return zr__run_possible(run);
 }

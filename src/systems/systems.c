@@ -52,7 +52,7 @@ zr__degrees zr__degrees_of(const zr__run *run)
     return d;
 }
 
-zr_status zr__run_check(const zr__run *run)
+zr_status zr__run_possible(const zr__run *run)
 {
     const zr__degrees d = zr__degrees_of(run);
     ZR_CHECK(d.dp >= 1 && d.dp * d.cp * d.tp * d.pp == run->ranks, ZR_ERR_ARG,

@@ -221,7 +221,7 @@ static bool measure_way(const cli_choices *p, const planned *made, int stage, zr
     config.zero.optim.ratio = 1;
     config.zero.param = config.zero.optim;
     if (stage < 3) config.zero.param.device = ZR_HOME_NONE;
-    return zr__run_check(&run) == ZR_OK && zr__run_measure(&run, memory) == ZR_OK;
+    return zr__run_possible(&run) == ZR_OK && zr__run_measure(&run, memory) == ZR_OK;
 }
 
 static void print_ways(const cli_choices *p, const planned *made)
