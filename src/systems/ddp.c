@@ -15,6 +15,8 @@ static const zr__option options[] = {
 static zr_status check(const zr__run *run)
 {
     const zr_config *c = run->config;
+    ZR_CHECK(zr__with_word(run, "dtype", "float32") || c->bf16 || c->fp16, ZR_ERR_ARG,
+             "a dtype of 16 bit needs bf16.enabled or fp16.enabled too");
     ZR_CHECK(c->parallel.tensor == 1 && c->parallel.pipeline == 1, ZR_ERR_UNSUPPORTED,
              "DDP has no tensor or pipeline parallelism; leave out parallel.tensor and parallel.pipeline, or give "
              "--system megatron");
@@ -61,6 +63,12 @@ static void speed(const zr__run *run, zr__speed *s)
 }
 
 const zr__system zr__system_ddp = {.name = "ddp",
+                                   .why = {[ZR__PART_GRADS] = "whole",
+                                           [ZR__PART_BUCKETS] = "beside the gradients",
+                                           [ZR__PART_GATHERED] = "16-bit copies that autocast keeps",
+                                           [ZR__PART_TEMPS] = "foreach",
+                                           [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
+                                           [ZR__PART_HEAD] = "all logits, 14 bytes each"},
                                    .title = "DDP",
                                    .stages = 1 << 0,
                                    .other_stages = "DDP shards nothing: give --stage 0, or --system fsdp2",

@@ -20,7 +20,7 @@ static const zr__option options[] = {
     ZR__INT("stage3_max_live_parameters", "1e9", 0, 1e12, .key = ZERO "stage3_max_live_parameters",
             .help = "gathered elements: a smaller model stays gathered"),
     ZR__INT("stage3_max_reuse_distance", "1e9", 0, 1e12, .key = ZERO "stage3_max_reuse_distance",
-            .help = "elements until the next use within which a gathered parameter stays"),
+            .help = "no effect on planned bytes: max_live_parameters is the limit"),
     ZR__INT("stage3_param_persistence_threshold", "1e5", 0, 1e12, .key = ZERO "stage3_param_persistence_threshold",
             .help = "parameters with fewer elements stay whole"),
     ZR__INT("stage3_model_persistence_threshold", "auto", 0, 1e15, .key = ZERO "stage3_model_persistence_threshold",
@@ -35,7 +35,8 @@ static const zr__option options[] = {
     ZR__BOOL("torch_adam", "false", .help = "torch's AdamW (foreach) instead of FusedAdam"),
     ZR__BOOL("bf16_master_weights_and_grads", "false", .help = "master weights in bf16; only stages 1 to 3"),
     ZR__BOOL("bf16_optimizer_states", "false", .help = "moments in bf16, with bf16_master_weights_and_grads"),
-    ZR__BOOL("check_grad_overflow", "true", .help = "of bf16: look for infinite gradients (default true since 2026)"),
+    ZR__BOOL("check_grad_overflow", "true",
+             .help = "of bf16: no effect on planned bytes, since the copy for the norm is larger"),
     ZR__INT("sequence_parallel_size", "1", 1, 1e6, .help = "Ulysses: ranks that share the tokens of a sample"),
     ZR__TRANSFORMERS_OPTIONS,
     ZR__TORCH_OPTIONS,
@@ -159,7 +160,8 @@ static void stages_1_and_2(const zr__run *run, const share *s, bool second, zr__
         return;
     }
     /* buckets are allocated whole when a backward pass begins, and flattened once more for the all-reduce */
-    const double buckets = s->value * s->bucket * (zr__with(run, "overlap_comm") > 0 ? 2 : 1);
+    const double copies = zr__with(run, "contiguous_gradients") == 0 ? 0 : zr__with(run, "overlap_comm") > 0 ? 2 : 1;
+    const double buckets = s->value * s->bucket * copies;
     loss[ZR__PART_BUCKETS] = backward[ZR__PART_BUCKETS] = end[ZR__PART_BUCKETS] = buckets;
     const double flat = s->value * fmin(s->bucket, s->p);
     backward[ZR__PART_BUCKETS] += flat;
@@ -249,6 +251,13 @@ static void speed(const zr__run *run, zr__speed *s)
 }
 
 const zr__system zr__system_deepspeed = {.name = "deepspeed",
+                                         .why = {[ZR__PART_PARAMS] = "in 16 bit; small ones stay whole",
+                                                 [ZR__PART_GRADS] = "kept beside the states",
+                                                 [ZR__PART_BUCKETS] = "reduce_bucket_size, allocated whole",
+                                                 [ZR__PART_GATHERED] = "stage3_max_live_parameters",
+                                                 [ZR__PART_TEMPS] = "flat and fp32 copies of gradients",
+                                                 [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
+                                                 [ZR__PART_HEAD] = "all logits, 14 bytes each"},
                                          .title = "DeepSpeed",
                                          .stages = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3,
                                          .version = "DeepSpeed 0.19.8, transformers 5.24",

@@ -70,6 +70,9 @@ static zr_status check(const zr__run *run)
     ZR_CHECK(d.dp % replicas == 0, ZR_ERR_ARG,
              "data_parallel_replicate_degree %" PRId64 " does not divide the %" PRId64 " data-parallel ranks", replicas,
              d.dp);
+    ZR_CHECK(zr__with_word(run, "dtype", "float32") || run->config->bf16, ZR_ERR_ARG,
+             "dtype=bfloat16 needs bf16.enabled too");
+    ZR_TRY(zr__fsdp_check(run));
     ZR_CHECK(!is_transformers(run) || d.pp == 1, ZR_ERR_UNSUPPORTED,
              "accelerate has no pipelines; leave out parallel.pipeline, or give model_code=torchtitan");
     return ZR_OK;
@@ -80,6 +83,7 @@ static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
     (void)room;
     const bool thunder = zr__with_word(run, "compile_backend", "thunder");
     if (is_transformers(run)) return zr__torch_keeps(run, k);
+    ZR_TRY(zr__single_blocks(run));
     k->sequence = zr__with(run, "enable_sequence_parallel") > 0;
     if (recomputes(run, "full", ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_PAPER)) k->recompute = ZR__REDO_BLOCKS;
     if (recomputes(run, "selective", ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_SELECTIVE)) k->recompute = ZR__REDO_HALF;
@@ -151,8 +155,15 @@ static void speed(const zr__run *run, zr__speed *s)
 }
 
 const zr__system zr__system_fsdp2 = {.name = "fsdp2",
+                                     .why = {[ZR__PART_PARAMS] = "shards",
+                                             [ZR__PART_GRADS] = "shards, until the next backward pass",
+                                             [ZR__PART_BUCKETS] = "gradients of a block, copied",
+                                             [ZR__PART_GATHERED] = "two blocks and the head, or all",
+                                             [ZR__PART_HEAD] = "all logits at once",
+                                             [ZR__PART_TEMPS] = "foreach"},
                                      .title = "FSDP2",
                                      .stages = 1 << 3 | 1 << 2,
+                                     .usual_stage = 3,
                                      .other_stages =
                                          "FSDP2 shards parameters (stage 3), or keeps them gathered from the "
                                          "forward pass on (stage 2): give --stage 3, or --system ddp",

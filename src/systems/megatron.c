@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 static const zr__option options[] = {
     ZR__BOOL("use-distributed-optimizer", "auto", .help = "shard master weights and moments; auto: at stage 1"),
@@ -62,7 +61,7 @@ static const zr__option options[] = {
 
 /* Workspace of TransformerEngine's cuBLASLt: 32 MiB on H100 and later, else 4 MiB (transformer_engine/pytorch/module/
  * base.py, get_cublas_workspace_size_bytes). */
-enum { TE_LARGE = 32 << 20, TE_SMALL = 4 << 20 };
+enum { TE_LARGE = 32 << 20, TE_SMALL = 4 << 20, MASKS = 2 };
 
 static bool is_local(const zr__run *run)
 {
@@ -95,6 +94,9 @@ static zr_status check(const zr__run *run)
              "%" PRId64 " layers cannot be divided evenly among %" PRId64 " pipeline ranks with %" PRId64
              " stages each; the product of parallel.pipeline and num-virtual-stages-per-pipeline-rank must divide them",
              layers, d.pp, d.chunks);
+    ZR_CHECK(c->zero.param.device == ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
+             "zero_optimization.offload_param is given, which Megatron-LM does not have; leave it out, or give "
+             "--system deepspeed");
     return ZR_OK;
 }
 
@@ -108,10 +110,10 @@ static bool take(const zr__run *run, const char *name, double *value)
     return given != ZR__OPTION_AUTO;
 }
 
-/* Replace sizes of a decoder by options that are given. Return whether one is. */
+/* Replace sizes of a decoder by options that are given. Return whether one differs. */
 static bool take_shape(const zr__run *run, zr__decoder *d)
 {
-    const zr__decoder before = *d;
+    const zr__decoder was = *d;
     double value;
     if (take(run, "ffn-hidden-size", &value)) d->inner = (int64_t)value;
     if (take(run, "num-query-groups", &value)) d->kv_heads = (int64_t)value;
@@ -125,7 +127,10 @@ static bool take_shape(const zr__run *run, zr__decoder *d)
         d->rotary = zr__with_word(run, "position-embedding-type", "rope");
         d->learned = zr__with_word(run, "position-embedding-type", "learned_absolute");
     }
-    return memcmp(&before, d, sizeof(before)) != 0;
+    const bool sizes = was.inner == d->inner && was.kv_heads == d->kv_heads && was.gated == d->gated;
+    const bool parts = was.rms_norm == d->rms_norm && was.rotary == d->rotary && was.learned == d->learned;
+    const bool rest = was.tied == d->tied && was.biased == d->biased;
+    return !sizes || !parts || !rest || was.dropout != d->dropout || was.attention_dropout != d->attention_dropout;
 }
 
 static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
@@ -188,7 +193,8 @@ static double optimizer_bytes(const zr__run *run)
     const double master = c->bf16 || c->fp16 ? 4 : 0;
     if (zr__with(run, "use-precision-aware-optimizer") == 0) return master + 4 * zr__moments(c);
     /* bf16 parameters and a 16-bit remainder make up the fp32 master */
-    return 2 + state_bytes(run, "exp-avg-dtype") + state_bytes(run, "exp-avg-sq-dtype");
+    const double remainder = c->bf16 || zr__with_word(run, "main-params-dtype", "fp16") ? 2 : 4;
+    return remainder + state_bytes(run, "exp-avg-dtype") + state_bytes(run, "exp-avg-sq-dtype");
 }
 
 /* Return the micro-batches of a stage that a pipeline rank holds at its fullest, counted in stages. */
@@ -211,28 +217,29 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     const double shards =
         is_sharded(run) ? (double)(d.dp * d.cp) / zr__with(run, "num-distributed-optimizer-instances") : 1;
     const double n = shards > 1 ? shards : 1, flight = in_flight(run, r);
-    const bool first = r == 0, last = r == d.pp - 1, full = model->unit[1].kept < model->unit[1].all;
+    const bool first = r == 0, last = r == d.pp - 1;
     const double host = c->zero.optim.device == ZR_HOME_NONE ? 0 : c->zero.optim.ratio;
     zr__part_set(rank, ZR__PART_PARAMS, all * model->value_bytes);
     zr__part_set(rank, ZR__PART_GRADS, p * gradient_bytes(run));
     zr__part_set(rank, ZR__PART_STATES, p * optimizer_bytes(run) / n * (1 - host));
     rank->host = p * optimizer_bytes(run) / n * host;
-    zr__part_set(rank, ZR__PART_WORKSPACE, is_local(run) ? 0 : run->hopper ? TE_LARGE : TE_SMALL);
+    /* local layers multiply with cuBLASLt too, which has workspaces of its own */
+    zr__part_set(rank, ZR__PART_WORKSPACE, is_local(run) ? zr__cublas_bytes(run) : run->hopper ? TE_LARGE : TE_SMALL);
     /* gradients that are not fp32 are cast, a shard at a time */
     if (gradient_bytes(run) < 4) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = 4 * p / n;
 
     double kept = flight * zr__rank_kept(model, r, d.pp, d.chunks) / (double)d.chunks;
     if (first) kept += model->unit[0].kept * fmin(flight, (double)c->accumulation_steps);
     if (last) kept += model->unit[model->blocks + 1].kept;
-    /* the mask of the data loader, a byte for each pair of tokens of a micro-batch */
-    const double seq = (double)c->data.seq_length;
-    if ((first || last) && zr__with(run, "no-create-attention-mask-in-dataloader") == 0)
-        kept += (double)c->micro_batch_size * seq * seq;
-    rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
-    if (full) {
-        const double redone = zr__largest_block(model, (int64_t)zr__with(run, "recompute-num-layers"));
-        rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = redone;
-    }
+    /* the mask of the data loader, a byte for each pair of tokens of a micro-batch. In pipelines two of each stage stay
+     * alive between steps (measured with 1, 3 and 8 stages) */
+    const double seq = (double)c->data.seq_length, mask = (double)c->micro_batch_size * seq * seq;
+    const bool masked = (first || last) && zr__with(run, "no-create-attention-mask-in-dataloader") == 0;
+    if (masked && d.pp > 1) zr__part_set(rank, ZR__PART_ACTIVATIONS, MASKS * (double)d.chunks * mask);
+    if (masked && d.pp == 1) kept += mask;
+    rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] += kept;
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] += kept;
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = model->redone;
     if (!last) return;
     /* logits in 16 bit and their softmax in fp32, in place; the native fusion keeps one more fp32 copy. Then the
      * gradient in 16 bit and, without fused accumulation, the 16-bit gradient of the head's weight */
@@ -275,6 +282,11 @@ static void speed(const zr__run *run, zr__speed *s)
 }
 
 const zr__system zr__system_megatron = {.name = "megatron",
+                                        .why = {[ZR__PART_GRADS] = "one buffer, whole",
+                                                [ZR__PART_STATES] = "sharded at stage 1",
+                                                [ZR__PART_ACTIVATIONS] = "with outputs of norms and GELU",
+                                                [ZR__PART_HEAD] = "logits and fp32 softmax",
+                                                [ZR__PART_WORKSPACE] = "cuBLAS, TransformerEngine"},
                                         .title = "Megatron-LM",
                                         .stages = 1 << 0 | 1 << 1,
                                         .other_stages =

@@ -48,7 +48,7 @@ zr__moment zr__peak_moment(const zr__rank_memory *rank)
     return peak;
 }
 
-static double cublas_bytes(const zr__run *run)
+double zr__cublas_bytes(const zr__run *run)
 {
     const bool large = zr__with_word(run, "CUBLAS_WORKSPACE_CONFIG", ":4096:8") ||
                        (zr__with(run, "CUBLAS_WORKSPACE_CONFIG") == ZR__OPTION_AUTO && run->hopper);
@@ -88,7 +88,7 @@ static zr_status fill_ranks(const zr__run *run, const zr__model *model, zr__run_
     for (int32_t r = 0; r < memory->n; r++) {
         zr__rank_memory *rank = &memory->rank[r];
         run->system->memory(run, model, r, rank);
-        for (int m = 0; m < ZR__MOMENTS; m++) rank->part[m][ZR__PART_WORKSPACE] += cublas_bytes(run);
+        for (int m = 0; m < ZR__MOMENTS; m++) rank->part[m][ZR__PART_WORKSPACE] += zr__cublas_bytes(run);
         const double bytes = zr__moment_bytes(rank, zr__peak_moment(rank));
         if (bytes > memory->allocated) {
             memory->allocated = bytes;

@@ -229,6 +229,12 @@ static void recompute(const zr__keeps *keeps, zr__model *model)
         else
             unit->kept = unit->all;
     }
+    if (keeps->recompute == ZR__REDO_NOTHING) return;
+    for (int64_t u = 1; u <= model->blocks; u++) {
+        double sum = 0;
+        for (int64_t k = u; k < u + keeps->every && k <= model->blocks; k++) sum += model->unit[k].all;
+        model->redone = fmax(model->redone, sum);
+    }
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -402,14 +408,10 @@ double zr__rank_kept(const zr__model *model, int64_t rank, int64_t pp, int64_t c
     return kept;
 }
 
-double zr__largest_block(const zr__model *model, int64_t n)
+double zr__largest_block(const zr__model *model)
 {
     double most = 0;
-    for (int64_t u = 1; u <= model->blocks; u++) {
-        double sum = 0;
-        for (int64_t k = u; k < u + n && k <= model->blocks; k++) sum += model->unit[k].all;
-        most = sum > most ? sum : most;
-    }
+    for (int64_t u = 1; u <= model->blocks; u++) most = fmax(most, model->unit[u].all);
     return most;
 }
 
@@ -417,7 +419,7 @@ double zr__largest_weight(const zr__model *model)
 {
     double most = 0;
     for (int32_t i = 0; i < model->n_weights; i++)
-        if (model->weight[i].trained && model->weight[i].elems > most) most = model->weight[i].elems;
+        if (model->weight[i].trained) most = fmax(most, model->weight[i].elems);
     return most;
 }
 
@@ -425,8 +427,7 @@ double zr__largest_block_elems(const zr__model *model)
 {
     double most = 0;
     for (int64_t u = 1; u <= model->blocks; u++) {
-        const double elems = model->unit[u].trained + model->unit[u].frozen;
-        most = elems > most ? elems : most;
+        most = fmax(most, model->unit[u].trained + model->unit[u].frozen);
     }
     return most;
 }

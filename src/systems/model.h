@@ -77,6 +77,7 @@ struct zr__model {
     double tokens;      /* tokens of a micro-batch on a rank */
     double value_bytes; /* bytes of an element of parameters and activations: 2 or 4 */
     double params;      /* of the whole model */
+    double redone;      /* bytes that are kept while blocks are redone, or 0 */
 };
 
 ZR_NODISCARD zr_status zr__model_make(const zr__run *run, const zr__keeps *keeps, zr__model *model);
@@ -94,8 +95,8 @@ zr__span zr__span_of(const zr__model *model, int64_t stage, int64_t stages);
 double zr__rank_elems(const zr__model *model, int64_t rank, int64_t pp, int64_t chunks, bool trained);
 /** Return the bytes that the blocks of a pipeline rank keep for one micro-batch. */
 double zr__rank_kept(const zr__model *model, int64_t rank, int64_t pp, int64_t chunks);
-/** Return the largest number of bytes that `n` neighbouring blocks keep without recompute. */
-double zr__largest_block(const zr__model *model, int64_t n);
+/** Return the largest number of bytes that a block keeps without recompute. */
+double zr__largest_block(const zr__model *model);
 /** Return the most elements of a parameter (_weight), or of a block (_block). */
 double zr__largest_weight(const zr__model *model);
 double zr__largest_block_elems(const zr__model *model);
@@ -109,6 +110,8 @@ double zr__shard_elems(const zr__model *model, int64_t first, int64_t end, int64
 /** Fill what PyTorch and transformers do with a model on their own: recompute of whole blocks, if the configuration
  * asks for it, attention, compilation. Fail with ZR_ERR_UNSUPPORTED if it asks for another recompute. */
 ZR_NODISCARD zr_status zr__torch_keeps(const zr__run *run, zr__keeps *keeps);
+/** Fail with ZR_ERR_UNSUPPORTED if the configuration recomputes several blocks from one checkpoint. */
+ZR_NODISCARD zr_status zr__single_blocks(const zr__run *run);
 /** Return the number of moments of the configuration's optimizer. */
 double zr__moments(const zr_config *config);
 /** Return the bytes of the head of a model of transformers for each logit: 14, or 0 with liger kernels. */
@@ -116,6 +119,8 @@ double zr__torch_head(const zr__run *run);
 /** Set the activations and the head of a rank of a pipeline (1F1B), with `head` bytes for each logit. */
 void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t pipe_rank, double head,
                            zr__rank_memory *rank);
+/** Return the bytes of the workspaces of cuBLAS. */
+double zr__cublas_bytes(const zr__run *run);
 /** Return the factors reserved / allocated of PyTorch's allocator, from a run that is compiled or not. */
 zr__range zr__torch_fragmentation(bool compiled, bool recomputes);
 
@@ -129,6 +134,8 @@ typedef struct zr__fsdp {
     bool reshard, sync, persist, foreach, offload;
     double head; /* bytes for each logit */
 } zr__fsdp;
+/** Check that the run offloads what FSDP2 can offload. */
+ZR_NODISCARD zr_status zr__fsdp_check(const zr__run *run);
 void zr__fsdp_memory(const zr__run *run, const zr__fsdp *fsdp, const zr__model *model, int64_t pipe_rank,
                      zr__rank_memory *rank);
 

@@ -7,6 +7,8 @@ static const zr__option options[] = {
     ZR__BOOL("accumulate_grad_in_fp32", "true", .help = "gradients are summed in fp32, beside those in bf16"),
     ZR__CHOICE("tp_mode", "REDUCE_SCATTER", "REDUCE_SCATTER|ALL_REDUCE",
                .help = "REDUCE_SCATTER: norms and residuals on a rank's own tokens"),
+    ZR__BOOL("tp_recompute_allgather", "true",
+             .help = "gather inputs of products again in the backward pass, instead of keeping them"),
     ZR__TORCH_OPTIONS,
     {0},
 };
@@ -16,6 +18,9 @@ static zr_status check(const zr__run *run)
     const zr_config *c = run->config;
     ZR_CHECK(zr_family_samples(c->model.family, &c->model.config) == ZR_SAMPLES_NEXT, ZR_ERR_UNSUPPORTED,
              "%s is an encoder; --system nanotron plans decoders", c->model.family->title);
+    ZR_CHECK(c->zero.param.device == ZR_HOME_NONE && c->zero.optim.device == ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
+             "zero_optimization.offload_param or offload_optimizer is given, which nanotron does not have; leave it "
+             "out, or give --system deepspeed");
     return ZR_OK;
 }
 
@@ -24,7 +29,9 @@ static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
     (void)room;
     const zr_recompute policy = run->config->recompute.policy;
     k->sequence = zr__with_word(run, "tp_mode", "REDUCE_SCATTER");
-    k->gathered = k->rotary_inputs = k->gate_copies = true;
+    k->gathered = zr__with(run, "tp_recompute_allgather") == 0;
+    k->rotary_inputs = k->gate_copies = true;
+    ZR_TRY(zr__single_blocks(run));
     if (policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER) k->recompute = ZR__REDO_BLOCKS;
     ZR_CHECK(policy != ZR_RECOMPUTE_SELECTIVE, ZR_ERR_UNSUPPORTED,
              "activation_checkpointing.policy is selective; nanotron recomputes whole blocks (unit) or nothing (none)");
@@ -51,11 +58,10 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     const double n = run->stage == 1 ? (double)d.dp : 1,
                  flight = fmin((double)c->accumulation_steps, (double)(d.pp - r));
     const bool sums = zr__with(run, "accumulate_grad_in_fp32") > 0;
-    double p = 0, kept = 0, redone = 0;
+    double p = 0, kept = 0;
     for (int64_t u = span.first; u < span.end; u++) {
         p += model->unit[u].trained + model->unit[u].frozen;
         kept += flight * model->unit[u].kept;
-        if (model->unit[u].kept < model->unit[u].all) redone = model->unit[u].all;
     }
     if (r == 0) p += model->unit[0].trained + model->unit[0].frozen;
     if (r == d.pp - 1) {
@@ -66,9 +72,12 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     zr__part_set(rank, ZR__PART_GRADS, p * (model->value_bytes + (sums ? 4 : 0)));
     zr__part_set(rank, ZR__PART_STATES, p * (4 + 4 * zr__moments(c)) / n);
     rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
-    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = redone;
-    /* logits in 16 bit, and in fp32 they and their softmax */
-    if (r == d.pp - 1) rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * (model->value_bytes + 8);
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = model->redone;
+    if (d.tp > 1 && zr__with(run, "tp_recompute_allgather") > 0) zr__part_set(rank, ZR__PART_BUCKETS, model->hidden);
+    /* logits in fp32, their softmax, which becomes their gradient, and its cast to 16 bit; with several samples also a
+     * transposed copy of the gradient (parallel/tensor_parallel/functional.py, models/llama.py) */
+    const double bytes = 8 + model->value_bytes + (c->micro_batch_size > 1 ? 4 : 0);
+    if (r == d.pp - 1) rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * bytes;
 }
 
 static zr__range fragmentation(const zr__run *run)
@@ -89,13 +98,15 @@ static void speed(const zr__run *run, zr__speed *s)
 
 const zr__system zr__system_nanotron = {
     .name = "nanotron",
+    .why = {[ZR__PART_GRADS] = "in 16 bit, and fp32 sums",
+            [ZR__PART_ACTIVATIONS] = "eager ops keep more",
+            [ZR__PART_HEAD] = "fp32 logits, softmax, gradient"},
     .title = "nanotron",
     .stages = 1 << 0 | 1 << 1,
     .other_stages = "nanotron has stages 0 and 1: give --stage 1, or --system fsdp2",
     .version = "nanotron, February 2025",
     .option = options,
-    .unproved = "the kind of memory of nanotron's measured rows is not known, and "
-                "of 26 rows 7 are more than 10 % off",
+    .unproved = "the kind of memory of nanotron's measured rows is not known",
     .check = check,
     .keeps = keeps,
     .memory = memory,

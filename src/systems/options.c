@@ -206,16 +206,13 @@ static zr_status take_keys(zr__run *run)
 zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config *config, int64_t ranks,
                         const char *const *with, int n)
 {
-    const int64_t memory_bytes = run->memory_bytes;
     const bool hopper = run->hopper;
-    *run =
-        (zr__run){.system = system, .config = config, .ranks = ranks, .memory_bytes = memory_bytes, .hopper = hopper};
+    *run = (zr__run){.system = system, .config = config, .ranks = ranks, .hopper = hopper};
     for (int i = 0; system->option[i].name; i++)
         ZR_TRY(read_value(&system->option[i], system->option[i].standard, &run->value[i]));
     ZR_TRY(take_keys(run));
-    run->stage = config->zero.stage;
-    const bool given = run->stage > 0 || zr__config_given(config, "zero_optimization.stage");
-    while (!given && !(system->stages >> run->stage & 1)) run->stage++;
+    const bool given = config->zero.stage > 0 || zr__config_given(config, "zero_optimization.stage");
+    run->stage = given ? config->zero.stage : system->usual_stage;
     for (int i = 0; i < n; i++) {
         const char *equals = strchr(with[i], '=');
         char name[64];

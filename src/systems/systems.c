@@ -28,12 +28,12 @@ zr_status zr__system_find(const char *name, const zr__system **system)
     }
     names[SYSTEMS] = "zr";
     const char *near = zr__text_nearest(name, names, SYSTEMS + 1);
+    ZR_CHECK(!near, ZR_ERR_ARG, "--system %s: there is no such system; did you mean \"%s\"?", ZR_SHOWN(name), near);
     ZR_AUTO(zr__text_clear) zr__text list = {0};
     for (int i = 0; i <= SYSTEMS; i++) zr__text_add(&list, "%s%s", i ? ", " : "", names[i]);
     ZR_AUTO_FREE char *text = NULL;
     ZR_TRY(zr__text_take(&list, &text));
-    return ZR_FAIL(ZR_ERR_ARG, "--system %s: there is no such system%s%s%s; there are %s", ZR_SHOWN(name),
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", text);
+    return ZR_FAIL(ZR_ERR_ARG, "--system %s: there is no such system; there are %s", ZR_SHOWN(name), text);
 }
 
 /* Return the value of an option that counts ranks or stages, at least 1. */

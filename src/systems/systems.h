@@ -63,9 +63,10 @@ typedef struct zr__option {
 /* Options of all systems: PyTorch's allocator and the workspaces of products. */
 #define ZR__TORCH_OPTIONS                                                                                              \
     ZR__BOOL("expandable_segments", "false", .help = "of PYTORCH_CUDA_ALLOC_CONF: less is lost between blocks"),       \
-        ZR__CHOICE("CUBLAS_WORKSPACE_CONFIG", "auto", ":4096:8|:16:8",                                                 \
+        ZR__CHOICE("CUBLAS_WORKSPACE_CONFIG", "auto", ":4096:8|:4096:2:16:8|:16:8",                                    \
                    .help =                                                                                             \
-                       "workspace of a stream: 32 MiB with :4096:8 and, by default, on H100 and later; else 8 MiB")
+                       "workspace of a stream: 32 MiB with :4096:8 and, by default, on H100 and later; 8 MiB with "    \
+                       ":4096:2:16:8 and by default before")
 
 /* Options of models of transformers (Hugging Face). */
 #define ZR__TRANSFORMERS_OPTIONS                                                                                       \
@@ -84,17 +85,15 @@ typedef struct zr__run {
     const zr__system *system;
     const zr_config *config;
     int64_t ranks; /* all ranks: data x context x tensor x pipeline */
-    int64_t stage; /* ZeRO stage: zero_optimization.stage or, if it is not given, the least stage of the system */
+    int64_t stage; /* ZeRO stage: zero_optimization.stage or, if it is not given, the usual stage of the system */
     double value[ZR__OPTIONS_MOST]; /* of the options, in the order of the table */
     bool given[ZR__OPTIONS_MOST];   /* whether --with gave it */
-    /* of the GPU, from a profile: 0 or false if unknown */
-    int64_t memory_bytes;
-    bool hopper; /* whether it is of the generation of H100 or later, with larger workspaces of products */
+    bool hopper; /* whether the GPU is of the generation of H100 or later, with larger workspaces of products */
 } zr__run;
 
 /** Begin a run: take defaults, then keys of zr, then `with`, n texts in the form "NAME=VALUE". Then check the run
- * (zr__run_possible). The caller has set `memory_bytes` and `hopper`. Fail with ZR_ERR_ARG, naming the option and what
- * is possible. */
+ * (zr__run_possible). The caller has set `hopper`. Fail with ZR_ERR_ARG, naming the option and
+ * what is possible. */
 ZR_NODISCARD zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config *config, int64_t ranks,
                                      const char *const *with, int n);
 /** Check that the degrees divide the ranks and that the system can do what the run asks (ZR_ERR_UNSUPPORTED). */
@@ -227,7 +226,8 @@ typedef struct zr__decoder zr__decoder;
 
 struct zr__system {
     const char *name, *title;
-    unsigned stages;          /* ZeRO stages that the system has, as bits: 1 << stage */
+    unsigned stages; /* ZeRO stages that the system has, as bits: 1 << stage */
+    int64_t usual_stage;
     const char *other_stages; /* what to use for other stages, as a remedy in messages */
     const char *version;      /* versions whose sources the formulas were read from */
     const zr__option *option; /* ends with a row without name */

@@ -2,9 +2,20 @@
  * fsdp/_fully_shard, torch/nn/parallel/distributed.py, torch/optim/adam.py, transformers/models. */
 #include "systems/model.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 /* ---- models of transformers ------------------------------------------------------------------ */
+
+zr_status zr__single_blocks(const zr__run *run)
+{
+    ZR_CHECK(run->config->recompute.policy != ZR_RECOMPUTE_UNIT || run->config->recompute.every == 1,
+             ZR_ERR_UNSUPPORTED,
+             "activation_checkpointing.every is %" PRId64 "; %s keeps the input of each block: leave "
+             "it out",
+             run->config->recompute.every, run->system->title);
+    return ZR_OK;
+}
 
 zr_status zr__torch_keeps(const zr__run *run, zr__keeps *keeps)
 {
@@ -15,7 +26,7 @@ zr_status zr__torch_keeps(const zr__run *run, zr__keeps *keeps)
              "activation_checkpointing.policy is selective, and models of transformers recompute whole blocks or "
              "nothing; give the policy unit or none");
     if (policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER) keeps->recompute = ZR__REDO_BLOCKS;
-    keeps->every = 1;
+    ZR_TRY(zr__single_blocks(run));
     keeps->transformers = keeps->gate_copies = true;
     keeps->redo_norms = keeps->redo_gates = compiled;
     keeps->expanded =
@@ -53,9 +64,8 @@ void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t r
     if (r == 0) kept += flight * model->unit[0].kept;
     if (r == pp - 1) kept += model->unit[model->blocks + 1].kept;
     rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
-    rank->part[ZR__MOMENT_END][ZR__PART_ACTIVATIONS] = zr__largest_block(model, 1);
-    if (model->unit[1].kept < model->unit[1].all)
-        rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = zr__largest_block(model, 1);
+    rank->part[ZR__MOMENT_END][ZR__PART_ACTIVATIONS] = zr__largest_block(model);
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = model->redone;
     if (r == pp - 1) rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * head;
 }
 
@@ -68,11 +78,21 @@ zr__range zr__torch_fragmentation(bool compiled, bool recomputes)
 
 /* ---- FSDP2 ----------------------------------------------------------------------------------- */
 
+zr_status zr__fsdp_check(const zr__run *run)
+{
+    const zr_config *c = run->config;
+    ZR_CHECK(c->zero.optim.device == ZR_HOME_NONE || c->zero.param.device != ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
+             "zero_optimization.offload_optimizer is given without offload_param; FSDP2 offloads parameters, gradients "
+             "and states together: give both, or --system deepspeed");
+    return ZR_OK;
+}
+
 void zr__fsdp_memory(const zr__run *run, const zr__fsdp *f, const zr__model *model, int64_t r, zr__rank_memory *rank)
 {
     const zr__degrees d = zr__degrees_of(run);
     const int64_t head = model->blocks + 1, n = d.dp * d.cp / f->replicas;
-    const bool first = r == 0, last = r == d.pp - 1, cut = n > 1;
+    const bool first = r == 0, last = r == d.pp - 1;
+    const bool cut = n > 1 || f->unsharded_bytes != f->shard_bytes; /* units are gathered, or cast */
     const zr__span span = zr__span_of(model, r, d.pp);
     const double all = zr__rank_elems(model, r, d.pp, 1, false), trained = zr__rank_elems(model, r, d.pp, 1, true);
     double shard = zr__shard_elems(model, first ? 0 : span.first, last ? head + 1 : span.end, n, true, 0);
@@ -96,7 +116,7 @@ void zr__fsdp_memory(const zr__run *run, const zr__fsdp *f, const zr__model *mod
     if (!cut) return;
     /* two blocks, one of them prefetched, and the last unit, which stays gathered */
     const double block = zr__largest_block_elems(model), tail = last ? model->head : 0;
-    double gathered = f->unsharded_bytes * (2 * block + tail);
+    double gathered = f->unsharded_bytes * fmin(2 * block + tail, all);
     if (!f->reshard) gathered = f->unsharded_bytes * (all - shard);
     loss[ZR__PART_GATHERED] = backward[ZR__PART_GATHERED] = gathered;
     end[ZR__PART_GATHERED] = f->unsharded_bytes * 2 * block;

@@ -34,7 +34,7 @@ static zr_status check(const zr__run *run)
              ZR_ERR_UNSUPPORTED,
              "the Trainer offloads only with FSDP or DeepSpeed; give --stage 3, or --system "
              "deepspeed");
-    return ZR_OK;
+    return is_fsdp(run) ? zr__fsdp_check(run) : ZR_OK;
 }
 
 /* Return the bytes of a weight: FSDP2 in mixed precision keeps fp32 shards, whatever the checkpoint (accelerate/utils/

@@ -48,7 +48,7 @@ static void print_memory_line(const simulating *c, const cli_trial *made)
     if (is_other(c)) {
         const zr__run_memory *theirs = &c->timed.memory;
         printf("memory     %s allocated; nvidia-smi shows ", ZR_SIZE(theirs->allocated));
-        print_taken("device's", (int64_t)theirs->used.bytes, c->timed.run.memory_bytes);
+        print_taken("device's", (int64_t)theirs->used.bytes, c->timed.usable_bytes);
         puts(made->fits ? "" : ": does not fit");
         return;
     }

@@ -20,6 +20,8 @@ typedef struct planned {
     cli_trial zr; /* zr's plan of the same configuration */
     bool has_zr;
     char refused[256]; /* why zr cannot plan it */
+    cli_timed timed;   /* with --cluster: the time of a step */
+    bool is_timed;
 } planned;
 
 bool cli_system_asked(const cli_plan_options *o)
@@ -37,15 +39,21 @@ zr_status cli_system_check(const cli_plan_options *o)
              ZR_SHOWN(with));
     if (!cli_system_asked(o)) return ZR_OK;
     ZR_TRY(zr__system_find(o->system, &system));
-    const char *other = o->max ? "max" : o->svg ? "svg" : o->schedule ? "schedule" : o->every ? "every" : NULL;
+    const char *other = o->max              ? "max"
+                        : o->svg            ? "svg"
+                        : o->schedule       ? "schedule"
+                        : o->every          ? "every"
+                        : o->tokens > 0     ? "tokens"
+                        : o->efficiency > 0 ? "efficiency"
+                        : o->brief.disk     ? "disk"
+                                            : NULL;
     ZR_CHECK(!other, ZR_ERR_ARG, "--%s is for plans of zr; leave it out, or leave out --system %s", other, o->system);
     return ZR_OK;
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/** Return whether a device is of the generation of H100 or later, from its name or the name of its cluster. */
-static bool is_hopper(const char *name)
+bool cli_is_hopper(const char *name)
 {
     static const char *const names[] = {"h20", "h100", "h200", "gh200", "b200", "gb200", "b300", "gb300"};
     bool found = false;
@@ -59,6 +67,8 @@ static zr_status find_device(cli_choices *p)
     ZR_TRY(p->o->cluster ? cli_target_cluster(p->o->cluster, NULL, p->config, t)
                          : cli_profile(p->o->profile ? p->o->profile : DEFAULT_DEVICE, &t->profile));
     t->chooser = t->profile;
+    t->profile.machine.memory_bytes = cli_usable_bytes(&t->profile.machine);
+    t->cluster.device.memory_bytes = cli_usable_bytes(&t->cluster.device);
     if (!p->o->cluster && !p->o->profile) t->profile.machine.memory_bytes = 0; /* its memory is no limit */
     return cli_settle_place(p->config, t);
 }
@@ -70,15 +80,23 @@ static void plan_zr(cli_choices *p, planned *made)
     if (!made->has_zr) snprintf(made->refused, sizeof(made->refused), "%s", zr_error_message());
 }
 
+/** Find the time of a step on --cluster, if zr can plan the system's layout. */
+static void find_time(cli_choices *p, planned *made)
+{
+    if (!p->o->cluster) return;
+    made->is_timed = cli_system_time(p->o->system, &p->o->with, p->config, &p->target, &made->timed, NULL) == ZR_OK;
+    if (!made->is_timed) snprintf(made->refused, sizeof(made->refused), "%s", zr_error_message());
+}
+
 static zr_status make(cli_choices *p, planned *made)
 {
     ZR_TRY(zr__system_find(p->o->system, &made->system));
     ZR_TRY(find_device(p));
-    made->run.memory_bytes = p->target.limit_bytes;
-    made->run.hopper = is_hopper(p->target.profile.facts.name);
+    made->run.hopper = cli_is_hopper(p->target.profile.facts.name);
     ZR_TRY(zr__run_begin(&made->run, made->system, p->config, p->target.ranks, p->o->with.text, p->o->with.n));
     ZR_TRY(zr__run_measure(&made->run, &made->memory));
-    plan_zr(p, made);
+    find_time(p, made);
+    if (!p->args->json || p->o->advice) plan_zr(p, made); /* takes seconds for a long pipeline */
     return ZR_OK;
 }
 
@@ -109,23 +127,31 @@ static double zr_bytes(const planned *made, zr__part part)
 static void print_row(const char *name, double theirs, double ours, const char *why)
 {
     char cells[2][ZR_SIZE_BYTES] = {"-", "-"};
-    if (theirs >= 0) zr__text_size(theirs, cells[0]);
-    if (ours >= 0) zr__text_size(ours, cells[1]);
-    printf("  %-20s%12s%12s  %s\n", name, cells[0], cells[1], why);
+    if (theirs > 0) zr__text_size(theirs, cells[0]);
+    if (ours > 0) zr__text_size(ours, cells[1]);
+    printf("  %-19s%11s%11s%s%s\n", name, cells[0], cells[1], why[0] ? "  " : "", why);
 }
 
 static void print_range(const char *name, zr__range range, double ours, const char *why)
 {
     char text[160];
-    snprintf(text, sizeof(text), "%s to %s%s%s", ZR_SIZE(range.low), ZR_SIZE(range.high), why[0] ? ": " : "", why);
+    snprintf(text, sizeof(text), "%s to %s%s%s", ZR_SIZE(range.low), ZR_SIZE(range.high), why[0] ? "; " : "", why);
     print_row(name, range.bytes, ours, text);
+}
+
+/** Write a number of things in words, such as "2 micro-batches", into `text`. Return `text`. */
+static const char *plural(int64_t n, const char *what, char text[64])
+{
+    const char *end = n == 1 ? "" : what[strlen(what) - 1] == 'h' ? "es" : "s";
+    snprintf(text, 64, "%lld %s%s", (long long)n, what, end);
+    return text;
 }
 
 static void print_head(const cli_choices *p, const planned *made)
 {
     const zr_config *c = p->config;
     const zr__degrees d = zr__degrees_of(&made->run);
-    char params[32], value[ZR__OPTION_BYTES], context[32] = "";
+    char params[32], value[ZR__OPTION_BYTES], context[32] = "", text[3][64];
     const zr_model_sizes s = zr_config_sizes(c);
     if (d.cp > 1) snprintf(context, sizeof(context), " x %lld context", (long long)d.cp);
     printf("model: %s, %lld layers, width %lld, %s parameters, %lld tokens a sample\n",
@@ -134,31 +160,29 @@ static void print_head(const cli_choices *p, const planned *made)
                            : c->model.type,
            (long long)s.layers, (long long)s.width, zr__text_amount(made->memory.params, params),
            (long long)c->data.seq_length);
-    printf("%s (%s): %d ranks (%lld data%s x %lld tensor x %lld pipeline)\nstage %lld, %lld samples a micro-batch, "
-           "%lld micro-batches a step, recompute %s; device: %s\n",
-           made->system->title, made->system->version, p->target.ranks, (long long)d.dp, context, (long long)d.tp,
-           (long long)d.pp, (long long)made->run.stage, (long long)c->micro_batch_size,
-           (long long)c->accumulation_steps, cli_recompute_name(c->recompute.policy, c->recompute.every, params),
+    printf("%s (%s)\n%s (%lld data%s x %lld tensor x %lld pipeline), stage %lld, recompute %s\n"
+           "%s a micro-batch, %s a step; device: %s\n",
+           made->system->title, made->system->version, plural(p->target.ranks, "rank", text[0]), (long long)d.dp,
+           context, (long long)d.tp, (long long)d.pp, (long long)made->run.stage,
+           cli_recompute_name(c->recompute.policy, c->recompute.every, params),
+           plural(c->micro_batch_size, "sample", text[1]), plural(c->accumulation_steps, "micro-batch", text[2]),
            p->o->cluster || p->o->profile ? p->target.profile.facts.name
                                           : "not given, with kernels of " DEFAULT_DEVICE);
-    for (int i = 0, n = 0; made->system->option[i].name; i++)
+    int n = 0;
+    for (int i = 0; made->system->option[i].name; i++)
         if (made->run.given[i])
             printf("%s%s=%s", n++ ? ", " : "options: ", made->system->option[i].name,
                    zr__with_text(&made->run, &made->system->option[i], value));
-    for (int i = 0; made->system->option[i].name; i++)
-        if (made->run.given[i]) {
-            putchar('\n');
-            break;
-        }
+    if (n) putchar('\n');
 }
 
-static void print_table(const cli_choices *p, const planned *made)
+static void print_table(const planned *made)
 {
     const zr__rank_memory *rank = &made->memory.rank[made->memory.fullest];
     const zr__moment peak = zr__peak_moment(rank);
     char title[40], why[96];
     snprintf(title, sizeof(title), "%s", made->system->name);
-    printf("\n  %-20s%12s%12s  %s\n", "memory of a rank", title, made->has_zr ? "zr" : "", "");
+    printf("\n  %-19s%11s%11s\n", "memory of a rank", title, made->has_zr ? "zr" : "");
     for (int i = 0; i < ZR__PARTS; i++) {
         const double ours = made->has_zr ? zr_bytes(made, (zr__part)i) : -1, theirs = rank->part[peak][i];
         const char *note = made->system->why[i] && theirs > 0 ? made->system->why[i] : "";
@@ -167,9 +191,8 @@ static void print_table(const cli_choices *p, const planned *made)
     snprintf(why, sizeof(why), "at the peak: %s", zr__moment_name(peak));
     const double total = made->has_zr ? (double)made->zr.report.memory.total_bytes : -1;
     print_row("allocated", made->memory.allocated, total, why);
-    print_range("reserved", made->memory.reserved, -1, "blocks of the allocator");
-    snprintf(why, sizeof(why), "context, %d communicator%s", made->memory.n_communicators,
-             made->memory.n_communicators == 1 ? "" : "s");
+    print_range("reserved", made->memory.reserved, -1, "");
+    snprintf(why, sizeof(why), "%s", plural(made->memory.n_communicators, "communicator", (char[64]){0}));
     print_range("nvidia-smi", made->memory.used, made->has_zr ? (double)made->zr.needs_bytes : -1, why);
     if (rank->host > 0) print_row("host memory", rank->host, -1, "of a rank");
     if (made->memory.n > 1)
@@ -180,7 +203,6 @@ static void print_table(const cli_choices *p, const planned *made)
         snprintf(text, sizeof(text), "Not proved: %s.", made->system->unproved);
         cli_print_wrapped(text);
     }
-    (void)p;
 }
 
 /** Return in words whether a range fits, such as "no, 3.21 GB too much". */
@@ -203,6 +225,17 @@ static void print_fits(const cli_choices *p, const planned *made)
         printf("\nfits in %s? %s\n", ZR_SIZE(limit), fits_words(&made->memory.used, limit, text));
     else
         puts("\nWhether it fits is not known: give --profile NAME or --memory SIZE.");
+}
+
+static void print_time(const cli_choices *p, const planned *made)
+{
+    const zr_simulation *s = &made->timed.made.simulation;
+    if (!p->o->cluster) return;
+    if (made->is_timed)
+        printf("step on %s: %s, %stokens/s of all ranks, MFU %.1f %% (compared with %s)\n", p->o->cluster,
+               CLI_SECONDS(s->price.step_sec), ZR_AMOUNT(s->tokens_sec), 100 * s->mfu, made->system->timed);
+    else
+        printf("step on %s: not known, because zr cannot plan it\n", p->o->cluster);
 }
 
 /* ---- other ways ------------------------------------------------------------------------------ */
@@ -292,13 +325,14 @@ static zr_status print_json(const cli_choices *p, const planned *made)
     zr__json_open(&out, "pipeline_ranks", '[');
     for (int32_t r = 0; r < made->memory.n; r++) add_rank(&out, &made->memory.rank[r]);
     zr__json_close(&out, ']');
+    if (made->is_timed) zr__json_add(&out, "step_sec", made->timed.made.simulation.price.step_sec);
     if (limit > 0) {
         zr__json_add(&out, "limit", limit, "spare", spare);
         zr__json_add_bool(&out, "fits", spare >= 0);
     }
     if (made->has_zr)
         zr__json_add(&out, "zr_allocated", made->zr.report.memory.total_bytes, "zr_needs", made->zr.needs_bytes);
-    else
+    else if (p->o->advice)
         zr__json_add(&out, "zr_refused", made->refused);
     zr__json_close(&out, '}');
     return zr__json_write(&out, stdout);
@@ -308,8 +342,9 @@ static zr_status print_plan(const cli_choices *p, const planned *made)
 {
     if (p->args->json) return print_json(p, made);
     print_head(p, made);
-    print_table(p, made);
+    print_table(made);
     print_fits(p, made);
+    print_time(p, made);
     print_ways(p, made);
     return ZR_OK;
 }
@@ -320,5 +355,6 @@ zr_status cli_system_plan(cli_choices *p)
     zr_status status = make(p, &made);
     if (status == ZR_OK) status = print_plan(p, &made);
     zr__run_memory_clear(&made.memory);
+    zr__run_memory_clear(&made.timed.memory);
     return status;
 }

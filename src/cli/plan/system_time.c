@@ -15,8 +15,8 @@ zr_status cli_system_time(const char *name, const cli_list *with, zr_config *con
 {
     const zr__system *system;
     zr__speed speed;
-    *timed = (cli_timed){.run.memory_bytes = cli_usable_bytes(&target->cluster.device),
-                         .run.hopper = target->cluster.device.flops_fp8 > 1e15};
+    *timed = (cli_timed){.usable_bytes = cli_usable_bytes(&target->cluster.device),
+                         .run.hopper = cli_is_hopper(target->profile.facts.name)};
     ZR_TRY(zr__system_find(name, &system));
     ZR_TRY(zr__run_begin(&timed->run, system, config, target->ranks, with->text, with->n));
     ZR_TRY(zr__run_measure(&timed->run, &timed->memory));
@@ -27,7 +27,7 @@ zr_status cli_system_time(const char *name, const cli_list *with, zr_config *con
     ZR_TRY(zr__run_place(&timed->run, &speed, &planned, &on.cluster));
     ZR_TRY(cli_try(&on, &planned, &timed->made, plans));
     zr__run_timed(&speed, planned.accumulation_steps, &timed->made.simulation);
-    timed->made.fits = timed->memory.used.bytes <= (double)timed->run.memory_bytes;
+    timed->made.fits = timed->memory.used.bytes <= (double)timed->usable_bytes;
     timed->made.needs_bytes = (int64_t)timed->memory.used.bytes;
     return ZR_OK;
 }
