@@ -137,7 +137,8 @@ def nanotron(row):
 
 def command(row, zr):
     """Return the command of a row, or the reason why there is none."""
-    make = {"m": megatron, "n": nanotron, "t": fsdp2, "l": fsdp2}.get(row["system"][0])
+    makers = {"megatron": megatron, "nanotron": nanotron, "torchtitan": fsdp2, "litgpt": fsdp2}
+    make = makers.get(row["system"].split()[0])
     if not make:
         return f"no system for {row['system']}"
     system, options, stage = make(row)
@@ -187,7 +188,7 @@ def counts(row):
     return cut, 2 * hidden * norm, table, layers * (cut + 2 * hidden * norm) + table * (1 if row["tied"] == "1" else 2)
 
 
-def schedule_factor(row, bridge):
+def schedule_factor(row):
     pp, m, v = number(row, "pp", 1), number(row, "accumulation", 1), number(row, "vpp", 1)
     if v > 1:
         return 1 + (pp - 1) / (pp * v)
@@ -211,12 +212,12 @@ def megatron_activations(row, sequence):
     tokens = number(row, "seq") * number(row, "micro_batch")
     if sequence:
         kept = tokens * hidden * (18 + 4 * ffn / hidden) * layers + 8 * tokens * pp + tokens * hidden * pp
-        kept *= schedule_factor(row, True)
+        kept *= schedule_factor(row)
         if pp == 1:
             kept += tokens * hidden * 4 * (1 + vocab / hidden)
         return kept / tp
     kept = tokens * hidden * (10 + 24 / tp) * layers + 8 * tokens * pp + tokens * hidden * pp
-    kept *= schedule_factor(row, False)
+    kept *= schedule_factor(row)
     if pp == 1:
         kept += 2 * (tokens * vocab / tp + tokens * hidden)
     return 1.05 * kept
@@ -231,9 +232,12 @@ def estimates(row):
     layer = max(cut + whole, table)
     deepspeed = 18 * own / ranks + 4 * layer if row["sharding"] == "zero3" else 2 * own + 18 * own / ranks
     selective = row["recompute"].startswith("selective")
-    activations = 0 if between else megatron_activations(row, row["sp"] == "1" and selective)
-    return {"DeepSpeed": deepspeed, "accelerate": 8 * all_elems, "Megatron-LM": megatron_states(row, False) + activations,
-            "Megatron-Bridge": megatron_states(row, True) + (0 if between else megatron_activations(row, True))}
+    activations = bridge = 0
+    if not between:
+        activations, bridge = megatron_activations(row, row["sp"] == "1" and selective), megatron_activations(row, True)
+    return {"DeepSpeed": deepspeed, "accelerate": 8 * all_elems,
+            "Megatron-LM": megatron_states(row, False) + activations,
+            "Megatron-Bridge": megatron_states(row, True) + bridge}
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -324,8 +328,8 @@ def main():
                              | {"bytes": float(row["bytes"])}))
         if options.verbose:
             print(f"{row['system']:14} {row['measure'][:14]:14} {value / 1e9:8.2f} {float(row['bytes']) / 1e9:8.2f} GB "
-                  f"{100 * row['error']:+6.1f} %  tp{row['tp']} pp{row['pp']} v{row['vpp']} cp{row['cp']} dp{row['dp']} "
-                  f"{row['attention']} {row['gpu']} {row['id']} {row['model']}")
+                  f"{100 * row['error']:+6.1f} %  tp{row['tp']} pp{row['pp']} v{row['vpp']} cp{row['cp']} "
+                  f"dp{row['dp']} {row['attention']} {row['gpu']} {row['id']} {row['model']}")
     if not options.json:
         print_tables(done, options.markdown)
         print(f"\n{len(done)} rows; {shaped} have shapes that no family of zr has; {failed} could not be planned")

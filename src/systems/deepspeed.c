@@ -97,7 +97,8 @@ typedef struct share {
     double largest; /* elements of the largest parameter */
     double bucket;  /* elements of a bucket */
     bool several;   /* whether a step has several micro-batches */
-    bool away;      /* whether the optimizer is offloaded */
+    double away;    /* share of the states that is offloaded: only stage 3 takes a part (ratio) */
+    bool on_host;   /* whether it is in the host's memory, and not on disk */
 } share;
 
 static share share_of(const zr__run *run, const zr__model *model, int64_t r)
@@ -115,7 +116,8 @@ static share share_of(const zr__run *run, const zr__model *model, int64_t r)
                .largest = zr__largest_weight(model),
                .bucket = zr__with(run, "reduce_bucket_size"),
                .several = c->accumulation_steps > 1,
-               .away = c->zero.optim.device != ZR_HOME_NONE};
+               .on_host = c->zero.optim.device == ZR_HOME_CPU};
+    if (c->zero.optim.device != ZR_HOME_NONE) s.away = run->stage == 3 ? c->zero.optim.ratio : 1;
     s.own = s.p / s.n;
     s.sum = zr__with(run, "grad_accum_dtype") == ZR__OPTION_AUTO ? s.value
             : zr__with_word(run, "grad_accum_dtype", "fp32")     ? 4
@@ -125,9 +127,9 @@ static share share_of(const zr__run *run, const zr__model *model, int64_t r)
 
 /* The norm makes a copy in double of a gradient (runtime/utils.py), before shards are flattened, cast to fp32 and
  * updated: a list, a flat copy and an fp32 copy. */
-static double step_temps(const zr__run *run, const share *s, double flat)
+static double step_temps(const zr__run *run, const share *s)
 {
-    const double copies = flat * (2 * s->value + 4);
+    const double copies = s->own * (2 * s->value + 4);
     const double norm = s->value * s->own + 8 * fmin(s->largest, s->own);
     return fmax(copies, norm) + (zr__with(run, "torch_adam") > 0 ? 4 * s->own : 0);
 }
@@ -142,11 +144,11 @@ static void stage_0(const share *s, zr__rank_memory *rank)
     if (s->value < 4) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = 4 * s->p; /* flat gradients in fp32 */
 }
 
-/* Put the states of stages 1 to 3 into a place. Offloaded gradients are in the host's memory in fp32. */
+/* Put the states of stages 1 to 3 into their place. Gradients of offloaded states are in the host's memory in fp32. */
 static void put_states(const share *s, zr__rank_memory *rank)
 {
-    zr__part_set(rank, ZR__PART_STATES, s->away ? 0 : s->own * s->states);
-    if (s->away) rank->host += s->own * (s->states + 4);
+    zr__part_set(rank, ZR__PART_STATES, (1 - s->away) * s->own * s->states);
+    rank->host += s->away * s->own * ((s->on_host ? s->states : 0) + 4);
 }
 
 static void stages_1_and_2(const zr__run *run, const share *s, bool second, zr__rank_memory *rank)
@@ -154,6 +156,7 @@ static void stages_1_and_2(const zr__run *run, const share *s, bool second, zr__
     double *const loss = rank->part[ZR__MOMENT_LOSS], *const backward = rank->part[ZR__MOMENT_BACKWARD],
                   *const end = rank->part[ZR__MOMENT_END], *const step = rank->part[ZR__MOMENT_STEP];
     put_states(s, rank);
+    rank->host += s->away * s->own * s->value; /* staging of gradients */
     if (is_bf16_optimizer(run)) {
         /* fp32 sums and 16-bit gradients of the whole model, which are never freed (bf16_optimizer.py) */
         zr__part_set(rank, ZR__PART_GRADS, (4 + s->value) * s->p);
@@ -166,14 +169,14 @@ static void stages_1_and_2(const zr__run *run, const share *s, bool second, zr__
     const double flat = s->value * fmin(s->bucket, s->p);
     backward[ZR__PART_BUCKETS] += flat;
     end[ZR__PART_BUCKETS] += flat;
-    const double own = s->away ? s->value * s->largest : s->sum * s->own, whole = s->value * s->p;
+    const double own = s->away > 0 ? s->value * s->largest : s->sum * s->own, whole = s->value * s->p;
     end[ZR__PART_GRADS] = second ? own + s->value * s->largest : own + whole;
     backward[ZR__PART_GRADS] = s->value * s->largest;
     if (s->several) {
         loss[ZR__PART_GRADS] = second ? own : whole;
         backward[ZR__PART_GRADS] += loss[ZR__PART_GRADS];
     }
-    if (!s->away) step[ZR__PART_TEMPS] = step_temps(run, s, s->own);
+    step[ZR__PART_TEMPS] = (1 - s->away) * step_temps(run, s);
 }
 
 static void stage_3(const zr__run *run, const zr__model *model, share *s, zr__rank_memory *rank)
@@ -181,8 +184,8 @@ static void stage_3(const zr__run *run, const zr__model *model, share *s, zr__ra
     const int64_t end = model->blocks + 2, ranks = (int64_t)s->n;
     const double small = zr__with(run, "stage3_param_persistence_threshold");
     const double limit = zr__with(run, "stage3_model_persistence_threshold");
-    double cut = zr__shard_elems(model, 0, end, ranks, false, 0),
-           kept = zr__shard_elems(model, 0, end, ranks, false, small);
+    const double cut = zr__shard_elems(model, 0, end, ranks, false, 0);
+    double kept = zr__shard_elems(model, 0, end, ranks, false, small);
     if (limit != ZR__OPTION_AUTO) kept = fmin(kept, cut + limit);
     const double ahead = zr__with(run, "stage3_prefetch_bucket_size");
     const double live = fmin(s->all, zr__with(run, "stage3_max_live_parameters") + ahead);
@@ -191,8 +194,9 @@ static void stage_3(const zr__run *run, const zr__model *model, share *s, zr__ra
     put_states(s, rank);
     const bool params_away = run->config->zero.param.device != ZR_HOME_NONE;
     zr__part_set(rank, ZR__PART_PARAMS, s->value * (params_away ? kept - cut : kept));
-    if (params_away) rank->host += s->value * cut;
-    if (!s->away) zr__part_set(rank, ZR__PART_GRADS, s->sum * s->own); /* kept for ever (grad_partitions_flat_buffer) */
+    if (run->config->zero.param.device == ZR_HOME_CPU) rank->host += s->value * cut;
+    /* the gradients of a shard are kept for ever (grad_partitions_flat_buffer) */
+    zr__part_set(rank, ZR__PART_GRADS, (1 - s->away) * s->sum * s->own);
     zr__part_set(rank, ZR__PART_BUCKETS, s->value * s->bucket);
     const double second = copies > 1 ? s->value * s->all / copies : 0;
     zr__part_set(rank, ZR__PART_GATHERED, second);
@@ -202,7 +206,8 @@ static void stage_3(const zr__run *run, const zr__model *model, share *s, zr__ra
         rank->part[m][ZR__PART_GATHERED] = s->n > 1 || params_away ? gathered : second;
     rank->part[ZR__MOMENT_BACKWARD][ZR__PART_GRADS] += s->value * s->largest;
     const double group = fmin(s->own, zr__with(run, "sub_group_size"));
-    rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = s->away ? 0 : fmax(6 * group, 8 * fmin(s->largest / s->n, s->own));
+    rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] =
+        (1 - s->away) * fmax((s->value + 4) * group, 8 * fmin(s->largest / s->n, s->own));
 }
 
 static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__rank_memory *rank)

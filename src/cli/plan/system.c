@@ -1,6 +1,7 @@
 /** The plan of another system: its table beside zr's, and the other ways of the system. */
 #include "cli/plan/system.h"
 
+#include "base/core/scope.h"
 #include "base/json/json_write.h"
 #include "base/text/text.h"
 #include "cli/plan/profile.h"
@@ -180,9 +181,8 @@ static void print_table(const planned *made)
 {
     const zr__rank_memory *rank = &made->memory.rank[made->memory.fullest];
     const zr__moment peak = zr__peak_moment(rank);
-    char title[40], why[96];
-    snprintf(title, sizeof(title), "%s", made->system->name);
-    printf("\n  %-19s%11s%11s\n", "memory of a rank", title, made->has_zr ? "zr" : "");
+    char why[96];
+    printf("\n  %-19s%11s%11s\n", "memory of a rank", made->system->name, made->has_zr ? "zr" : "");
     for (int i = 0; i < ZR__PARTS; i++) {
         const double ours = made->has_zr ? zr_bytes(made, (zr__part)i) : -1, theirs = rank->part[peak][i];
         const char *note = made->system->why[i] && theirs > 0 ? made->system->why[i] : "";
@@ -240,42 +240,74 @@ static void print_time(const cli_choices *p, const planned *made)
 
 /* ---- other ways ------------------------------------------------------------------------------ */
 
+#define WAYS_MOST 16 /* four stages, with and without recompute, with and without offload */
+
+typedef struct way {
+    int stage;
+    bool redone, away; /* whether blocks are recomputed, and states offloaded to the host */
+    double allocated, used, host;
+} way;
+
 /** Measure the run with another stage, recompute and offload. Return false if the system does not have it. */
-static bool measure_way(const cli_choices *p, const planned *made, int stage, zr_recompute policy, bool away,
-                        zr__run_memory *memory)
+static bool measure_way(const cli_choices *p, const planned *made, way *w)
 {
+    ZR_AUTO(zr__run_memory_clear) zr__run_memory memory = {0};
     zr_config config = *p->config;
     zr__run run = made->run;
     run.config = &config;
-    run.stage = stage;
-    config.recompute.policy = policy;
+    run.stage = w->stage;
+    config.recompute.policy = w->redone ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
     config.recompute.every = 1;
-    config.zero.optim.device = away ? ZR_HOME_CPU : ZR_HOME_NONE;
+    config.zero.optim.device = w->away ? ZR_HOME_CPU : ZR_HOME_NONE;
     config.zero.optim.ratio = 1;
     config.zero.param = config.zero.optim;
-    if (stage < 3) config.zero.param.device = ZR_HOME_NONE;
-    return zr__run_possible(&run) == ZR_OK && zr__run_measure(&run, memory) == ZR_OK;
+    if (w->stage < 3) config.zero.param.device = ZR_HOME_NONE;
+    if (zr__run_possible(&run) != ZR_OK || zr__run_measure(&run, &memory) != ZR_OK) return false;
+    w->allocated = memory.allocated;
+    w->used = memory.used.bytes;
+    w->host = memory.rank[memory.fullest].host;
+    return true;
+}
+
+/** Measure all ways of the system. Return their number. */
+static int find_ways(const cli_choices *p, const planned *made, way ways[WAYS_MOST])
+{
+    int n = 0;
+    for (int i = 0; i < WAYS_MOST; i++) {
+        ways[n] = (way){.stage = i / 4, .redone = i & 1, .away = i & 2};
+        if (made->system->stages >> ways[n].stage & 1 && measure_way(p, made, &ways[n])) n++;
+    }
+    return n;
 }
 
 static void print_ways(const cli_choices *p, const planned *made)
 {
+    way ways[WAYS_MOST];
+    const int n = find_ways(p, made, ways);
     const double limit = (double)p->target.limit_bytes;
-    static const zr_recompute policies[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_UNIT};
-    printf("\n  %-7s%-11s%-10s%12s%12s%12s  %s\n", "stage", "recompute", "offload", "allocated", "nvidia-smi",
-           "host memory", limit > 0 ? "fits" : "");
-    for (int stage = 0; stage < 4; stage++)
-        for (int k = 0; k < 4; k++) {
-            ZR_AUTO(zr__run_memory_clear) zr__run_memory memory = {0};
-            const bool away = k >= 2;
-            if (!(made->system->stages >> stage & 1) || !measure_way(p, made, stage, policies[k % 2], away, &memory))
-                continue;
-            const double host = memory.rank[memory.fullest].host;
-            printf("  %-7d%-11s%-10s%12s%12s%12s  %s\n", stage, k % 2 ? "unit" : "none", away ? "cpu" : "",
-                   ZR_SIZE(memory.allocated), ZR_SIZE(memory.used.bytes), host > 0 ? ZR_SIZE(host) : "",
-                   limit <= 0                   ? ""
-                   : memory.used.bytes <= limit ? "yes"
-                                                : "no");
-        }
+    printf("\n  %-7s%-11s%-9s%11s%12s%13s%s\n", "stage", "recompute", "offload", "allocated", "nvidia-smi",
+           "host memory", limit > 0 ? "  fits" : "");
+    for (const way *w = ways; w < ways + n; w++)
+        printf("  %-7d%-11s%-9s%11s%12s%13s%s\n", w->stage, w->redone ? "unit" : "none", w->away ? "cpu" : "-",
+               ZR_SIZE(w->allocated), ZR_SIZE(w->used), w->host > 0 ? ZR_SIZE(w->host) : "-",
+               limit <= 0         ? ""
+               : w->used <= limit ? "  yes"
+                                  : "  no");
+}
+
+static void add_ways(zr__json_out *out, const cli_choices *p, const planned *made)
+{
+    way ways[WAYS_MOST];
+    const int n = find_ways(p, made, ways);
+    zr__json_open(out, "ways", '[');
+    for (const way *w = ways; w < ways + n; w++) {
+        zr__json_open(out, NULL, '{');
+        zr__json_add(out, "stage", w->stage, "recompute", w->redone ? "unit" : "none");
+        zr__json_add(out, "offload", w->away ? "cpu" : "none", "allocated", w->allocated);
+        zr__json_add(out, "nvidia_smi", w->used, "host", w->host);
+        zr__json_close(out, '}');
+    }
+    zr__json_close(out, ']');
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -330,6 +362,7 @@ static zr_status print_json(const cli_choices *p, const planned *made)
         zr__json_add(&out, "limit", limit, "spare", spare);
         zr__json_add_bool(&out, "fits", spare >= 0);
     }
+    if (p->o->advice) add_ways(&out, p, made);
     if (made->has_zr)
         zr__json_add(&out, "zr_allocated", made->zr.report.memory.total_bytes, "zr_needs", made->zr.needs_bytes);
     else if (p->o->advice)

@@ -27,6 +27,13 @@ parts = said[\"pipeline_ranks\"][0][\"parts\"]
 assert abs(sum(parts.values()) / said[\"allocated\"] - 1) < 1e-6
 assert said[\"options\"][\"reduce_bucket_size\"] == \"500000000\"
 "'
+check 'JSON with advice' plan --system ddp --memory 24GB --json --advice
+check 'has the ways of the system, and zr' sh -c 'python3 -c "
+import json
+said = json.load(open(\"out\"))
+assert [(way[\"stage\"], way[\"recompute\"]) for way in said[\"ways\"]] == [(0, \"none\"), (0, \"unit\")]
+assert said[\"ways\"][0][\"allocated\"] == said[\"allocated\"] and said[\"zr_needs\"] > said[\"zr_allocated\"]
+"'
 check 'the fullest rank of a pipeline' plan --system megatron --stage 1 --parallel.pipeline=4 \
     --gradient_accumulation_steps=8 --with attention-backend=flash
 check 'is named' grep -q 'pipeline rank 0 of 0 to 3 is the fullest' out
