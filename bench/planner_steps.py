@@ -142,7 +142,7 @@ def complete(row):
 
 def summary(rows):
     """Return number, median deviation, that of nine of ten, the largest, and the median of sim / published - 1."""
-    far = sorted(max(row["ratio"], 1 / row["ratio"]) - 1 for row in rows)
+    far = sorted(abs(row["ratio"] - 1) for row in rows)
     return (len(far), statistics.median(far), far[-(-9 * len(far) // 10) - 1], far[-1],
             statistics.median(row["ratio"] for row in rows) - 1)
 

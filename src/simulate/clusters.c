@@ -23,7 +23,7 @@
  * hopper-500w, blackwell, blackwell-ultra
  *            The shares are those of hopper, times what is sustained. 8-bit products of cuBLASLt reach 2,973 of 5,000
  *            TFLOP/s on GB200 and 1,382 of 1,979 on H100 (AI-benchmarking-guide, Azure_Results), a ratio of 0.85.
- *            Those of GB300, 0.95, and of H100 limited to 500 W, 0.8, are fitted to runs of Megatron Bridge and of
+ *            Those of GB300, 0.95, and of H100 limited to 500 W, 0.76, are fitted to runs of Megatron Bridge and of
  *            torchtitan (bench/planner_steps.py).
  */
 #define FITTED(reached) (1u << ZR__##reached)
@@ -70,7 +70,7 @@ static const zr__generation generations[] = {
       [ZR__LINK_SHARE] = 0.7,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1e-5},
-     0.8,
+     0.76,
      0},
     {"blackwell",
      "hopper, times the ratio of measured products on GB200",

@@ -150,7 +150,7 @@ static void speed(const zr__run *run, zr__speed *s)
     s->sequence = zr__with(run, "enable_sequence_parallel") > 0;
     s->each_micro = zr__with(run, "sync_each_batch") > 0;
     s->reduce_f32 = zr__with_word(run, "reduce_dtype", "float32");
-    s->cast_factor = 2;
+    s->cast_factor = 2.4;
     if (!zr__with_word(run, "float8", "none")) s->product_bits = 8;
 }
 

@@ -201,7 +201,8 @@ typedef struct zr__speed {
     double pass_factor, update_factor, cast_factor; /* of zr_cluster */
     double tensor_factor, reduce_factor;            /* of zr_cluster */
     double network_share;                           /* share of the network's rate that exchanges reach */
-    double hop_sec;       /* latency between neighbours of a ring; 0 for that of the network, once for each host */
+    double hop_sec;      /* latency between neighbours of a ring; 0 for that of the network, once for each host */
+    double extra_sec;    /* seconds of a step that no formula tells */
     int32_t product_bits; /* of products of layers, or 0 for 16 */
     bool sequence;        /* with tensor parallelism: norms on a rank's own tokens */
     bool each_micro;      /* ranks reduce gradients in each micro-batch, not once a step */
@@ -214,7 +215,7 @@ typedef struct zr__speed {
  * simulator give the time of the run's step. Fail with ZR_ERR_UNSUPPORTED if the run's model is none of zr's families,
  * or the system's time is not known. */
 ZR_NODISCARD zr_status zr__run_place(const zr__run *run, zr__speed *speed, zr_config *config, zr_cluster *cluster);
-/** Finish a simulation of what zr__run_place made: subtract what overlaps with the next step. */
+/** Finish a simulation of what zr__run_place made: subtract what overlaps with the next step, and add extra_sec. */
 void zr__run_timed(const zr__speed *speed, int64_t micro_batches, zr_simulation *made);
 
 /* ---- systems --------------------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
 #include "systems/systems.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Share of the peak that products reach on H100 with the kernels from which the generations' shares are measured
  * (hopper in src/simulate/clusters.c). */
@@ -66,14 +65,14 @@ zr_status zr__run_place(const zr__run *run, zr__speed *speed, zr_config *config,
 void zr__run_timed(const zr__speed *speed, int64_t micro_batches, zr_simulation *made)
 {
     zr_price *price = &made->price;
-    if (!speed->hides_gather) return;
-    const double hidden = fmin(made->exposed_sec[ZR_CAUSE_STAGE], price->compute_sec / (double)micro_batches),
-                 faster = price->step_sec / (price->step_sec - hidden);
-    made->exposed_sec[ZR_CAUSE_STAGE] -= hidden;
-    price->exposed_sec -= hidden;
-    price->step_sec -= hidden;
-    made->samples_sec *= faster;
-    made->tokens_sec *= faster;
-    made->flops_sec *= faster;
-    made->mfu *= faster;
+    double *stage = &made->exposed_sec[ZR_CAUSE_STAGE];
+    const double hidden = speed->hides_gather ? fmin(*stage, price->compute_sec / (double)micro_batches) : 0,
+                 more = speed->extra_sec - hidden, slower = (price->step_sec + more) / price->step_sec;
+    *stage += more;
+    price->exposed_sec += more;
+    price->step_sec += more;
+    made->samples_sec /= slower;
+    made->tokens_sec /= slower;
+    made->flops_sec /= slower;
+    made->mfu /= slower;
 }

@@ -21,11 +21,10 @@ zr_status cli_target_profile(const char *name, cli_target *target)
      * of a host, and a cluster's name tells its hosts. */
     if (zr__json_is_file_name(name)) return ZR_OK;
     if (zr_cluster_of_device(name, &host) == ZR_OK) {
-        ZR_CHECK(
-            target->ranks <= host.host_devices || target->profile.facts.own_memory == false, ZR_ERR_ARG,
-            "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a network "
-            "between hosts, or fewer ranks",
-            name, host.host_devices, target->ranks, host.name);
+        ZR_CHECK(host.processors || target->ranks <= host.host_devices, ZR_ERR_ARG,
+                 "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a "
+                 "network between hosts, or fewer ranks",
+                 name, host.host_devices, target->ranks, host.name);
         return ZR_OK;
     }
     ZR_TRY(zr_cluster_read(name, &host));
