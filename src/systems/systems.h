@@ -201,8 +201,8 @@ typedef struct zr__speed {
     double pass_factor, update_factor, cast_factor; /* of zr_cluster */
     double tensor_factor, reduce_factor;            /* of zr_cluster */
     double network_share;                           /* share of the network's rate that exchanges reach */
-    double hop_sec;      /* latency between neighbours of a ring; 0 for that of the network, once for each host */
-    double extra_sec;    /* seconds of a step that no formula tells */
+    double hop_sec;       /* latency between neighbours of a ring; 0 for that of the network, once for each host */
+    double extra_sec;     /* seconds of a step that no formula tells */
     int32_t product_bits; /* of products of layers, or 0 for 16 */
     bool sequence;        /* with tensor parallelism: norms on a rank's own tokens */
     bool each_micro;      /* ranks reduce gradients in each micro-batch, not once a step */
