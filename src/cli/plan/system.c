@@ -84,7 +84,7 @@ static void plan_zr(cli_choices *p, planned *made)
 /** Find the time of a step on --cluster, if zr can plan the system's layout. */
 static void find_time(cli_choices *p, planned *made)
 {
-    if (!p->o->cluster) return;
+    if (!p->o->cluster || strcmp(p->o->cluster, CLI_CLUSTER_THIS) == 0) return;
     made->is_timed = cli_system_time(p->o->system, &p->o->with, p->config, &p->target, &made->timed, NULL) == ZR_OK;
     if (!made->is_timed) snprintf(made->refused, sizeof(made->refused), "%s", zr_error_message());
 }
