@@ -264,9 +264,16 @@ typedef struct zr_link {
 /** Rates of the hardware that one rank uses. A value of 0 is unknown. */
 typedef struct zr_machine {
     double flops_f32, flops_bf16; /* peak FLOPs per second */
+    /* peak FLOPs per second of 8-bit and 4-bit products, without sparsity; 0 if the device has no such products. zr
+     * prices them (zr_cluster.product_bits), but does not compute them */
+    double flops_fp8, flops_fp4;
     double memory_bytes_sec;
-    int64_t memory_bytes; /* memory capacity */
+    int64_t memory_bytes; /* memory capacity, as the maker states it */
+    int64_t usable_bytes; /* memory capacity that the device's driver reports */
     zr_link link[ZR_LINK_LEVELS];
+    /* whether the devices of a host have no access to each other's memory, so that messages between them pass through
+     * the memory of their host (GeForce) */
+    bool through_host;
     /* whether ranks communicate by copying memory with their own processor cores, which then cannot compute */
     bool link_copies;
     /** Rates of one rank's disk with offloaded states, in bytes per second; 0 if unknown. `both` is the total rate when

@@ -63,7 +63,7 @@ typedef struct zr_step_time {
 ZR_API ZR_NODISCARD zr_status zr_plans_times(const zr_plans *plans, const zr_profile *profile,
                                              zr_step_time *const *time);
 
-/** Find the profile of a machine by its name, such as "h100". Its rates are from data sheets, for 16-bit products
+/** Find the profile of a machine by its name, such as "h100". Its rates are from data sheets, for products
  * without sparsity. For a GPU, facts.own_memory is true. Facts about kernels are not known: the profile has one thread,
  * no packed operands, and facts.scratch_bytes NULL. The caller sets scratch_bytes to the device's function
  * (zr_device_cuda_scratch, zr_device_cpu_scratch). For an unknown name fail with ZR_ERR_NOT_FOUND and the known names

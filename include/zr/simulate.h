@@ -102,6 +102,7 @@ typedef struct zr_cluster {
     int32_t devices;      /* number of devices in the cluster */
     bool any_hosts;       /* whether hosts are added to the cluster if a plan has more ranks than `devices` */
     int32_t host_devices; /* number of consecutive devices in one host */
+    bool processors;      /* whether the devices are processors, which compute in the memory of their host */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
     /* rate of a host's disk, for the sum of reads and writes; 0 if unknown, and offloaded states then move at the disk
@@ -116,6 +117,20 @@ typedef struct zr_cluster {
     /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this number, the product runs at the
      * rate of fp32. For attention the size is the width of a head. 0 for no alignment */
     int32_t product_multiple;
+    /* bits of the operands of the layers' matrix products: 8 or 4, or 0 for those of the plan's dtype. Attention and
+     * the head multiply in the plan's dtype. Only for estimates */
+    int32_t product_bits;
+    /* with product_bits: bytes that casts of operands and results move, as a multiple of the bytes of a product in the
+     * plan's dtype */
+    double cast_factor;
+    /* number of ranks that share the tokens of a sample (context parallelism), or 0. The plan's samples are then parts
+     * of samples, whose queries see the keys of all parts: attention has this many times the plan's query-key pairs.
+     * The exchange of keys and values is assumed to overlap with attention */
+    int32_t context_ranks;
+    /* factors relative to zr, or 0 for 1: bytes of gradients that ranks exchange; bytes of parameters that they gather;
+     * exposed seconds of the exchanges of tensor parallelism; bytes that ops without products move; bytes that updates,
+     * casts and norms of gradients move */
+    double reduce_factor, gather_factor, tensor_factor, pass_factor, update_factor;
     /* whether computation stops while activation checkpoints are copied to the host and back */
     bool copies_hold;
     bool exchanges_beside; /* whether exchanges overlap with computation even without zr_layout.overlap */
@@ -125,9 +140,11 @@ typedef struct zr_cluster {
     const zr_launch *measured;
 } zr_cluster;
 
-/** Read the description of a cluster. `name` is a built-in cluster such as "dgx2x25". A name that has a '/' or ends in
- * .json is the path of a file. docs/simulate.md describes the file's keys, units and `include`. Fail with
- * ZR_ERR_NOT_FOUND and the list of names, with ZR_ERR_DATA as "file:line:column: key: reason", or with ZR_ERR_IO. */
+/** Read the description of a cluster. `name` is a built-in cluster such as "dgx2x25", or a device such as "h100" in as
+ * many of its usual hosts as needed, or "[HOSTSx]DEVICESxNAME", such as "4x4090" or "2x8xh100", with so many devices in
+ * a host. A name that has a '/' or ends in .json is the path of a file. docs/simulate.md describes the file's keys,
+ * units and `include`. Fail with ZR_ERR_NOT_FOUND and the list of names, with ZR_ERR_DATA as "file:line:column: key:
+ * reason", or with ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *cluster);
 /** Find the first built-in cluster with devices of a given name, such as "h100" (see zr_profile_named). Fail with
  * ZR_ERR_NOT_FOUND if no cluster has them. */

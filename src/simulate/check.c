@@ -35,6 +35,18 @@ static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
     return ZR_OK;
 }
 
+/* Check that the device has products of operands of so few bits. */
+static zr_status check_bits(const zr_cluster *c)
+{
+    const int32_t bits = c->product_bits;
+    ZR_CHECK(bits == 0 || bits == 4 || bits == 8, ZR_ERR_CONFIG,
+             "software.product_bits of the cluster %s is %d; 8 or 4 was wanted", c->name, bits);
+    ZR_CHECK(bits == 0 || (bits == 8 ? c->device.flops_fp8 : c->device.flops_fp4) > 0, ZR_ERR_CONFIG,
+             "a device of %s has no products of %d bits (device.flops_fp%d_per_sec): leave out software.product_bits",
+             c->name, bits, bits);
+    return ZR_OK;
+}
+
 static zr_status check_links(const zr_cluster *c)
 {
     ZR_CHECK(c->n_links >= 0 && c->n_links <= ZR_CLUSTER_LINKS, ZR_ERR_CONFIG,
@@ -72,6 +84,7 @@ zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to simulate: set zr_layout.train");
     ZR_TRY(check_numbers(plan, cluster));
+    ZR_TRY(check_bits(cluster));
     ZR_TRY(check_links(cluster));
     ZR_CHECK(ranks_per_host <= cluster->host_devices, ZR_ERR_CONFIG,
              "%d ranks on a host of %s, which has %d devices: lower parallel.ranks_per_host", ranks_per_host,

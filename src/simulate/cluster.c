@@ -66,7 +66,11 @@ static const field top_fields[] = {{.key = "include"},
 static const field device_fields[] = {{FIELD("memory_bytes", BYTES, device.memory_bytes), .must = true},
                                       {FIELD("flops_f32_per_sec", RATE, device.flops_f32), .must = true},
                                       {FIELD("flops_bf16_per_sec", RATE, device.flops_bf16)},
+                                      {FIELD("flops_fp8_per_sec", RATE, device.flops_fp8)},
+                                      {FIELD("flops_fp4_per_sec", RATE, device.flops_fp4)},
                                       {FIELD("memory_bytes_per_sec", RATE, device.memory_bytes_sec), .must = true},
+                                      {FIELD("usable_bytes", BYTES, device.usable_bytes)},
+                                      {FIELD("through_host", FLAG, device.through_host)},
                                       {FIELD("launch_sec", SECONDS, launch_sec)},
                                       {FIELD("product_share", SHARE, product_share)},
                                       {FIELD("product_half_size", SIZE, product_half)},
@@ -77,16 +81,20 @@ static const field host_fields[] = {{FIELD("devices", COUNT, host_devices)},
                                     {FIELD("device_bytes_per_sec", RATE, host_bytes_sec)},
                                     {FIELD("memory_bytes_per_sec", RATE, device.host_memory_bytes_sec)},
                                     {FIELD("disk_bytes_per_sec", RATE, disk_bytes_sec)}};
-static const field software_fields[] = {{FIELD("scores_bytes", SIZE, scores_bytes)},
-                                        {FIELD("product_multiple", COUNT, product_multiple)},
-                                        {FIELD("copies_hold", FLAG, copies_hold)},
-                                        {FIELD("exchanges_beside", FLAG, exchanges_beside)}};
+static const field software_fields[] = {
+    {FIELD("scores_bytes", SIZE, scores_bytes)},    {FIELD("product_multiple", COUNT, product_multiple)},
+    {FIELD("product_bits", COUNT, product_bits)},   {FIELD("cast_factor", SIZE, cast_factor)},
+    {FIELD("context_ranks", COUNT, context_ranks)}, {FIELD("reduce_factor", SIZE, reduce_factor)},
+    {FIELD("gather_factor", SIZE, gather_factor)},  {FIELD("tensor_factor", SIZE, tensor_factor)},
+    {FIELD("pass_factor", SIZE, pass_factor)},      {FIELD("update_factor", SIZE, update_factor)},
+    {FIELD("copies_hold", FLAG, copies_hold)},      {FIELD("exchanges_beside", FLAG, exchanges_beside)}};
 static const field link_fields[] = {{NAME(zr_cluster_link)},
                                     {LINK_FIELD("devices", COUNT, devices), .must = true},
                                     {LINK_FIELD("bytes_per_sec", RATE, bytes_sec), .must = true},
                                     {LINK_FIELD("shared_bytes_per_sec", RATE, shared_bytes_sec)},
                                     {LINK_FIELD("latency_sec", SECONDS, latency_sec)},
                                     {LINK_FIELD("share", SHARE, share)}};
+enum { FIELDS_MOST = COUNT_OF(device_fields) }; /* the longest of these tables */
 static const char *const algorithms[] = {[ZR_ALGORITHM_AUTO] = "auto",
                                          [ZR_ALGORITHM_RING] = "ring",
                                          [ZR_ALGORITHM_TREE] = "tree",
@@ -124,8 +132,8 @@ static zr_status refuse_at(const source *s, const zr__json_place *place, const c
 
 static zr_status refuse_key(const source *s, const zr__json_place *place, const field *fields, int n)
 {
-    const char *names[COUNT_OF(top_fields)];
-    char all[256] = "";
+    const char *names[FIELDS_MOST];
+    char all[512] = "";
     for (int i = 0; i < n; i++) {
         size_t used = strlen(all);
         names[i] = fields[i].key;
@@ -452,7 +460,9 @@ static void settle_device_shares(const chain *c, zr_cluster *cluster)
     const zr__json_place device = {&top, "device", 0};
     for (int i = 0; c->generation && i < COUNT_OF(shares); i++) {
         const zr__json_place place = {&device, shares[i].key, 0};
-        if (!is_in_chain(c, &place)) *shares[i].out = c->generation->value[shares[i].reached];
+        if (is_in_chain(c, &place)) continue;
+        *shares[i].out = c->generation->value[shares[i].reached];
+        if (shares[i].reached == ZR__PRODUCT_SHARE) *shares[i].out *= c->generation->sustained;
     }
 }
 

@@ -20,6 +20,11 @@
  *            (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of memory and
  *            NVLink are the shares of volta. The network's numbers were chosen by hand for both generations, with
  *            knowledge of all rows: these runs hardly wait for the network, so they only give bounds.
+ * hopper-500w, blackwell, blackwell-ultra
+ *            The shares are those of hopper, times what is sustained. 8-bit products of cuBLASLt reach 2,973 of 5,000
+ *            TFLOP/s on GB200 and 1,382 of 1,979 on H100 (AI-benchmarking-guide, Azure_Results), a ratio of 0.85.
+ *            Those of GB300, 0.95, and of H100 limited to 500 W, 0.76, are fitted to runs of Megatron Bridge and of
+ *            torchtitan (bench/planner_steps.py).
  */
 #define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {
@@ -31,6 +36,7 @@ static const zr__generation generations[] = {
       [ZR__LINK_SHARE] = 0.38,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1.3e-4},
+     1,
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(MEMORY_SHARE) | FITTED(LINK_SHARE) | FITTED(NVLINK_SHARE) |
          FITTED(NETWORK_SEC)},
     {"ampere",
@@ -42,6 +48,7 @@ static const zr__generation generations[] = {
       [ZR__LINK_SHARE] = 0.7,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1e-5},
+     1,
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)},
     {"hopper",
      "fitted on 13 of the 23 runs of GPT shapes on H100 in tests/published.csv",
@@ -52,31 +59,47 @@ static const zr__generation generations[] = {
       [ZR__LINK_SHARE] = 0.7,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1e-5},
-     FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)}};
-
-/* Generation of each device. Devices after the line "----" have no fit of their own. They take the values of the
- * nearest generation. */
-static const struct {
-    const char *device, *generation;
-} generation_of[] = {{"v100-dgx2", "volta"},
-                     {"v100-pcie", "volta"},
-                     {"a100-40gb", "ampere"},
-                     {"a100-80gb", "ampere"},
-                     {"h100", "hopper"},
-                     {"h200", "hopper"},
-                     /* ---- */
-                     {"b200", "hopper"},
-                     {"gb200", "hopper"},
-                     {"mi300x", "hopper"},
-                     {"4090", "ampere"}};
+     1,
+     FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)},
+    {"hopper-500w",
+     "hopper, times a factor fitted to 10 runs of torchtitan on H100 limited to 500 W",
+     {[ZR__PRODUCT_SHARE] = 0.64,
+      [ZR__PRODUCT_HALF] = 32,
+      [ZR__ATTENTION_SHARE] = 0.36,
+      [ZR__MEMORY_SHARE] = 0.8,
+      [ZR__LINK_SHARE] = 0.7,
+      [ZR__NVLINK_SHARE] = 0.8,
+      [ZR__NETWORK_SEC] = 1e-5},
+     0.76,
+     0},
+    {"blackwell",
+     "hopper, times the ratio of measured products on GB200",
+     {[ZR__PRODUCT_SHARE] = 0.64,
+      [ZR__PRODUCT_HALF] = 32,
+      [ZR__ATTENTION_SHARE] = 0.36,
+      [ZR__MEMORY_SHARE] = 0.8,
+      [ZR__LINK_SHARE] = 0.7,
+      [ZR__NVLINK_SHARE] = 0.8,
+      [ZR__NETWORK_SEC] = 1e-5},
+     0.85,
+     0},
+    {"blackwell-ultra",
+     "hopper, times a factor fitted to 13 runs of 405B and 70B on GB300",
+     {[ZR__PRODUCT_SHARE] = 0.64,
+      [ZR__PRODUCT_HALF] = 32,
+      [ZR__ATTENTION_SHARE] = 0.36,
+      [ZR__MEMORY_SHARE] = 0.8,
+      [ZR__LINK_SHARE] = 0.7,
+      [ZR__NVLINK_SHARE] = 0.8,
+      [ZR__NETWORK_SEC] = 1e-5},
+     0.95,
+     0}};
 
 const zr__generation *zr__generation_of(const char *device)
 {
-    for (size_t i = 0; i < sizeof(generation_of) / sizeof(*generation_of); i++) {
-        if (strcmp(generation_of[i].device, device) != 0) continue;
-        for (size_t g = 0; g < sizeof(generations) / sizeof(*generations); g++)
-            if (strcmp(generations[g].name, generation_of[i].generation) == 0) return &generations[g];
-    }
+    const char *name = zr__profile_generation(device);
+    for (size_t g = 0; g < sizeof(generations) / sizeof(*generations); g++)
+        if (strcmp(generations[g].name, name) == 0) return &generations[g];
     return NULL;
 }
 
@@ -89,32 +112,11 @@ const zr__generation *zr__generation_of(const char *device)
 #define INFINIBAND_EDR 12.5e9
 #define INFINIBAND_HDR 25e9
 #define INFINIBAND_NDR 50e9
+#define INFINIBAND_XDR 100e9
+#define ETHERNET_100G 12.5e9
+#define ETHERNET_10G 1.25e9
 
 #define GIB (INT64_C(1) << 30)
-
-/* Devices without a profile, with the rates of their data sheets. 16-bit rates are for dense products. On the GeForce
- * 4090 they are for products with fp32 accumulation. The host's memory bandwidth for one device is taken from a DGX
- * B200 (two Xeon 8570 with 8 channels of DDR5-5600) or from half a Grace processor (512 GB/s). */
-static const struct {
-    const char *name;
-    zr_machine machine;
-} others[] = {
-    {"v100-pcie", {.flops_f32 = 14e12, .flops_bf16 = 112e12, .memory_bytes_sec = 900e9, .memory_bytes = 16000000000}},
-    {"b200",
-     {.flops_f32 = 75e12,
-      .flops_bf16 = 2.25e15,
-      .memory_bytes_sec = 8e12,
-      .memory_bytes = 180000000000,
-      .host_memory_bytes_sec = 89.6e9}},
-    {"gb200",
-     {.flops_f32 = 80e12,
-      .flops_bf16 = 2.5e15,
-      .memory_bytes_sec = 8e12,
-      .memory_bytes = 186000000000,
-      .host_memory_bytes_sec = 256e9}},
-    {"mi300x",
-     {.flops_f32 = 163.4e12, .flops_bf16 = 1307.4e12, .memory_bytes_sec = 5.3e12, .memory_bytes = 192000000000}},
-    {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};
 
 /*
  * Rates of links count one direction, although data sheets add up both directions. A network has two rates: the rate of
@@ -142,11 +144,24 @@ static const struct {
  *            host memory. Two GPUs share the NVLink-C2C of a Grace processor, 900 GB/s in both directions together.
  * mi300x8    AMD's platform of 8 MI300X. Each GPU has seven links of 64 GB/s in each direction to the other GPUs. The
  *            network has the rates of NDR. The host's memory is not on the data sheet.
- * 4x4090     One host of 4 RTX 4090, which have only PCI Express 4.0. The host's memory is unknown.
  * h200x1     One H200 in an unknown host.
+ * v100-16gb, v100-32gb
+ *            DGX-1, with four EDR adapters.
+ * h100-96gb  A host like the DGX H100.
+ * hgx-h20x8  HGX H20, in a host like the DGX H100.
+ * gh200      One GPU with its Grace processor (NVLink-C2C, 480 GB) and one NDR adapter.
+ * gb300-nvl72
+ *            As gb200-nvl72, with one adapter of 800 Gb/s per GPU.
+ * mi250x     A node of Frontier: 8 dies, joined by Infinity Fabric (a ring through all of them has two links of 50 GB/s
+ *            at its narrowest), and four Slingshot adapters of 25 GB/s.
+ * a10, l4, l40s
+ *            The largest instances of AWS, of 8 GPUs on PCI Express 4.0: g5 (with the A10's sibling A10G) and g6 with
+ *            100 Gb/s of network, g6e with 400 Gb/s.
+ * a6000, 3090, 4090, 5090
+ *            A workstation with four cards, and one port of 10 Gb/s, as its board has. Its memory is unknown.
  */
-/* Columns: name; device (of zr_profile_named, or of the table `others` above); number of hosts, negative if it is only
- * a default that may be exceeded; devices per host; link within a host (name, rate); network (name, rate of one
+/* Columns: name; device (of zr_profile_named); number of hosts, negative if it is only a default that may be exceeded;
+ * devices per host; link within a host (name, rate); network (name, rate of one
  * adapter, rate of all adapters of a host); memory of a host; rate between host memory and a device; algorithm of
  * collectives. The algorithm is RING, which NCCL used on the papers' clusters, or AUTO for the faster algorithm. */
 #define CLUSTER_LIST(X)                                                                                                \
@@ -168,8 +183,28 @@ static const struct {
     X("gb200-nvl72", "gb200", -8, 72, "NVSwitch", 900e9, "InfiniBand", INFINIBAND_NDR, 72 * INFINIBAND_NDR,            \
       17000000000000, 225e9, AUTO)                                                                                     \
     X("mi300x8", "mi300x", -8, 8, "xGMI", 448e9, "network", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 0, PCIE5_X16, AUTO)    \
-    X("4x4090", "4090", 1, 4, "PCIe", PCIE4_X16, "", 0, 0, 0, PCIE4_X16, AUTO)                                         \
-    X("h200x1", "h200", 1, 1, "", 0, "", 0, 0, 0, PCIE5_X16, AUTO)
+    X("h200x1", "h200", 1, 1, "", 0, "", 0, 0, 0, PCIE5_X16, AUTO)                                                     \
+    X("v100-16gb", "v100-16gb", -8, 8, "NVLink", 150e9, "InfiniBand", INFINIBAND_EDR, 4 * INFINIBAND_EDR,              \
+      512000000000, PCIE3_X16 / 2, RING)                                                                               \
+    X("v100-32gb", "v100-32gb", -8, 8, "NVLink", 150e9, "InfiniBand", INFINIBAND_EDR, 4 * INFINIBAND_EDR,              \
+      512000000000, PCIE3_X16 / 2, RING)                                                                               \
+    X("h100-96gb", "h100-96gb", -8, 8, "NVSwitch", 450e9, "InfiniBand", INFINIBAND_NDR, 8 * INFINIBAND_NDR,            \
+      2000000000000, PCIE5_X16, AUTO)                                                                                  \
+    X("hgx-h20x8", "h20", -8, 8, "NVSwitch", 450e9, "InfiniBand", INFINIBAND_NDR, 8 * INFINIBAND_NDR, 2000000000000,   \
+      PCIE5_X16, AUTO)                                                                                                 \
+    X("gh200", "gh200", -8, 1, "", 0, "InfiniBand", INFINIBAND_NDR, INFINIBAND_NDR, 480000000000, 450e9, AUTO)         \
+    X("gb300-nvl72", "gb300", -8, 72, "NVSwitch", 900e9, "InfiniBand", INFINIBAND_XDR, 72 * INFINIBAND_XDR,            \
+      17000000000000, 225e9, AUTO)                                                                                     \
+    X("mi250x", "mi250x", -8, 8, "xGMI", 100e9, "Slingshot", 25e9, 4 * 25e9, 512000000000, 36e9, AUTO)                 \
+    X("a10", "a10", -8, 8, "PCIe", PCIE4_X16, "network", ETHERNET_100G, ETHERNET_100G, 768 * GIB, PCIE4_X16, AUTO)     \
+    X("l4", "l4", -8, 8, "PCIe", PCIE4_X16, "network", ETHERNET_100G, ETHERNET_100G, 768 * GIB, PCIE4_X16, AUTO)       \
+    X("l40s", "l40s", -8, 8, "PCIe", PCIE4_X16, "network", 4 * ETHERNET_100G, 4 * ETHERNET_100G, 1536 * GIB,           \
+      PCIE4_X16, AUTO)                                                                                                 \
+    X("a6000", "a6000", -8, 4, "PCIe", PCIE4_X16, "Ethernet", ETHERNET_10G, ETHERNET_10G, 0, PCIE4_X16, AUTO)          \
+    X("3090", "3090", -8, 4, "PCIe", PCIE4_X16, "Ethernet", ETHERNET_10G, ETHERNET_10G, 0, PCIE4_X16, AUTO)            \
+    X("4090", "4090", -8, 4, "PCIe", PCIE4_X16, "Ethernet", ETHERNET_10G, ETHERNET_10G, 0, PCIE4_X16, AUTO)            \
+    X("5090", "5090", -8, 4, "PCIe", PCIE5_X16, "Ethernet", ETHERNET_10G, ETHERNET_10G, 0, PCIE5_X16, AUTO)            \
+    X("zen3", "zen3", -8, 2, "memory", 28e9, "Ethernet", ETHERNET_10G, ETHERNET_10G, 0, 0, EXCHANGE)
 
 typedef struct cluster_row {
     const char *name, *device;
@@ -192,7 +227,6 @@ typedef struct cluster_row {
      .host_bytes_sec = host_rate,                                                                                      \
      .algorithm = ZR_ALGORITHM_##algorithm_},
 #define CLUSTER_NAME(name, ...) name,
-#define CLUSTER_TEXT(name, ...) " " name
 
 static const char *const names[] = {CLUSTER_LIST(CLUSTER_NAME) NULL};
 
@@ -203,11 +237,6 @@ const char *const *zr__cluster_names(void)
 
 zr_status zr__cluster_device(const char *name, zr_machine *device)
 {
-    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
-        if (strcmp(name, others[i].name) != 0) continue;
-        *device = others[i].machine;
-        return ZR_OK;
-    }
     zr_profile profile;
     ZR_TRY(zr_profile_named(name, &profile));
     *device = profile.machine;
@@ -221,8 +250,9 @@ bool zr__through_pcie(const zr_cluster *cluster)
 }
 
 /* Rates and memory that are assumed if a cluster does not give them. The first entry is for a server, whose devices
- * have their own links. The second entry is for a workstation, which has a single device or links its devices by PCI
- * Express. A server has 16 channels of DDR4-3200 and four NVMe drives, a workstation 4 channels and one drive. */
+ * have their own links or whose memory is known. The second entry is for a workstation, which has a single device or
+ * links its devices by PCI Express. A server has 16 channels of DDR4-3200 and four NVMe drives, a workstation 4
+ * channels and one drive. */
 static const struct {
     double device, memory, disk; /* bytes per second: between the host and a device, of all memory, and of all drives */
     int64_t bytes;               /* bytes of all memory */
@@ -230,7 +260,7 @@ static const struct {
 
 static bool is_workstation(const zr_cluster *cluster)
 {
-    return zr__through_pcie(cluster) || cluster->host_devices == 1;
+    return cluster->host_memory_bytes == 0 && (zr__through_pcie(cluster) || cluster->host_devices == 1);
 }
 
 int64_t zr__cluster_assume(zr_cluster *cluster)
@@ -273,8 +303,10 @@ const char *zr__cluster_assumed(const zr_cluster *cluster, bool disk, char note[
 
 static void set_shares(const zr__generation *generation, zr_cluster *cluster)
 {
-    const double *value = generation->value;
-    cluster->product_share = value[ZR__PRODUCT_SHARE];
+    static const double whole[ZR__REACHED] = {
+        [ZR__PRODUCT_SHARE] = 1, [ZR__MEMORY_SHARE] = 1, [ZR__LINK_SHARE] = 1, [ZR__NVLINK_SHARE] = 1};
+    const double *value = generation ? generation->value : whole;
+    cluster->product_share = value[ZR__PRODUCT_SHARE] * (generation ? generation->sustained : 1);
     cluster->product_half = value[ZR__PRODUCT_HALF];
     cluster->attention_share = value[ZR__ATTENTION_SHARE];
     cluster->memory_share = value[ZR__MEMORY_SHARE];
@@ -284,20 +316,25 @@ static void set_shares(const zr__generation *generation, zr_cluster *cluster)
         cluster->link[cluster->n_links - 1].latency_sec = value[ZR__NETWORK_SEC];
 }
 
-static zr_status build_cluster(const cluster_row *row, zr_cluster *cluster)
+/* Create a cluster of hosts as in `row`, but with other numbers of hosts and of devices in a host. */
+static zr_status build_cluster(const cluster_row *row, const char *name, int32_t hosts, int32_t per_host,
+                               bool any_hosts, zr_cluster *cluster)
 {
-    zr_machine device;
-    const int32_t hosts = abs(row->hosts);
-    ZR_TRY(zr__cluster_device(row->device, &device));
-    *cluster = (zr_cluster){.device = device,
-                            .devices = hosts * row->per_host,
-                            .any_hosts = row->hosts < 0,
-                            .host_devices = row->per_host,
+    zr_profile profile;
+    ZR_TRY(zr_profile_named(row->device, &profile));
+    *cluster = (zr_cluster){.devices = hosts * per_host,
+                            .any_hosts = any_hosts,
+                            .host_devices = per_host,
+                            .processors = !profile.facts.own_memory,
                             .host_memory_bytes = row->host_memory_bytes,
                             .host_bytes_sec = row->host_bytes_sec,
                             .algorithm = row->algorithm};
-    snprintf(cluster->name, sizeof(cluster->name), "%s", row->name);
-    if (row->per_host > 1) cluster->link[cluster->n_links++] = row->inside;
+    ZR_TRY(zr__cluster_device(row->device, &cluster->device));
+    snprintf(cluster->name, sizeof(cluster->name), "%s", name);
+    if (per_host > 1) {
+        cluster->link[cluster->n_links] = row->inside;
+        cluster->link[cluster->n_links++].devices = per_host;
+    }
     if (hosts > 1) cluster->link[cluster->n_links++] = row->network;
     if (cluster->n_links > 0) cluster->link[cluster->n_links - 1].devices = cluster->devices;
     set_shares(zr__generation_of(row->device), cluster);
@@ -313,20 +350,120 @@ void zr__cluster_widen(zr_cluster *cluster, int32_t devices)
 }
 
 static const cluster_row rows[] = {CLUSTER_LIST(CLUSTER_ROW)};
+enum { ROWS = sizeof(rows) / sizeof(*rows) };
+
+static zr_status build_row(const cluster_row *row, zr_cluster *cluster)
+{
+    return build_cluster(row, row->name, abs(row->hosts), row->per_host, row->hosts < 0, cluster);
+}
+
+/* Return the usual host of a device: the first row with this device. NULL if `name` is no device. */
+static const cluster_row *usual_row(const char *name)
+{
+    const char *device = zr__profile_device(name);
+    for (int i = 0; i < ROWS; i++)
+        if (strcmp(device, rows[i].device) == 0) return &rows[i];
+    return NULL;
+}
 
 zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        if (strcmp(device, rows[i].device) == 0) return build_cluster(&rows[i], cluster);
-    return ZR_FAIL(ZR_ERR_NOT_FOUND, "no known cluster has devices of the name \"%s\"", device);
+    const cluster_row *row = usual_row(device);
+    ZR_CHECK(row, ZR_ERR_NOT_FOUND, "no known cluster has devices of the name \"%s\"", ZR_SHOWN(device));
+    return build_row(row, cluster);
 }
+
+/* The largest number of hosts or of devices in a name. */
+#define NUMBER_MOST 65536
+
+/* Read the number before an 'x' at the start of `text`. Return the text after the 'x', or NULL if there is no such
+ * number. */
+static const char *take_number(const char *text, int32_t *number)
+{
+    char *end = NULL;
+    if (*text < '1' || *text > '9') return NULL;
+    const long long read = strtoll(text, &end, 10);
+    if (*end != 'x' || end[1] == '\0' || read > NUMBER_MOST) return NULL;
+    *number = (int32_t)read;
+    return end + 1;
+}
+
+/* A name in the form [[HOSTSx]DEVICESx]DEVICE. `given`: how many of the two numbers are given. */
+typedef struct parsed {
+    int32_t hosts, per_host;
+    int given;
+    const char *device;
+} parsed;
+
+static parsed parse_name(const char *name)
+{
+    parsed p = {.hosts = 1, .device = name};
+    int32_t number[2];
+    for (const char *rest = name; p.given < 2 && (rest = take_number(rest, &number[p.given])) != NULL; p.given++)
+        p.device = rest;
+    if (p.given > 0) p.per_host = number[p.given - 1];
+    if (p.given > 1) p.hosts = number[0];
+    return p;
+}
+
+int zr__machine_names(const char *all[ZR__NAMES_MOST])
+{
+    int n = 0;
+    for (const char *const *name = zr__profile_names(); *name; name++) all[n++] = *name;
+    const int devices = n;
+    for (const char *const *name = names; *name && n < ZR__NAMES_MOST; name++) {
+        bool is_device = false;
+        for (int i = 0; i < devices; i++) is_device |= strcmp(*name, all[i]) == 0;
+        if (!is_device) all[n++] = *name;
+    }
+    return n;
+}
+
+static zr_status fail_unknown(const char *name, const parsed *p)
+{
+    const char *all[ZR__NAMES_MOST];
+    const int n = zr__machine_names(all);
+    const char *near = zr__text_nearest(p->device, all, n);
+    ZR_AUTO(zr__text_clear) zr__text list = {0};
+    for (int i = 0; i < n; i++) zr__text_add(&list, " %s", all[i]);
+    return ZR_FAIL(
+        ZR_ERR_NOT_FOUND,
+        "there is no machine \"%s\"; %s%.*s%s%sthere are:%s; of a GPU also HOSTSxGPUSxNAME or GPUSxNAME, such "
+        "as 2x8xh100 or 4x4090; or FILE.json with one of your own",
+        ZR_SHOWN(name), near ? "did you mean " : "", near ? (int)(p->device - name) : 0, name, near ? near : "",
+        near ? "? " : "", list.data ? list.data : "");
+}
+
+/* Maximum number of devices of a host that are linked by PCI Express. */
+#define PCIE_MOST 16
 
 zr_status zr__cluster_named(const char *name, zr_cluster *cluster)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        if (strcmp(name, rows[i].name) == 0) return build_cluster(&rows[i], cluster);
-    const char *near = zr__text_nearest(name, names, (int)(sizeof(names) / sizeof(*names)) - 1);
-    return ZR_FAIL(ZR_ERR_NOT_FOUND,
-                   "there is no cluster \"%s\"; %s%s%sthere are:%s; or FILE.json with one of your own", ZR_SHOWN(name),
-                   near ? "did you mean " : "", near ? near : "", near ? "? " : "", CLUSTER_LIST(CLUSTER_TEXT));
+    for (int i = 0; i < ROWS; i++)
+        if (strcmp(name, rows[i].name) == 0) return build_row(&rows[i], cluster);
+    const parsed p = parse_name(name);
+    const cluster_row *row = usual_row(p.device);
+    if (!row) return fail_unknown(name, &p);
+    if (p.given == 0) return build_cluster(row, name, abs(row->hosts), row->per_host, true, cluster);
+    const int32_t most = strcmp(row->inside.name, "PCIe") == 0 ? PCIE_MOST : row->per_host;
+    ZR_CHECK(p.per_host <= most, ZR_ERR_NOT_FOUND,
+             "there is no machine \"%s\": a host has at most %d %s; 2x%dx%s is two such hosts", ZR_SHOWN(name), most,
+             p.device, most, p.device);
+    return build_cluster(row, name, p.hosts, p.per_host, false, cluster);
+}
+
+const char *zr__cluster_links(const zr_cluster *cluster, char text[ZR__ASSUMED_BYTES])
+{
+    const bool inside = cluster->host_devices > 1, network = cluster->devices > cluster->host_devices;
+    const zr_cluster_link *first = &cluster->link[0], *last = &cluster->link[cluster->n_links - 1];
+    size_t n = (size_t)snprintf(text, ZR__ASSUMED_BYTES, "%s: %d device%s in a host", cluster->name,
+                                cluster->host_devices, cluster->host_devices == 1 ? "" : "s");
+    if (inside)
+        n += (size_t)snprintf(text + n, ZR__ASSUMED_BYTES - n, ", linked by %s with %s/s each%s", first->name,
+                              ZR_SIZE(first->bytes_sec),
+                              cluster->device.through_host ? " through the memory of the host" : "");
+    if (network)
+        snprintf(text + n, ZR__ASSUMED_BYTES - n, "; hosts linked by %s with %s/s each", last->name,
+                 ZR_SIZE(last->shared_bytes_sec));
+    return text;
 }

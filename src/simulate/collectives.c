@@ -65,12 +65,13 @@ static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
 }
 
 /* Return the bytes per second into a device over a level of links. Within a host linked by PCI Express, traffic of
- * outer levels also passes through these PCI Express links. */
+ * outer levels also passes through these PCI Express links, and perhaps through the memory of the host. */
 static double level_rate(const zr_cluster *cluster, int level)
 {
     const zr_cluster_link *link = &cluster->link[level];
     const double rate = link->bytes_sec * (link->share > 0 ? link->share : cluster->link_share);
-    return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
+    if (!zr__through_pcie(cluster)) return rate;
+    return level > 0 ? fmin(rate, level_rate(cluster, 0)) : zr__through_host_rate(&cluster->device, rate);
 }
 
 /* Raise the times in `spot` to at least the times over one level of links. `first` is the first rank of the group. A

@@ -58,6 +58,22 @@ static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
     return true;
 }
 
+/* Return whether an op is a product of a layer, but not the head. */
+static bool is_layer_product(const zr_op_def *def)
+{
+    return strcmp(def->name, "linear") == 0 || strcmp(def->name, "linear_dx") == 0 ||
+           strcmp(def->name, "linear_dw") == 0;
+}
+
+/* Return the peak FLOP/s of a product of a layer, whose operands may have fewer bits than the plan's dtype. */
+static double layer_peak(const pricer *me, const zr_plan *plan, const zr_op_def *def)
+{
+    const zr_machine *device = &me->cluster->device;
+    const int32_t bits = me->cluster->product_bits;
+    if (bits == 0 || plan->layout.dtype == ZR_F32 || !is_layer_product(def)) return zr__peak_of(plan, device);
+    return bits == 8 ? device->flops_fp8 : device->flops_fp4;
+}
+
 /* Return the FLOP/s of an op. If the device has measured products, interpolate between them. Otherwise return a share
  * of the peak, which depends on the smallest size of the product. For attention the share is attention_share; if it is
  * 0, the share depends on the width of a head. */
@@ -65,7 +81,7 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
 {
     const zr_machine *device = &me->cluster->device;
     if (device->n_products > 0) return zr__plan_op_flops_sec(plan, def, device, cost->product);
-    const double peak = zr__peak_of(plan, device);
+    const double peak = layer_peak(me, plan, def);
     const double smallest = (double)(cost->pairs > 0 ? cost->head : cost->product.size[0]);
     if (smallest == 0) return peak;
     if (plan->layout.dtype != ZR_F32 && !sizes_suit(me, cost)) return device->flops_f32 * me->cluster->product_share;
@@ -78,15 +94,27 @@ static double parts_sec(const parts *p)
     return p->sec[BY_PRODUCTS] + p->sec[BY_MEMORY] + p->sec[BY_LAUNCHES];
 }
 
+/* Return a factor of zr_cluster, in which 0 means 1. */
+static double factor_of(double factor)
+{
+    return factor > 0 ? factor : 1;
+}
+
 static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, const zr_step *step,
                          const zr_step_cost *cost, parts *p)
 {
     const zr_cluster *cluster = me->cluster;
-    const double rate = cluster->device.memory_bytes_sec * cluster->memory_share, memory = cost->memory_bytes / rate;
-    double compute = 0, scores = 0;
-    if (step->kind == ZR_STEP_RUN) {
+    const double rate = cluster->device.memory_bytes_sec * cluster->memory_share;
+    const bool product = cost->pairs > 0 || cost->product.size[0] > 0, run = step->kind == ZR_STEP_RUN;
+    const double passes = product ? 1 : factor_of(run ? cluster->pass_factor : cluster->update_factor),
+                 memory = passes * cost->memory_bytes / rate;
+    double compute = 0, scores = 0, casts = 0;
+    if (run) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
-        if (cost->flops > 0) compute = cost->flops / op_flops_sec(me, plan, def, cost);
+        if (cluster->product_bits > 0 && is_layer_product(def))
+            casts = cluster->cast_factor * cost->memory_bytes / rate;
+        const double parts_of_keys = cost->pairs > 0 && cluster->context_ranks > 0 ? cluster->context_ranks : 1;
+        if (cost->flops > 0) compute = parts_of_keys * cost->flops / op_flops_sec(me, plan, def, cost);
         /* Add the time to move attention scores to and from memory, between the two products of attention. A forward op
          * writes the scores once. The backward op reads the scores and writes their gradient, which is twice the
          * bytes. */
@@ -94,7 +122,7 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     }
     const double slowest = me->slowest[plan->layout.role];
     p->sec[BY_PRODUCTS] = compute >= memory ? compute * slowest : 0;
-    p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores) * slowest;
+    p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores + casts) * slowest;
     p->sec[BY_LAUNCHES] = parts_sec(p) > 0 ? cluster->launch_sec : 0;
     return parts_sec(p);
 }
@@ -151,6 +179,16 @@ static zr__disk_rates disk_rates(const pricer *me, const zr_plan *plan)
                      : (zr__disk_rates){m->disk_read_bytes_sec, m->disk_write_bytes_sec, m->disk_both_bytes_sec};
 }
 
+/* Return the seconds of a gather or a reduction. */
+static double exchange_sec(const pricer *me, const zr_step *step, const zr__spot *spot, const zr_step_cost *cost)
+{
+    const zr_cluster *cluster = me->cluster;
+    const bool tensor = step->group == ZR_GROUP_TENSOR, reduces = zr_step_traits_of(step->kind).move == ZR_MOVE_REDUCE;
+    const double bytes = tensor ? 1 : factor_of(reduces ? cluster->reduce_factor : cluster->gather_factor);
+    return (tensor ? factor_of(cluster->tensor_factor) : 1) * cost->calls *
+           zr__exchange_sec(cluster, spot, bytes * cost->wire_bytes / cost->calls);
+}
+
 /* Return a step's seconds. If the step is a kernel, divide the seconds into parts. Exchanges and copies have no parts.
  */
 static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, parts *p)
@@ -170,7 +208,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
                me->path[plan->layout.role][step->peer].byte_sec * cost.wire_bytes;
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
-        if (spot->size > 1) return cost.calls * zr__exchange_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
+        if (spot->size > 1) return exchange_sec(me, step, spot, &cost);
         break; /* with one rank in the group, the step is a copy */
     case ZR_MOVE_SCALARS:
         return cost.calls * zr__exchange_sec(me->cluster, spot, 0);

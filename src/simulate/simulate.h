@@ -85,6 +85,9 @@ typedef enum zr__reached {
 typedef struct zr__generation {
     const char *name, *source;
     double value[ZR__REACHED];
+    /* part of the data sheet's FLOP/s that products sustain within the device's power, relative to H100 and A100;
+     * product_share is multiplied by it */
+    double sustained;
     /* bit set: bit 1 << v is set if value[v] was fitted on runs on devices of this generation; the other values have
      * another source */
     unsigned fitted;
@@ -95,15 +98,17 @@ const zr__generation *zr__generation_of(const char *device);
 /** Return whether traffic between devices and between hosts uses the same PCI Express links as copies to the host. */
 bool zr__through_pcie(const zr_cluster *cluster);
 
-/** Find a device by name, in the table of clusters.c or among the profiles (zr_profile_named). Drop the links of a
- * profile, since a cluster has its own links. */
+/** Find a device by name (zr_profile_named). Drop the links of the profile, since a cluster has its own links. */
 ZR_NODISCARD zr_status zr__cluster_device(const char *name, zr_machine *device);
-/** Find a built-in cluster by name. If the name is unknown, return ZR_ERR_NOT_FOUND with a message that lists the
- * names. */
+/** Find a cluster by name: a built-in cluster, a device, or numbers of devices (see zr_cluster_read). If the name is
+ * unknown, return ZR_ERR_NOT_FOUND with a message that lists the names. */
 ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 
 /** Return the names of the built-in clusters, ending with NULL. */
 const char *const *zr__cluster_names(void);
+/** Write the names of the built-in clusters and of all devices to `all`. Return their number. */
+#define ZR__NAMES_MOST 96
+int zr__machine_names(const char *all[ZR__NAMES_MOST]);
 
 /** Set the rates of host memory, PCI Express and disk that a cluster does not give to usual values for its kind of
  * hosts. Return the bytes of a host's memory, or a usual value if the cluster does not give them. */
@@ -112,5 +117,7 @@ int64_t zr__cluster_assume(zr_cluster *cluster);
 /** Write what zr__cluster_assume would assume for a cluster to `note`, such as "host.disk_bytes_per_sec 8.00 GB/s (mine
  * gives none; usual for a server)", or "". Name the disk's rate only with `disk`. Return `note`. */
 const char *zr__cluster_assumed(const zr_cluster *cluster, bool disk, char note[ZR__ASSUMED_BYTES]);
+/** Write what links the devices of a cluster to `text`, in words. Return `text`. */
+const char *zr__cluster_links(const zr_cluster *cluster, char text[ZR__ASSUMED_BYTES]);
 
 #endif

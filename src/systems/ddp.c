@@ -55,6 +55,13 @@ static zr__range fragmentation(const zr__run *run)
                                    run->config->recompute.policy == ZR_RECOMPUTE_UNIT);
 }
 
+static void speed(const zr__run *run, zr__speed *s)
+{
+    s->pass_factor = zr__with(run, "torch_compile") > 0 ? 1.5 : 2.7;
+    s->reduce_f32 = zr__with_word(run, "dtype", "float32");
+    if (zr__with_word(run, "attn_implementation", "eager")) s->scores_bytes = 13;
+}
+
 const zr__system zr__system_ddp = {.name = "ddp",
                                    .why = {[ZR__PART_GRADS] = "whole",
                                            [ZR__PART_BUCKETS] = "beside the gradients",
@@ -72,4 +79,6 @@ const zr__system zr__system_ddp = {.name = "ddp",
                                    .check = check,
                                    .keeps = keeps,
                                    .memory = memory,
+                                   .speed = speed,
+                                   .timed = "none",
                                    .fragmentation = fragmentation};

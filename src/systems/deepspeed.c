@@ -234,6 +234,27 @@ static zr__range fragmentation(const zr__run *run)
     return (zr__range){1.006, third ? 1.1 : 1.02, 1.25};
 }
 
+/* What a step reads and writes in DeepSpeed's optimizer, relative to zr's update (docs/simulate.md). Stage 3 gathers
+ * each parameter apart; its share of the network and its latency are fitted to two runs of 2021. */
+static void speed(const zr__run *run, zr__speed *s)
+{
+    const bool compiled = zr__with(run, "torch_compile") > 0,
+               eager = zr__with_word(run, "attn_implementation", "eager");
+    s->pass_factor = compiled ? 1.5 : 2.7;
+    s->update_factor = 1.7;
+    if (eager) s->scores_bytes = 13;
+    s->each_micro = run->stage >= 2;
+    s->reduce_f32 = zr__with_word(run, "grad_accum_dtype", "fp32");
+    if (run->stage < 3) {
+        s->reduce_factor = run->stage > 0 ? 2 : 1; /* all-reduce instead of reduce-scatter */
+        s->exposed = zr__with(run, "overlap_comm") <= 0;
+        return;
+    }
+    s->exposed = true;
+    s->network_share = 0.24;
+    s->hop_sec = 7e-5;
+}
+
 const zr__system zr__system_deepspeed = {.name = "deepspeed",
                                          .why = {[ZR__PART_PARAMS] = "in 16 bit; small ones stay whole",
                                                  [ZR__PART_GRADS] = "kept beside the states",
@@ -252,4 +273,6 @@ const zr__system zr__system_deepspeed = {.name = "deepspeed",
                                          .check = check,
                                          .keeps = keeps,
                                          .memory = memory,
+                                         .speed = speed,
+                                         .timed = "2 published runs of stage 3 from 2021",
                                          .fragmentation = fragmentation};

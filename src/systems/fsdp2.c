@@ -32,6 +32,9 @@ static const zr__option options[] = {
     ZR__INT("context_parallel_degree", "1", 1, 1e6, .help = "ranks that share the tokens of a sample"),
     ZR__INT("data_parallel_replicate_degree", "1", 1, 1e6, .help = "copies of the shards (HSDP)"),
     ZR__BOOL("cpu_offload", "auto", .help = "parameters, gradients and states in host memory; auto: offload_param"),
+    ZR__CHOICE("float8", "none", "none|tensorwise|rowwise", .help = "8-bit products of layers; only for times"),
+    ZR__BOOL("async_tensor_parallel", "false",
+             .help = "exchanges of tensor ranks overlap with products; only for times"),
     ZR__TRANSFORMERS_OPTIONS,
     ZR__TORCH_OPTIONS,
     {0},
@@ -137,6 +140,20 @@ static int32_t communicators(const zr__run *run)
            (d.pp > 1);
 }
 
+/* Eager ops of PyTorch move 2.7 times the bytes of zr's (bench/published.py), compiled ones 1.5 times. Casts to 8 bits
+ * are fitted to torchtitan's runs with tensor parallelism (bench/planner_steps.py). */
+static void speed(const zr__run *run, zr__speed *s)
+{
+    s->attention_share = 0.5;
+    s->pass_factor = is_compiled(run) ? 1.5 : 2.7;
+    s->tensor_factor = zr__with(run, "async_tensor_parallel") > 0 ? 0.7 : 1;
+    s->sequence = zr__with(run, "enable_sequence_parallel") > 0;
+    s->each_micro = zr__with(run, "sync_each_batch") > 0;
+    s->reduce_f32 = zr__with_word(run, "reduce_dtype", "float32");
+    s->cast_factor = 2.4;
+    if (!zr__with_word(run, "float8", "none")) s->product_bits = 8;
+}
+
 const zr__system zr__system_fsdp2 = {.name = "fsdp2",
                                      .why = {[ZR__PART_PARAMS] = "shards",
                                              [ZR__PART_GRADS] = "shards, until the next backward pass",
@@ -159,5 +176,7 @@ const zr__system zr__system_fsdp2 = {.name = "fsdp2",
                                      .check = check,
                                      .keeps = keeps,
                                      .memory = memory,
+                                     .speed = speed,
+                                     .timed = "10 published runs of torchtitan on one kind of H100",
                                      .fragmentation = fragmentation,
                                      .communicators = communicators};

@@ -12,6 +12,7 @@
 
 #include "zr/config.h"
 #include "zr/graph.h"
+#include "zr/simulate.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -189,6 +190,34 @@ typedef struct zr__run_memory {
 ZR_NODISCARD zr_status zr__run_measure(const zr__run *run, zr__run_memory *memory);
 void zr__run_memory_clear(zr__run_memory *memory);
 
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/** How a system differs from zr in the time of a step. The plan is zr's for the same layout. 0 means no difference. */
+typedef struct zr__speed {
+    /* shares of the peak FLOP/s that products and attention reach on an H100; a device whose generation sustains less
+     * reaches less in proportion */
+    double product_share, attention_share;
+    double scores_bytes;                            /* zr_cluster.scores_bytes */
+    double pass_factor, update_factor, cast_factor; /* of zr_cluster */
+    double tensor_factor, reduce_factor;            /* of zr_cluster */
+    double network_share;                           /* share of the network's rate that exchanges reach */
+    double hop_sec;       /* latency between neighbours of a ring; 0 for that of the network, once for each host */
+    double extra_sec;     /* seconds of a step that no formula tells */
+    int32_t product_bits; /* of products of layers, or 0 for 16 */
+    bool sequence;        /* with tensor parallelism: norms on a rank's own tokens */
+    bool each_micro;      /* ranks reduce gradients in each micro-batch, not once a step */
+    bool reduce_f32;      /* gradients are exchanged in fp32 */
+    bool exposed;         /* exchanges of states do not overlap with computing */
+    bool hides_gather;    /* parameters are gathered during the next step's first micro-batch */
+} zr__speed;
+
+/** Change a copy of the run's configuration, and the cluster on which the run takes place, so that zr's planner and
+ * simulator give the time of the run's step. Fail with ZR_ERR_UNSUPPORTED if the run's model is none of zr's families,
+ * or the system's time is not known. */
+ZR_NODISCARD zr_status zr__run_place(const zr__run *run, zr__speed *speed, zr_config *config, zr_cluster *cluster);
+/** Finish a simulation of what zr__run_place made: subtract what overlaps with the next step, and add extra_sec. */
+void zr__run_timed(const zr__speed *speed, int64_t micro_batches, zr_simulation *made);
+
 /* ---- systems --------------------------------------------------------------------------------- */
 
 /* model.h */
@@ -206,6 +235,10 @@ struct zr__system {
     /** What no measured row proves, as a sentence for the output; NULL if rows prove it. */
     const char *unproved;
     const char *why[ZR__PARTS]; /* for a part, why it has its size, in a few words; or NULL */
+    /** Fill in how fast the system is. `speed` is zeros. */
+    void (*speed)(const zr__run *run, zr__speed *speed);
+    /** What rows prove about the time of a step, as a sentence for the output. */
+    const char *timed;
     /** Names of the options that hold the degree of context parallelism and the number of stages of a pipeline rank, or
      * NULL if the system has none. */
     const char *context_option, *chunks_option;

@@ -95,6 +95,14 @@ static zr__range fragmentation(const zr__run *run)
                                    run->config->recompute.policy == ZR_RECOMPUTE_UNIT);
 }
 
+static void speed(const zr__run *run, zr__speed *s)
+{
+    s->pass_factor = zr__with(run, "torch_compile") > 0 ? 1.5 : 2.7;
+    s->each_micro = run->stage >= 2;
+    s->reduce_f32 = zr__with_word(run, "torch_dtype", "float32");
+    if (zr__with_word(run, "attn_implementation", "eager")) s->scores_bytes = 13;
+}
+
 const zr__system zr__system_trainer = {
     .name = "trainer",
     .title = "the Trainer of transformers",
@@ -108,4 +116,6 @@ const zr__system zr__system_trainer = {
     .check = check,
     .keeps = keeps,
     .memory = memory,
+    .speed = speed,
+    .timed = "none",
     .fragmentation = fragmentation};

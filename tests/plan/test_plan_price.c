@@ -356,9 +356,9 @@ static void test_profiles(void **state)
         assert_true(machine->flops_f32 > 0 && machine->memory_bytes_sec > 0 && zr__machine_link(machine).bytes_sec > 0);
         assert_true(profile.facts.bf16_products == (machine->flops_bf16 > 0));
     }
-    assert_int_equal(n, 6);
-    assert_int_equal(zr_profile_named("h20", &profile), ZR_ERR_NOT_FOUND);
-    assert_non_null(strstr(zr_error_message(), "did you mean h200?"));
+    assert_int_equal(n, 27);
+    assert_int_equal(zr_profile_named("h300", &profile), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "did you mean h100?"));
 }
 
 /* ---- waits -------------------------------------------------------------------------------------- */

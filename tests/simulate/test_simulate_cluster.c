@@ -73,7 +73,8 @@ static void check_whole(const zr_cluster *c)
 {
     assert_true(c->name[0] && memchr(c->name, 0, sizeof(c->name)));
     assert_true(c->devices >= 1 && c->n_links >= 0 && c->n_links <= ZR_CLUSTER_LINKS);
-    assert_true(c->device.flops_f32 > 0 && c->device.memory_bytes_sec > 0 && c->device.memory_bytes > 0);
+    assert_true(c->device.flops_f32 > 0 && c->device.memory_bytes_sec > 0);
+    assert_true(c->device.memory_bytes > 0 || c->processors);
     assert_true(isfinite(c->device.flops_f32) && isfinite(c->device.memory_bytes_sec));
     assert_int_equal(c->n_links == 0, c->devices == 1);
     for (int i = 0; i < c->n_links; i++) {
@@ -103,7 +104,7 @@ static void names_are_clusters(void **state)
         assert_string_equal(c.name, *name);
         for (int level = 0; level < ZR_LINK_LEVELS; level++) assert_true(c.device.link[level].bytes_sec == 0);
     }
-    assert_int_equal(n, 12);
+    assert_int_equal(n, 26);
 }
 
 /* Check the clusters of the paper's table 3, and the DGX-2's data sheet. */
@@ -152,15 +153,73 @@ static void hosts_as_asked(void **state)
     assert_false(read_good("dgx2x25").any_hosts);
 }
 
+/* Check that every name in the list is a cluster, as it is, with a number of devices, and with a number of hosts, if it
+ * is the name of a device. */
+static void listed_names(void **state)
+{
+    (void)state;
+    const char *all[ZR__NAMES_MOST];
+    const int n = zr__machine_names(all);
+    char name[64];
+    int devices = 0;
+    for (int i = 0; i < n; i++) {
+        zr_cluster c = read_good(all[i]), usual;
+        check_whole(&c);
+        for (int k = 0; k < i; k++) assert_string_not_equal(all[i], all[k]);
+        if (zr_cluster_of_device(all[i], &usual) != ZR_OK) continue;
+        devices++;
+        assert_true(c.any_hosts && c.host_devices == usual.host_devices);
+        snprintf(name, sizeof(name), "3x%dx%s", usual.host_devices, all[i]);
+        c = read_good(name);
+        check_whole(&c);
+        assert_string_equal(c.name, name);
+        assert_true(!c.any_hosts && c.devices == 3 * usual.host_devices && c.host_devices == usual.host_devices);
+        snprintf(name, sizeof(name), "1x%s", all[i]);
+        c = read_good(name);
+        assert_true(c.devices == 1 && c.n_links == 0);
+    }
+    assert_true(devices >= 25 && n > devices);
+    assert_true(read_good("a100").device.memory_bytes == read_good("dgx-a100x8").device.memory_bytes);
+}
+
+/* Check that numbers of hosts and devices make the same cluster as the named one with as many devices. */
+static void numbers_of_devices(void **state)
+{
+    (void)state;
+    zr_cluster named = read_text("{\"include\": \"dgx-h100x8\", \"devices\": 16}"), c = read_good("2x8xh100");
+    memset(named.name, 0, sizeof(named.name));
+    memset(c.name, 0, sizeof(c.name));
+    assert_memory_equal(&named, &c, sizeof(c));
+    c = read_good("4x4090");
+    assert_true(c.devices == 4 && c.n_links == 1 && c.device.through_host);
+    c = read_good("8xmi300x");
+    assert_true(c.devices == 8 && !c.device.through_host && c.link[0].bytes_sec == 448e9);
+    static const struct {
+        const char *name, *says;
+    } bad[] = {{"2x8xh10", "did you mean 2x8xh100? there are: "},
+               {"16xh100", "a host has at most 8 h100; 2x8xh100 is two such hosts"},
+               {"0x8xh100", "there is no machine \"0x8xh100\""},
+               {"2x2x2xh100", "there is no machine \"2x2x2xh100\""},
+               {"4x", "there is no machine \"4x\""},
+               {"4x4x", "there is no machine \"4x4x\""},
+               {"2xdgx-h100x8", "there is no machine \"2xdgx-h100x8\""},
+               {"65537x8xh100", "there is no machine \"65537x8xh100\""},
+               {"99999999999999999999xh100", "there is no machine \"99999999999999999999xh100\""}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        assert_int_equal(zr_cluster_read(bad[i].name, &c), ZR_ERR_NOT_FOUND);
+        check_says(bad[i].name, zr_error_message(), bad[i].says);
+    }
+}
+
 static void unknown_names(void **state)
 {
     (void)state;
     zr_cluster c;
     assert_int_equal(zr_cluster_read("dgx2x52", &c), ZR_ERR_NOT_FOUND);
     check_says("dgx2x52", zr_error_message(),
-               "there is no cluster \"dgx2x52\"; did you mean dgx2x25? there are: dgx2x25 ");
+               "there is no machine \"dgx2x52\"; did you mean dgx2x25? there are: v100-dgx2 ");
     assert_int_equal(zr_cluster_read("this", &c), ZR_ERR_NOT_FOUND);
-    check_says("this", zr_error_message(), "there is no cluster \"this\"; there are: ");
+    check_says("this", zr_error_message(), "there is no machine \"this\"; there are: ");
     assert_int_equal(zr_cluster_read("", &c), ZR_ERR_NOT_FOUND);
 }
 
@@ -177,23 +236,39 @@ static void fitted_numbers(void **state)
                {"dgx-a100x8-40gb", "a100-40gb", "ampere"},
                {"dgx-h100x8", "h100", "hopper"},
                {"hgx-h200x8", "h200", "hopper"},
-               {"hgx-b200x8", "b200", "hopper"},
-               {"gb200-nvl72", "gb200", "hopper"},
+               {"hgx-b200x8", "b200", "blackwell"},
+               {"gb200-nvl72", "gb200", "blackwell"},
                {"mi300x8", "mi300x", "hopper"},
-               {"4x4090", "4090", "ampere"},
-               {"h200x1", "h200", "hopper"}};
+               {"h200x1", "h200", "hopper"},
+               {"v100-16gb", "v100-16gb", "volta"},
+               {"v100-32gb", "v100-32gb", "volta"},
+               {"h100-96gb", "h100-96gb", "hopper-500w"},
+               {"hgx-h20x8", "h20", "hopper"},
+               {"gh200", "gh200", "hopper"},
+               {"gb300-nvl72", "gb300", "blackwell-ultra"},
+               {"mi250x", "mi250x", "hopper"},
+               {"a10", "a10", "ampere"},
+               {"l4", "l4", "ampere"},
+               {"l40s", "l40s", "ampere"},
+               {"a6000", "a6000", "ampere"},
+               {"3090", "3090", "ampere"},
+               {"4090", "4090", "ampere"},
+               {"5090", "5090", "blackwell"},
+               {"zen3", "zen3", NULL}};
     int n = 0;
     for (const char *const *name = zr__cluster_names(); *name; name++, n++) {
         assert_true(n < (int)(sizeof(all) / sizeof(*all)));
         assert_string_equal(all[n].cluster, *name);
         const zr__generation *generation = zr__generation_of(all[n].device);
-        assert_non_null(generation);
+        assert_true((generation != NULL) == (all[n].generation != NULL));
+        if (!generation) continue;
         assert_string_equal(generation->name, all[n].generation);
         const double *value = generation->value;
         zr_cluster c = read_good(*name);
         const bool network = c.devices > c.host_devices;
         const bool direct = c.host_devices > 1 && strcmp(c.link[0].name, "PCIe") != 0;
-        assert_true(c.product_share == value[ZR__PRODUCT_SHARE] && c.product_half == value[ZR__PRODUCT_HALF]);
+        assert_true(c.product_share == value[ZR__PRODUCT_SHARE] * generation->sustained);
+        assert_true(c.product_half == value[ZR__PRODUCT_HALF]);
         assert_true(c.attention_share == value[ZR__ATTENTION_SHARE] && c.memory_share == value[ZR__MEMORY_SHARE]);
         assert_true(c.link_share == value[ZR__LINK_SHARE]);
         if (direct) assert_true(c.link[0].share == value[ZR__NVLINK_SHARE]);
@@ -233,7 +308,9 @@ static void fitted_few(void **state)
 static const char every_key[] =
     "{\"name\": \"mine\", \"devices\": 64,\n"
     " \"device\": {\"memory_bytes\": \"32GB\", \"flops_f32_per_sec\": 1.5e13, \"flops_bf16_per_sec\": 1.2e14,\n"
-    "   \"memory_bytes_per_sec\": 9e11, \"launch_sec\": 4e-6, \"product_share\": 0.5, \"product_half_size\": 128,\n"
+    "   \"memory_bytes_per_sec\": 9e11, \"flops_fp8_per_sec\": 2e14, \"flops_fp4_per_sec\": 4e14, \"through_host\": "
+    "true,\n"
+    "   \"usable_bytes\": 33000000000, \"launch_sec\": 4e-6, \"product_share\": 0.5, \"product_half_size\": 128,\n"
     "   \"attention_share\": 0.25, \"memory_share\": 0.75},\n"
     " \"host\": {\"devices\": 8, \"memory_bytes\": 1500000000000, \"device_bytes_per_sec\": 12e9,\n"
     "   \"disk_bytes_per_sec\": 3e9},\n"
@@ -242,7 +319,10 @@ static const char every_key[] =
     "   {\"name\": \"rack\", \"devices\": 32, \"bytes_per_sec\": 25e9},\n"
     "   {\"name\": \"spine\", \"devices\": 64, \"bytes_per_sec\": 12.5e9, \"shared_bytes_per_sec\": 50e9}],\n"
     " \"software\": {\"scores_bytes\": 25, \"product_multiple\": 8, \"copies_hold\": true, "
-    "\"exchanges_beside\": true},\n"
+    "\"exchanges_beside\": true,\n"
+    "   \"product_bits\": 8, \"context_ranks\": 2, \"reduce_factor\": 2, \"gather_factor\": 3, \"tensor_factor\": "
+    "0.5,\n"
+    "   \"pass_factor\": 4, \"update_factor\": 5, \"cast_factor\": 6},\n"
     " \"link_share\": 0.9, \"collective_sec\": 1e-5, \"collectives\": \"tree\"}\n";
 
 static void every_key_is_read(void **state)
@@ -257,6 +337,10 @@ static void every_key_is_read(void **state)
     assert_true(c.launch_sec == 4e-6 && c.product_share == 0.5 && c.product_half == 128 && c.memory_share == 0.75);
     assert_true(c.attention_share == 0.25 && c.scores_bytes == 25 && c.product_multiple == 8);
     assert_true(c.copies_hold && c.exchanges_beside);
+    assert_true(c.device.flops_fp8 == 2e14 && c.device.flops_fp4 == 4e14 && c.device.through_host);
+    assert_true(c.device.usable_bytes == 33000000000 && c.product_bits == 8 && c.context_ranks == 2);
+    assert_true(c.reduce_factor == 2 && c.gather_factor == 3 && c.tensor_factor == 0.5);
+    assert_true(c.pass_factor == 4 && c.update_factor == 5 && c.cast_factor == 6);
     assert_int_equal(c.host_devices, 8); /* instead of the default, 32 */
     assert_int_equal(c.host_memory_bytes, 1500000000000);
     assert_true(c.host_bytes_sec == 12e9 && c.disk_bytes_sec == 3e9);
@@ -451,7 +535,7 @@ static void refused(void **state)
         {"{" DEVICE ", \"host\": {\"device_bytes_per_sec\": 0}}", "host.device_bytes_per_sec: is 0; a rate"},
         {"{\"include\": 1}", "bad.json:1:2: include: is 1; a file or"},
         {"{\"include\": \"\"}", "include: is \"\"; a file or"},
-        {"{\"include\": \"dgx2x26\"}", "bad.json:1:2: include: there is no cluster \"dgx2x26\"; did you mean dgx2x25?"},
+        {"{\"include\": \"dgx2x26\"}", "bad.json:1:2: include: there is no machine \"dgx2x26\"; did you mean dgx2x25?"},
         {"{\"include\": \"dgx2x25\", \"devices\": 401}",
          "bad.json:1:24: devices: 401 devices are no multiple of the 16 that NVSwitch connects"},
         {"{\"include\": \"dgx1v\", \"devices\": 16}",
@@ -635,6 +719,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(names_are_clusters),
                                        cmocka_unit_test(papers_clusters),
                                        cmocka_unit_test(hosts_as_asked),
+                                       cmocka_unit_test(listed_names),
+                                       cmocka_unit_test(numbers_of_devices),
                                        cmocka_unit_test(unknown_names),
                                        cmocka_unit_test(fitted_numbers),
                                        cmocka_unit_test(fitted_few),

@@ -274,7 +274,7 @@ done
 check "refused: a picture without a name" code 2 papers none --svg x.svg
 check "refused: a picture that is not there" code 2 papers none --svg x.svg --plot x
 check "refused: a picture of table 1" code 2 "$SOURCE/bench/papers/papers" table1 --svg x.svg --plot models
-check "a cluster that is not there" fails 1 'there is no cluster "dgx2x2"; did you mean dgx2x25' \
+check "a cluster that is not there" fails 1 'there is no machine "dgx2x2"; did you mean dgx2x25' \
     "$SOURCE/bench/papers/papers" runs --zr "$ZR" --cluster dgx2x2
 check "the command says where it went" fails 2 'zr: --paper .* run: bench/papers/papers runs' "$ZR" simulate --paper
 check "... with a value" fails 2 'zr: --paper .* run: bench/papers/papers runs' "$ZR" simulate --paper=1

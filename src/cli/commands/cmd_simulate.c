@@ -1,6 +1,7 @@
 /** The command `zr simulate`, and the output of a single simulation as text, JSON or a picture. */
 #include "cli/draw/picture.h"
 #include "cli/plan/choices.h"
+#include "cli/plan/system.h"
 #include "cli/shell/config.h"
 #include "cli/shell/help.h"
 #include "cli/simulate/simulate.h"
@@ -21,7 +22,14 @@ typedef struct simulating {
     const cli_simulate_options *o;
     zr_config *config;
     cli_target target;
+    cli_timed timed; /* with --system of another system */
 } simulating;
+
+/** Return whether another system's run is simulated. */
+static bool is_other(const simulating *c)
+{
+    return c->timed.run.system != NULL;
+}
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -37,6 +45,13 @@ static void print_taken(const char *whose, int64_t bytes, int64_t there)
  * checkpoints or offloaded states, or is too small. */
 static void print_memory_line(const simulating *c, const cli_trial *made)
 {
+    if (is_other(c)) {
+        const zr__run_memory *theirs = &c->timed.memory;
+        printf("memory     %s allocated; nvidia-smi shows ", ZR_SIZE(theirs->allocated));
+        print_taken("device's", (int64_t)theirs->used.bytes, c->timed.usable_bytes);
+        puts(made->fits ? "" : ": does not fit");
+        return;
+    }
     const zr_memory *m = &made->report.memory;
     const zr_cluster *cluster = &c->target.cluster;
     const int64_t host = cluster->host_memory_bytes, device = cluster->device.memory_bytes;
@@ -109,12 +124,14 @@ static void print_exposed_line(const zr_simulation *s)
 static void print_simulation(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
+    const zr__system *other = c->timed.run.system;
+    if (other) printf("%s (%s)\n", other->title, other->version);
     printf("%s parameters on %d of the %d devices of %s, stage %d, %d sample%s x %lld tokens a micro-batch, "
            "%lld micro-batch%s a step\n",
            ZR_AMOUNT((double)made->params), c->target.ranks, c->target.cluster.devices, c->target.cluster.name,
-           (int)c->config->zero.stage, (int)c->config->micro_batch_size, c->config->micro_batch_size == 1 ? "" : "s",
-           (long long)c->config->data.seq_length, (long long)c->config->accumulation_steps,
-           c->config->accumulation_steps == 1 ? "" : "es");
+           (int)(other ? c->timed.run.stage : c->config->zero.stage), (int)c->config->micro_batch_size,
+           c->config->micro_batch_size == 1 ? "" : "s", (long long)c->config->data.seq_length,
+           (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
     printf("step       %s", CLI_SECONDS(s->price.step_sec));
     if (made->fits)
         printf("; %.4g samples/s, %.4g tokens/s\n", s->samples_sec, s->tokens_sec);
@@ -133,7 +150,8 @@ static void print_simulation(const simulating *c, const cli_trial *made)
     printf("bound by   %s\n", s->bound_by);
     if (c->o->tokens > 0 && made->fits)
         printf("days       %.3g for %.3g tokens\n", cli_simulated_days(made, c->o->tokens), c->o->tokens);
-    if (cli_target_computed(&c->target)) puts(CLI_GPU_REMARK);
+    if (other) printf("compared   with %s\n", other->timed);
+    if (!other && cli_target_computed(&c->target)) puts(CLI_GPU_REMARK);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
@@ -179,6 +197,11 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
                                isfinite(made->formula_bubble) ? json_real(made->formula_bubble) : json_null()));
     ZR_TRY(add_report(root, &made->report));
     cli_simulated_of(root);
+    if (is_other(c))
+        cli_json_set(root, "system",
+                     json_pack("{s:s, s:f, s:f, s:b, s:s}", "name", c->timed.run.system->name, "allocated",
+                               c->timed.memory.allocated, "nvidia_smi", c->timed.memory.used.bytes, "fits",
+                               (int)made->fits, "compared", c->timed.run.system->timed));
     cli_json_set(root, "params", json_integer(made->params));
     cli_json_set(root, "cluster",
                  json_pack("{s:s, s:i, s:i, s:I, s:I, s:f, s:f}", "name", on->name, "devices", on->devices,
@@ -207,8 +230,14 @@ static zr_status show_simulation(simulating *c)
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
     ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
-    ZR_TRY(cli_settle(c->config, &c->target, NULL, NULL));
-    ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plans : NULL));
+    if (c->o->system && strcmp(c->o->system, "zr") != 0) {
+        ZR_TRY(cli_settle_place(c->config, &c->target));
+        ZR_TRY(cli_system_time(c->o->system, &c->o->with, c->config, &c->target, &c->timed, svg ? &plans : NULL));
+        made = c->timed.made;
+    } else {
+        ZR_TRY(cli_settle(c->config, &c->target, NULL, NULL));
+        ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plans : NULL));
+    }
     if (svg) ZR_TRY(cli_target_draw(&c->target, c->config, &plans, model, svg));
     if (c->args->json)
         ZR_TRY(print_simulation_json(c, &made));
@@ -221,6 +250,7 @@ static zr_status show_simulation(simulating *c)
 
 static void clear_simulating(simulating *c)
 {
+    zr__run_memory_clear(&c->timed.memory);
     cli_target_clear(&c->target);
     zr_config_destroy(&c->config);
 }
@@ -253,6 +283,12 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
              "zr simulate needs --cluster NAME or --cluster FILE.json; `zr simulate --help` has examples");
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
              "zr simulate needs --ranks N, the number of devices to use");
+    ZR_CHECK(!o->system || (!o->search && !o->sweep.n && strcmp(o->cluster, CLI_CLUSTER_THIS) != 0), ZR_ERR_ARG,
+             "--system simulates one run on a cluster of GPUs; leave out --%s",
+             o->search    ? "search"
+             : o->sweep.n ? "sweep"
+                          : "cluster this");
+    ZR_CHECK(o->system || !o->with.n, ZR_ERR_ARG, "--with is for another system: give --system NAME too");
     ZR_CHECK(!o->transport || strcmp(o->cluster, CLI_CLUSTER_THIS) == 0, ZR_ERR_ARG,
              "--transport needs --cluster this; give it too, or leave out --transport");
     ZR_CHECK(!o->transport || strcmp(o->transport, "threads") == 0 || strcmp(o->transport, "mpi") == 0, ZR_ERR_ARG,
@@ -283,6 +319,10 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
         CLI_BRIEF_DISK(o.brief, CLI_DISK_SIMULATE),
         {"tokens", CLI_REAL, &o.tokens, 1, "N",
          "number of training tokens, e.g. 300e9: also print how many days they take"},
+        {"system", CLI_TEXT, &o.system, 0, "NAME",
+         "simulate a run of another training system: deepspeed, fsdp2, ddp, megatron, trainer, nanotron"},
+        {"with", CLI_LIST, &o.with, 0, "OPTION=VALUE",
+         "with --system: an option of the system by its own name, e.g. overlap_comm=true; may be given several times"},
         {"transport", CLI_TEXT, &o.transport, 0, "KIND",
          "with --cluster this: how the ranks of a host are connected: threads or mpi [threads]"},
         {"straggler", CLI_REAL, &o.straggler, 1, "F", "make rank 0 compute F times slower"},
@@ -310,11 +350,13 @@ const cli_command cli_simulate = {
     .name = "simulate",
     .summary = "estimate step time and memory on a cluster",
     .usage = "zr simulate [CONFIG.json] [--key.path=value ...] --cluster NAME|FILE --ranks N [--preset NAME] ...",
-    .examples = "  zr simulate --preset zero-8b --cluster dgx2x25 --ranks 400 --stage 1 --tensor 4 --batch 24\n"
-                "  zr simulate config.json --cluster my-cluster.json --ranks 64 --tokens 300e9\n"
-                "  zr simulate --preset zero-8b --cluster dgx2x25 --sweep ranks=16,64,400 --sweep stage=1,2,3 \\\n"
-                "      --batch 8 --svg lines.svg >lines.csv\n"
-                "  zr simulate --preset zero-100b-125x8192x64 --cluster dgx2x25 --ranks 400 --search\n"
-                "  zr simulate config.json --cluster this --ranks 2\n",
+    .examples =
+        "  zr simulate --preset zero-8b --cluster dgx2x25 --ranks 400 --stage 1 --tensor 4 --batch 24\n"
+        "  zr simulate config.json --cluster my-cluster.json --ranks 64 --tokens 300e9\n"
+        "  zr simulate --preset zero-8b --cluster dgx2x25 --sweep ranks=16,64,400 --sweep stage=1,2,3 \\\n"
+        "      --batch 8 --svg lines.svg >lines.csv\n"
+        "  zr simulate --preset zero-100b-125x8192x64 --cluster dgx2x25 --ranks 400 --search\n"
+        "  zr simulate --preset llama3-8b --seq 8192 --cluster h100 --ranks 64 --system fsdp2 --with compile=model\n"
+        "  zr simulate config.json --cluster this --ranks 2\n",
     .run = run_simulate,
 };

@@ -1,6 +1,8 @@
 /** The cluster of a target: a known cluster, a cluster from a file, or this machine with measured rates. */
 #include "cli/plan/target.h"
 
+#include "base/json/json.h"
+#include "cli/plan/profile.h"
 #include "simulate/simulate.h"
 #include "train/host/device.h"
 #include "train/host/limits.h"
@@ -10,17 +12,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Create the profile of a cluster's devices: the scratch memory of kernels, and the rates that policy auto uses. */
-static void profile_of(const zr_cluster *cluster, zr_profile *profile)
+void cli_cluster_profile(const zr_cluster *cluster, zr_profile *profile)
 {
-    *profile = (zr_profile){
-        .facts = {.threads = 1, .own_memory = true, .narrow_attention = true, .scratch_bytes = zr_device_cuda_scratch}};
+    const bool gpu = !cluster->processors;
+    *profile = (zr_profile){.facts = {.threads = 1,
+                                      .own_memory = gpu,
+                                      .narrow_attention = gpu,
+                                      .scratch_bytes = gpu ? zr_device_cuda_scratch : zr_device_cpu_scratch}};
     snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", cluster->name);
     profile->facts.bf16_products = cluster->device.flops_bf16 > 0;
     profile->machine = cluster->device;
     for (int i = 0; i < cluster->n_links; i++) {
         const bool within = cluster->link[i].devices <= cluster->host_devices;
-        profile->machine.link[within ? ZR_LINK_HOST : ZR_LINK_HOSTS].bytes_sec = cluster->link[i].bytes_sec;
+        profile->machine.link[within ? ZR_LINK_HOST : ZR_LINK_HOSTS].bytes_sec =
+            within ? zr__through_host_rate(&cluster->device, cluster->link[i].bytes_sec) : cluster->link[i].bytes_sec;
     }
 }
 
@@ -100,6 +105,15 @@ static zr_status this_cluster(const char *wanted, const zr_config *config, cli_t
 
 /* ---- any cluster -------------------------------------------------------------------------------- */
 
+/** Return whether a cluster is named by its devices, so that its hosts and links are those that are usual. */
+static bool is_by_devices(const char *name)
+{
+    zr_cluster usual;
+    const char *const *listed = zr__cluster_names();
+    while (*listed && strcmp(*listed, name) != 0) listed++;
+    return !zr__json_is_file_name(name) && (!*listed || zr_cluster_of_device(name, &usual) == ZR_OK);
+}
+
 zr_status cli_target_cluster(const char *name, const char *transport, const zr_config *config, cli_target *target)
 {
     zr_cluster *cluster = &target->cluster;
@@ -112,7 +126,8 @@ zr_status cli_target_cluster(const char *name, const char *transport, const zr_c
         if (cluster->any_hosts) zr__cluster_widen(cluster, target->ranks);
         for (int disk = 0; disk < 2; disk++) zr__cluster_assumed(cluster, disk, target->assumed[disk]);
         target->host_bytes = zr__cluster_assume(cluster);
-        profile_of(cluster, &target->profile);
+        cli_cluster_profile(cluster, &target->profile);
+        if (is_by_devices(name)) zr__cluster_links(cluster, target->links);
     }
     target->chooser = target->profile;
     return ZR_OK;

@@ -186,11 +186,13 @@ static zr_status read_profile(const char *path, zr_profile *profile)
 
 zr_status cli_profile(const char *name, zr_profile *profile)
 {
-    if (zr__json_is_file_name(name))
+    zr_cluster cluster;
+    if (zr__json_is_file_name(name)) {
         ZR_TRY(read_profile(name, profile));
-    else
-        ZR_CHECK(zr_profile_named(name, profile) == ZR_OK, ZR_ERR_ARG,
-                 "--profile: %s; or FILE.json with rates of your own", zr_error_message());
+    } else if (zr_profile_named(name, profile) != ZR_OK) {
+        ZR_CHECK(zr_cluster_read(name, &cluster) == ZR_OK, ZR_ERR_ARG, "--profile: %s", zr_error_message());
+        cli_cluster_profile(&cluster, profile);
+    }
     profile->facts.scratch_bytes = profile->facts.own_memory ? zr_device_cuda_scratch : zr_device_cpu_scratch;
     return ZR_OK;
 }

@@ -4,13 +4,17 @@
 
 #include "zr/models.h"
 #include "zr/plan.h"
+#include "zr/simulate.h"
 
 #include <stdio.h>
 
-/** Find the profile of --profile NAME|FILE. NAME is a machine that zr knows. FILE has a slash or ends in .json, and
- * holds the user's own rates or the output of `zr info --bench --json`. Return ZR_ERR_ARG for an unknown machine. For a
- * file, return ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG or ZR_ERR_DATA on failure. */
+/** Find the profile of --profile NAME|FILE. NAME is a device or a cluster, as for --cluster. FILE has a slash or ends
+ * in .json, and holds the user's own rates or the output of `zr info --bench --json`. Return ZR_ERR_ARG for an unknown
+ * machine. For a file, return ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG or ZR_ERR_DATA on failure. */
 ZR_NODISCARD zr_status cli_profile(const char *name, zr_profile *profile);
+
+/** Create the profile of a cluster's devices: the scratch memory of kernels, and the rates that policy auto uses. */
+void cli_cluster_profile(const zr_cluster *cluster, zr_profile *profile);
 
 /** Check that `name`, the value of --preset, is a known model shape. Return ZR_ERR_ARG if the name is unknown. */
 ZR_NODISCARD zr_status cli_preset(const char *name);

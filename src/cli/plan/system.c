@@ -21,6 +21,8 @@ typedef struct planned {
     cli_trial zr; /* zr's plan of the same configuration */
     bool has_zr;
     char refused[256]; /* why zr cannot plan it */
+    cli_timed timed;   /* with --cluster: the time of a step */
+    bool is_timed;
 } planned;
 
 bool cli_system_asked(const cli_plan_options *o)
@@ -52,8 +54,7 @@ zr_status cli_system_check(const cli_plan_options *o)
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/** Return whether a device is of the generation of H100 or later, from its name or the name of its cluster. */
-static bool is_hopper(const char *name)
+bool cli_is_hopper(const char *name)
 {
     static const char *const names[] = {"h20", "h100", "h200", "gh200", "b200", "gb200", "b300", "gb300"};
     bool found = false;
@@ -67,6 +68,8 @@ static zr_status find_device(cli_choices *p)
     ZR_TRY(p->o->cluster ? cli_target_cluster(p->o->cluster, NULL, p->config, t)
                          : cli_profile(p->o->profile ? p->o->profile : DEFAULT_DEVICE, &t->profile));
     t->chooser = t->profile;
+    t->profile.machine.memory_bytes = cli_usable_bytes(&t->profile.machine);
+    t->cluster.device.memory_bytes = cli_usable_bytes(&t->cluster.device);
     if (!p->o->cluster && !p->o->profile) t->profile.machine.memory_bytes = 0; /* its memory is no limit */
     return cli_settle_place(p->config, t);
 }
@@ -78,13 +81,22 @@ static void plan_zr(cli_choices *p, planned *made)
     if (!made->has_zr) snprintf(made->refused, sizeof(made->refused), "%s", zr_error_message());
 }
 
+/** Find the time of a step on --cluster, if zr can plan the system's layout. */
+static void find_time(cli_choices *p, planned *made)
+{
+    if (!p->o->cluster || strcmp(p->o->cluster, CLI_CLUSTER_THIS) == 0) return;
+    made->is_timed = cli_system_time(p->o->system, &p->o->with, p->config, &p->target, &made->timed, NULL) == ZR_OK;
+    if (!made->is_timed) snprintf(made->refused, sizeof(made->refused), "%s", zr_error_message());
+}
+
 static zr_status make(cli_choices *p, planned *made)
 {
     ZR_TRY(zr__system_find(p->o->system, &made->system));
     ZR_TRY(find_device(p));
-    made->run.hopper = is_hopper(p->target.profile.facts.name);
+    made->run.hopper = cli_is_hopper(p->target.profile.facts.name);
     ZR_TRY(zr__run_begin(&made->run, made->system, p->config, p->target.ranks, p->o->with.text, p->o->with.n));
     ZR_TRY(zr__run_measure(&made->run, &made->memory));
+    find_time(p, made);
     if (!p->args->json || p->o->advice) plan_zr(p, made); /* takes seconds for a long pipeline */
     return ZR_OK;
 }
@@ -215,6 +227,17 @@ static void print_fits(const cli_choices *p, const planned *made)
         puts("\nWhether it fits is not known: give --profile NAME or --memory SIZE.");
 }
 
+static void print_time(const cli_choices *p, const planned *made)
+{
+    const zr_simulation *s = &made->timed.made.simulation;
+    if (!p->o->cluster) return;
+    if (made->is_timed)
+        printf("step on %s: %s, %stokens/s of all ranks, MFU %.1f %% (compared with %s)\n", p->o->cluster,
+               CLI_SECONDS(s->price.step_sec), ZR_AMOUNT(s->tokens_sec), 100 * s->mfu, made->system->timed);
+    else
+        printf("step on %s: not known, because zr cannot plan it\n", p->o->cluster);
+}
+
 /* ---- other ways ------------------------------------------------------------------------------ */
 
 #define WAYS_MOST 16 /* four stages, with and without recompute, with and without offload */
@@ -334,6 +357,7 @@ static zr_status print_json(const cli_choices *p, const planned *made)
     zr__json_open(&out, "pipeline_ranks", '[');
     for (int32_t r = 0; r < made->memory.n; r++) add_rank(&out, &made->memory.rank[r]);
     zr__json_close(&out, ']');
+    if (made->is_timed) zr__json_add(&out, "step_sec", made->timed.made.simulation.price.step_sec);
     if (limit > 0) {
         zr__json_add(&out, "limit", limit, "spare", spare);
         zr__json_add_bool(&out, "fits", spare >= 0);
@@ -353,6 +377,7 @@ static zr_status print_plan(const cli_choices *p, const planned *made)
     print_head(p, made);
     print_table(made);
     print_fits(p, made);
+    print_time(p, made);
     print_ways(p, made);
     return ZR_OK;
 }
@@ -363,5 +388,6 @@ zr_status cli_system_plan(cli_choices *p)
     zr_status status = make(p, &made);
     if (status == ZR_OK) status = print_plan(p, &made);
     zr__run_memory_clear(&made.memory);
+    zr__run_memory_clear(&made.timed.memory);
     return status;
 }

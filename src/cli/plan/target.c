@@ -1,6 +1,7 @@
 #include "cli/plan/profile.h"
 #include "cli/plan/target.h"
 
+#include "base/json/json.h"
 #include "base/text/text.h"
 #include "config/config.h"
 #include "train/host/host.h"
@@ -16,12 +17,20 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     zr_cluster host;
     ZR_TRY(cli_profile(name, &target->profile));
     target->chooser = target->profile;
-    /* If `name` is a file, the number of devices is unknown, and any number of ranks is allowed. */
-    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK;
-    ZR_CHECK(target->ranks <= host.host_devices, ZR_ERR_ARG,
-             "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a network "
-             "between hosts, or fewer ranks",
-             name, host.host_devices, target->ranks, host.name);
+    /* If `name` is a file, the number of devices is unknown, and any number of ranks is allowed. A device alone is one
+     * of a host, and a cluster's name tells its hosts. */
+    if (zr__json_is_file_name(name)) return ZR_OK;
+    if (zr_cluster_of_device(name, &host) == ZR_OK) {
+        ZR_CHECK(host.processors || target->ranks <= host.host_devices, ZR_ERR_ARG,
+                 "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a "
+                 "network between hosts, or fewer ranks",
+                 name, host.host_devices, target->ranks, host.name);
+        return ZR_OK;
+    }
+    ZR_TRY(zr_cluster_read(name, &host));
+    ZR_CHECK(host.any_hosts || target->ranks <= host.devices, ZR_ERR_ARG,
+             "--profile %s has %d device%s, and there are %d ranks: give fewer ranks", name, host.devices,
+             host.devices == 1 ? "" : "s", target->ranks);
     return ZR_OK;
 }
 
@@ -32,6 +41,8 @@ void cli_target_efficiency(cli_target *target, double part)
     for (int k = 0; k < 2; k++) {
         machines[k]->flops_f32 *= part;
         machines[k]->flops_bf16 *= part;
+        machines[k]->flops_fp8 *= part;
+        machines[k]->flops_fp4 *= part;
         for (int i = 0; i < machines[k]->n_products; i++) machines[k]->product[i].flops *= part;
     }
 }
@@ -105,6 +116,7 @@ zr_status cli_settle(zr_config *config, cli_target *target, zr_config *asked, zr
     const bool saves = zr__train_saves_async(config), disk = saves || config->zero.optim.device == ZR_HOME_NVME ||
                                                              config->zero.param.device == ZR_HOME_NVME ||
                                                              config->recompute.offload == ZR_OFFLOAD_DISK;
+    if (target->links[0]) ZR_TRY(zr__config_note(config, "%s", target->links));
     const char *assumed = target->assumed[disk];
     if (!assumed[0] || !(away || saves)) return ZR_OK;
     return zr__config_note(config, "assumed: %s", assumed);

@@ -28,6 +28,7 @@ typedef struct cli_target {
      * disk's rate too. `host_bytes`: memory of one of its hosts, given or assumed. An assumed memory limits only a
      * search. */
     char assumed[2][256];
+    char links[256]; /* links of a cluster that is named by its devices, in words; else "" */
     int64_t host_bytes;
     zr_simulate_options options; /* options for the simulation of `cluster` */
     int64_t disk_bytes;          /* bytes of disk that a rank may use (--disk), or 0 if not given */

@@ -13,6 +13,8 @@ typedef struct cli_simulate_options {
     int64_t ranks;
     int64_t seed; /* -1 if not given */
     double straggler, jitter, tokens;
+    const char *system; /* --system, whose options are `with` */
+    cli_list with;
     cli_list sweep;
     bool search;
     int64_t step_tokens; /* for --search: maximum number of tokens in a step, over all ranks, or 0 if not given */

@@ -194,5 +194,13 @@ int64_t zr__memory_taken(const zr_memory *memory);
 
 /** Return the names of the profiles (zr_profile_named), ending with NULL. */
 const char *const *zr__profile_names(void);
+/** Return the name of the device that a profile's name means, such as "a100-80gb" for "a100". */
+const char *zr__profile_device(const char *name);
+/** Return the name of a device's generation, which src/simulate/clusters.c explains, or "" for a processor or an
+ * unknown device. */
+const char *zr__profile_generation(const char *name);
+/** Return the rate at which devices receive from each other over a link of `bytes_sec` to their host. It is lower if
+ * messages pass through the host's memory. */
+double zr__through_host_rate(const zr_machine *machine, double bytes_sec);
 
 #endif

@@ -247,7 +247,6 @@ check "80G is a size" prints 'fits in 80.00 GB' "$ZR" plan --preset gpt2-xl --me
 for what in a100-40gb a100-80gb h100 h200; do
     check "a machine: $what" prints "machine: $what" "$ZR" plan c.json --profile $what --quiet
 done
-
 cat >own.json <<'END_OWN'
 {"name": "ours", "flops_f32": 1e13, "flops_bf16": 2e14, "memory_bytes_sec": 1e12, "link_bytes_sec": 1e11, "memory_bytes": "40GB"}
 END_OWN

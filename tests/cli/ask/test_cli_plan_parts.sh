@@ -282,7 +282,7 @@ lonely() { sed "s/$1, //" disk.json >lonely.json; fails 65 "$2" "$ZR" plan c.jso
 check "a disk's rate to read alone" lonely '"disk_write_bytes_sec": 1e9' '"disk_read_bytes_sec" is given without "disk_write_bytes_sec"'
 check "... to write alone" lonely '"disk_read_bytes_sec": 2e9' '"disk_write_bytes_sec" is given without "disk_read_bytes_sec"'
 check "--max needs a matrix of the model that is there" fails 78 'h.9' "$ZR" plan c.json --max layers --memory 1GB --model.frozen='h.9.*'
-check "a cluster of no name" fails 66 'there is no cluster "nowhere"' "$ZR" plan c.json --cluster nowhere
+check "a cluster of no name" fails 66 'there is no machine "nowhere"' "$ZR" plan c.json --cluster nowhere
 echo '{"devices": 3}' >odd.json
 check "a cluster's file without its devices" fails 65 'device.memory_bytes: is missing' "$ZR" plan c.json --cluster ./odd.json
 check "--stage ends at 3" fails 2 'expected 0, 1, 2 or 3' "$ZR" plan c.json --stage 4
