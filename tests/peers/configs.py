@@ -197,7 +197,10 @@ def python_accepts(_, text):
 def check_all(kind, suffix, accepts):
     """Give random plans to parsers, and report the first that one refuses."""
     for n in range(PLANS):
-        path, text = emit(kind, suffix)
+        try:
+            path, text = emit(kind, suffix)
+        except AssertionError as error:
+            return f"plan {n}: {error}"
         for parser in accepts:
             try:
                 parser(path, text)

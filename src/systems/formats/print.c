@@ -2,6 +2,7 @@
 #include "systems/formats/formats.h"
 #include "base/json/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* A file being printed. */
@@ -75,7 +76,11 @@ static void print_own(const printing *p, const zr__settings *ours)
 static json_t *value_json(const char *value)
 {
     json_t *json = zr__json_loads(value, JSON_DECODE_ANY);
-    return json ? json : json_string(value);
+    if (!json) return json_string(value);
+    const double number = json_number_value(json);
+    if (!json_is_real(json) || number != floor(number) || fabs(number) > 0x1p53) return json;
+    json_decref(json);
+    return json_integer((json_int_t)number); /* 5e7 is a number of elements */
 }
 
 /* Set the member at a path of an object. Return nonzero on failure. */
