@@ -71,8 +71,8 @@ static zr_status collect(const cli_emit *emit, const zr_config *config, zr__sett
         if (!choice && !model && (own || !zr__config_given(config, name))) continue;
         ZR_TRY(zr__settings_add(ours, name, value, 0));
         const bool neutral = strncmp(name, "parallel.", 9) == 0 || zr__text_ends(name, ".enabled");
-        ours->one[ours->n - 1].plain = (own && (neutral || model)) || strcmp(value, "0") == 0 ||
-                                       (strcmp(name, "parallel.chunks") == 0 && strcmp(value, "1") == 0);
+        const bool one_stage = strcmp(name, "parallel.chunks") == 0 && strcmp(value, "1") == 0;
+        ours->one[ours->n - 1].plain = (own && (neutral || model)) || one_stage;
     }
     return ZR_OK;
 }
