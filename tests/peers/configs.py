@@ -220,7 +220,7 @@ def main():
              ("trainer", ".yaml", [trainer_accepts]), ("fsdp2", ".py", [python_accepts]),
              ("megatron", ".sh", [lambda path, text: megatron_accepts(path, text, known), core_accepts])]
     try:
-        import torchtitan.config
+        import torchtitan.models.llama3.config_registry
         kinds.append(("torchtitan", ".sh", [torchtitan_accepts]))
     except ImportError as error:
         kinds.append(("torchtitan", ".sh", []))
