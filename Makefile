@@ -98,7 +98,7 @@ URING_H := $(call header,liburing.h,liburing.h)
 endif
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
-LIBS := -ldnnl -ljansson -lpcre2-8 -lutf8proc -lxxhash $(if $(URING_H),-luring) -lm -lpthread -ldl
+LIBS := -ldnnl -ljansson -lpcre2-8 -lutf8proc -lxxhash -lyaml $(if $(URING_H),-luring) -lm -lpthread -ldl
 # For `make info`: a header that the compiler finds.
 needed = $(call header,$(1),found,MISSING: scripts/deps installs it)
 
@@ -184,6 +184,7 @@ info:
 	@echo "PCRE2     $(if $(shell echo '#include <pcre2.h>' | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)"
 	@echo "utf8proc  $(call needed,utf8proc.h)"
 	@echo "xxHash    $(call needed,xxhash.h)"
+	@echo "libyaml   $(call needed,yaml.h)"
 	@echo "folder    $(B)"
 	@echo "flags     $(CFLAGS_ALL)"
 	@echo "libraries $(LIBS)"

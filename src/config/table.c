@@ -587,6 +587,7 @@ const zr_key zr__common_keys[] = {
          .choices = "constant|fused", ONLY("constant"), .instead = "the sums are the same"),
 
     KEY(INT, "steps_per_print", "10", steps_per_print, "number of steps between progress lines", FROM(1)),
+    IGNORED(ANY, "zr.*", "null", "`zr plan --emit` writes it, with what DeepSpeed has no keys for"),
     IGNORED(ANY, "log_level", "null", "--quiet prints less"),
     IGNORED(BOOL, "disable_python_gc", "false", "zr has no garbage collector"),
     IGNORED(ANY, "vocabulary_size", "null", "DeepSpeed only checks it; zr uses the size of the model's vocabulary"),

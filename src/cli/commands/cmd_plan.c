@@ -296,6 +296,24 @@ static zr_status check_layers(const cli_choices *p)
     return ZR_OK;
 }
 
+/* ---- configurations of other systems --------------------------------------------------------- */
+
+/** Read --from, and find the format of --emit and its system. */
+static zr_status settle_formats(cli_args *args, cli_plan_options *o, cli_choices *p)
+{
+    ZR_CHECK(!o->from || args->n_operands == 0, ZR_ERR_ARG,
+             "--from %s and %s are two configurations; leave out one of them", o->from, args->operand[0]);
+    ZR_CHECK(o->emit || !o->out, ZR_ERR_ARG, "-o %s is for --emit SYSTEM, which is not given", o->out);
+    if (o->from) {
+        ZR_TRY(cli_from_read(o->from, o->brief.preset, args, o->ranks, &p->from));
+        o->brief.from = true;
+        o->brief.from_model = cli_from_model(&p->from);
+        if (o->ranks == 0) o->ranks = p->from.ranks;
+    }
+    if (o->emit) ZR_TRY(zr__format_find(o->emit, &p->format));
+    return cli_formats_options(&p->from, p->format, &o->system, &o->with);
+}
+
 static zr_status make_plan(cli_args *args, cli_choices *p)
 {
     char room[CLI_BRIEF_KEYS][256];
@@ -308,11 +326,13 @@ static zr_status make_plan(cli_args *args, cli_choices *p)
     /* Without a memory limit on the command line, only the advice chooses an offload to --disk, for the memory of the
      * cluster's devices. */
     if (alone && p->o->cluster && !brief.memory && !cli_overrides(args, "memory.limit=")) args->disk = NULL;
-    ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
+    if (brief.from) ZR_TRY(cli_from_overrides(&p->from, args));
+    ZR_TRY(cli_from_explain(&p->from, cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL)));
     p->batch |= !alone && zr__config_given(p->config, "train_micro_batch_size_per_gpu");
     p->batch |= p->o->max != NULL;
     ZR_TRY(check_layers(p));
     ZR_TRY(cli_check_outputs(p->config, p->o->svg));
+    if (p->format) ZR_TRY(cli_emit_check(p->format, p->config, p->o->out));
     if (cli_system_asked(p->o)) {
         ZR_TRY(cli_system_plan(p));
     } else {
@@ -341,17 +361,16 @@ static zr_status check_plan_options(const cli_args *args, const cli_plan_options
 }
 
 /** Print the list of --shapes if it was requested. Otherwise print the plan. */
-static zr_status list_or_plan(cli_args *args, const cli_plan_options *o, const zr_comm *comm)
+static zr_status list_or_plan(cli_args *args, cli_plan_options *o, const zr_comm *comm)
 {
     if (o->shapes) return cli_shapes_print(stdout, args->json);
+    ZR_AUTO(cli_choices_clear) cli_choices p = {.args = args, .o = o};
+    ZR_TRY(settle_formats(args, o, &p));
     ZR_TRY(check_plan_options(args, o, comm));
-    int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
-    ZR_AUTO(cli_choices_clear)
-    cli_choices p = {.args = args,
-                     .o = o,
-                     .target = {.ranks = ranks,
-                                .local_ranks = comm ? comm->local_size : ranks,
-                                .in_process = comm ? zr__comm_process_ranks(comm) : ranks}};
+    const int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
+    p.target = (cli_target){.ranks = ranks,
+                            .local_ranks = comm ? comm->local_size : ranks,
+                            .in_process = comm ? zr__comm_process_ranks(comm) : ranks};
     return make_plan(args, &p);
 }
 
@@ -384,6 +403,14 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
         {"with", CLI_LIST, &o.with, 0, "OPTION=VALUE",
          "with --system: an option of the system by its own name, e.g. overlap_comm=true; may be given several times"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw memory and streams over one training step into this SVG file"},
+        {"from", CLI_TEXT, &o.from, 0, "FILE|ARGS",
+         "plan the run of a configuration of DeepSpeed, accelerate, torchtitan, Megatron-LM or the Trainer: a file, or "
+         "its options in quotes"},
+        {"emit", CLI_TEXT, &o.emit, 0, "FORMAT",
+         "write the planned run as a configuration of another system: deepspeed, accelerate, fsdp2, torchtitan, "
+         "megatron or trainer"},
+        {"out", CLI_TEXT, &o.out, 0, "FILE",
+         "with --emit (or -o): the file to write [standard output, without the plan]"},
         {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print only the schedule: every operation of one training step"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};

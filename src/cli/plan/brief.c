@@ -15,7 +15,7 @@ bool cli_overrides(const cli_args *args, const char *begin)
 zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256])
 {
     int n = 0;
-    const bool alone = args->n_operands == 0,
+    const bool alone = args->n_operands == 0 && !brief->from,
                bf16 = alone && !cli_overrides(args, "fp16.enabled=true") && !cli_overrides(args, "fp16=");
     if (brief->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", brief->preset));
     if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
@@ -49,7 +49,9 @@ static zr_status check_keys(const cli_args *args)
 zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
 {
     int64_t bytes = 0;
-    const bool has_model = args->n_operands || brief->preset || cli_overrides(args, "model.");
+    const bool has_model = args->n_operands || brief->preset || brief->from_model || cli_overrides(args, "model.");
+    ZR_CHECK(has_model || !brief->from, ZR_ERR_ARG,
+             "--from names no model; give --preset NAME, or --model.init=DIR, whose config.json is enough");
     if (!has_model) ZR_TRY(check_keys(args)); /* the model may be missing only because its key is misspelled */
     ZR_CHECK(
         has_model, ZR_ERR_ARG,

@@ -8,6 +8,8 @@
 typedef struct cli_brief {
     const char *preset, *memory, *disk;
     int64_t stage, batch, seq, tensor;
+    /* whether a configuration of another system is given (--from), and whether it has a model */
+    bool from, from_model;
     bool chooses; /* whether zr chooses missing keys to fit --memory; else --memory is only a limit */
 } cli_brief;
 /* clang-format off */

@@ -212,4 +212,5 @@ void cli_choices_clear(cli_choices *choices)
     zr__choices_clear(&choices->list);
     cli_target_clear(&choices->target);
     zr_config_destroy(&choices->config);
+    cli_from_clear(&choices->from);
 }

@@ -6,6 +6,7 @@
 #define ZR_CLI_CHOICES_H
 
 #include "base/json/json_write.h"
+#include "cli/formats/formats.h"
 #include "cli/plan/brief.h"
 #include "cli/plan/max.h"
 #include "cli/plan/table.h"
@@ -28,7 +29,7 @@ typedef struct cli_more_ranks {
 
 typedef struct cli_plan_options {
     cli_brief brief;
-    const char *max, *svg, *profile, *cluster;
+    const char *max, *svg, *profile, *cluster, *from, *emit, *out;
     int64_t ranks;
     const char *system; /* --system, whose options are `with` */
     cli_list with;
@@ -58,9 +59,11 @@ typedef struct cli_choices {
     int n;
     const cli_choice *own, *told;
     bool advised;
-    const char *origin; /* origin of the configured choice: "configured", "chosen" or "default" */
-    double peak_flops;  /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
-    bool shares_layers; /* whether the tensor-parallel degree is above 1 */
+    cli_from from;            /* the configuration of --from */
+    const zr__format *format; /* of --emit, or NULL */
+    const char *origin;       /* origin of the configured choice: "configured", "chosen" or "default" */
+    double peak_flops;        /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
+    bool shares_layers;       /* whether the tensor-parallel degree is above 1 */
     bool many_layers;
     /* Whether FLOP/s and the link's bandwidth are known. The time of a step needs both. */
     bool compute_known, link_known;

@@ -382,11 +382,77 @@ static zr_status print_plan(const cli_choices *p, const planned *made)
     return ZR_OK;
 }
 
+/* ---- as a file of the system ----------------------------------------------------------------- */
+
+/** Add the comment of a key: the bytes that depend on it. */
+static zr_status add_comment(zr__settings *comments, const char *key, const char *format, ...)
+{
+    char text[256];
+    ZR_PRINT_ARGS(text, format);
+    return zr__settings_add(comments, key, text, 0);
+}
+
+static zr_status add_comments(const cli_choices *p, const planned *made, zr__settings *comments)
+{
+    const zr_config *c = p->config;
+    const zr__rank_memory *rank = &made->memory.rank[made->memory.fullest];
+    const double *part = rank->part[zr__peak_moment(rank)];
+    const zr__degrees d = zr__degrees_of(&made->run);
+    ZR_TRY(add_comment(comments, "zero_optimization.stage",
+                       "stage %lld: parameters %s, gradients %s, master and moments %s", (long long)made->run.stage,
+                       ZR_SIZE(part[ZR__PART_PARAMS] + part[ZR__PART_GATHERED]),
+                       ZR_SIZE(part[ZR__PART_GRADS] + part[ZR__PART_BUCKETS]), ZR_SIZE(part[ZR__PART_STATES])));
+    ZR_TRY(add_comment(comments, "activation_checkpointing.policy", "recompute %s: activations %s",
+                       c->recompute.policy == ZR_RECOMPUTE_NONE ? "nothing" : "in the backward pass",
+                       ZR_SIZE(part[ZR__PART_ACTIVATIONS] + part[ZR__PART_REDONE])));
+    ZR_TRY(add_comment(comments, "train_micro_batch_size_per_gpu", "%lld x %lld tokens a micro-batch: head %s",
+                       (long long)c->micro_batch_size, (long long)c->data.seq_length, ZR_SIZE(part[ZR__PART_HEAD])));
+    const int64_t samples = c->micro_batch_size * c->accumulation_steps * d.dp;
+    ZR_TRY(add_comment(comments, "gradient_accumulation_steps", "%lld micro-batches a step: %lld samples, %lld tokens",
+                       (long long)c->accumulation_steps, (long long)samples,
+                       (long long)(samples * c->data.seq_length)));
+    if (rank->host > 0)
+        ZR_TRY(add_comment(comments, "zero_optimization.offload_optimizer.device",
+                           "offload: %s of a rank's host memory", ZR_SIZE(rank->host)));
+    if (d.tp > 1) ZR_TRY(add_comment(comments, "parallel.tensor", "%lld ranks share each layer", (long long)d.tp));
+    if (d.pp > 1)
+        ZR_TRY(add_comment(comments, "parallel.pipeline", "%lld ranks have %lld layers each", (long long)d.pp,
+                           (long long)(zr_config_sizes(c).layers / d.pp)));
+    return ZR_OK;
+}
+
+/** Write the plan as a file of the system, with what it is expected to take. */
+static zr_status emit_plan(const cli_choices *p, const planned *made)
+{
+    ZR_AUTO(zr__settings_clear) zr__settings comments = {0};
+    ZR_AUTO(zr__text_clear) zr__text head = {0};
+    char text[96];
+    const double limit = (double)p->target.limit_bytes;
+    zr__text_add(&head, "for %s, on %d ranks\n", made->system->version, p->target.ranks);
+    zr__text_add(&head, "expected memory of a rank: allocated %s, reserved %s, nvidia-smi %s\n",
+                 ZR_SIZE(made->memory.allocated), ZR_SIZE(made->memory.reserved.bytes),
+                 ZR_SIZE(made->memory.used.bytes));
+    if (limit > 0) zr__text_add(&head, "fits in %s: %s\n", ZR_SIZE(limit), fits_words(&made->memory.used, limit, text));
+    ZR_CHECK(!head.failed, ZR_ERR_MEMORY, "no memory for the comments");
+    ZR_TRY(add_comments(p, made, &comments));
+    zr_cluster host = {0};
+    const bool known = !p->target.simulated && p->o->profile && zr_cluster_of_device(p->o->profile, &host) == ZR_OK;
+    const cli_emit emit = {.format = p->format,
+                           .system = made->system->name,
+                           .with = &p->o->with,
+                           .ranks = p->target.ranks,
+                           .per_host = known ? host.host_devices : cli_host_ranks(&p->target),
+                           .head = head.data,
+                           .comments = &comments};
+    return cli_emit_write(&emit, p->config, p->o->out);
+}
+
 zr_status cli_system_plan(cli_choices *p)
 {
     planned made = {0};
     zr_status status = make(p, &made);
-    if (status == ZR_OK) status = print_plan(p, &made);
+    if (status == ZR_OK && (!p->format || p->o->out)) status = print_plan(p, &made);
+    if (status == ZR_OK && p->format) status = emit_plan(p, &made);
     zr__run_memory_clear(&made.memory);
     zr__run_memory_clear(&made.timed.memory);
     return status;

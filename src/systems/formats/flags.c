@@ -1,0 +1,209 @@
+/* Reads command lines and shell scripts into settings: options --NAME VALUE..., wherever they stand, and the variables
+ * that the script sets itself. */
+#include "systems/formats/formats.h"
+
+#include <ctype.h>
+
+/* A script being read. */
+typedef struct reading {
+    const char *at;
+    const char *what;
+    int line;
+    bool bracket;          /* whether an array ( ... ) is open, in which lines do not end an option's values */
+    zr__settings variable; /* variables that the script sets */
+    zr__settings *list;
+    /* the option whose values are being read */
+    char option[128];
+    int option_line;
+    zr__text value;
+} reading;
+
+static void clear(reading *r)
+{
+    zr__settings_clear(&r->variable);
+    zr__text_clear(&r->value);
+}
+
+/* ---- variables ------------------------------------------------------------------------------- */
+
+/* Append the value of the variable reference at `text`, which begins with '$', to `out`. An unknown variable stays as
+ * it is. Return the end of the reference. */
+static const char *expand(const reading *r, const char *text, zr__text *out)
+{
+    char name[128];
+    const bool braces = text[1] == '{';
+    const char *begin = text + 1 + braces, *end = begin;
+    while (isalnum((unsigned char)*end) || *end == '_') end++;
+    snprintf(name, sizeof(name), "%.*s", (int)(end - begin), begin);
+    const char *fallback = braces && end[0] == ':' && end[1] == '-' ? end + 2 : NULL;
+    const char *close = braces ? begin + strcspn(begin, "}\n") : end;
+    if (braces && *close == '}') close++;
+    if (close == text + 1) close++; /* a lone dollar sign */
+    const char *known = zr__settings_value(&r->variable, name);
+    if (known)
+        zr__text_add(out, "%s", known);
+    else if (fallback)
+        zr__text_append(out, fallback, (size_t)(close - 1 - fallback));
+    else
+        zr__text_append(out, text, (size_t)(close - text));
+    return close;
+}
+
+/* Set a variable, also one that has a value already. */
+static zr_status set_variable(reading *r, const char *name, const char *value)
+{
+    zr__setting *known = zr__settings_find(&r->variable, name);
+    if (!known) return zr__settings_add(&r->variable, name, value, r->line);
+    char *copy = NULL;
+    ZR_TRY(zr__text_copy(value, strlen(value), &copy));
+    zr_free(known->value);
+    known->value = copy;
+    return ZR_OK;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* Skip to the next word, over comments. Return whether a line ended on the way. */
+static bool skip(reading *r)
+{
+    bool ended = false;
+    for (;; r->at++) {
+        if (r->at[0] == '\\' && (r->at[1] == '\n' || (r->at[1] == '\r' && r->at[2] == '\n'))) {
+            r->at += r->at[1] == '\r';
+            r->at++;
+            r->line++;
+        } else if (*r->at == '#') {
+            r->at += strcspn(r->at, "\n");
+            if (!*r->at) return true;
+            r->line++;
+            ended = true;
+        } else if (*r->at == '\n' || *r->at == ';') {
+            r->line += *r->at == '\n';
+            ended = true;
+        } else if (!*r->at || !isspace((unsigned char)*r->at)) {
+            return ended;
+        }
+    }
+}
+
+/* Read one word into `out`, with its quotes removed and its variables replaced. */
+static void read_word(reading *r, zr__text *out)
+{
+    char quote = 0;
+    for (; *r->at && (quote || !(isspace((unsigned char)*r->at) || strchr("();", *r->at))); r->at++) {
+        r->line += *r->at == '\n';
+        if (quote ? *r->at == quote : *r->at == '"' || *r->at == '\'') {
+            quote = quote ? 0 : *r->at;
+        } else if (*r->at == '$' && r->at[1] == '(') { /* a command or arithmetic: not computed */
+            int open = 0;
+            do {
+                open += (*r->at == '(') - (*r->at == ')');
+                zr__text_append(out, r->at, 1);
+            } while (*r->at++ && (open > 0 || r->at[-1] == '$') && *r->at);
+            r->at--;
+        } else if (*r->at == '$' && quote != '\'') {
+            r->at = expand(r, r->at, out) - 1;
+        } else if (*r->at == '\\' && r->at[1] && quote != '\'') {
+            if (*++r->at != '\n') zr__text_append(out, r->at, 1);
+        } else {
+            zr__text_append(out, r->at, 1);
+        }
+    }
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* Add the option whose values were read, if there is one. */
+static zr_status end_option(reading *r)
+{
+    if (!r->option[0]) return ZR_OK;
+    ZR_CHECK(!r->value.failed, ZR_ERR_MEMORY, "no memory for the options of %s", r->what);
+    ZR_TRY(zr__settings_add(r->list, r->option, r->value.length ? r->value.data : "true", r->option_line));
+    r->option[0] = '\0';
+    zr__text_clear(&r->value);
+    return ZR_OK;
+}
+
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2]);
+}
+
+/* Return the length of NAME in a word NAME=VALUE or NAME+=VALUE, or 0. */
+static size_t variable_length(const char *word)
+{
+    size_t n = 0;
+    if (isdigit((unsigned char)word[0])) return 0;
+    while (isalnum((unsigned char)word[n]) || word[n] == '_') n++;
+    return word[n] == '=' || (word[n] == '+' && word[n + 1] == '=') ? n : 0;
+}
+
+static zr_status take_word(reading *r, const char *word, int line);
+
+/* A quoted word may hold an option with its value, as in ARGS=("--split 99,1"). */
+static zr_status take_words(reading *r, const char *text, int line)
+{
+    while (*text) {
+        char word[512];
+        const size_t n = strcspn(text, " \t\n");
+        snprintf(word, sizeof(word), "%.*s", (int)n, text);
+        if (n) ZR_TRY(take_word(r, word, line));
+        text += n + strspn(text + n, " \t\n");
+    }
+    return ZR_OK;
+}
+
+static zr_status take_word(reading *r, const char *word, int line)
+{
+    const size_t variable = variable_length(word);
+    const char *equals = strchr(word, '=');
+    if (is_option(word)) {
+        ZR_TRY(end_option(r));
+        if (strpbrk(word, " \t")) return take_words(r, word, line);
+        snprintf(r->option, sizeof(r->option), "%.*s", (int)(equals ? (size_t)(equals - word) : strlen(word)) - 2,
+                 word + 2);
+        r->option_line = line;
+        if (equals) zr__text_add(&r->value, "%s", equals + 1);
+        return equals ? end_option(r) : ZR_OK;
+    }
+    if (strncmp(word, "activation", 10) == 0 && strchr(word, ':')) { /* a subcommand of torchtitan */
+        ZR_TRY(end_option(r));
+        return zr__settings_add(r->list, "activation-checkpoint", strchr(word, ':') + 1, line);
+    }
+    if (zr__text_ends(word, ".py") || strncmp(word, "${", 2) == 0) return end_option(r);
+    if (r->option[0]) {
+        zr__text_add(&r->value, "%s%s", r->value.length ? "," : "", word);
+    } else if (variable && word[variable] == '=') {
+        char name[128];
+        snprintf(name, sizeof(name), "%.*s", (int)variable, word);
+        return set_variable(r, name, word + variable + 1);
+    } else if (variable && strchr(word, ' ')) {
+        return take_words(r, word + variable + 2, line);
+    }
+    return ZR_OK;
+}
+
+static zr_status read_words(reading *r)
+{
+    for (;;) {
+        if (skip(r) && !r->bracket) ZR_TRY(end_option(r));
+        if (!*r->at) return end_option(r);
+        if (*r->at == '(' || *r->at == ')') {
+            ZR_TRY(end_option(r));
+            r->bracket = *r->at++ == '(';
+            continue;
+        }
+        ZR_AUTO(zr__text_clear) zr__text word = {0};
+        const int line = r->line;
+        read_word(r, &word);
+        ZR_CHECK(!word.failed, ZR_ERR_MEMORY, "no memory for the words of %s", r->what);
+        if (word.length) ZR_TRY(take_word(r, word.data, line));
+    }
+}
+
+zr_status zr__settings_read_flags(const char *text, size_t bytes, const char *what, zr__settings *list)
+{
+    (void)bytes;
+    ZR_AUTO(clear) reading r = {.at = text, .what = what, .line = 1, .list = list};
+    return read_words(&r);
+}
