@@ -433,6 +433,8 @@ static zr_status emit_plan(const cli_choices *p, const planned *made)
                  ZR_SIZE(made->memory.allocated), ZR_SIZE(made->memory.reserved.bytes),
                  ZR_SIZE(made->memory.used.bytes));
     if (limit > 0) zr__text_add(&head, "fits in %s: %s\n", ZR_SIZE(limit), fits_words(&made->memory.used, limit, text));
+    if (made->is_timed)
+        zr__text_add(&head, "expected time of a step: %s\n", CLI_SECONDS(made->timed.made.simulation.price.step_sec));
     ZR_CHECK(!head.failed, ZR_ERR_MEMORY, "no memory for the comments");
     ZR_TRY(add_comments(p, made, &comments));
     zr_cluster host = {0};

@@ -18,8 +18,12 @@ static const zr__rule rules[] = {
     /* what zr cannot plan */
     ZR__REFUSED("num-experts=*", "zr plans dense models; mixtures of experts have other memory and traffic"),
     ZR__REFUSED("multi-latent-attention=true", "zr has no multi-latent attention"),
-    ZR__REFUSED("fp8-format=*", "zr plans 16-bit and 32-bit training; leave out the fp8 options"),
-    ZR__REFUSED("fp4-format=*", "zr plans 16-bit and 32-bit training; leave out the fp4 options"),
+    ZR__REFUSED("fp8-format=*",
+                "zr plans the memory of 16-bit and 32-bit training only; leave out the fp8 options, and for "
+                "times alone add --with fp8-format"),
+    ZR__REFUSED("fp4-format=*",
+                "zr plans the memory of 16-bit and 32-bit training only; leave out the fp4 options, and for "
+                "times alone add --with fp4-format"),
     ZR__REFUSED("use-megatron-fsdp=true",
                 "zr does not plan Megatron-FSDP; the nearest that it plans is --use-distributed-optimizer"),
     ZR__REFUSED("use-torch-fsdp2=true", "zr does not plan FSDP2 inside Megatron-LM; plan it with --system fsdp2"),
@@ -127,6 +131,9 @@ static const zr__rule rules[] = {
     ZR__READ("use-flash-attn=true", "with.attention-backend=flash"),
     SAME("cross-entropy-loss-fusion"),
     SAME("no-create-attention-mask-in-dataloader"),
+    SAME("overlap-grad-reduce"),
+    SAME("overlap-param-gather"),
+    SAME("tp-comm-overlap"),
     {0}};
 
 const zr__format zr__format_megatron = {
@@ -156,7 +163,7 @@ const zr__format zr__format_megatron = {
         "manual-gc manual-gc-* empty-unused-memory-level check-for-* no-check-for-* check-weight-* "
         "no-use-tokenizer-model-from-checkpoint-args no-barrier-with-level-1-timing use-cpu-initialization "
         "no-strict-fsdp-dtensor-load rerun-mode error-injection-* result-rejected-*",
-    .timing = "overlap-grad-reduce overlap-param-gather* align-param-gather no-align-grad-reduce delay-grad-reduce* "
+    .timing = "overlap-param-gather-* align-param-gather no-align-grad-reduce delay-grad-reduce* "
               "ddp-bucket-size ddp-num-buckets ddp-average-in-collective ddp-pad-buckets-* overlap-p2p-* "
               "no-overlap-p2p-communication no-async-tensor-model-parallel-allreduce use-ring-exchange-p2p "
               "cp-comm-type use-tp-pp-dp-mapping deterministic-mode high-priority-stream-groups nccl-*",
