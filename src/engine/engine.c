@@ -393,9 +393,10 @@ static void count_traffic(zr_engine *e, int sign)
     for (int32_t g = 0; g < ZR_GROUPS; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && e->group_comm[g]; k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* All-reduces exchange scalars among all ranks, even if g is TENSOR: this group may have the communicator
-             * of all ranks. */
-            const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE ? ZR_GROUP_ALL : g;
+            /* All-reduces exchange scalars among all ranks, or those of a role (TRUST), even if g is TENSOR: this group
+             * may have their communicator. */
+            const int32_t asked = e->group_comm[g] == e->comm ? ZR_GROUP_ALL : ZR_GROUP_ALL & ~ZR_GROUP_PIPELINE,
+                          group = k == ZR_TRAFFIC_ALL_REDUCE ? asked : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS && k != ZR_TRAFFIC_PIPELINE; b++)
                 e->moved.across[b].bytes[k] +=

@@ -42,6 +42,9 @@ check "two data-parallel ranks" train data 2 1 1f1b --gradient_accumulation_step
 check "two by two ranks" train grid 4 2 zb_h1 --gradient_accumulation_steps=4 --zero_optimization.stage=3
 check "... to the bit" alike data grid
 check "... planned is measured" as_planned grid
+check "trust ratios, which the ranks of a role exchange, on two hosts" train hosts 4 2 1f1b --optimizer.type=Lamb \
+    --gradient_accumulation_steps=4 --parallel.ranks_per_host=2
+check "... planned is measured" as_planned hosts
 check "checkpoints: every byte has a checksum" "$ZR" verify grid/step-00000002
 check "saved from two pipeline ranks, resumed on three" resumed 1f1b --ranks 3 --parallel.pipeline=3
 check "... to the bit" alike one again
