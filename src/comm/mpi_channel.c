@@ -387,7 +387,7 @@ static void await_courier(far_end *c)
 {
     zr__comm_mpi *world = c->me->world;
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 20000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
@@ -399,8 +399,8 @@ static void await_courier(far_end *c)
 static zr_status end_far(zr__channel *channel)
 {
     far_end *c = (far_end *)channel;
-    int done = 0;
-    for (int polls = 0; !done; polls++) {
+    for (int polls = 0;; polls++) {
+        int done;
         ZR_TRY(zr__mpi_poll(&c->me->comm, false));
         zr__mpi_enter(c->me);
         const zr_status st = test_parts(c, &done);

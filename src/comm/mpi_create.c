@@ -179,6 +179,16 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
     return ZR_OK;
 }
 
+/* Waits for the courier end after some milliseconds. The wall clock may be set back meanwhile. */
+static void init_moved(pthread_cond_t *moved)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(moved, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 /* Create a communicator, either of the world (`parent` is NULL) or of a part of `parent`. This function does not
  * communicate. The caller must fill in me->names. */
 static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
@@ -193,7 +203,7 @@ static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm
     pthread_mutex_init(&me->lock, NULL);
     pthread_mutex_init(&me->turn, NULL);
     pthread_cond_init(&me->more, NULL);
-    pthread_cond_init(&me->moved, NULL);
+    init_moved(&me->moved);
     ZR_TRY(fill_tables(me, rank, size));
     *made = ZR_TAKE(me);
     return ZR_OK;
