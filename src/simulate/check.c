@@ -79,6 +79,18 @@ bool zr__copies_to_host(const zr_plan *plan, bool saves)
     return false;
 }
 
+zr_status zr__simulate_room(const zr_cluster *cluster, int32_t ranks_per_host, int32_t ranks)
+{
+    ZR_CHECK(ranks_per_host <= cluster->host_devices, ZR_ERR_CONFIG,
+             "%d ranks on a host of %s, which has %d devices: lower parallel.ranks_per_host", ranks_per_host,
+             cluster->name, cluster->host_devices);
+    const int64_t last = zr__device_of(cluster, ranks_per_host, ranks - 1);
+    ZR_CHECK(last < cluster->devices, ZR_ERR_CONFIG,
+             "%d ranks, %d on a host, do not fit the %d devices of %s: use fewer ranks or a larger cluster", ranks,
+             ranks_per_host, cluster->devices, cluster->name);
+    return ZR_OK;
+}
+
 zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host)
 {
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
@@ -86,13 +98,7 @@ zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int
     ZR_TRY(check_numbers(plan, cluster));
     ZR_TRY(check_bits(cluster));
     ZR_TRY(check_links(cluster));
-    ZR_CHECK(ranks_per_host <= cluster->host_devices, ZR_ERR_CONFIG,
-             "%d ranks on a host of %s, which has %d devices: lower parallel.ranks_per_host", ranks_per_host,
-             cluster->name, cluster->host_devices);
-    const int64_t last = zr__device_of(cluster, ranks_per_host, plan->ranks - 1);
-    ZR_CHECK(last < cluster->devices, ZR_ERR_CONFIG,
-             "%d ranks, %d on a host, do not fit the %d devices of %s: use fewer ranks or a larger cluster",
-             plan->ranks, ranks_per_host, cluster->devices, cluster->name);
+    ZR_TRY(zr__simulate_room(cluster, ranks_per_host, plan->ranks));
     ZR_CHECK(cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, false), ZR_ERR_CONFIG,
              "the plan copies to the host's memory, and host.device_bytes_per_sec of %s is not known", cluster->name);
     ZR_CHECK(cluster->device.host_memory_bytes_sec > 0 || !plan->has_stream[ZR_STREAM_HOST], ZR_ERR_CONFIG,

@@ -59,6 +59,8 @@ bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, doubl
 ZR_NODISCARD zr_status zr__find_longer(const zr_plans *plans, const zr_launch *launch, const zr__pricer *pricer,
                                        double *const *longer_sec);
 
+/** Check that the cluster has enough devices for the ranks. */
+ZR_NODISCARD zr_status zr__simulate_room(const zr_cluster *cluster, int32_t ranks_per_host, int32_t ranks);
 /** Check that the cluster has all numbers needed to price the plan, and enough devices for its ranks. */
 ZR_NODISCARD zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host);
 /** Return a device's peak FLOP/s in the plan's dtype. */

@@ -6,6 +6,7 @@
 #include "base/text/text.h"
 #include "cli/plan/profile.h"
 #include "config/config.h"
+#include "simulate/simulate.h"
 #include "systems/systems.h"
 #include "train/dir/report.h"
 
@@ -71,7 +72,9 @@ static zr_status find_device(cli_choices *p)
     t->profile.machine.memory_bytes = cli_usable_bytes(&t->profile.machine);
     t->cluster.device.memory_bytes = cli_usable_bytes(&t->cluster.device);
     if (!p->o->cluster && !p->o->profile) t->profile.machine.memory_bytes = 0; /* its memory is no limit */
-    return cli_settle_place(p->config, t);
+    ZR_TRY(cli_settle_place(p->config, t));
+    if (!p->o->cluster || strcmp(p->o->cluster, CLI_CLUSTER_THIS) == 0) return ZR_OK;
+    return zr__simulate_room(&t->cluster, cli_host_ranks(t), t->ranks);
 }
 
 static void plan_zr(cli_choices *p, planned *made)

@@ -49,6 +49,7 @@ check 'a wrong value' fails 2 'wanted true or false' plan --system deepspeed --w
 check 'an option without a system' fails 2 'give --system NAME too' plan --with overlap_comm=true
 check 'a plan of zr alone' fails 2 'leave out --system ddp' plan --system ddp --schedule
 check 'a stage that the system lacks' fails 69 'give --stage 0, or --system fsdp2' plan --system ddp --stage 3
+check 'more ranks than devices' fails 78 'do not fit the 4 devices' plan --system deepspeed --cluster 4x4090 --ranks 8
 check 'a pipeline with stage 3' fails 69 'give --stage 1, or --system fsdp2' plan --system deepspeed --stage 3 \
     --parallel.pipeline=2
 echo "1..$n"
