@@ -280,7 +280,11 @@ static const struct {
      "  --micro-batch-size 4 --global-batch-size 32 --fp16",
      "system=megatron model.type=gpt2 model.n_layer=24 model.n_embd=1024 gradient_clipping=1 fp16.enabled=true "
      "with.hidden-dropout=0.1 zero_optimization.stage=0 gradient_accumulation_steps=8"},
-    {"GPUS=8\nNODES=2 # of them\nLAYERS=${LAYERS:-48}\nA=(--nnodes $NODES --nproc_per_node ${GPUS})\nA+=(\n"
+    {"ARGS=\"\n  --num-layers 2 \\\n  --hidden-size 64\n --num-attention-heads 2 --seq-length 64 --vocab-size 128 \"\n"
+     "torchrun --nproc_per_node 2 pretrain_gpt.py ${ARGS} \"$@\" --data-path \"\" --micro-batch-size 4 2>&1 | tee "
+     "log\n",
+     "system=megatron per_host=2 model.n_layer=2 model.n_embd=64 train_micro_batch_size_per_gpu=4"},
+    {"GPUS=8\nNODES=${N:-\"2\"} # of them\nLAYERS=${LAYERS:-48}\nA=(--nnodes $NODES --nproc_per_node ${GPUS})\nA+=(\n"
      "\"--tensor-model-parallel-size 2\" # --not-an-option\n--num-layers \"$LAYERS\"\n--hidden-size 64\n"
      "--micro-batch-size 1\n--global-batch-size 16\n--num-layers-per-virtual-pipeline-stage 6\n"
      "--pipeline-model-parallel-size 2)\ntorchrun pretrain_gpt.py ${A[@]}\n",
@@ -334,10 +338,18 @@ static const struct {
     {"--num-layers 2\n--num-layers 4\n--hidden-size 8",
      "num-layers (line 1) is 2, and num-layers (line 2) is 4; keep one"},
     {"--num-layers 2 --hidden-size $WIDTH", "hidden-size (line 1) is $WIDTH, a variable that the text does not set"},
+    {"--num-layers 2 --hidden-size ${WIDTH}", "hidden-size (line 1) is ${WIDTH}, a variable that the text does not"},
     {"--num-layers 2 --hidden-size 8 --num-experts 8", "zr plans dense models"},
     {"--recompute-activations --recompute-granularity full --num-layers 2", "recompute"},
     {"--nnodes 1 --nproc_per_node 8 --num-layers 2 --micro-batch-size 3 --global-batch-size 16",
      "global-batch-size 16 is not a multiple of micro-batch-size 3 x 8 data-parallel ranks"},
+    {"GPT_ARGS=\"\n  --num-layers 2 \\\n  --hidden-size 8\n  --num-experts 8\n\"\ntorchrun pretrain_gpt.py ${GPT_ARGS}",
+     "zr plans dense models"},
+    {"--nproc_per_node gpu --num-layers 2 --micro-batch-size 1", "nproc_per_node is gpu; wanted a whole number"},
+    {"--recompute-activations --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+     "--num-layers 2",
+     "it means recompute-granularity selective"},
+    {"--per_device_train_batch_size 1 --bf16 --label_smoothing_factor 0.1", "label_smoothing_factor (line 1) = 0.1"},
     {"{\"zero_optimization\": {\"stage\": 1}, \"zero_optimization\": {}}", "FILE:1:"},
     {"--module llama3 --config llama3_8b --parallelism.data_parallel_shard_degree 4 --nnodes 1 --nproc_per_node 8",
      "data_parallel_shard_degree 4 makes 4 ranks with the other degrees, but there are 8"},

@@ -4,6 +4,8 @@
 
 #include <ctype.h>
 
+enum { VARIABLE_BYTES = 65536 }; /* of a variable, so that a script that doubles one ends */
+
 /* A script being read. */
 typedef struct reading {
     const char *at;
@@ -36,14 +38,18 @@ static const char *expand(const reading *r, const char *text, zr__text *out)
     while (isalnum((unsigned char)*end) || *end == '_') end++;
     snprintf(name, sizeof(name), "%.*s", (int)(end - begin), begin);
     const char *fallback = braces && end[0] == ':' && end[1] == '-' ? end + 2 : NULL;
-    const char *close = braces ? begin + strcspn(begin, "}\n") : end;
+    const char *close = braces ? begin + strcspn(begin, "}\n") : end, *fallback_end = close;
+    if (fallback && strchr("\"'", *fallback) && close > fallback + 1 && close[-1] == *fallback) {
+        fallback++;
+        fallback_end--;
+    }
     if (braces && *close == '}') close++;
     if (close == text + 1) close++; /* a lone dollar sign */
     const char *known = zr__settings_value(&r->variable, name);
     if (known)
         zr__text_add(out, "%s", known);
     else if (fallback)
-        zr__text_append(out, fallback, (size_t)(close - 1 - fallback));
+        zr__text_append(out, fallback, (size_t)(fallback_end - fallback));
     else
         zr__text_append(out, text, (size_t)(close - text));
     return close;
@@ -53,6 +59,8 @@ static const char *expand(const reading *r, const char *text, zr__text *out)
 static zr_status set_variable(reading *r, const char *name, const char *value)
 {
     zr__setting *known = zr__settings_find(&r->variable, name);
+    ZR_CHECK(strlen(value) < VARIABLE_BYTES, ZR_ERR_CONFIG, "%s:%d: the variable %s is longer than %d bytes", r->what,
+             r->line, name, VARIABLE_BYTES);
     if (!known) return zr__settings_add(&r->variable, name, value, r->line);
     char *copy = NULL;
     ZR_TRY(zr__text_copy(value, strlen(value), &copy));
@@ -153,13 +161,25 @@ static zr_status take_words(reading *r, const char *text, int line)
     return ZR_OK;
 }
 
+/* Return whether a word ends the values of an option: an array, which was read where it was set, the arguments of the
+ * script, or what a shell does with the output. */
+static bool ends_values(const char *word)
+{
+    const size_t digits = strspn(word, "012");
+    if (*word == '$') return strstr(word, "[@]") || strstr(word, "[*]") || word[1] == '@' || word[1] == '*';
+    return word[digits] == '>' || strchr("|&<", *word);
+}
+
 static zr_status take_word(reading *r, const char *word, int line)
 {
     const size_t variable = variable_length(word);
     const char *equals = strchr(word, '=');
+    if (is_option(word + strspn(word, " \t\n")) && strpbrk(word, " \t\n")) {
+        ZR_TRY(end_option(r));
+        return take_words(r, word, line);
+    }
     if (is_option(word)) {
         ZR_TRY(end_option(r));
-        if (strpbrk(word, " \t")) return take_words(r, word, line);
         snprintf(r->option, sizeof(r->option), "%.*s", (int)(equals ? (size_t)(equals - word) : strlen(word)) - 2,
                  word + 2);
         r->option_line = line;
@@ -170,7 +190,7 @@ static zr_status take_word(reading *r, const char *word, int line)
         ZR_TRY(end_option(r));
         return zr__settings_add(r->list, "activation-checkpoint", strchr(word, ':') + 1, line);
     }
-    if (zr__text_ends(word, ".py") || strncmp(word, "${", 2) == 0) return end_option(r);
+    if (zr__text_ends(word, ".py") || ends_values(word)) return end_option(r);
     if (r->option[0]) {
         zr__text_add(&r->value, "%s%s", r->value.length ? "," : "", word);
     } else if (variable && word[variable] == '=') {
@@ -195,9 +215,13 @@ static zr_status read_words(reading *r)
         }
         ZR_AUTO(zr__text_clear) zr__text word = {0};
         const int line = r->line;
+        const bool quoted = *r->at == '"' || *r->at == '\'';
         read_word(r, &word);
         ZR_CHECK(!word.failed, ZR_ERR_MEMORY, "no memory for the words of %s", r->what);
-        if (word.length) ZR_TRY(take_word(r, word.data, line));
+        if (word.length)
+            ZR_TRY(take_word(r, word.data, line));
+        else if (quoted && !r->value.length)
+            r->option[0] = '\0'; /* --NAME "" is as good as no --NAME */
     }
 }
 

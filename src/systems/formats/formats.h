@@ -30,12 +30,15 @@ typedef struct zr__setting {
     bool plain;       /* for a setting of ours: a value that needs no mention */
 } zr__setting;
 
+enum { ZR__SETTINGS_MOST = 4096 }; /* of a list, which is searched from its start */
+
 /** A list of settings. Set it to zeros before the first use. */
 typedef struct zr__settings {
     zr__setting *one;
     int64_t n, room;
 } zr__settings;
 
+/** Add a setting. Error: ZR_ERR_CONFIG for more than any configuration has. */
 ZR_NODISCARD zr_status zr__settings_add(zr__settings *list, const char *name, const char *value, int line);
 /** Return the first setting with this name, or NULL. In names, '-' equals '_'. */
 zr__setting *zr__settings_find(const zr__settings *list, const char *name);

@@ -115,7 +115,9 @@ static const zr__rule rules[] = {
     ZR__WRITE("recompute-granularity=full recompute-method=uniform recompute-num-layers=1", POLICY "unit"),
     ZR__BOTH("recompute-granularity=selective recompute-modules=*", POLICY "selective with.recompute-modules=*"),
     ZR__BOTH("recompute-granularity=selective", POLICY "selective"),
-    ZR__READ("recompute-activations=true", "with.recompute-granularity=selective"),
+    ZR__REFUSED("recompute-activations=true ?recompute-granularity=full",
+                "it means recompute-granularity selective, and that is full; leave out one of them"),
+    ZR__READ("recompute-activations=true", POLICY "selective"),
     ZR__NEAREST(
         "recompute-granularity=full recompute-method=uniform recompute-num-layers=1", POLICY "auto",
         "activation_checkpointing.policy auto: Megatron-LM chooses nothing by a limit, so every layer is recomputed"),

@@ -27,6 +27,8 @@ bool zr__same_value(const char *a, const char *b)
 
 zr_status zr__settings_add(zr__settings *list, const char *name, const char *value, int line)
 {
+    ZR_CHECK(list->n < ZR__SETTINGS_MOST, ZR_ERR_CONFIG, "line %d: more than %d settings, which no configuration has",
+             line, ZR__SETTINGS_MOST);
     ZR_GROW(list->one, list->room, list->n + 1, "settings");
     ZR_AUTO_FREE char *own_name = NULL;
     ZR_TRY(zr__text_copy(name, strlen(name), &own_name));

@@ -85,8 +85,24 @@ static zr_status settle_auto(zr__settings *ours, int64_t width)
     return ZR_OK;
 }
 
+/* Fail if a number that only this file reads is none, such as the "gpu" of torchrun. */
+static zr_status check_counts(const char *name, const zr__settings *ours)
+{
+    static const char *const counts[] = {"ranks", "hosts", "per_host", "global", "local", "layers_per_chunk"};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+        const char *value = zr__settings_value(ours, counts[i]);
+        char *end;
+        const double count = value ? strtod(value, &end) : 1;
+        ZR_CHECK(!value || (end != value && !*end && count >= 1 && count <= 1e12 && count == floor(count)),
+                 ZR_ERR_CONFIG, "%s: %s is %s; wanted a whole number from 1", name, from(ours, counts[i]),
+                 ZR_SHOWN(value));
+    }
+    return ZR_OK;
+}
+
 zr_status zr__format_settle(const char *name, zr__settings *ours, int64_t ranks, int64_t layers, int64_t width)
 {
+    ZR_TRY(check_counts(name, ours));
     ZR_TRY(settle_auto(ours, number(ours, "model.n_embd", number(ours, "model.hidden_size", width))));
     const int64_t product = number(ours, "hosts", 1) * number(ours, "per_host", 0);
     if (!zr__settings_find(ours, "ranks") && product > 0) ZR_TRY(set(ours, "ranks", product));

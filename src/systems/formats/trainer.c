@@ -32,6 +32,8 @@ static const zr__rule rules[] = {
     ZR__READ("fsdp_config.version=2", ""),
     ZR__STANDARD("", "?!file " STAGE "0"),
 
+    ZR__READ("label_smoothing_factor=0", ""),
+    ZR__READ("optim=adamw_8bit", "with.optim=adamw_bnb_8bit"), /* another name of it */
     ZR__BOTH("optim=*", "with.optim=*"),
     ZR__WRITE("optim=adamw_torch_fused", "?!with.optim ?system=trainer"),
     SAME("ddp_bucket_cap_mb"),
@@ -63,13 +65,14 @@ const zr__format zr__format_trainer = {
              "logging_steps",
     .idle = "output_dir overwrite_output_dir do_train do_eval do_predict eval_* evaluation_strategy per_device_eval_* "
             "learning_rate weight_decay adam_* lr_scheduler_* num_train_epochs max_steps warmup_* log_* logging_* "
-            "save_* seed data_seed dataloader_* run_name report_to disable_tqdm remove_unused_columns label_* "
+            "save_* seed data_seed dataloader_* run_name report_to disable_tqdm remove_unused_columns label_names "
             "load_best_model_at_end metric_for_best_model greater_is_better ignore_data_skip push_to_hub hub_* "
             "resume_from_checkpoint include_* prediction_loss_only torch_empty_cache_steps project trackio_* "
             "full_determinism tf32 ddp_timeout ddp_find_unused_parameters ddp_broadcast_buffers ddp_backend local_rank "
             "length_column_name train_sampling_strategy group_by_length average_tokens_across_devices use_cpu "
             "restore_callback_states_from_checkpoint skip_memory_metrics past_index jit_mode_eval "
-            "fsdp_config.transformer_layer_cls_to_wrap fsdp_config.fsdp_transformer_layer_cls_to_wrap "
+            "fsdp_transformer_layer_cls_to_wrap fsdp_config.transformer_layer_cls_to_wrap "
+            "fsdp_config.fsdp_transformer_layer_cls_to_wrap "
             "fsdp_config.cpu_ram_efficient_loading fsdp_config.state_dict_type fsdp_config.sync_module_states "
             "fsdp_config.use_orig_params gradient_checkpointing_kwargs.* node_rank master_addr master_port rdzv* "
             "dataset_* train_file validation_file tokenizer_* trust_remote_code cache_dir token use_fast_tokenizer "
