@@ -256,7 +256,7 @@ static void speed(const zr__run *run, zr__speed *s)
 }
 
 const zr__system zr__system_deepspeed = {.name = "deepspeed",
-                                         .why = {[ZR__PART_PARAMS] = "in 16 bit; small ones stay whole",
+                                         .why = {[ZR__PART_PARAMS] = "at stage 3 small ones stay whole",
                                                  [ZR__PART_GRADS] = "kept beside the states",
                                                  [ZR__PART_BUCKETS] = "reduce_bucket_size, allocated whole",
                                                  [ZR__PART_GATHERED] = "stage3_max_live_parameters",

@@ -127,7 +127,7 @@ const char *zr__with_text(const zr__run *run, const zr__option *option, char tex
     else if (option->type == ZR__OPTION_BOOL)
         snprintf(text, ZR__OPTION_BYTES, "%s", value != 0 ? "true" : "false");
     else if (option->type == ZR__OPTION_INT || option->type == ZR__OPTION_REAL)
-        snprintf(text, ZR__OPTION_BYTES, "%.17g", value);
+        snprintf(text, ZR__OPTION_BYTES, "%s", ZR_SHORTEST(value));
     else
         for (const char *at = option->choices; *at; index++) {
             const size_t n = strcspn(at, "|");
