@@ -173,6 +173,7 @@ const zr__system zr__system_fsdp2 = {.name = "fsdp2",
                                                  "transformers and eager code are not proved by a row of allocated "
                                                  "bytes",
                                      .context_option = "context_parallel_degree",
+                                     .recompute_option = "activation_checkpoint",
                                      .check = check,
                                      .keeps = keeps,
                                      .memory = memory,

@@ -242,6 +242,7 @@ struct zr__system {
     /** Names of the options that hold the degree of context parallelism and the number of stages of a pipeline rank, or
      * NULL if the system has none. */
     const char *context_option, *chunks_option;
+    const char *recompute_option; /* which, unless it is auto, replaces activation_checkpointing.policy */
     /** Fail with ZR_ERR_UNSUPPORTED if the system cannot do what the run asks, with a remedy. */
     zr_status (*check)(const zr__run *run);
     /** Say how the system runs the model. `room` may take the sizes of a decoder, to which keeps->decoder then points.

@@ -5,6 +5,7 @@
 #include "base/json/json_write.h"
 #include "base/text/text.h"
 #include "cli/plan/profile.h"
+#include "cli/shell/message.h"
 #include "config/config.h"
 #include "simulate/simulate.h"
 #include "systems/systems.h"
@@ -73,6 +74,9 @@ static zr_status find_device(cli_choices *p)
     t->cluster.device.memory_bytes = cli_usable_bytes(&t->cluster.device);
     if (!p->o->cluster && !p->o->profile) t->profile.machine.memory_bytes = 0; /* its memory is no limit */
     ZR_TRY(cli_settle_place(p->config, t));
+    if (p->o->cluster && p->o->ranks == 0 && t->ranks == 1 && t->cluster.devices > 1 && !p->args->quiet)
+        cli_say("note: one of the %d devices of %s is used; give --ranks N for more", t->cluster.devices,
+                p->o->cluster);
     if (!p->o->cluster || strcmp(p->o->cluster, CLI_CLUSTER_THIS) == 0) return ZR_OK;
     return zr__simulate_room(&t->cluster, cli_host_ranks(t), t->ranks);
 }
@@ -151,12 +155,22 @@ static const char *plural(int64_t n, const char *what, char text[64])
     return text;
 }
 
+/** Return the option of the system that says what is recomputed, or NULL if the policy says it. */
+static const zr__option *recompute_option(const zr__run *run)
+{
+    const char *name = run->system->recompute_option;
+    for (const zr__option *option = run->system->option; name && option->name; option++)
+        if (strcmp(option->name, name) == 0) return zr__with(run, name) == ZR__OPTION_AUTO ? NULL : option;
+    return NULL;
+}
+
 static void print_head(const cli_choices *p, const planned *made)
 {
     const zr_config *c = p->config;
     const zr__degrees d = zr__degrees_of(&made->run);
     char params[32], value[ZR__OPTION_BYTES], context[32] = "", text[3][64];
     const zr_model_sizes s = zr_config_sizes(c);
+    const zr__option *redo = recompute_option(&made->run);
     if (d.cp > 1) snprintf(context, sizeof(context), " x %lld context", (long long)d.cp);
     printf("model: %s, %lld layers, width %lld, %s parameters, %lld tokens a sample\n",
            c->model.preset ? c->model.preset
@@ -168,7 +182,8 @@ static void print_head(const cli_choices *p, const planned *made)
            "%s a micro-batch, %s a step; device: %s\n",
            made->system->title, made->system->version, plural(p->target.ranks, "rank", text[0]), (long long)d.dp,
            context, (long long)d.tp, (long long)d.pp, (long long)made->run.stage,
-           cli_recompute_name(c->recompute.policy, c->recompute.every, params),
+           redo ? zr__with_text(&made->run, redo, value)
+                : cli_recompute_name(c->recompute.policy, c->recompute.every, params),
            plural(c->micro_batch_size, "sample", text[1]), plural(c->accumulation_steps, "micro-batch", text[2]),
            p->o->cluster || p->o->profile ? p->target.profile.facts.name
                                           : "not given, with kernels of " DEFAULT_DEVICE);
@@ -265,6 +280,8 @@ static bool measure_way(const cli_choices *p, const planned *made, way *w)
     config.zero.optim.ratio = 1;
     config.zero.param = config.zero.optim;
     if (w->stage < 3) config.zero.param.device = ZR_HOME_NONE;
+    const char *option = run.system->recompute_option;
+    if (option && zr__run_set(&run, option, "auto") != ZR_OK) return false;
     if (zr__run_possible(&run) != ZR_OK || zr__run_measure(&run, &memory) != ZR_OK) return false;
     w->allocated = memory.allocated;
     w->used = memory.used.bytes;
