@@ -18,6 +18,11 @@ static zr_status lay_out(const zr__run *run, const zr__speed *speed, zr_config *
              run->system->context_option, (long long)d.cp, (long long)config->data.seq_length);
     config->data.seq_length /= d.cp;
     config->zero.stage = run->stage;
+    const char *redo = run->system->recompute_option;
+    if (redo && zr__with(run, redo) != ZR__OPTION_AUTO && !zr__with_word(run, redo, "selective")) {
+        config->recompute.policy = zr__with_word(run, redo, "full") ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+        config->recompute.every = 1;
+    }
     config->reduce_once = !speed->each_micro && run->stage < 3;
     config->zero.overlap_comm = speed->exposed ? ZR_SWITCH_OFF : ZR_SWITCH_ON;
     config->communication_dtype = speed->reduce_f32 || (!config->bf16 && !config->fp16) ? ZR_CONFIG_FP32
