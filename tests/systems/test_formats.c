@@ -130,7 +130,7 @@ static const struct {
       {"parallel.schedule", "1f1b|interleaved"},
       {"parallel.chunks", "2"}}},
     {"trainer",
-     "model.preset data.seq_length ranks",
+     "model.preset data.seq_length ranks with.torch_dtype with.attn_implementation",
      {BATCH,
       {"system", "trainer"},
       {"model.preset", "llama3-8b"},
@@ -138,6 +138,8 @@ static const struct {
       {"bf16.enabled", "true|false"},
       {"activation_checkpointing.policy", "none|unit"},
       {"with.optim", "adamw_torch|adamw_torch_fused"},
+      {"with.torch_dtype", "|float32"},
+      {"with.attn_implementation", "|eager"},
       {"with.use_liger_kernel", "|true"}}},
 };
 

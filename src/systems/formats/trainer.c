@@ -39,8 +39,9 @@ static const zr__rule rules[] = {
     SAME("ddp_bucket_cap_mb"),
     SAME("torch_compile"),
     SAME("use_liger_kernel"),
-    SAME("attn_implementation"),
-    SAME("torch_dtype"),
+    /* arguments of scripts, which TrainingArguments does not have */
+    ZR__READ("attn_implementation=*", "with.attn_implementation=*"),
+    ZR__READ("torch_dtype=*", "with.torch_dtype=*"),
     ZR__READ("dtype=*", "with.torch_dtype=*"),
 
     /* names of scripts for the length of samples and the model */
