@@ -5,6 +5,7 @@
 #include "base/json/json_write.h"
 #include "base/text/text.h"
 #include "cli/plan/profile.h"
+#include "cli/shell/config.h"
 #include "cli/shell/message.h"
 #include "config/config.h"
 #include "simulate/simulate.h"
@@ -172,11 +173,11 @@ static void print_head(const cli_choices *p, const planned *made)
     const zr_model_sizes s = zr_config_sizes(c);
     const zr__option *redo = recompute_option(&made->run);
     if (d.cp > 1) snprintf(context, sizeof(context), " x %lld context", (long long)d.cp);
-    printf("model: %s, %lld layers, width %lld, %s parameters, %lld tokens a sample\n",
+    printf("model: %s, %lld layers, width %lld, %s parameters, %s, %lld tokens a sample\n",
            c->model.preset ? c->model.preset
            : c->model.init ? c->model.init
                            : c->model.type,
-           (long long)s.layers, (long long)s.width, zr__text_amount(made->memory.params, params),
+           (long long)s.layers, (long long)s.width, zr__text_amount(made->memory.params, params), cli_type_name(c),
            (long long)c->data.seq_length);
     printf("%s (%s)\n%s (%lld data%s x %lld tensor x %lld pipeline), stage %lld, recompute %s\n"
            "%s a micro-batch, %s a step; device: %s\n",
