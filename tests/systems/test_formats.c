@@ -286,6 +286,8 @@ static const struct {
      "torchrun --nproc_per_node 2 pretrain_gpt.py ${ARGS} \"$@\" --data-path \"\" --micro-batch-size 4 2>&1 | tee "
      "log\n",
      "system=megatron per_host=2 model.n_layer=2 model.n_embd=64 train_micro_batch_size_per_gpu=4"},
+    {"A=(--num-layers 2 --hidden-size 64)\npretrain_gpt.py --bf16 \"${A[@]}\" --fp16-lm-cross-entropy \"\"\n",
+     "bf16.enabled=true model.n_layer=2"},
     {"GPUS=8\nNODES=${N:-\"2\"} # of them\nLAYERS=${LAYERS:-48}\nA=(--nnodes $NODES --nproc_per_node ${GPUS})\nA+=(\n"
      "\"--tensor-model-parallel-size 2\" # --not-an-option\n--num-layers \"$LAYERS\"\n--hidden-size 64\n"
      "--micro-batch-size 1\n--global-batch-size 16\n--num-layers-per-virtual-pipeline-stage 6\n"

@@ -215,12 +215,12 @@ static zr_status read_words(reading *r)
         }
         ZR_AUTO(zr__text_clear) zr__text word = {0};
         const int line = r->line;
-        const bool quoted = *r->at == '"' || *r->at == '\'';
+        const bool nothing = (*r->at == '"' || *r->at == '\'') && r->at[1] == *r->at;
         read_word(r, &word);
         ZR_CHECK(!word.failed, ZR_ERR_MEMORY, "no memory for the words of %s", r->what);
         if (word.length)
             ZR_TRY(take_word(r, word.data, line));
-        else if (quoted && !r->value.length)
+        else if (nothing && !r->value.length)
             r->option[0] = '\0'; /* --NAME "" is as good as no --NAME */
     }
 }
