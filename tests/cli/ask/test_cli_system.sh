@@ -45,7 +45,8 @@ check 'zr itself is a system' sh -c '"$0" plan --quiet --preset gpt2-124m --json
 
 check 'recompute by an option' plan --system fsdp2 --with compile=model --with activation_checkpoint=selective
 check '... is shown' grep -q 'stage 3, recompute selective$' out
-check '... and not taken for the other ways' sh -c 'awk "/^  3 *(none|unit) /{print \$4}" out | sort -u | wc -l | grep -qx 4'
+check '... and not taken for the other ways' sh -c '
+    awk "/^  3 *(none|unit) /{print \$4}" out | sort -u | wc -l | grep -qx 4'
 check 'no such system' fails 2 'there is no such system; did you mean "megatron"' plan --system megatro
 check 'no such option' fails 2 'did you mean "overlap_comm"' plan --system deepspeed --with overlap_com=true
 check 'a wrong value' fails 2 'wanted true or false' plan --system deepspeed --with overlap_comm=2
