@@ -50,6 +50,7 @@ typedef struct zr_plan_unit {
      * frozen unit. Only the owner saves the unit */
     uint64_t roles;
     int32_t owner;
+    bool owned; /* whether the plan's role is the owner */
     /* whether another role, the owner, trains the unit. This role has only a copy of the parameters, and `update` is
      * the range of it that the owner's rank with the same place passes on after each update */
     bool copied;

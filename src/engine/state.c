@@ -40,8 +40,7 @@ bool zr__counts(const zr_engine *e, const zr_param_info *param)
 
 zr__span zr__passed(const zr_engine *e, const zr_param_info *param, const zr_range *range)
 {
-    const bool owns = e->plan->unit[param->unit].owner == e->plan->layout.role;
-    return owns && zr__counts(e, param) ? zr__meet(e, param, range) : (zr__span){0};
+    return e->plan->unit[param->unit].owned && zr__counts(e, param) ? zr__meet(e, param, range) : (zr__span){0};
 }
 
 void zr__engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)

@@ -359,7 +359,8 @@ static zr_status find_held(zr_plan *plan, const zr_graph *g)
                  l->pipeline, zr_graph_unit_info(g, i)->name);
         several |= shared;
         u->held = u->roles >> l->role & 1;
-        u->copied = u->held && u->owner != l->role && l->train && !zr_graph_unit_info(g, i)->frozen;
+        u->owned = u->owner == l->role;
+        u->copied = u->held && !u->owned && l->train && !zr_graph_unit_info(g, i)->frozen;
     }
     ZR_CHECK(
         !l->tied_apart || several || l->pipeline == 1, ZR_ERR_CONFIG,

@@ -250,9 +250,9 @@ bool zr__through_pcie(const zr_cluster *cluster)
 }
 
 /* Rates and memory that are assumed if a cluster does not give them. The first entry is for a server, whose devices
- * have their own links or whose memory is known. The second entry is for a workstation, which has a single device or
- * links its devices by PCI Express. A server has 16 channels of DDR4-3200 and four NVMe drives, a workstation 4
- * channels and one drive. */
+ * have their own links or whose memory is known. The second entry is for a workstation, which has a single device,
+ * links its devices by PCI Express, or has devices that exchange through its memory. A server has 16 channels of
+ * DDR4-3200 and four NVMe drives, a workstation 4 channels and one drive. */
 static const struct {
     double device, memory, disk; /* bytes per second: between the host and a device, of all memory, and of all drives */
     int64_t bytes;               /* bytes of all memory */
@@ -260,7 +260,8 @@ static const struct {
 
 static bool is_workstation(const zr_cluster *cluster)
 {
-    return cluster->host_memory_bytes == 0 && (zr__through_pcie(cluster) || cluster->host_devices == 1);
+    return cluster->device.through_host ||
+           (cluster->host_memory_bytes == 0 && (zr__through_pcie(cluster) || cluster->host_devices == 1));
 }
 
 int64_t zr__cluster_assume(zr_cluster *cluster)

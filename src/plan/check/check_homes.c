@@ -549,7 +549,7 @@ static zr_status check_saves(const homes *h)
              "a step runs only when states are saved, but this plan saves none");
     for (int64_t i = 0; saves && i < (int64_t)p->plan->n_units * states; i++) {
         const int32_t unit = (int32_t)(i / states);
-        const bool kept = zr__trains(p, unit) || (i % states == 0 && p->plan->unit[unit].owner == p->plan->layout.role);
+        const bool kept = zr__trains(p, unit) || (i % states == 0 && p->plan->unit[unit].owned);
         ZR_CHECK(h->saved[i] || p->plan->unit[unit].own.count == 0 || !kept, ZR_ERR_INTERNAL,
                  "a state of unit %d is not saved", unit);
     }

@@ -31,7 +31,7 @@ bool zr__is_own(const zr__proof *p, int32_t op)
 bool zr__trains(const zr__proof *p, int32_t unit)
 {
     const zr_plan_unit *u = &p->plan->unit[unit];
-    return u->elems > 0 && u->owner == p->plan->layout.role && !zr_graph_unit_info(p->graph, unit)->frozen;
+    return u->elems > 0 && u->owned && !zr_graph_unit_info(p->graph, unit)->frozen;
 }
 
 static int64_t staging_bytes(const zr_plan *plan, int32_t group)
@@ -50,8 +50,9 @@ static zr_status check_owner(const zr_plans *plans, int32_t unit)
     for (int32_t r = 0; r < plans->n; r++) {
         const zr_plan_unit *u = &plans->role[r]->unit[unit];
         const bool owns = r == first->owner;
-        ZR_CHECK(u->owner == first->owner && u->roles == first->roles && u->held == (u->roles >> r & 1) &&
-                     u->trains == (owns && trains) && u->copied == (u->held && !owns && trains),
+        ZR_CHECK(u->owner == first->owner && u->owned == owns && u->roles == first->roles &&
+                     u->held == (u->roles >> r & 1) && u->trains == (owns && trains) &&
+                     u->copied == (u->held && !owns && trains),
                  ZR_ERR_INTERNAL, "unit %d belongs to role %d, but role %d trains it, or has no copy", unit,
                  first->owner, r);
     }

@@ -8,7 +8,7 @@
 /* Return the number of states of a unit that this role saves. A frozen unit has no optimizer states. */
 static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
-    return u->elems == 0 || u->owner != plan->layout.role ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
+    return u->elems == 0 || !u->owned ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
 }
 
 /* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update waits for its
