@@ -1,8 +1,8 @@
 /*
  * Channels between processes with GPUs.
  *
- * A line goes from one rank to another. It has a communicator of NCCL, of these two ranks, and a stream. Messages of a
- * line pass one after the other, in the order in which both ranks begin them, and no line waits for another one: the
+ * A line goes from one rank to another. It has a stream, and an NCCL communicator of the two ranks. Messages of a line
+ * pass one after the other, in the order in which both ranks begin them, and no line waits for another one: the
  * order in which a rank sends on two lines need not be the order in which the other rank receives. So the proof of the
  * lists (src/plan/check/check_roles.c) holds for them, too, as long as a GPU has room for the kernels of all lines and
  * of one collective at the same time. A kernel of a line that waits for its peer keeps few blocks busy.
@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Largest number of blocks of threads of a line's kernel, a few of which have the bandwidth of a link, and of the
- * kernels of all lines of a rank. */
+/* Largest number of thread blocks of one line's kernel, and of the kernels of all lines of a rank. A few blocks have
+ * the bandwidth of a link. */
 enum { BLOCKS = 4, ALL_BLOCKS = 32 };
 
 typedef struct line {
@@ -31,8 +31,8 @@ typedef struct line {
     zr__nccl *nccl;
     cudaStream_t stream;
     ncclUniqueId id;
-    ncclResult_t state;   /* of the creation of its communicator */
-    char what[64];        /* what its messages are, for failures */
+    ncclResult_t state;   /* NCCL's result when the communicator was created */
+    char what[64];        /* name of the line's messages in error messages */
     uint64_t *awaits;     /* field of the board that shows for whom the rank waits */
     uint64_t shown;       /* what this line has written there; 0: nothing */
     int64_t begun, ended; /* messages whose begin, and whose end, was asked for; nccl->lock protects both */

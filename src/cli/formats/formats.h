@@ -11,7 +11,7 @@
 typedef struct cli_from {
     const zr__format *format;
     const char *name;          /* name of the file in messages */
-    zr__settings theirs, ours; /* settings of the file, and what they mean */
+    zr__settings theirs, ours; /* settings of the file, and zr's keys for them */
     zr__settings texts;        /* of overrides and options */
     const char *system;        /* name of the system, or NULL */
     int64_t ranks;             /* number of ranks that the file gives, or 0 */

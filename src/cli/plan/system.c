@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_DEVICE "h100" /* whose kernels' memory is taken if no device is given */
+#define DEFAULT_DEVICE "h100" /* device whose kernels decide the scratch memory if none is given */
 
 typedef struct planned {
     const zr__system *system;
@@ -111,7 +111,7 @@ static zr_status make(cli_choices *p, planned *made)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/** Return zr's bytes of a part, or -1 if zr has no such part. */
+/** Return the bytes of a part in zr's own plan, or -1 if zr's plan lacks the part. */
 static double zr_bytes(const planned *made, zr__part part)
 {
     const int64_t *bytes = made->zr.report.memory.category_bytes;
@@ -156,7 +156,7 @@ static const char *plural(int64_t n, const char *what, char text[64])
     return text;
 }
 
-/** Return the option of the system that says what is recomputed, or NULL if the policy says it. */
+/** Return the system's option for recompute, or NULL if activation_checkpointing.policy decides. */
 static const zr__option *recompute_option(const zr__run *run)
 {
     const char *name = run->system->recompute_option;
@@ -442,7 +442,7 @@ static zr_status add_comments(const cli_choices *p, const planned *made, zr__set
     return ZR_OK;
 }
 
-/** Write the plan as a file of the system, with what it is expected to take. */
+/** Write the plan as a configuration file of the system, with the expected memory and time as comments. */
 static zr_status emit_plan(const cli_choices *p, const planned *made)
 {
     ZR_AUTO(zr__settings_clear) zr__settings comments = {0};
