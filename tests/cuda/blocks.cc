@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <condition_variable>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -73,7 +74,7 @@ struct machine {
     flight *now;
     block_thread *current;
     uint64_t begin; /* what is told and heard at the begin of a launch */
-    machine *next;
+    machine *next = nullptr;
 
     machine()
     {
@@ -86,17 +87,24 @@ struct machine {
     }
 };
 
-/* Machines that no thread uses. They are kept until the program ends, because the sanitizer has few fibres. */
+/* Machines that no thread uses. They are kept until the program ends, because the thread sanitizer has 8,128 fibres and
+ * threads in all. With it at most two exist, and further launches wait for one; a kernel never waits for another. */
+constexpr int most_watched = 2;
+static_assert(most_watched * most_flights * most_threads < 8128 - 512);
 struct {
     std::mutex lock;
+    std::condition_variable given;
     machine *idle;
+    int made;
 } machines;
 
 thread_local constinit machine *here = nullptr;
 
 void take_machine()
 {
-    std::lock_guard<std::mutex> hold(machines.lock);
+    std::unique_lock<std::mutex> hold(machines.lock);
+    machines.given.wait(hold, [] { return machines.idle || !fibres_watched() || machines.made < most_watched; });
+    machines.made += !machines.idle;
     here = machines.idle ? machines.idle : new machine();
     machines.idle = here->next;
 }
@@ -106,6 +114,7 @@ void give_machine()
     std::lock_guard<std::mutex> hold(machines.lock);
     here->next = machines.idle;
     machines.idle = here;
+    machines.given.notify_one();
 }
 
 /* ---- threads ----------------------------------------------------------------------------------- */
