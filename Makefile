@@ -76,9 +76,9 @@ NVCC_KNOWS := $(shell $(NVCC) --list-gpu-arch)
 # takes as long to compile as the first, so the others are left to PTX. CUDA_ARCHS=all: for every generation below.
 CUDA_EACH := $(filter $(NVCC_KNOWS:compute_%=%),80 90 100 120)
 CUDA_HERE := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\..*/\10/p')
-CUDA_ARCHS := 80 90 $(filter 1%,$(CUDA_HERE))
+CUDA_ARCHS ?= 80 90 $(filter 1%,$(CUDA_HERE))
 CUDA_CODE := $(filter $(if $(filter all,$(CUDA_ARCHS)),$(CUDA_EACH),$(CUDA_ARCHS)),$(NVCC_KNOWS:compute_%=%))
-ifeq ($(origin CUDA_ARCHS),command line)
+ifneq ($(filter command environment,$(origin CUDA_ARCHS)),)
 $(foreach a,$(filter-out all $(CUDA_CODE),$(CUDA_ARCHS)),$(error CUDA_ARCHS=$(a) was asked for, but $(NVCC) knows $(NVCC_KNOWS:compute_%=%); give some of these, or all))
 endif
 $(if $(CUDA_CODE),,$(error $(NVCC) knows none of CUDA_ARCHS=$(CUDA_ARCHS): give some of $(NVCC_KNOWS:compute_%=%), or CUDA=none))
@@ -110,9 +110,10 @@ CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -g $(OPT) -ffp-contract=off -fno-math-errno
               $(WARN) -Iinclude -Isrc -I$(B)/obj -DZR_VERSION='"$(VERSION)"' \
               $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(CFLAGS)
 LDFLAGS_ALL := -fopenmp $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
-# Tests are compiled and linked more often than they run: little optimization, and the fastest linker here.
+# Tests are compiled and linked more often than they run: little optimization, and the fastest linker here. TEST_LDFLAGS
+# are further flags of the linker, such as -Wl,--strip-debug, which makes programs half as large.
 TEST_OPT := -Og -fno-var-tracking-assignments
-TEST_LD  := $(if $(LDFLAGS),,$(firstword $(foreach ld,lld gold,$(if $(shell command -v ld.$(ld) 2>/dev/null),-fuse-ld=$(ld)))))
+TEST_LD  := $(if $(LDFLAGS),,$(firstword $(foreach ld,lld gold,$(if $(shell command -v ld.$(ld) 2>/dev/null),-fuse-ld=$(ld))))) $(TEST_LDFLAGS)
 Q := $(if $(filter 1,$(V)),,@)
 
 # ---- files -----------------------------------------------------------------------------------

@@ -5,6 +5,8 @@
 #include <linux/futex.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <strings.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,13 +41,21 @@ static void wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* Return whether waiting ranks may spin: each has a core, and OpenMP's threads may spin too. */
+static bool may_spin(int host_ranks)
+{
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    if (policy && strcasecmp(policy, "passive") == 0) return false;
+    return host_ranks <= sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks)
 {
     atomic_init(&barrier->word, 0);
     atomic_init(&barrier->arrived, 0);
     atomic_init(&barrier->leaver, 0);
     barrier->size = (uint32_t)size;
-    barrier->spins = host_ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
+    barrier->spins = may_spin(host_ranks) ? SPINS : 0;
 }
 
 int zr__barrier_wait(zr__barrier *barrier, void (*late)(void *arg), void *arg)

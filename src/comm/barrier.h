@@ -15,7 +15,7 @@ typedef struct zr__barrier {
     _Atomic uint32_t arrived; /* number of ranks that wait in the current barrier */
     _Atomic uint32_t leaver;  /* 1 + the number of the first rank that left for good, or 0 if all ranks are present */
     uint32_t size;
-    uint32_t spins; /* number of polls before a wait sleeps; 0 if the host has more ranks than cores */
+    uint32_t spins; /* number of polls before a wait sleeps; 0 if they are not to spin */
 } zr__barrier;
 
 /** Initialise a barrier for `size` ranks. `host_ranks` is the number of all ranks that share the host's cores. */

@@ -17,6 +17,7 @@
 enum { ROOM = 1 << 14, BITS = 3, FILES = MADE_FILES + 1 };
 static const char *const names[FILES] = {"config.json", "model.safetensors", "exp_avg.safetensors", "manifest.json"};
 static char run[128], dir[256], report[1 << 14];
+static bool in_columns;
 
 /* Create a run's directory with one complete checkpoint, of step 5. */
 static int fresh(void **state)
@@ -25,6 +26,7 @@ static int fresh(void **state)
     (void)state;
     snprintf(run, sizeof run, "%s/run%d", tempdir, n++);
     snprintf(dir, sizeof dir, "%s/step-00000005", run);
+    in_columns = made_in_columns;
     return mkdir(run, 0777) || made_checkpoint(run, 5) != ZR_OK;
 }
 
@@ -76,10 +78,12 @@ static void put_byte(FILE *file, long at, int byte)
     if (fseek(file, at, SEEK_SET) || fputc(byte, file) == EOF || fflush(file)) abort();
 }
 
-/* Check that a flipped bit is detected in every byte: one of three bits in turn, all three in the long run. */
+/* Check that a flipped bit is detected in every byte: one of three bits in turn, all three in the long run. A short run
+ * checks every fifth byte of the checkpoint in columns, whose files are read by the same code. */
 static void every_byte_changed(void **state)
 {
     (void)state;
+    const size_t distance = in_columns && !is_long_run() ? 5 : 1;
     char bytes[ROOM];
     whole();
     assert_string_equal(report, "");
@@ -87,7 +91,7 @@ static void every_byte_changed(void **state)
         size_t n = take(names[f], bytes);
         FILE *file = fopen(made_path(dir, names[f]), "r+b");
         assert_true(file && n > 0 && n < ROOM);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i += distance) {
             for (int bit = 0; bit < BITS; bit++) {
                 static const unsigned char flip[BITS] = {1, 0x20, 0x80};
                 if (!is_long_run() && bit != (int)(i % BITS)) continue;

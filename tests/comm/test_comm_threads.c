@@ -128,6 +128,21 @@ static void a_barrier_that_was_left_stays_open(void **state)
     for (int i = 0; i < 4; i++) assert_int_equal(zr__barrier_wait(&barrier, NULL, NULL), 2);
 }
 
+/* Check that waiting ranks spin only if they have a core each, and the user does not want threads to. */
+static void waiting_ranks_may_spin(void **state)
+{
+    (void)state;
+    zr__barrier barrier;
+    unsetenv("OMP_WAIT_POLICY");
+    zr__barrier_init(&barrier, 1, 1);
+    assert_true(barrier.spins > 0);
+    zr__barrier_init(&barrier, 1, 1 << 20);
+    assert_int_equal(barrier.spins, 0);
+    setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+    zr__barrier_init(&barrier, 1, 1);
+    assert_int_equal(barrier.spins, 0);
+}
+
 static void an_abort_wakes_the_others(void **state)
 {
     (void)state;
@@ -406,6 +421,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_returns_too_early_hangs_nobody),
         cmocka_unit_test(a_failure_of_its_own_is_the_cause),
         cmocka_unit_test(a_barrier_that_was_left_stays_open),
+        cmocka_unit_test(waiting_ranks_may_spin),
         cmocka_unit_test(an_abort_wakes_the_others),
         cmocka_unit_test(calls_may_come_from_a_second_thread),
         cmocka_unit_test(a_call_can_be_stopped),

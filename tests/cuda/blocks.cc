@@ -26,7 +26,8 @@ namespace
 enum class thread_state { ready, at_block, at_warp, ended };
 
 constexpr int most_warps = most_threads / 32, most_flights = 3;
-constexpr size_t stack_bytes = 64 << 10;
+/* The distance of stacks is no power of two: else the tops of all stacks would share a few lines of the caches. */
+constexpr size_t stack_bytes = 64 << 10, stack_distance = stack_bytes + 17 * 64;
 
 struct block_thread {
     coroutine own;
@@ -65,6 +66,14 @@ struct flight {
     bool inherits;
 };
 
+/* The threads of a warp that run one after the other, each to the next place where it meets others. */
+struct turns {
+    block_thread *warp;
+    int n, begin, taken; /* `taken`: number of threads that have had their turn, or needed none */
+    bool backward;
+    thread_state from; /* the state of those that have a turn */
+};
+
 /* The state with which one thread of the processor runs a kernel. */
 struct machine {
     flight flights[most_flights];
@@ -73,16 +82,17 @@ struct machine {
     const std::function<void()> *kernel;
     flight *now;
     block_thread *current;
+    turns round;
     uint64_t begin; /* what is told and heard at the begin of a launch */
     machine *next = nullptr;
 
     machine()
     {
-        const size_t bytes = stack_bytes * most_threads;
+        const size_t bytes = stack_distance * most_threads;
         for (flight &f : flights) {
             char *stacks = (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            for (int t = 0; t < most_threads; t++) f.thread[t].own.stack = stacks + stack_bytes * (size_t)t;
+            for (int t = 0; t < most_threads; t++) f.thread[t].own.stack = stacks + stack_distance * (size_t)t;
         }
     }
 };
@@ -119,14 +129,23 @@ void give_machine()
 
 /* ---- threads ----------------------------------------------------------------------------------- */
 
-void go_on(block_thread &t)
+/* Switch to the next thread of the round, or to the scheduler if there is no other. */
+void switch_on(machine &m, coroutine *from)
 {
-    machine &m = *here;
-    m.current = &t;
-    zr_stand_in_here.thread = t.place;
-    zr_stand_in_here.block = m.now->block;
-    fibre_switch(t.fibre);
-    coroutine_switch(&m.scheduler, &t.own);
+    turns &r = m.round;
+    while (r.taken < r.n) {
+        const int i = r.taken++, lane = r.begin + i < r.n ? r.begin + i : r.begin + i - r.n;
+        block_thread &one = r.warp[r.backward ? r.n - 1 - lane : lane];
+        if (one.state != r.from) continue;
+        m.current = &one;
+        zr_stand_in_here.thread = one.place;
+        fibre_switch(one.fibre);
+        coroutine_switch(from, &one.own);
+        return;
+    }
+    if (from == &m.scheduler) return;
+    fibre_switch(m.fibre);
+    coroutine_switch(from, &m.scheduler);
 }
 
 void stop(thread_state at)
@@ -134,8 +153,7 @@ void stop(thread_state at)
     machine &m = *here;
     block_thread &mine = *m.current;
     mine.state = at;
-    fibre_switch(m.fibre);
-    coroutine_switch(&mine.own, &m.scheduler);
+    switch_on(m, &mine.own);
 }
 
 void thread_main(void *)
@@ -173,14 +191,14 @@ bool run_warp(flight &f, int warp, const launch &l, lot &order)
     const int first = 32 * warp, n = first + 32 < f.threads ? 32 : f.threads - first;
     const int begin = order_seed() ? order.below(n) : 0;
     const bool backward = order_seed() ? order.below(2) != 0 : l.backward;
-    const thread_state from = f.from[warp];
+    machine &m = *here;
     int waiting = 0, blocked = 0;
-    for (int i = 0; i < n; i++) {
-        const int lane = begin + i < n ? begin + i : begin + i - n;
-        block_thread &one = f.thread[first + (backward ? n - 1 - lane : lane)];
-        if (one.state == from) go_on(one);
-        waiting += one.state == thread_state::at_warp;
-        blocked += one.state == thread_state::at_block;
+    m.round = {&f.thread[first], n, begin, 0, backward, f.from[warp]};
+    zr_stand_in_here.block = f.block;
+    switch_on(m, &m.scheduler);
+    for (int i = first; i < first + n; i++) {
+        waiting += f.thread[i].state == thread_state::at_warp;
+        blocked += f.thread[i].state == thread_state::at_block;
     }
     f.from[warp] = thread_state::at_warp;
     return waiting > 0 && blocked == 0;
@@ -354,7 +372,7 @@ void zr_stand_in_exchange(const uint32_t *mine, int words)
     block_thread &one = *here->current;
     const long index = &one - f.thread;
     uint32_t(*set)[zr_stand_in_words] = f.given[one.turn++ & 1];
-    memcpy(set[index], mine, sizeof *mine * (size_t)words);
+    for (int i = 0; i < words; i++) set[index][i] = mine[i];
     stop(thread_state::at_warp);
     zr_stand_in_warp = set[index / 32 * 32];
 }

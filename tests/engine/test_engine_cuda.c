@@ -38,12 +38,15 @@ static void on_gpus(trainer *run)
     run->device = zr_device_create_cuda;
 }
 
-/* Reduce the tokens of a run, except in the long run: the stand-in's kernels are slow, and have their own tests. */
+/* Reduce the tokens, heads and layers of a run, except in the long run: the stand-in's kernels are slow, and have their
+ * own tests. */
 static trainer short_rows(trainer run)
 {
     if (is_long_run()) return run;
     run.layout.batch = 1;
     run.layout.seq = 9;
+    run.config.n_head = 1;
+    if (run.config.n_layer > 3) run.config.n_layer = 3;
     return run;
 }
 

@@ -71,6 +71,7 @@ static trainer small(zr_dtype dtype)
 {
     trainer run = layout_trainer(comm->size, dtype, 1, 0.5);
     run.config.n_layer = 2;
+    run.config.n_head = 1;
     run.layout.batch = 1;
     run.layout.seq = 7;
     return run;

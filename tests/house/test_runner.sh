@@ -158,6 +158,7 @@ script short 'echo ok 1'
 script long "$long"
 script more "$more"
 run 'a share of them comes after the short run' '5 passed, 0 failed, 1 skipped' 0 --share "$(word_of 0 1)"
+says '... and how much of it ran' '^the share: 2 of 2 runs of tests, in [0-9.]* s with their build$'
 script short 'echo ok 1'
 script long "$long"
 script tsan '#TEST tsan=1
@@ -203,16 +204,17 @@ scripts/test --share "$(word_of 0 1)" >out 2>&1
 result $? 'what a test of a share needs is installed before'
 says '... and it goes on if that fails' '^# going on without what scripts/deps --nothing installs'
 rm -rf scripts/deps deps.calls tests/*
-sed -i 's/^share_seconds=180/share_seconds=-1/' scripts/test
+sed -i 's/^build_seconds=200/build_seconds=-1/' scripts/test
 script long "$long"
 script more "$more"
 run '... as far as there is time' '1 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
 says '... what it left is told' '^# the share (long): skipped: its time was over before all of it was built'
-sed -i 's/^share_seconds=-1/share_seconds=180/; s/^end_seconds=690/end_seconds=3/' scripts/test
+says '... and its number' '^the share: 0 of 2 runs of tests, '
+sed -i 's/^build_seconds=-1/build_seconds=200/; s/^end_seconds=1170/end_seconds=3/' scripts/test
 script slow '#TEST long=1
 sleep 30; echo ok 1'
 run '... and ends in time' '0 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
-sed -i 's/^end_seconds=3/end_seconds=690/; s/^share_tests=12/share_tests=1/' scripts/test
+sed -i 's/^end_seconds=3/end_seconds=1170/; s/^share_tests=12/share_tests=1/' scripts/test
 # one UNTIL END COMMAND...: print the output of scripts/run-test, with both times as seconds from now on
 mkdir -p build/test-logs
 one() {

@@ -90,7 +90,7 @@ static const struct {
     {2, false, 3, false, false, FP16 UNIT},
     {2, true, 0, false, false, FP16},
     {2, true, 1, false, true, PAPER SELECTIVE SAVE},
-    {2, true, 3, false, true, BF16 CONSUME UNIT},
+    {2, true, 3, false, false, BF16 CONSUME UNIT},
 };
 
 static void check(int i)

@@ -29,14 +29,14 @@ static void check_trace(const char *dir)
     for (int stage = 0; stage <= 3; stage++)
         for (int ranks = 1; ranks <= 4; ranks *= 2)
             for (int64_t accum = 1; ranks * accum <= GOLDEN_BATCH; accum *= 2) {
-                if (!is_long_run() && turn++ % 4 > 0) continue;
+                if (!is_long_run() && turn++ % 7 > 0) continue;
                 trainer run = golden_trainer(stage, ranks, accum);
                 golden_check(&run, g);
             }
     for (int tensor = 2; tensor <= 3; tensor++) {
         if (zr_family_sizes(family, &config).heads % tensor != 0) continue;
         for (int stage = 0; stage <= 3; stage++)
-            if (is_long_run() || turn++ % 2 == 0) golden_check_tensor(tensor, stage, 1 + stage % 2, is_long_run(), g);
+            if (is_long_run() || turn++ % 3 == 0) golden_check_tensor(tensor, stage, 1 + stage % 2, is_long_run(), g);
     }
     zr_graph_destroy(&g);
     golden_close();

@@ -1,4 +1,4 @@
-//TEST timeout=120 tsan=1 env=MALLOC_MMAP_THRESHOLD_=1048576
+//TEST timeout=120 tsan=1 long=more env=MALLOC_MMAP_THRESHOLD_=1048576
 //LINK -Wl,--wrap=zr_alloc,--wrap=zr__train_plans,--wrap=fsync
 /* Memory refused at any one point of a run, on whichever rank: no hang, a message, no lock and no half-written files.
  * Ranks whose plans differ do not wait for each other. */
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "support/known_rates.h"
+#include "support/long.h"
 #include "support/tempdir.h"
 #include "zr/comm.h"
 #include "zr/config.h"
@@ -85,12 +86,12 @@ static zr_status resume(zr_comm *comm, void *arg)
     return zr_train_resume(arg, comm, NULL, &result);
 }
 
-/* Refuse the allocations of `run` one after another until a run ends before the refused one; `before` (NULL: none) runs
- * without refusals first. Return the number of failed runs. */
+/* Refuse the allocations of `run` one after another, later ones at growing distances, until a run ends before the
+ * refused one; `before` (NULL: none) runs without refusals first. Return the number of failed runs. */
 static int refuse_each(zr_rank_fn before, zr_config *first, zr_rank_fn run, zr_config *config)
 {
     int failures = 0;
-    for (int n = 1;; n += 1 + n / 64) {
+    for (int n = 1;; n += 1 + n / (is_long_run() ? 64 : 24)) {
         if (before) assert_int_equal(zr_comm_threads_run(2, before, first), ZR_OK);
         atomic_store(&until, n);
         zr_status st = zr_comm_threads_run(2, run, config);
