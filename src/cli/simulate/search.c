@@ -57,6 +57,22 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
 #undef OPEN
 }
 
+/** Return the free keys that another system has too, and does not give by options of its own. */
+static zr__free other_keys(const zr__run *run, zr__free all)
+{
+    const zr__system *system = run->system;
+    return (zr__free){.stage = all.stage,
+                      .policy = all.policy && !zr__with_given(run, system->recompute_option),
+                      .split = all.split,
+                      .batch = all.batch,
+                      .host = all.host,
+                      .disk = all.disk,
+                      .tensor = all.tensor,
+                      .pipeline = all.pipeline,
+                      .schedule = all.schedule && system->chunks_option && !zr__with_given(run, system->chunks_option),
+                      .accum = all.accum};
+}
+
 /* ---- what is printed ---------------------------------------------------------------------------- */
 
 static int by_need(const void *a, const void *b)
@@ -113,9 +129,11 @@ const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[12
 {
     const cli_target *t = &s->target;
     const int64_t has = t->cluster.device.memory_bytes, limit = t->limit_bytes, host = s->where.host_bytes;
+    char beside[48] = "for nvidia-smi";
+    if (!t->other.system) snprintf(beside, sizeof(beside), "(%s aside included)", cli_beside(&t->profile.facts));
     if (made->needs_bytes > limit)
-        snprintf(text, 128, "%s (%s aside included) of %s %s", ZR_SIZE((double)made->needs_bytes),
-                 cli_beside(&t->profile.facts), made->needs_bytes > has ? "a device's" : "memory.limit's",
+        snprintf(text, 128, "%s %s of %s %s", ZR_SIZE((double)made->needs_bytes), beside,
+                 made->needs_bytes > has ? "a device's" : "memory.limit's",
                  ZR_SIZE((double)(made->needs_bytes > has ? has : limit)));
     else if (host > 0 && made->host_bytes > host)
         snprintf(text, 128, "%s of a host's %s", ZR_SIZE((double)made->host_bytes), ZR_SIZE((double)host));
@@ -150,6 +168,7 @@ static zr_status search_all(cli_searched *s, zr_config *config, const cli_args *
              "--search: the memory of a device of %s is not known, so zr cannot tell what fits; give a cluster file "
              "with memory_bytes",
              s->target.cluster.name);
+    ZR_TRY(cli_target_system(s->o->system, &s->o->with, config, &s->target));
     ZR_TRY(cli_settle_place(config, &s->target));
     ZR_CHECK(s->target.ranks <= s->target.cluster.devices, ZR_ERR_CONFIG,
              "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", s->target.ranks,
@@ -157,6 +176,7 @@ static zr_status search_all(cli_searched *s, zr_config *config, const cli_args *
     s->where = cli_train_target(&s->target);
     s->question = (zr__question){
         .config = config, .target = &s->where, .free = free_keys(s, typed), .step_tokens = s->o->step_tokens};
+    if (s->target.other.system) s->question.free = other_keys(&s->target.other, s->question.free);
     ZR_TRY(zr__search(&s->question, &s->found));
     ZR_TRY(rank_ways(s));
     ZR_TRY(check_found(s));
