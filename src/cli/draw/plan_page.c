@@ -46,8 +46,8 @@ void cli_page_ask(cli_plan_page *page, const cli_choices *choices, const char *s
                                         : c->model.type,
                *device = choices->o->cluster ? t->cluster.name : t->profile.facts.name;
     char policy[32];
-    snprintf(page->title, sizeof(page->title), "Plan of %.60s with %s on %d x %.40s", model, system, t->ranks,
-             t->profile.facts.name);
+    snprintf(page->title, sizeof(page->title), "Plan of %.60s with %s: %d rank%s of %.40s", model, system, t->ranks,
+             t->ranks == 1 ? "" : "s", device);
     page->command = choices->o->line;
     cli_page_add(page, NULL, "model", NAN, "%.100s: %lld layers, width %lld", model, (long long)s.layers,
                  (long long)s.width);
@@ -94,7 +94,12 @@ static void put_answer(FILE *out, const cli_plan_page *p)
     put_size(out, p->needs_key, p->needs);
     fputs(" of ", out);
     put_size(out, p->limit_key, p->limit);
-    fprintf(out, ": %s %s", ZR_SIZE(fabs(spare)), spare >= 0 ? "are left" : "too much");
+    fputs(": ", out);
+    if (p->spare_key)
+        page_data(out, p->spare_key, spare, ZR_SIZE(fabs(spare)));
+    else
+        fputs(ZR_SIZE(fabs(spare)), out);
+    fputs(spare >= 0 ? " are left" : " too much", out);
     if (p->beyond) page_escaped(out, "; ", p->beyond, "");
     fputs(".</p>\n", out);
 }
@@ -130,7 +135,7 @@ static void put_memory(FILE *out, const cli_plan_page *p)
         fprintf(out, "<tr%s><td>", part->color ? "" : " class=\"total\"");
         page_escaped(out, "", part->name, "</td>");
         put_bytes(out, part->key[0] ? part->key : NULL, part->bytes);
-        if (p->system) put_bytes(out, NULL, part->beside);
+        if (p->system) put_bytes(out, part->beside_key, part->beside);
         fputs("<td>", out);
         page_bar(out, fmax(0, part->bytes) / most, p->system && part->beside > 0 ? part->beside / most : NAN);
         fputs("</td>", out);
@@ -139,7 +144,6 @@ static void put_memory(FILE *out, const cli_plan_page *p)
     }
     fputs("</table></div>\n", out);
     if (p->system) fprintf(out, "<p class=\"soft\">Bars: %s; marks: zr with the same configuration.</p>\n", p->system);
-    if (p->note) page_escaped(out, "<p class=\"note\">", p->note, "</p>\n");
 }
 
 /* ---- the picture ----------------------------------------------------------------------------- */
@@ -243,6 +247,7 @@ static zr_status put_page(FILE *out, void *arg)
     put_answer(out, p);
     page_facts(out, p->fact, p->n_facts);
     page_escaped(out, "<pre>", p->command, "</pre>\n");
+    if (p->note) page_escaped(out, "<p class=\"note\">", p->note, "</p>\n");
     put_memory(out, p);
     put_picture(out, p);
     put_grid(out, p);
@@ -301,8 +306,12 @@ zr_status cli_plan_page_own(const cli_choices *choices, const zr_plans *plans, c
     }
     cli_page_part_add(
         &page, (cli_page_part){"memory.total", "all at the fullest moment", .bytes = (double)memory->total_bytes});
-    cli_page_part_add(&page, (cli_page_part){"needs", "with CUDA or the program itself", .bytes = page.needs});
-    if (made->host_bytes > 0)
+    cli_page_part_add(&page, (cli_page_part){"needs",
+                                             choices->target.profile.facts.own_memory ? "with CUDA and its libraries"
+                                                                                      : "with the program itself",
+                                             .bytes = page.needs});
+    if (made->report.home.optim == ZR_SPACE_HOST || made->report.home.param == ZR_SPACE_HOST ||
+        made->home == ZR_SPACE_HOST)
         cli_page_part_add(&page, (cli_page_part){"memory.spaces.host.total", "in host memory",
                                                  .bytes = (double)memory->space[ZR_SPACE_HOST].total_bytes});
     if (made->disk_bytes > 0)

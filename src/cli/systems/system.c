@@ -355,6 +355,17 @@ static void add_options(zr__json_out *out, const planned *made)
     zr__json_close(out, '}');
 }
 
+/** Add zr's plan of the same configuration. */
+static void add_zr(zr__json_out *out, const planned *made)
+{
+    zr__json_add(out, "zr_allocated", made->zr.report.memory.total_bytes, "zr_needs", made->zr.needs_bytes);
+    zr__json_open(out, "zr_parts", '{');
+    for (int i = 0; i < ZR__PARTS; i++)
+        if (zr_bytes(made, (zr__part)i) >= 0)
+            zr__json_add(out, zr__part_name((zr__part)i), whole(zr_bytes(made, (zr__part)i)));
+    zr__json_close(out, '}');
+}
+
 static zr_status print_json(const cli_choices *p, const planned *made, const cli_grid *grid)
 {
     ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
@@ -379,7 +390,7 @@ static zr_status print_json(const cli_choices *p, const planned *made, const cli
     if (p->o->advice) add_ways(&out, p, made);
     if (grid) cli_grid_json(&out, grid);
     if (made->has_zr)
-        zr__json_add(&out, "zr_allocated", made->zr.report.memory.total_bytes, "zr_needs", made->zr.needs_bytes);
+        add_zr(&out, made);
     else if (p->o->advice)
         zr__json_add(&out, "zr_refused", made->refused);
     zr__json_close(&out, '}');
@@ -405,15 +416,17 @@ static const char *const part_color[ZR__PARTS] = {
     [ZR__PART_REDONE] = "#cc79a7",   [ZR__PART_HEAD] = "#5f6c7b",     [ZR__PART_TEMPS] = "#f0e442",
     [ZR__PART_WORKSPACE] = "#1f2933"};
 
-static void add_sum(cli_plan_page *page, const char *key, const char *name, double bytes, double beside,
-                    const char *why)
+/** Add a sum to the table. `beside` is zr's, with the key `zr`, if zr can plan the run. */
+static void add_sum(cli_plan_page *page, const char *key, const char *name, double bytes, const char *zr,
+                    int64_t beside, const char *why)
 {
-    cli_page_part part = {.name = name, .bytes = (double)whole(bytes), .beside = beside, .why = why};
+    cli_page_part part = {
+        .name = name, .bytes = (double)whole(bytes), .beside = zr ? (double)beside : -1, .beside_key = zr, .why = why};
     snprintf(part.key, sizeof(part.key), "%s", key);
     cli_page_part_add(page, part);
 }
 
-static void add_parts(cli_plan_page *page, const planned *made)
+static void add_parts(cli_plan_page *page, const planned *made, char zr[ZR__PARTS][48])
 {
     const zr__rank_memory *rank = &made->memory.rank[made->memory.fullest];
     const zr__moment peak = zr__peak_moment(rank);
@@ -421,10 +434,12 @@ static void add_parts(cli_plan_page *page, const planned *made)
         cli_page_part part = {.name = zr__part_name((zr__part)i),
                               .bytes = (double)whole(rank->part[peak][i]),
                               .beside = made->has_zr ? zr_bytes(made, (zr__part)i) : -1,
+                              .beside_key = zr[i],
                               .why = made->system->why[i],
                               .color = part_color[i]};
         snprintf(part.key, sizeof(part.key), "pipeline_ranks.%d.parts.%s", made->memory.fullest, part.name);
-        if (part.bytes > 0) cli_page_part_add(page, part);
+        snprintf(zr[i], sizeof(zr[i]), "zr_parts.%s", part.name);
+        if (part.bytes > 0 || part.beside > 0) cli_page_part_add(page, part);
     }
 }
 
@@ -432,13 +447,13 @@ static void add_parts(cli_plan_page *page, const planned *made)
 static zr_status write_page(const cli_choices *p, const planned *made, const cli_grid *grid)
 {
     const zr__run_memory *m = &made->memory;
-    char reserved[96], used[96], beyond[96] = "";
+    char reserved[96], used[96], beyond[96] = "", zr[ZR__PARTS][48], note[512] = "";
     cli_plan_page page = {.needs = (double)whole(m->used.bytes),
                           .limit = (double)p->target.limit_bytes,
                           .needs_key = "nvidia_smi.bytes",
                           .limit_key = "limit",
+                          .spare_key = "spare",
                           .system = made->system->title,
-                          .note = made->system->unproved,
                           .grid = grid};
     if (page.limit > 0 && m->used.bytes > page.limit && m->used.low <= page.limit)
         snprintf(beyond, sizeof(beyond), "at best it just fits");
@@ -452,18 +467,20 @@ static zr_status write_page(const cli_choices *p, const planned *made, const cli
         cli_page_add(&page, "step_sec", "time of a step", s->price.step_sec, "%s", CLI_SECONDS(s->price.step_sec));
         cli_page_add(&page, NULL, "times compared with", NAN, "%s", made->system->timed);
     }
-    add_parts(&page, made);
+    if (made->system->unproved) snprintf(note, sizeof(note), "Not proved: %s.", made->system->unproved);
+    page.note = note[0] ? note : NULL;
+    add_parts(&page, made, zr);
     snprintf(reserved, sizeof(reserved), "%s to %s", ZR_SIZE(m->reserved.low), ZR_SIZE(m->reserved.high));
     snprintf(used, sizeof(used), "%s to %s", ZR_SIZE(m->used.low), ZR_SIZE(m->used.high));
-    add_sum(&page, "allocated", "allocated", m->allocated,
-            made->has_zr ? (double)made->zr.report.memory.total_bytes : -1, "by tensors");
-    add_sum(&page, "reserved.bytes", "reserved", m->reserved.bytes, -1, reserved);
-    add_sum(&page, "nvidia_smi.bytes", "nvidia-smi", m->used.bytes, made->has_zr ? (double)made->zr.needs_bytes : -1,
-            used);
+    add_sum(&page, "allocated", "allocated", m->allocated, made->has_zr ? "zr_allocated" : NULL,
+            made->zr.report.memory.total_bytes, "by tensors");
+    add_sum(&page, "reserved.bytes", "reserved", m->reserved.bytes, NULL, 0, reserved);
+    add_sum(&page, "nvidia_smi.bytes", "nvidia-smi", m->used.bytes, made->has_zr ? "zr_needs" : NULL,
+            made->zr.needs_bytes, used);
     if (m->rank[m->fullest].host > 0) {
         char key[48];
         snprintf(key, sizeof(key), "pipeline_ranks.%d.host", m->fullest);
-        add_sum(&page, key, "host memory", m->rank[m->fullest].host, -1, "of a rank");
+        add_sum(&page, key, "host memory", m->rank[m->fullest].host, NULL, 0, "of a rank");
     }
     return cli_plan_page_write(&page, p->o->html, p->config);
 }
