@@ -103,6 +103,13 @@ def run_of(row):
     return None
 
 
+def recompute(row, system):
+    """Return the policy. Megatron-LM's selective recompute redoes attention that is not fused; in these rows it is."""
+    if row["recompute"].startswith("full"):
+        return "unit"
+    return "selective" if row["recompute"].startswith("selective") and system == "fsdp2" else "none"
+
+
 def command(row, zr):
     """Return the command of a row, or the reason why there is none."""
     made = run_of(row)
@@ -116,7 +123,7 @@ def command(row, zr):
             number(row, "tp", 1), f"--gradient_accumulation_steps={row['accumulation']}",
             f"--parallel.pipeline={number(row, 'pp', 1)}", "--gradient_clipping=1.0", "--optimizer.type=AdamW",
             f"--{'fp16' if 'fp16' in row['precision'] else 'bf16'}.enabled=true",
-            f"--activation_checkpointing.policy={'unit' if row['recompute'].startswith('full') else 'none'}"]
+            f"--activation_checkpointing.policy={recompute(row, system)}"]
     call += [f"--model.{key}={value}" for key, value in model_keys(row).items()]
     for name, value in options.items():
         call += ["--with", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]

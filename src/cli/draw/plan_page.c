@@ -44,7 +44,9 @@ void cli_page_ask(cli_plan_page *page, const cli_choices *choices, const char *s
     const char *model = c->model.preset ? c->model.preset
                         : c->model.init ? c->model.init
                                         : c->model.type,
-               *device = choices->o->cluster ? t->cluster.name : t->profile.facts.name;
+               *device = choices->o->cluster              ? t->cluster.name
+                         : choices->o->profile || t->here ? t->profile.facts.name
+                                                          : "a GPU that is not given";
     char policy[32];
     snprintf(page->title, sizeof(page->title), "Plan of %.60s with %s: %d rank%s of %.40s", model, system, t->ranks,
              t->ranks == 1 ? "" : "s", device);

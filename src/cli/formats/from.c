@@ -3,6 +3,7 @@
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "cli/shell/message.h"
+#include "systems/systems.h"
 #include "zr/checkpoint.h"
 #include "zr/models.h"
 
@@ -148,10 +149,23 @@ static zr_status insert_options(cli_from *from, const zr__settings *ours, cli_li
     return ZR_OK;
 }
 
+/** Remove the policy of recompute from our settings if the command line says it by an option of the system. */
+static void drop_recompute(zr__settings *ours, const char *system, const cli_list *with)
+{
+    const zr__system *found;
+    const bool known = system && zr__system_find(system, &found) == ZR_OK && found->recompute_option;
+    zr__setting *s = zr__settings_find(ours, "activation_checkpointing.policy");
+    if (!known || !s || !has_option(with, found->recompute_option)) return;
+    zr_free(s->name);
+    zr_free(s->value);
+    *s = ours->one[--ours->n];
+}
+
 zr_status cli_formats_options(cli_from *from, const zr__format *emit, const char **system, cli_list *with)
 {
     ZR_AUTO(zr__settings_clear) zr__settings usual = {0};
     if (!*system) *system = from->system;
+    drop_recompute(&from->ours, *system, with);
     ZR_TRY(insert_options(from, &from->ours, with));
     if (!emit) return ZR_OK;
     if (!*system) {

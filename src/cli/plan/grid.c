@@ -20,7 +20,7 @@ static void fill_ways(cli_grid *grid)
     const bool fixed = zr__config_given(c, "train_batch_size");
     int64_t first = c->micro_batch_size;
     for (int i = 0; i < LEAST_DOUBLES && first % 2 == 0; i++) first /= 2;
-    grid->rows = STAGES * POLICIES;
+    grid->rows = zr_config_sizes(c).layers > CLI_GRID_LAYERS ? 0 : STAGES * POLICIES;
     grid->batches = CLI_GRID_BATCHES;
     for (int row = 0; row < grid->rows; row++)
         for (int k = 0; k < grid->batches; k++) {

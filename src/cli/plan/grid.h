@@ -6,7 +6,8 @@
 #include "cli/plan/target.h"
 
 #define CLI_GRID_BATCHES 6
-#define CLI_GRID_ROWS 16 /* stages with policies */
+#define CLI_GRID_ROWS 16    /* stages with policies */
+#define CLI_GRID_LAYERS 512 /* plans of deeper models take too long, and their grid is empty */
 
 /** A combination, or one that cannot be planned. */
 typedef struct cli_cell {

@@ -220,6 +220,14 @@ static const char *fits_words(const zr__range *used, double limit, char text[96]
     return text;
 }
 
+/** Return the bytes of a host's memory that are missing. */
+static double host_lacks(const cli_choices *p, const planned *made)
+{
+    const double has = times(p) ? (double)p->target.cluster.host_memory_bytes : 0,
+                 needs = made->memory.rank[made->memory.fullest].host * cli_host_ranks(&p->target);
+    return has > 0 && needs > has ? needs - has : 0;
+}
+
 static void print_fits(const cli_choices *p, const planned *made)
 {
     char text[96];
@@ -228,6 +236,9 @@ static void print_fits(const cli_choices *p, const planned *made)
         printf("\nfits in %s? %s\n", ZR_SIZE(limit), fits_words(&made->memory.used, limit, text));
     else
         puts("\nWhether it fits is not known: give --profile NAME or --memory SIZE.");
+    if (host_lacks(p, made) > 0)
+        printf("A host of %s has %s too little memory for the offload.\n", p->target.cluster.name,
+               ZR_SIZE(host_lacks(p, made)));
 }
 
 static void print_time(const cli_choices *p, const planned *made)
@@ -279,24 +290,27 @@ static int find_ways(const cli_choices *p, const planned *made, way ways[WAYS_MO
     return n;
 }
 
+static const char *fits_word(const cli_trial *made, double limit)
+{
+    return made->fits ? "  yes" : (double)made->needs_bytes > limit ? "  no" : "  no: host";
+}
+
 static void print_ways(const cli_choices *p, const planned *made)
 {
     way ways[WAYS_MOST];
     const int n = find_ways(p, made, ways);
     const double limit = (double)p->target.limit_bytes;
-    printf("\n  %-7s%-11s%-9s%11s%12s%13s%s%s\n", "stage", "recompute", "offload", "allocated", "nvidia-smi",
-           "host memory", limit > 0 ? "  fits" : "", times(p) ? "        step" : "");
+    const char *const columns = times(p) ? "  %-7s%-11s%-9s%11s%12s%13s%-10s%12s\n" : "  %-7s%-11s%-9s%11s%12s%13s%s\n";
+    putchar('\n');
+    printf(columns, "stage", "recompute", "offload", "allocated", "nvidia-smi", "host memory",
+           limit > 0 ? "  fits" : "", "step");
     for (const way *w = ways; w < ways + n; w++) {
         const cli_trial *t = &w->made;
         const double sec = t->simulation.price.step_sec,
                      host = (double)t->report.memory.space[ZR_SPACE_HOST].total_bytes;
-        printf("  %-7d%-11s%-9s%11s%12s%13s%s", w->stage, w->redone ? "unit" : "none", w->away ? "cpu" : "-",
+        printf(columns, (char[2]){(char)('0' + w->stage), 0}, w->redone ? "unit" : "none", w->away ? "cpu" : "-",
                ZR_SIZE((double)t->report.memory.total_bytes), ZR_SIZE((double)t->needs_bytes),
-               host > 0 ? ZR_SIZE(host) : "-",
-               limit <= 0                        ? ""
-               : (double)t->needs_bytes <= limit ? "  yes "
-                                                 : "  no  ");
-        printf(times(p) ? "%12s\n" : "\n", sec > 0 ? CLI_SECONDS(sec) : "-");
+               host > 0 ? ZR_SIZE(host) : "-", limit <= 0 ? "" : fits_word(t, limit), sec > 0 ? CLI_SECONDS(sec) : "-");
     }
 }
 
@@ -385,7 +399,7 @@ static zr_status print_json(const cli_choices *p, const planned *made, const cli
     if (made->is_timed) zr__json_add(&out, "step_sec", made->timed.simulation.price.step_sec);
     if (limit > 0) {
         zr__json_add(&out, "limit", limit, "spare", spare);
-        zr__json_add_bool(&out, "fits", spare >= 0);
+        zr__json_add_bool(&out, "fits", spare >= 0 && host_lacks(p, made) == 0);
     }
     if (p->o->advice) add_ways(&out, p, made);
     if (grid) cli_grid_json(&out, grid);
@@ -459,6 +473,8 @@ static zr_status write_page(const cli_choices *p, const planned *made, const cli
         snprintf(beyond, sizeof(beyond), "at best it just fits");
     if (page.limit > 0 && m->used.bytes <= page.limit && m->used.high > page.limit)
         snprintf(beyond, sizeof(beyond), "but at worst it does not fit");
+    if (host_lacks(p, made) > 0)
+        snprintf(beyond, sizeof(beyond), "a host has %s too little memory", ZR_SIZE(host_lacks(p, made)));
     if (beyond[0]) page.beyond = beyond;
     cli_page_ask(&page, p, made->system->title, m->params);
     cli_page_add(&page, NULL, "version", NAN, "%s", made->system->version);

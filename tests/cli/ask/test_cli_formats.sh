@@ -68,6 +68,8 @@ check 'loggers have no effect' sh -c '"$0" plan --preset gpt2-124m --profile h10
 check 'a model that is none' fails 2 'names the model nosuch, which is neither a preset nor a directory' plan --from \
     '--per_device_train_batch_size 1 --bf16 --model_name_or_path nosuch'
 check 'selective recompute of torchtitan' again torchtitan --stage 3 --with activation_checkpoint=selective
+check 'recompute on the command line wins' sh -c '"$0" plan --quiet --from first --with activation_checkpoint=full \
+    --profile h100 | grep -q "recompute unit"' "$ZR"
 check 'stages of a rank by an option' again megatron --stage 1 --parallel.pipeline=2 --gradient_accumulation_steps=4 \
     --with num-virtual-stages-per-pipeline-rank=2
 check 'no model' fails 2 'from names no model; give --preset NAME' plan --from ds.json

@@ -62,6 +62,13 @@ assert abs(json.load(open(\"one\"))[\"step_sec\"] / float(sys.argv[1]) - 1) < 1e
     done <ways' "$ZR"
 check 'a shape that zr lacks has no time' plan --system megatron --cluster 4xa100 --with ffn-hidden-size=1024
 check 'and the output says why' grep -q "^step on 4xa100: not known: options of Megatron-LM such as ffn-hidden-size" out
+check 'a host with too little memory' plan --system deepspeed --stage 3 --ranks 8 --cluster 8xa10 --preset llama3-70b \
+    --zero_optimization.offload_optimizer.device=cpu --zero_optimization.offload_param.device=cpu \
+    --activation_checkpointing.policy=unit --json
+check 'does not fit' python3 -c "
+import json
+told = json.load(open('out'))
+assert told['spare'] >= 0 and not told['fits'], told"
 check 'no such system' fails 2 'there is no such system; did you mean "megatron"' plan --system megatro
 check 'no such option' fails 2 'did you mean "overlap_comm"' plan --system deepspeed --with overlap_com=true
 check 'a wrong value' fails 2 'wanted true or false' plan --system deepspeed --with overlap_comm=2
