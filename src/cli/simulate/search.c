@@ -57,19 +57,47 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
 #undef OPEN
 }
 
+/** Return whether another system can have a degree of tensor or pipeline parallelism, or with both 1 an offload, at any
+ * stage. */
+static bool can_have(zr__run run, int64_t tensor, int64_t pipeline)
+{
+    zr_config config = *run.config;
+    const bool away = tensor * pipeline == 1;
+    config.parallel.tensor = tensor;
+    config.parallel.pipeline = pipeline;
+    for (config.zero.stage = 0; config.zero.stage < 4; config.zero.stage++) {
+        if (away) config.zero.optim.device = ZR_HOME_CPU;
+        if (away && config.zero.stage == 3) config.zero.param.device = ZR_HOME_CPU;
+        zr__run_follow(&run, &config);
+        if (zr__run_possible(&run) == ZR_OK) return true;
+    }
+    return false;
+}
+
+/** Return whether another system can have any degree above 1. */
+static bool can_divide(const zr__run *run, bool layers)
+{
+    for (int64_t degree = 2; degree <= run->ranks; degree++)
+        if (run->ranks % degree == 0 && can_have(*run, layers ? 1 : degree, layers ? degree : 1)) return true;
+    return false;
+}
+
 /** Return the free keys that another system has too, and does not give by options of its own. */
 static zr__free other_keys(const zr__run *run, zr__free all)
 {
     const zr__system *system = run->system;
-    return (zr__free){.stage = all.stage,
+    const bool away = can_have(*run, 1, 1), pipeline = all.pipeline && can_divide(run, true);
+    return (zr__free){.stage = all.stage && (system->stages & (system->stages - 1)),
                       .policy = all.policy && !zr__with_given(run, system->recompute_option),
                       .split = all.split,
                       .batch = all.batch,
-                      .host = all.host,
-                      .disk = all.disk,
-                      .tensor = all.tensor,
-                      .pipeline = all.pipeline,
-                      .schedule = all.schedule && system->chunks_option && !zr__with_given(run, system->chunks_option),
+                      .host = all.host && away,
+                      .disk = all.disk && away,
+                      .tensor = all.tensor && can_divide(run, false),
+                      .pipeline = pipeline,
+                      .schedule = all.schedule && system->chunks_option &&
+                                  !zr__with_given(run, system->chunks_option) &&
+                                  (pipeline || run->config->parallel.pipeline > 1),
                       .accum = all.accum};
 }
 

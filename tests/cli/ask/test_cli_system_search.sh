@@ -54,7 +54,13 @@ import json
 ways = [way['keys'] for way in json.load(open('all.json'))]
 assert {key['zero_optimization.stage'] for key in ways} <= {0, 1}
 assert not any('offload' in name for key in ways for name in key)
-assert 'zero_optimization.reduce_bucket_size' not in json.load(open('all.json'))[0]['question']['free']"
+free = json.load(open('all.json'))[0]['question']['free']
+assert free == ['zero_optimization.stage', 'activation_checkpointing.policy', 'train_micro_batch_size_per_gpu',
+                'parallel.tensor'], free"
+check 'also what DDP lacks' sh -c '"$0" simulate --quiet --preset gpt2-350m --cluster 2x4xa10 --ranks 8 --batch 2 \
+    --system ddp --search --json | python3 -c "
+import json, sys
+assert json.load(sys.stdin)[0][\"question\"][\"free\"] == [\"activation_checkpointing.policy\"]"' "$ZR"
 check 'recompute that an option gives is kept' sh -c '"$0" simulate --quiet --preset gpt2-350m --cluster 2x4xa10 --ranks 8 \
     --batch 2 --system fsdp2 --search --json --with activation_checkpoint=full >given.json && python3 -c "
 import json
