@@ -272,7 +272,7 @@ static void print_other(const zr__system *system)
     zr__text_add(&text, ".");
     for (int i = 0; zr__format_at(i); i++)
         if (zr__format_is_for(zr__format_at(i), system->name))
-            zr__text_add(&text, "%s%s", n++ ? " or " : " `zr plan` with these options and --emit ",
+            zr__text_add(&text, "%s%s", n++ ? " | " : " `zr plan` with these options and --emit ",
                          zr__format_at(i)->name);
     if (n) zr__text_add(&text, " writes the way as a configuration.");
     cli_print_wrapped(text.data ? text.data : "");
@@ -289,7 +289,7 @@ void cli_searched_print(const cli_searched *s)
                  (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
                  CLI_SECONDS(b->price.step_sec), b->samples_sec, b->tokens_sec, b->flops_sec / 1e12);
     zr__add_question(&s->question, &best->way, &text);
-    add_beyond_plan(s, &text);
+    if (!s->target.other.system) add_beyond_plan(s, &text);
     if (best->way.device != ZR_HOME_NONE || best->made.home != ZR_SPACE_DEVICE) {
         zr__text_add(&text, "\nthe offload takes ");
         zr__add_away(&s->where, &best->made, &text);
