@@ -6,10 +6,11 @@
 
 #include "zr/config.h"
 #include "cli/draw/svg.h"
-#include "cli/plan/target.h"
 #include "plan/cost/cost.h"
 #include "zr/graph.h"
 #include "zr/plan.h"
+
+struct cli_target;
 
 #define PICTURE_DARK "#1f2933"
 #define PICTURE_GREY "#5f6c7b"
@@ -84,9 +85,9 @@ ZR_NODISCARD zr_status cli_picture_draw(const zr_plans *plans, const cli_times *
 
 /** Draw a training step of the plans into memory, or into the file `svg`. Use the target's times if they are known.
  * `model` is the name of the model. The caller releases *picture with svg_page_free. */
-ZR_NODISCARD zr_status cli_target_picture(const cli_target *target, const zr_config *config, const zr_plans *plans,
-                                          const char *model, char **picture);
-ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plans *plans,
+ZR_NODISCARD zr_status cli_target_picture(const struct cli_target *target, const zr_config *config,
+                                          const zr_plans *plans, const char *model, char **picture);
+ZR_NODISCARD zr_status cli_target_draw(const struct cli_target *target, const zr_config *config, const zr_plans *plans,
                                        const char *model, const char *svg);
 
 #endif

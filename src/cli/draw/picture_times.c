@@ -2,6 +2,7 @@
 #include "base/core/core.h"
 #include "base/paths/output.h"
 #include "cli/draw/picture.h"
+#include "cli/plan/target.h"
 #include "config/config.h"
 #include "train/setup/setup.h"
 #include "zr/simulate.h"
