@@ -11,29 +11,22 @@ docs/planning.md. --json prints a line for each row. -v prints each row.
 Rows of "peak_unknown_kind" are compared with allocated bytes. Rows of models that no family of zr has are planned with
 Megatron-LM's own options for the shape, and counted.
 """
-import argparse
 import collections
 import csv
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from planner_tables import arguments, number, print_table
+
 LARGE = 8e9
 PROFILES = {"a100": "a100-80gb", "h100": "h100", "h200": "h200", "gb200": "h200"}
 # Tests of Megatron-LM set CUBLAS_WORKSPACE_CONFIG=:4096:8 (tests/functional_tests/test_cases/gpt/*/model_config.yaml,
 # d98e8a64), except those with these words in their names.
 NO_WORKSPACE = ("_cp2", "_cp4", "reshard", "cross_entropy_loss_fusion", "15b_8t")
-
-
-def number(row, key, otherwise=0):
-    return int(float(row[key])) if row[key] else otherwise
-
-
 # Those with these words ran on GB200 before PyTorch took 32 MiB there.
 OLD_WORKSPACE = ("nondeterministic", "reshard")
 
@@ -286,27 +279,12 @@ def print_tables(rows, markdown):
     heads = [("system", "size", "measured", "rows", "median error", "within 5 %", "within 10 %", "within 15 %"),
              ("estimator", "rows above", "rows", "median error", "within 5 %", "within 10 %", "within 15 %")]
     for head, lines in zip(heads, (first, second)):
-        texts = [[f"{100 * cell:.1f} %" if isinstance(cell, float) else str(cell) for cell in line] for line in lines]
         print()
-        if markdown:
-            print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-            for text in texts:
-                print("| " + " | ".join(text) + " |")
-            continue
-        widths = [max(len(line[i]) for line in [head] + texts) for i in range(len(head))]
-        for line in [head] + texts:
-            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        print_table(head, lines, markdown)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     usage=argparse.SUPPRESS)
-    parser.add_argument("--zr", default=str(ROOT / "build/zr"))
-    shared = pathlib.Path(os.environ.get("ZR_SHARED", ROOT / "../shared"))
-    parser.add_argument("--rows", default=str(shared / "facts/planner_memory.csv"))
-    parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("-v", dest="verbose", action="store_true")
+    parser = arguments(__doc__, "planner_memory.csv")
     options = parser.parse_args()
     if not os.path.exists(options.rows):
         print(f"planner: SKIPPED: there is no {options.rows}; give --rows CSV", file=sys.stderr)

@@ -15,26 +15,21 @@ simulated as a gated one of two thirds of its width, which has as many FLOPs. La
 are rounded up, since embedding and head count as layers there. Megatron-FSDP is simulated as the distributed optimizer,
 since both overlap.
 """
-import argparse
 import collections
 import csv
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from planner_tables import arguments, number, print_table
+
 CLUSTERS = {"a100_80gb": "a100-80gb", "a100_40gb": "a100-40gb", "h100_80gb": "h100", "h100_96gb_500w": "h100-96gb",
             "h200": "h200", "b200": "b200", "gb200": "gb200", "gb300": "gb300"}
 STAGES = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
 QUICK = 6000  # layers times micro-batches times stages of a pipeline rank, over pipeline ranks
-
-
-def number(row, key, otherwise=0):
-    return int(float(row[key])) if row[key] else otherwise
 
 
 # ---- the command of a row ------------------------------------------------------------------------
@@ -108,6 +103,13 @@ def run_of(row):
     return None
 
 
+def recompute(row, system):
+    """Return the policy. Megatron-LM's selective recompute redoes attention that is not fused; in these rows it is."""
+    if row["recompute"].startswith("full"):
+        return "unit"
+    return "selective" if row["recompute"].startswith("selective") and system == "fsdp2" else "none"
+
+
 def command(row, zr):
     """Return the command of a row, or the reason why there is none."""
     made = run_of(row)
@@ -121,7 +123,7 @@ def command(row, zr):
             number(row, "tp", 1), f"--gradient_accumulation_steps={row['accumulation']}",
             f"--parallel.pipeline={number(row, 'pp', 1)}", "--gradient_clipping=1.0", "--optimizer.type=AdamW",
             f"--{'fp16' if 'fp16' in row['precision'] else 'bf16'}.enabled=true",
-            f"--activation_checkpointing.policy={'unit' if row['recompute'].startswith('full') else 'none'}"]
+            f"--activation_checkpointing.policy={recompute(row, system)}"]
     call += [f"--model.{key}={value}" for key, value in model_keys(row).items()]
     for name, value in options.items():
         call += ["--with", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
@@ -158,16 +160,7 @@ def tables(rows):
 
 def print_tables(rows, markdown):
     head = ("configuration", "system", "GPU", "rows", "median", "nine of ten within", "largest", "bias")
-    lines = [[f"{100 * cell:{'+' if i == 7 else ''}.1f} %" if isinstance(cell, float) else str(cell)
-              for i, cell in enumerate(line)] for line in tables(rows)]
-    if markdown:
-        print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-        for line in lines:
-            print("| " + " | ".join(line) + " |")
-        return
-    widths = [max(len(line[i]) for line in [head] + lines) for i in range(len(head))]
-    for line in [head] + lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+    print_table(head, tables(rows), markdown, signed=(7,))
 
 
 def is_quick(row):
@@ -177,15 +170,8 @@ def is_quick(row):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     usage=argparse.SUPPRESS)
-    parser.add_argument("--zr", default=str(ROOT / "build/zr"))
-    shared = pathlib.Path(os.environ.get("ZR_SHARED", ROOT / "../shared"))
-    parser.add_argument("--rows", default=str(shared / "facts/planner_pipeline.csv"))
+    parser = arguments(__doc__, "planner_pipeline.csv")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("-v", dest="verbose", action="store_true")
     options = parser.parse_args()
     if not os.path.exists(options.rows):
         print(f"planner_steps: SKIPPED: there is no {options.rows}; give --rows CSV", file=sys.stderr)

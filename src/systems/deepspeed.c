@@ -265,6 +265,7 @@ const zr__system zr__system_deepspeed = {.name = "deepspeed",
                                                  [ZR__PART_HEAD] = "all logits, 14 bytes each"},
                                          .title = "DeepSpeed",
                                          .stages = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3,
+                                         .schedules = 1 << ZR_PIPELINE_1F1B,
                                          .version = "DeepSpeed 0.19.8, transformers 5.24",
                                          .option = options,
                                          .unproved = "no measured row of allocated bytes proves DeepSpeed's formulas; "

@@ -20,8 +20,8 @@ static const zr__option options[] = {
     ZR__CHOICE("optimizer", "fused", "fused|foreach|for-loop", .help = "implementation of AdamW"),
     ZR__BOOL("bf16_optimizer_states", "false", .help = "fused_opt_states_bf16 of torchtitan"),
     ZR__CHOICE("activation_checkpoint", "auto", "none|selective|full",
-               .help = "recompute; selective keeps every second product (torchtitan); auto: "
-                       "activation_checkpointing.policy"),
+               .help = "another name of activation_checkpointing.policy, where full is unit; selective keeps every "
+                       "second product (torchtitan)"),
     ZR__WORDS("compile", "none", "model|loss", .help = "parts that are compiled"),
     ZR__CHOICE("compile_backend", "inductor", "inductor|thunder", .help = "compiler of the model"),
     ZR__CHOICE("loss_dtype", "float32", "float32|bfloat16", .help = "type of the logits in the cross-entropy"),
@@ -55,12 +55,9 @@ static bool is_transformers(const zr__run *run)
     return zr__with_word(run, "model_code", "transformers");
 }
 
-/* Return whether an option or, if it is "auto", one of two policies asks for a recompute. */
-static bool recomputes(const zr__run *run, const char *word, zr_recompute policy, zr_recompute other)
+static bool is_full(const zr__run *run)
 {
-    if (zr__with(run, "activation_checkpoint") != ZR__OPTION_AUTO)
-        return zr__with_word(run, "activation_checkpoint", word);
-    return run->config->recompute.policy == policy || run->config->recompute.policy == other;
+    return run->config->recompute.policy == ZR_RECOMPUTE_UNIT || run->config->recompute.policy == ZR_RECOMPUTE_PAPER;
 }
 
 static zr_status check(const zr__run *run)
@@ -85,8 +82,8 @@ static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
     if (is_transformers(run)) return zr__torch_keeps(run, k);
     ZR_TRY(zr__single_blocks(run));
     k->sequence = zr__with(run, "enable_sequence_parallel") > 0;
-    if (recomputes(run, "full", ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_PAPER)) k->recompute = ZR__REDO_BLOCKS;
-    if (recomputes(run, "selective", ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_SELECTIVE)) k->recompute = ZR__REDO_HALF;
+    if (is_full(run)) k->recompute = ZR__REDO_BLOCKS;
+    if (run->config->recompute.policy == ZR_RECOMPUTE_SELECTIVE) k->recompute = ZR__REDO_HALF;
     k->redo_norms = is_compiled(run);
     k->redo_gates = is_compiled(run) && !thunder;
     k->gate_copies = !is_compiled(run);
@@ -130,7 +127,7 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
 
 static zr__range fragmentation(const zr__run *run)
 {
-    return zr__torch_fragmentation(is_compiled(run), recomputes(run, "full", ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_PAPER));
+    return zr__torch_fragmentation(is_compiled(run), is_full(run));
 }
 
 static int32_t communicators(const zr__run *run)
@@ -154,30 +151,32 @@ static void speed(const zr__run *run, zr__speed *s)
     if (!zr__with_word(run, "float8", "none")) s->product_bits = 8;
 }
 
-const zr__system zr__system_fsdp2 = {.name = "fsdp2",
-                                     .why = {[ZR__PART_PARAMS] = "shards",
-                                             [ZR__PART_GRADS] = "shards, until the next backward pass",
-                                             [ZR__PART_BUCKETS] = "gradients of a block, copied",
-                                             [ZR__PART_GATHERED] = "two blocks and the head, or all",
-                                             [ZR__PART_HEAD] = "all logits at once",
-                                             [ZR__PART_TEMPS] = "foreach"},
-                                     .title = "FSDP2",
-                                     .stages = 1 << 3 | 1 << 2,
-                                     .usual_stage = 3,
-                                     .other_stages =
-                                         "FSDP2 shards parameters (stage 3), or keeps them gathered from the "
-                                         "forward pass on (stage 2): give --stage 3, or --system ddp",
-                                     .version = "torch 2.15, torchtitan 0.3.0, accelerate 1.15",
-                                     .option = options,
-                                     .unproved = "rows of torchtitan and litgpt prove what is compiled; models of "
-                                                 "transformers and eager code are not proved by a row of allocated "
-                                                 "bytes",
-                                     .context_option = "context_parallel_degree",
-                                     .recompute_option = "activation_checkpoint",
-                                     .check = check,
-                                     .keeps = keeps,
-                                     .memory = memory,
-                                     .speed = speed,
-                                     .timed = "10 published runs of torchtitan on one kind of H100",
-                                     .fragmentation = fragmentation,
-                                     .communicators = communicators};
+const zr__system zr__system_fsdp2 = {
+    .name = "fsdp2",
+    .why = {[ZR__PART_PARAMS] = "shards",
+            [ZR__PART_GRADS] = "shards, until the next backward pass",
+            [ZR__PART_BUCKETS] = "gradients of a block, copied",
+            [ZR__PART_GATHERED] = "two blocks and the head, or all",
+            [ZR__PART_HEAD] = "all logits at once",
+            [ZR__PART_TEMPS] = "foreach"},
+    .title = "FSDP2",
+    .stages = 1 << 3 | 1 << 2,
+    .usual_stage = 3,
+    .schedules = 1 << ZR_PIPELINE_1F1B | 1 << ZR_PIPELINE_GPIPE | 1 << ZR_PIPELINE_INTERLEAVED |
+                 1 << ZR_PIPELINE_BREADTH | 1 << ZR_PIPELINE_ZB_V,
+    .other_stages = "FSDP2 shards parameters (stage 3), or keeps them gathered from the "
+                    "forward pass on (stage 2): give --stage 3, or --system ddp",
+    .version = "torch 2.15, torchtitan 0.3.0, accelerate 1.15",
+    .option = options,
+    .unproved = "rows of torchtitan and litgpt prove what is compiled; models of "
+                "transformers and eager code are not proved by a row of allocated "
+                "bytes",
+    .context_option = "context_parallel_degree",
+    .recompute_option = "activation_checkpoint",
+    .check = check,
+    .keeps = keeps,
+    .memory = memory,
+    .speed = speed,
+    .timed = "10 published runs of torchtitan on one kind of H100",
+    .fragmentation = fragmentation,
+    .communicators = communicators};

@@ -29,10 +29,12 @@ static const zr__option options[] = {
     ZR__CHOICE("attention-backend", "auto", "flash|fused|unfused|local", .help = "auto: not unfused"),
     ZR__BOOL("cross-entropy-loss-fusion", "false",
              .help = "the native fused loss keeps one more fp32 copy of the logits"),
-    ZR__CHOICE("recompute-granularity", "auto", "none|full|selective", .help = "auto: activation_checkpointing.policy"),
+    ZR__CHOICE("recompute-granularity", "auto", "none|full|selective",
+               .help = "another name of activation_checkpointing.policy, where full is unit"),
     ZR__CHOICE("recompute-method", "uniform", "uniform|block", .help = "of full recompute"),
-    ZR__INT("recompute-num-layers", "1", 1, 1e6,
-            .help = "uniform: layers of a checkpoint; block: layers that are redone"),
+    ZR__INT("recompute-num-layers", "auto", 1, 1e6,
+            .help = "uniform: layers of a checkpoint, auto: activation_checkpointing.every; block: layers that are "
+                    "redone, auto: 1"),
     ZR__WORDS("recompute-modules", "core_attn", "core_attn|mlp|layernorm", .help = "of selective recompute"),
     ZR__REAL("hidden-dropout", "auto", 0, 0.999, .help = "auto: the model's dropout"),
     ZR__REAL("attention-dropout", "auto", 0, 0.999, .help = "auto: the model's dropout of attention"),
@@ -94,9 +96,10 @@ static zr_status check(const zr__run *run)
              "%" PRId64 " layers cannot be divided evenly among %" PRId64 " pipeline ranks with %" PRId64
              " stages each; the product of parallel.pipeline and num-virtual-stages-per-pipeline-rank must divide them",
              layers, d.pp, d.chunks);
-    ZR_CHECK(c->zero.param.device == ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
-             "zero_optimization.offload_param is given, which Megatron-LM does not have; leave it out, or give "
-             "--system deepspeed");
+    ZR_CHECK(
+        c->zero.param.device == ZR_HOME_NONE && c->zero.optim.device == ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
+        "zero_optimization.offload_... is given, and zr does not plan the offload of Megatron-LM; leave it out, or "
+        "give --system deepspeed");
     return ZR_OK;
 }
 
@@ -110,8 +113,9 @@ static bool take(const zr__run *run, const char *name, double *value)
     return given != ZR__OPTION_AUTO;
 }
 
-/* Replace sizes of a decoder by options that are given. Return whether one differs. */
-static bool take_shape(const zr__run *run, zr__decoder *d)
+/* Replace sizes of a decoder by options that are given. Return whether one differs. *weights receives whether its
+ * weights do, and not only its dropout. */
+static bool take_shape(const zr__run *run, zr__decoder *d, bool *weights)
 {
     const zr__decoder was = *d;
     double value;
@@ -130,7 +134,8 @@ static bool take_shape(const zr__run *run, zr__decoder *d)
     const bool sizes = was.inner == d->inner && was.kv_heads == d->kv_heads && was.gated == d->gated;
     const bool parts = was.rms_norm == d->rms_norm && was.rotary == d->rotary && was.learned == d->learned;
     const bool rest = was.tied == d->tied && was.biased == d->biased;
-    return !sizes || !parts || !rest || was.dropout != d->dropout || was.attention_dropout != d->attention_dropout;
+    *weights = !sizes || !parts || !rest;
+    return *weights || was.dropout != d->dropout || was.attention_dropout != d->attention_dropout;
 }
 
 static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
@@ -139,18 +144,15 @@ static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
     const zr__degrees d = zr__degrees_of(run);
     const int64_t multiple = (int64_t)zr__with(run, "make-vocab-size-divisible-by") * d.tp;
     ZR_TRY(zr__decoder_of(c, room));
-    if (take_shape(run, room)) {
+    if (take_shape(run, room, &k->other_weights)) {
         room->vocabulary = (room->vocabulary + multiple - 1) / multiple * multiple;
         k->decoder = room;
     }
     k->vocabulary_multiple = multiple;
     k->sequence = zr__with(run, "sequence-parallel") > 0;
-    const bool automatic = zr__with(run, "recompute-granularity") == ZR__OPTION_AUTO;
     const zr_recompute policy = c->recompute.policy;
-    const bool full = automatic ? policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER
-                                : zr__with_word(run, "recompute-granularity", "full");
-    const bool some =
-        automatic ? policy == ZR_RECOMPUTE_SELECTIVE : zr__with_word(run, "recompute-granularity", "selective");
+    const bool full = policy == ZR_RECOMPUTE_UNIT || policy == ZR_RECOMPUTE_PAPER,
+               some = policy == ZR_RECOMPUTE_SELECTIVE;
     const bool core = some && zr__with_word(run, "recompute-modules", "core_attn");
     /* of a score: softmax 2 bytes, with dropout its mask 1 and its result 2 */
     if (is_unfused(run) && !core) k->scores = room->attention_dropout > 0 ? 5 : 2;
@@ -158,11 +160,12 @@ static zr_status keeps(const zr__run *run, zr__keeps *k, zr__decoder *room)
     k->redo_norms = some && zr__with_word(run, "recompute-modules", "layernorm");
     k->gate_copies = is_local(run);
     if (full) {
-        const int64_t layers = (int64_t)zr__with(run, "recompute-num-layers");
         const bool block = zr__with_word(run, "recompute-method", "block");
+        double layers = block ? 1 : (double)c->recompute.every;
+        (void)take(run, "recompute-num-layers", &layers);
         k->recompute = ZR__REDO_BLOCKS;
-        k->every = block ? 1 : automatic ? c->recompute.every : layers;
-        k->first = block ? layers : 0;
+        k->every = block ? 1 : (int64_t)layers;
+        k->first = block ? (int64_t)layers : 0;
         k->stage_blocks = room->layers / (d.pp * d.chunks);
     }
     return ZR_OK;
@@ -218,11 +221,9 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
         is_sharded(run) ? (double)(d.dp * d.cp) / zr__with(run, "num-distributed-optimizer-instances") : 1;
     const double n = shards > 1 ? shards : 1, flight = in_flight(run, r);
     const bool first = r == 0, last = r == d.pp - 1;
-    const double host = c->zero.optim.device == ZR_HOME_NONE ? 0 : c->zero.optim.ratio;
     zr__part_set(rank, ZR__PART_PARAMS, all * model->value_bytes);
     zr__part_set(rank, ZR__PART_GRADS, p * gradient_bytes(run));
-    zr__part_set(rank, ZR__PART_STATES, p * optimizer_bytes(run) / n * (1 - host));
-    rank->host = p * optimizer_bytes(run) / n * host;
+    zr__part_set(rank, ZR__PART_STATES, p * optimizer_bytes(run) / n);
     /* local layers multiply with cuBLASLt too, which has workspaces of its own */
     zr__part_set(rank, ZR__PART_WORKSPACE, is_local(run) ? zr__cublas_bytes(run) : run->hopper ? TE_LARGE : TE_SMALL);
     /* gradients that are not fp32 are cast, a shard at a time */
@@ -289,6 +290,7 @@ const zr__system zr__system_megatron = {.name = "megatron",
                                                 [ZR__PART_WORKSPACE] = "cuBLAS, TransformerEngine"},
                                         .title = "Megatron-LM",
                                         .stages = 1 << 0 | 1 << 1,
+                                        .schedules = 1 << ZR_PIPELINE_1F1B | 1 << ZR_PIPELINE_INTERLEAVED,
                                         .other_stages =
                                             "Megatron-LM's distributed optimizer is stage 1, and its FSDP is "
                                             "not planned: give --stage 1, or --system fsdp2",

@@ -106,6 +106,7 @@ zr_status zr__run_measure(const zr__run *run, zr__run_memory *memory)
     zr__decoder room;
     zr__model model;
     *memory = (zr__run_memory){0};
+    ZR_TRY(zr__run_possible(run));
     ZR_TRY(run->system->keeps(run, &keeps, &room));
     zr_status status = zr__model_make(run, &keeps, &model);
     if (status == ZR_OK) status = fill_ranks(run, &model, memory);

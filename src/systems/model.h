@@ -32,6 +32,7 @@ struct zr__keeps {
     int64_t context;             /* ranks that share the tokens of a sample */
     int64_t vocabulary_multiple; /* the vocabulary is padded to a multiple of this; 0 for no padding */
     const zr__decoder *decoder;  /* model instead of the configuration's, or NULL */
+    bool other_weights;          /* whether its weights differ from those of the configuration's model */
     zr__recompute recompute;
     int64_t every; /* ZR__REDO_BLOCKS: blocks of a checkpoint */
     /* ZR__REDO_BLOCKS: if `first` is above 0, only the first blocks of each stage of stage_blocks blocks are redone */

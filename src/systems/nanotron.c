@@ -103,6 +103,7 @@ const zr__system zr__system_nanotron = {.name = "nanotron",
                                                 [ZR__PART_HEAD] = "fp32 logits, softmax, gradient"},
                                         .title = "nanotron",
                                         .stages = 1 << 0 | 1 << 1,
+                                        .schedules = 1 << ZR_PIPELINE_1F1B,
                                         .other_stages =
                                             "nanotron has stages 0 and 1: give --stage 1, or --system fsdp2",
                                         .version = "nanotron, February 2025",

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define POLICY_KEY "activation_checkpointing.policy"
+
 static int find_option(const zr__system *system, const char *name)
 {
     for (int i = 0; system->option[i].name; i++)
@@ -149,6 +151,12 @@ zr_status zr__run_set(zr__run *run, const char *name, const char *value)
     return ZR_OK;
 }
 
+bool zr__with_given(const zr__run *run, const char *name)
+{
+    const int i = name ? find_option(run->system, name) : -1;
+    return i >= 0 && run->given[i];
+}
+
 double zr__with(const zr__run *run, const char *name)
 {
     const int i = find_option(run->system, name);
@@ -203,7 +211,58 @@ static zr_status take_keys(zr__run *run)
     return ZR_OK;
 }
 
-zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config *config, int64_t ranks,
+/* Set the policy of recompute if an option says it. */
+static zr_status settle_recompute(const zr__run *run, zr_config *config)
+{
+    const char *option = run->system->recompute_option;
+    if (!zr__with_given(run, option) || zr__with(run, option) == ZR__OPTION_AUTO) return ZR_OK;
+    const zr_recompute had = config->recompute.policy, policy = zr__with_word(run, option, "full") ? ZR_RECOMPUTE_UNIT
+                                                                : zr__with_word(run, option, "selective")
+                                                                    ? ZR_RECOMPUTE_SELECTIVE
+                                                                    : ZR_RECOMPUTE_NONE;
+    const bool same = had == policy || (had == ZR_RECOMPUTE_PAPER && policy == ZR_RECOMPUTE_UNIT);
+    ZR_CHECK(same || !zr__config_given(config, POLICY_KEY), ZR_ERR_ARG,
+             "%s says another recompute than " POLICY_KEY "; leave out one of them", option);
+    if (!same) config->recompute.policy = policy;
+    return ZR_OK;
+}
+
+/* Set the stages of a pipeline rank if an option says them, or the option if the schedule says them. */
+static void settle_chunks(zr__run *run, zr_config *config)
+{
+    const char *option = run->system->chunks_option;
+    if (!option) return;
+    const int64_t chunks = (int64_t)zr__with(run, option);
+    if (chunks > 1 || zr__with_given(run, option)) {
+        config->parallel.schedule = chunks > 1 ? ZR_PIPELINE_INTERLEAVED : ZR_PIPELINE_1F1B;
+        config->parallel.chunks = chunks > 1 ? chunks : 0;
+    }
+    run->value[find_option(run->system, option)] = (double)zr__degrees_of(run).chunks;
+}
+
+/* Leave out places of activation checkpoints: no system applies these keys of DeepSpeed to the models that are planned.
+ */
+static zr_status settle_places(const zr__run *run, zr_config *config)
+{
+    const bool any = config->recompute.cpu || config->recompute.partition || config->recompute.offload;
+    if (any)
+        ZR_TRY(zr__config_note(config, "the place of activation checkpoints (%s) has no effect on a run of %s",
+                               config->recompute.cpu         ? "activation_checkpointing.cpu_checkpointing"
+                               : config->recompute.partition ? "activation_checkpointing.partition_activations"
+                                                             : "activation_checkpointing.offload",
+                               run->system->title));
+    config->recompute.cpu = config->recompute.partition = false;
+    config->recompute.offload = ZR_OFFLOAD_NONE;
+    return ZR_OK;
+}
+
+void zr__run_follow(zr__run *run, const zr_config *config)
+{
+    run->config = config;
+    run->stage = config->zero.stage;
+}
+
+zr_status zr__run_begin(zr__run *run, const zr__system *system, zr_config *config, int64_t ranks,
                         const char *const *with, int n)
 {
     const bool hopper = run->hopper;
@@ -211,8 +270,6 @@ zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config 
     for (int i = 0; system->option[i].name; i++)
         ZR_TRY(read_value(&system->option[i], system->option[i].standard, &run->value[i]));
     ZR_TRY(take_keys(run));
-    const bool given = config->zero.stage > 0 || zr__config_given(config, "zero_optimization.stage");
-    run->stage = given ? config->zero.stage : system->usual_stage;
     for (int i = 0; i < n; i++) {
         const char *equals = strchr(with[i], '=');
         char name[64];
@@ -220,5 +277,11 @@ zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config 
         snprintf(name, sizeof(name), "%.*s", (int)(equals - with[i] < 63 ? equals - with[i] : 63), with[i]);
         ZR_TRY(zr__run_set(run, name, equals + 1));
     }
-    return zr__run_possible(run);
+    const bool given = config->zero.stage > 0 || zr__config_given(config, "zero_optimization.stage");
+    if (!given) config->zero.stage = system->usual_stage;
+    settle_chunks(run, config);
+    ZR_TRY(settle_recompute(run, config));
+    ZR_TRY(settle_places(run, config));
+    zr__run_follow(run, config);
+    return ZR_OK;
 }

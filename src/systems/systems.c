@@ -47,7 +47,9 @@ zr__degrees zr__degrees_of(const zr__run *run)
 {
     zr__degrees d = {.tp = run->config->parallel.tensor, .pp = run->config->parallel.pipeline};
     d.cp = degree(run, run->system->context_option);
-    d.chunks = degree(run, run->system->chunks_option);
+    const bool interleaved = run->config->parallel.schedule == ZR_PIPELINE_INTERLEAVED;
+    const int64_t chunks = run->config->parallel.chunks;
+    d.chunks = !run->system->chunks_option || !interleaved ? 1 : chunks > 0 ? chunks : 2;
     d.dp = run->ranks / (d.tp * d.pp * d.cp);
     return d;
 }
@@ -62,7 +64,12 @@ zr_status zr__run_possible(const zr__run *run)
              d.cp > 1 ? run->system->context_option : ", context parallelism", d.cp);
     ZR_CHECK(run->system->stages >> run->stage & 1, ZR_ERR_UNSUPPORTED, "zero_optimization.stage is %" PRId64 "; %s",
              run->stage, run->system->other_stages);
-    ZR_CHECK(run->config->recompute.policy != ZR_RECOMPUTE_AUTO, ZR_ERR_UNSUPPORTED,
-             "activation_checkpointing.policy is auto, which zr alone has; give none or unit");
+    const zr_recompute policy = run->config->recompute.policy;
+    ZR_CHECK(policy != ZR_RECOMPUTE_AUTO && policy != ZR_RECOMPUTE_KEEP, ZR_ERR_UNSUPPORTED,
+             "activation_checkpointing.policy is %s, which zr alone has; give none or unit",
+             policy == ZR_RECOMPUTE_AUTO ? "auto" : "keep");
+    ZR_CHECK(d.pp == 1 || !run->system->schedules || run->system->schedules >> run->config->parallel.schedule & 1,
+             ZR_ERR_UNSUPPORTED, "%s does not have this parallel.schedule; give %s", run->system->title,
+             run->system->chunks_option ? "1f1b or interleaved" : "1f1b");
     return run->system->check(run);
 }

@@ -80,26 +80,30 @@ typedef struct zr__option {
 
 typedef struct zr__system zr__system;
 
-/** Run of a system. `config` is resolved for `ranks` ranks, and borrowed. */
+/** Run of a system. `config` is resolved for `ranks` ranks, and borrowed. Its keys decide what zr has a key for: stage,
+ * recompute, degrees and schedule of a pipeline. */
 typedef struct zr__run {
     const zr__system *system;
     const zr_config *config;
-    int64_t ranks; /* all ranks: data x context x tensor x pipeline */
-    int64_t stage; /* ZeRO stage: zero_optimization.stage or, if it is not given, the usual stage of the system */
+    int64_t ranks;                  /* all ranks: data x context x tensor x pipeline */
+    int64_t stage;                  /* ZeRO stage */
     double value[ZR__OPTIONS_MOST]; /* of the options, in the order of the table */
     bool given[ZR__OPTIONS_MOST];   /* whether --with gave it */
     bool hopper; /* whether the GPU is of the generation of H100 or later, with larger workspaces of products */
 } zr__run;
 
-/** Begin a run: take defaults, then keys of zr, then `with`, n texts in the form "NAME=VALUE". Then check the run
- * (zr__run_possible). The caller has set `hopper`. Fail with ZR_ERR_ARG, naming the option and
- * what is possible. */
-ZR_NODISCARD zr_status zr__run_begin(zr__run *run, const zr__system *system, const zr_config *config, int64_t ranks,
+/** Begin a run: take defaults, then keys of zr, then `with`, n texts in the form "NAME=VALUE". Then set the keys of the
+ * configuration that the system decides: its usual stage if none is given, recompute and stages of a pipeline rank if
+ * options say them, and no places of checkpoints, which it does not have. A note says which given keys have no effect.
+ * The caller has set `hopper`. Fail with ZR_ERR_ARG, naming the option and what is possible. */
+ZR_NODISCARD zr_status zr__run_begin(zr__run *run, const zr__system *system, zr_config *config, int64_t ranks,
                                      const char *const *with, int n);
-/** Check that the degrees divide the ranks and that the system can do what the run asks (ZR_ERR_UNSUPPORTED). */
-ZR_NODISCARD zr_status zr__run_possible(const zr__run *run);
-/** Set an option, as `--with` does. `value` is text. Call zr__run_possible afterwards. */
+/** Take another configuration, whose stage, recompute, degrees, micro-batches and offload may differ. */
+void zr__run_follow(zr__run *run, const zr_config *config);
+/** Set an option, as `--with` does. `value` is text. */
 ZR_NODISCARD zr_status zr__run_set(zr__run *run, const char *name, const char *value);
+/** Return whether `--with` gave an option. `name` may be NULL. */
+bool zr__with_given(const zr__run *run, const char *name);
 /** Return the value of an option of the run's system, which must exist: a number, 0 or 1, an index of a word, or
  * ZR__OPTION_AUTO. */
 double zr__with(const zr__run *run, const char *name);
@@ -187,6 +191,9 @@ typedef struct zr__run_memory {
     double params; /* of the whole model */
 } zr__run_memory;
 
+/** Check that the degrees divide the ranks and that the system can do what the run asks (ZR_ERR_UNSUPPORTED). */
+ZR_NODISCARD zr_status zr__run_possible(const zr__run *run);
+/** Measure a run that is possible. */
 ZR_NODISCARD zr_status zr__run_measure(const zr__run *run, zr__run_memory *memory);
 void zr__run_memory_clear(zr__run_memory *memory);
 
@@ -229,6 +236,7 @@ struct zr__system {
     const char *name, *title;
     unsigned stages; /* ZeRO stages that the system has, as bits: 1 << stage */
     int64_t usual_stage;
+    unsigned schedules;       /* schedules of pipelines that the system has, as bits: 1 << zr_pipe_schedule */
     const char *other_stages; /* what to use for other stages, as a remedy in messages */
     const char *version;      /* versions whose sources the formulas were read from */
     const zr__option *option; /* ends with a row without name */
@@ -242,7 +250,7 @@ struct zr__system {
     /** Names of the options that hold the degree of context parallelism and the number of stages of a pipeline rank, or
      * NULL if the system has none. */
     const char *context_option, *chunks_option;
-    const char *recompute_option; /* which, unless it is auto, replaces activation_checkpointing.policy */
+    const char *recompute_option; /* another name of activation_checkpointing.policy, with the value full for unit */
     /** Fail with ZR_ERR_UNSUPPORTED if the system cannot do what the run asks, with a remedy. */
     zr_status (*check)(const zr__run *run);
     /** Say how the system runs the model. `room` may take the sizes of a decoder, to which keeps->decoder then points.

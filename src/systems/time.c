@@ -1,6 +1,6 @@
 /* The time of a run's step. zr's planner makes the schedule with the system's layout, and zr's simulator prices it on a
  * cluster whose software is the system's. bench/planner_steps.py compares the times with published ones. */
-#include "systems/systems.h"
+#include "systems/model.h"
 
 #include <math.h>
 
@@ -18,21 +18,12 @@ static zr_status lay_out(const zr__run *run, const zr__speed *speed, zr_config *
              run->system->context_option, (long long)d.cp, (long long)config->data.seq_length);
     config->data.seq_length /= d.cp;
     config->zero.stage = run->stage;
-    const char *redo = run->system->recompute_option;
-    if (redo && zr__with(run, redo) != ZR__OPTION_AUTO && !zr__with_word(run, redo, "selective")) {
-        config->recompute.policy = zr__with_word(run, redo, "full") ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
-        config->recompute.every = 1;
-    }
     config->reduce_once = !speed->each_micro && run->stage < 3;
     config->zero.overlap_comm = speed->exposed ? ZR_SWITCH_OFF : ZR_SWITCH_ON;
     config->communication_dtype = speed->reduce_f32 || (!config->bf16 && !config->fp16) ? ZR_CONFIG_FP32
                                   : config->bf16                                        ? ZR_CONFIG_BF16
                                                                                         : ZR_CONFIG_FP16;
     config->parallel.sequence = d.tp > 1 && speed->sequence ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_OFF;
-    if (d.pp > 1 && d.chunks > 1) {
-        config->parallel.chunks = d.chunks;
-        config->parallel.schedule = ZR_PIPELINE_INTERLEAVED;
-    }
     return ZR_OK;
 }
 
@@ -60,6 +51,14 @@ static void set_software(const zr__run *run, const zr__speed *speed, zr_cluster 
 
 zr_status zr__run_place(const zr__run *run, zr__speed *speed, zr_config *config, zr_cluster *cluster)
 {
+    zr__keeps keeps = {.context = zr__degrees_of(run).cp, .every = 1};
+    zr__decoder room;
+    ZR_TRY(run->system->keeps(run, &keeps, &room));
+    ZR_CHECK(
+        !keeps.other_weights, ZR_ERR_UNSUPPORTED,
+        "options of %s such as ffn-hidden-size, swiglu or normalization describe a model that no family of zr has, "
+        "so that its time is not known; leave them out, or leave out --cluster",
+        run->system->title);
     *speed = (zr__speed){0};
     run->system->speed(run, speed);
     ZR_TRY(lay_out(run, speed, config));

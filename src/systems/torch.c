@@ -84,6 +84,10 @@ zr_status zr__fsdp_check(const zr__run *run)
     ZR_CHECK(c->zero.optim.device == ZR_HOME_NONE || c->zero.param.device != ZR_HOME_NONE, ZR_ERR_UNSUPPORTED,
              "zero_optimization.offload_optimizer is given without offload_param; FSDP2 offloads parameters, gradients "
              "and states together: give both, or --system deepspeed");
+    ZR_CHECK(
+        c->zero.optim.device != ZR_HOME_NVME && c->zero.param.device != ZR_HOME_NVME, ZR_ERR_UNSUPPORTED,
+        "zero_optimization.offload_... is nvme, and FSDP2 offloads to the host's memory only: give cpu, or --system "
+        "deepspeed");
     return ZR_OK;
 }
 

@@ -294,6 +294,12 @@ static const struct {
      "--pipeline-model-parallel-size 2)\ntorchrun pretrain_gpt.py ${A[@]}\n",
      "hosts=2 per_host=8 ranks=16 model.n_layer=48 parallel.tensor=2 parallel.chunks=4 "
      "parallel.schedule=interleaved gradient_accumulation_steps=4"},
+    {"export H=64\nN=2; L=$((N * (H/16 + 2) % 7 - -1))\nif [ -z \"$X\" ]; then\n  PORT=1\nelse\n  PORT=2\nfi\n"
+     "torchrun --master_port $PORT pretrain_gpt.py --num-layers $L --hidden-size $(( ${H}*$N )) --micro-batch-size 1\n",
+     "model.n_layer=6 model.n_embd=128"},
+    {"--num-layers 2 --hidden-size 8 --micro-batch-size 1 --recompute-granularity full",
+     "activation_checkpointing.policy=unit"},
+    {"--module llama3 --config llama3_8b", "activation_checkpointing.policy=selective"},
     {"--module qwen3 --config qwen3_14b --parallelism.pipeline_parallel_degree 2 --training.local_batch_size 16 "
      "--parallelism.pipeline_parallel_microbatch_size 2 --training.disable_cuda_graphs activation-checkpoint:none",
      "system=fsdp2 model.preset=qwen3-14b train_micro_batch_size_per_gpu=2 zero_optimization.stage=2 "
@@ -343,6 +349,15 @@ static const struct {
      "num-layers (line 1) is 2, and num-layers (line 2) is 4; keep one"},
     {"--num-layers 2 --hidden-size $WIDTH", "hidden-size (line 1) is $WIDTH, a variable that the text does not set"},
     {"--num-layers 2 --hidden-size ${WIDTH}", "hidden-size (line 1) is ${WIDTH}, a variable that the text does not"},
+    {"--num-layers 2 --hidden-size $((A*8))", "hidden-size (line 1) is $((A*8)), a variable that the text does not"},
+    {"A=0\n--num-layers 2 --hidden-size $((8/A))", "hidden-size (line 2) is $((8/A)), a variable"},
+    {"pretrain_gpt.py --num-layers 2 --micro-batch-size 1 \\\n  --bf16 ; pretrain_gpt.py $MORE --hidden-size 8",
+     "$MORE (line 2) = not set in the text"},
+    {"pretrain_gpt.py \"${MORE[@]}\" --num-layers 2 --micro-batch-size 1", "${MORE[@]} (line 1) = not set in the text"},
+    {"if [ $A = 1 ]; then\n  L=2\nelse\n  L=4\nfi\npretrain_gpt.py --num-layers $L --micro-batch-size 1",
+     "num-layers (line 6) is $L, a variable that the text does not set"},
+    {"case $A in\n  1) ARGS=(--num-layers 2);;\nesac\npretrain_gpt.py --micro-batch-size 1",
+     "FILE:2: --num-layers is in a branch of an if or a case"},
     {"--num-layers 2 --hidden-size 8 --num-experts 8", "zr plans dense models"},
     {"--recompute-activations --recompute-granularity full --num-layers 2", "recompute"},
     {"--nnodes 1 --nproc_per_node 8 --num-layers 2 --micro-batch-size 3 --global-batch-size 16",

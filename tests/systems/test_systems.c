@@ -296,6 +296,49 @@ static void pipeline(void **state)
     zr__run_memory_clear(&memory);
 }
 
+/* Options that say a key of zr are that key: a run is the same whichever says it. */
+static void same_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        wanted option, key;
+    } pairs[] = {
+        {{"fsdp2", 2, false, GPT, "activation_checkpoint=selective"},
+         {"fsdp2", 2, false, GPT "activation_checkpointing.policy=selective", ""}},
+        {{"megatron", 2, false, GPT, "recompute-granularity=full"},
+         {"megatron", 2, false, GPT "activation_checkpointing.policy=unit", ""}},
+        {{"megatron", 2, false, GPT "model.n_layer=8 parallel.pipeline=2", "num-virtual-stages-per-pipeline-rank=2"},
+         {"megatron", 2, false,
+          GPT "model.n_layer=8 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2", ""}}};
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        const wanted none = {pairs[i].option.system, 2, false, i < 2 ? GPT : GPT "model.n_layer=8 parallel.pipeline=2",
+                             ""};
+        zr__run_memory option = measure(&pairs[i].option), key = measure(&pairs[i].key), plain = measure(&none);
+        near("allocated", option.allocated, key.allocated, 0);
+        assert_true(option.allocated != plain.allocated);
+        zr__run_memory_clear(&option);
+        zr__run_memory_clear(&key);
+        zr__run_memory_clear(&plain);
+    }
+}
+
+/* Places of checkpoints, which no system applies, change nothing, and a note says so. */
+static void places(void **state)
+{
+    (void)state;
+    const wanted with = {
+        "deepspeed", 2, false,
+        GPT STAGE(2) "activation_checkpointing.policy=unit activation_checkpointing.cpu_checkpointing=true", ""};
+    zr_config *config = NULL;
+    zr__run run;
+    assert_int_equal(begin(&with, &config, &run), ZR_OK);
+    assert_false(config->recompute.cpu);
+    const int n = zr_config_notes(config);
+    assert_true(n > 0 &&
+                strstr(zr_config_note(config, n - 1), "cpu_checkpointing) has no effect on a run of DeepSpeed"));
+    zr_config_destroy(&config);
+}
+
 /* ---- measured runs --------------------------------------------------------------------------- */
 
 #define SMALL                                                                                                          \
@@ -421,6 +464,16 @@ static const refusal refusals[] = {
     {{"deepspeed", 2, false, GPT STAGE(0) "activation_checkpointing.policy=selective", ""},
      ZR_ERR_UNSUPPORTED,
      "give the policy unit or none"},
+    {{"ddp", 2, false, GPT "activation_checkpointing.policy=keep", ""}, ZR_ERR_UNSUPPORTED, "keep, which zr alone has"},
+    {{"fsdp2", 2, false, GPT "activation_checkpointing.policy=none", "activation_checkpoint=full"},
+     ZR_ERR_ARG,
+     "activation_checkpoint says another recompute than activation_checkpointing.policy"},
+    {{"deepspeed", 2, false, GPT "parallel.pipeline=2 parallel.schedule=gpipe", ""},
+     ZR_ERR_UNSUPPORTED,
+     "does not have this parallel.schedule; give 1f1b"},
+    {{"megatron", 2, false, GPT STAGE(1) "zero_optimization.offload_optimizer.device=cpu", ""},
+     ZR_ERR_UNSUPPORTED,
+     "zr does not plan the offload of Megatron-LM"},
     {{"megatron", 3, false, GPT, "context-parallel-size=2"}, ZR_ERR_ARG, "3 ranks cannot be divided"},
     {{"megatron", 2, false, GPT, "num-virtual-stages-per-pipeline-rank=2"},
      ZR_ERR_UNSUPPORTED,
@@ -473,11 +526,10 @@ static void tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepspeed),   cmocka_unit_test(deepspeed_options),
-        cmocka_unit_test(fsdp2),       cmocka_unit_test(replicas),
-        cmocka_unit_test(adapters),    cmocka_unit_test(megatron),
-        cmocka_unit_test(activations), cmocka_unit_test(pipeline),
-        cmocka_unit_test(measured),    cmocka_unit_test(refused),
+        cmocka_unit_test(deepspeed),   cmocka_unit_test(deepspeed_options), cmocka_unit_test(fsdp2),
+        cmocka_unit_test(replicas),    cmocka_unit_test(adapters),          cmocka_unit_test(megatron),
+        cmocka_unit_test(activations), cmocka_unit_test(pipeline),          cmocka_unit_test(measured),
+        cmocka_unit_test(refused),     cmocka_unit_test(same_keys),         cmocka_unit_test(places),
         cmocka_unit_test(tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

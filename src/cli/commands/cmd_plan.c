@@ -1,5 +1,6 @@
 /** The command `zr plan`. */
 #include "cli/draw/picture.h"
+#include "cli/draw/plan_page.h"
 #include "cli/plan/profile.h"
 #include "cli/shell/config.h"
 #include "cli/shell/help.h"
@@ -8,7 +9,7 @@
 #include "base/text/text.h"
 #include "cli/plan/choices.h"
 #include "cli/plan/offload.h"
-#include "cli/plan/system.h"
+#include "cli/systems/system.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "train/dir/report.h"
@@ -185,21 +186,24 @@ static zr_status add_plan_members(cli_choices *p, const zr_plans *plans, const c
     return ZR_OK;
 }
 
-/** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
-static zr_status print_plan_json(cli_choices *p, const zr_plans *plans, const cli_trial *trial)
+/** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. `grid` is NULL without
+ * --html. */
+static zr_status print_plan_json(cli_choices *p, const zr_plans *plans, const cli_trial *trial, const cli_grid *grid)
 {
     ZR_AUTO(zr__json_drop) zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
     ZR_TRY(add_plan_members(p, plans, trial, &out));
+    if (grid) cli_grid_json(&out, grid);
     zr__json_close(&out, '}');
     return zr__json_write(&out, stdout);
 }
 
-/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. */
+/** Print the plan as text, as JSON or as the list of its steps. With --svg and --html, also write these files. */
 static zr_status show_plan(cli_choices *p)
 {
     const zr_config *c = p->config;
     ZR_AUTO(zr__plans_clear) zr_plans plans = {0};
+    ZR_AUTO(cli_grid_free) cli_grid *grid = NULL;
     cli_trial trial; /* made in any case, to check that the cluster has enough devices */
     ZR_TRY(cli_try(&p->target, c, &trial, &plans));
     if (p->o->svg) {
@@ -207,7 +211,11 @@ static zr_status show_plan(cli_choices *p)
         const char *model = named ? c->model.preset : c->model.type;
         ZR_TRY(cli_target_draw(&p->target, c, &plans, model, p->o->svg));
     }
-    if (p->args->json) return print_plan_json(p, &plans, &trial);
+    if (p->o->html) {
+        ZR_TRY(cli_grid_make(c, &p->target, p->args->quiet ? NULL : "what-ifs", &grid));
+        ZR_TRY(cli_plan_page_own(p, &plans, &trial, grid));
+    }
+    if (p->args->json) return print_plan_json(p, &plans, &trial, grid);
     if (!p->o->schedule) return print_plan_text(p, &plans);
     cli_schedule_print(stdout, zr__fullest_role(&plans));
     return ZR_OK;
@@ -308,6 +316,7 @@ static zr_status settle_formats(cli_args *args, cli_plan_options *o, cli_choices
         ZR_TRY(cli_from_read(o->from, o->brief.preset, args, o->ranks, &p->from));
         o->brief.from = true;
         o->brief.from_model = cli_from_model(&p->from);
+        o->brief.from_name = zr__settings_value(&p->from.ours, "model");
         if (o->ranks == 0) o->ranks = p->from.ranks;
     }
     if (o->emit) ZR_TRY(zr__format_find(o->emit, &p->format));
@@ -319,7 +328,7 @@ static zr_status make_plan(cli_args *args, cli_choices *p)
     char room[CLI_BRIEF_KEYS][256];
     cli_brief brief = p->o->brief;
     /* with --max, and for another system, the memory is only a limit, so do not choose keys to fit it */
-    brief.chooses = !p->o->max && !cli_system_asked(p->o);
+    brief.chooses = !p->o->max && !cli_other_system(p->o->system);
     p->batch = brief.batch > 0 || cli_overrides(args, "train_micro_batch_size_per_gpu=");
     const bool alone = args->n_operands == 0;
     ZR_TRY(cli_brief_overrides(&brief, args, room));
@@ -332,8 +341,9 @@ static zr_status make_plan(cli_args *args, cli_choices *p)
     p->batch |= p->o->max != NULL;
     ZR_TRY(check_layers(p));
     ZR_TRY(cli_check_outputs(p->config, p->o->svg));
+    if (p->o->html) ZR_TRY(cli_plan_page_check(p->o->html, p->config));
     if (p->format) ZR_TRY(cli_emit_check(p->format, p->config, p->o->out));
-    if (cli_system_asked(p->o)) {
+    if (cli_other_system(p->o->system)) {
         ZR_TRY(cli_system_plan(p));
     } else {
         ZR_TRY(settle_plan(p));
@@ -403,6 +413,8 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
         {"with", CLI_LIST, &o.with, 0, "OPTION=VALUE",
          "with --system: an option of the system by its own name, e.g. overlap_comm=true; may be given several times"},
         {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw memory and streams over one training step into this SVG file"},
+        {"html", CLI_TEXT, &o.html, 0, "FILE",
+         "write one page to send to a colleague: the question, the answer, memory, a picture, and what-ifs"},
         {"from", CLI_TEXT, &o.from, 0, "FILE|ARGS",
          "plan the run of a configuration of DeepSpeed, accelerate, torchtitan, Megatron-LM or the Trainer: a file, or "
          "its options in quotes"},
@@ -418,6 +430,11 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
     if (args.help) return ZR_OK;
     /* Use all cores, as `zr train` does. A launcher may have bound this process to one core. */
     if (comm) cli_leave_binding();
+    ZR_AUTO(zr__text_clear) zr__text line = {0};
+    zr__text_add(&line, "zr %s", command->name);
+    for (int i = 0; i < argc; i++) zr__text_add(&line, " %s", ZR_WORD(argv[i]));
+    ZR_CHECK(!line.failed, ZR_ERR_MEMORY, "no memory for the command line");
+    o.line = line.data;
     return list_or_plan(&args, &o, comm);
 }
 
@@ -431,6 +448,7 @@ const cli_command cli_plan = {
                 "  zr plan --preset llama3-8b --system deepspeed --stage 3 --ranks 8 --profile a100-80gb\n"
                 "  zr plan config.json --max model --memory 2GB\n"
                 "  zr plan config.json --ranks 4 --stage 3 --svg step.svg\n"
+                "  zr plan --preset llama3-8b --system fsdp2 --ranks 8 --cluster a100 --html plan.html\n"
                 "  zr plan config.json --stage 3 --json\n"
                 "  zr plan config.json --schedule\n",
     .run = run_plan,

@@ -1,7 +1,6 @@
 /** The command `zr simulate`, and the output of a single simulation as text, JSON or a picture. */
 #include "cli/draw/picture.h"
 #include "cli/plan/choices.h"
-#include "cli/plan/system.h"
 #include "cli/shell/config.h"
 #include "cli/shell/help.h"
 #include "cli/simulate/simulate.h"
@@ -22,14 +21,7 @@ typedef struct simulating {
     const cli_simulate_options *o;
     zr_config *config;
     cli_target target;
-    cli_timed timed; /* with --system of another system */
 } simulating;
-
-/** Return whether another system's run is simulated. */
-static bool is_other(const simulating *c)
-{
-    return c->timed.run.system != NULL;
-}
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -45,14 +37,15 @@ static void print_taken(const char *whose, int64_t bytes, int64_t there)
  * checkpoints or offloaded states, or is too small. */
 static void print_memory_line(const simulating *c, const cli_trial *made)
 {
-    if (is_other(c)) {
-        const zr__run_memory *theirs = &c->timed.memory;
-        printf("memory     %s allocated; nvidia-smi shows ", ZR_SIZE(theirs->allocated));
-        print_taken("device's", (int64_t)theirs->used.bytes, c->timed.usable_bytes);
+    const zr_memory *m = &made->report.memory;
+    if (c->target.other.system) {
+        printf("memory     %s allocated; nvidia-smi shows ", ZR_SIZE((double)m->total_bytes));
+        print_taken("device's", made->needs_bytes, c->target.limit_bytes);
+        if (made->host_bytes > 0) printf("; ");
+        if (made->host_bytes > 0) print_taken("host's", made->host_bytes, c->target.cluster.host_memory_bytes);
         puts(made->fits ? "" : ": does not fit");
         return;
     }
-    const zr_memory *m = &made->report.memory;
     const zr_cluster *cluster = &c->target.cluster;
     const int64_t host = cluster->host_memory_bytes, device = cluster->device.memory_bytes;
     const int64_t *on_host = m->space[ZR_SPACE_HOST].category_bytes;
@@ -124,14 +117,14 @@ static void print_exposed_line(const zr_simulation *s)
 static void print_simulation(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
-    const zr__system *other = c->timed.run.system;
+    const zr__system *other = c->target.other.system;
     if (other) printf("%s (%s)\n", other->title, other->version);
     printf("%s parameters on %d of the %d devices of %s, stage %d, %d sample%s x %lld tokens a micro-batch, "
            "%lld micro-batch%s a step\n",
            ZR_AMOUNT((double)made->params), c->target.ranks, c->target.cluster.devices, c->target.cluster.name,
-           (int)(other ? c->timed.run.stage : c->config->zero.stage), (int)c->config->micro_batch_size,
-           c->config->micro_batch_size == 1 ? "" : "s", (long long)c->config->data.seq_length,
-           (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
+           (int)(c->config->zero.stage), (int)c->config->micro_batch_size, c->config->micro_batch_size == 1 ? "" : "s",
+           (long long)c->config->data.seq_length, (long long)c->config->accumulation_steps,
+           c->config->accumulation_steps == 1 ? "" : "es");
     printf("step       %s", CLI_SECONDS(s->price.step_sec));
     if (made->fits)
         printf("; %.4g samples/s, %.4g tokens/s\n", s->samples_sec, s->tokens_sec);
@@ -197,11 +190,12 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
                                isfinite(made->formula_bubble) ? json_real(made->formula_bubble) : json_null()));
     ZR_TRY(add_report(root, &made->report));
     cli_simulated_of(root);
-    if (is_other(c))
+    const zr__system *other = c->target.other.system;
+    if (other)
         cli_json_set(root, "system",
-                     json_pack("{s:s, s:f, s:f, s:b, s:s}", "name", c->timed.run.system->name, "allocated",
-                               c->timed.memory.allocated, "nvidia_smi", c->timed.memory.used.bytes, "fits",
-                               (int)made->fits, "compared", c->timed.run.system->timed));
+                     json_pack("{s:s, s:I, s:I, s:b, s:s}", "name", other->name, "allocated",
+                               (json_int_t)made->report.memory.total_bytes, "nvidia_smi", (json_int_t)made->needs_bytes,
+                               "fits", (int)made->fits, "compared", other->timed));
     cli_json_set(root, "params", json_integer(made->params));
     cli_json_set(root, "cluster",
                  json_pack("{s:s, s:i, s:i, s:I, s:I, s:f, s:f}", "name", on->name, "devices", on->devices,
@@ -223,6 +217,12 @@ zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *co
     return cli_target_cluster(o->cluster, o->transport, config, target);
 }
 
+zr_status cli_simulate_settle(const cli_simulate_options *o, zr_config *config, cli_target *target)
+{
+    ZR_TRY(cli_target_system(o->system, &o->with, config, target));
+    return target->other.system ? cli_settle_place(config, target) : cli_settle(config, target, NULL, NULL);
+}
+
 static zr_status show_simulation(simulating *c)
 {
     const char *svg = c->o->svg, *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
@@ -230,14 +230,8 @@ static zr_status show_simulation(simulating *c)
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
     ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
-    if (c->o->system && strcmp(c->o->system, "zr") != 0) {
-        ZR_TRY(cli_settle_place(c->config, &c->target));
-        ZR_TRY(cli_system_time(c->o->system, &c->o->with, c->config, &c->target, &c->timed, svg ? &plans : NULL));
-        made = c->timed.made;
-    } else {
-        ZR_TRY(cli_settle(c->config, &c->target, NULL, NULL));
-        ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plans : NULL));
-    }
+    ZR_TRY(cli_simulate_settle(c->o, c->config, &c->target));
+    ZR_TRY(cli_try(&c->target, c->config, &made, svg ? &plans : NULL));
     if (svg) ZR_TRY(cli_target_draw(&c->target, c->config, &plans, model, svg));
     if (c->args->json)
         ZR_TRY(print_simulation_json(c, &made));
@@ -250,7 +244,6 @@ static zr_status show_simulation(simulating *c)
 
 static void clear_simulating(simulating *c)
 {
-    zr__run_memory_clear(&c->timed.memory);
     cli_target_clear(&c->target);
     zr_config_destroy(&c->config);
 }
@@ -283,12 +276,12 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
              "zr simulate needs --cluster NAME or --cluster FILE.json; `zr simulate --help` has examples");
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
              "zr simulate needs --ranks N, the number of devices to use");
-    ZR_CHECK(!o->system || (!o->search && !o->sweep.n && strcmp(o->cluster, CLI_CLUSTER_THIS) != 0), ZR_ERR_ARG,
-             "--system simulates one run on a cluster of GPUs; leave out --%s",
-             o->search    ? "search"
-             : o->sweep.n ? "sweep"
-                          : "cluster this");
-    ZR_CHECK(o->system || !o->with.n, ZR_ERR_ARG, "--with is for another system: give --system NAME too");
+    const bool other = cli_other_system(o->system);
+    const zr__system *system;
+    if (other) ZR_TRY(zr__system_find(o->system, &system));
+    ZR_CHECK(!other || strcmp(o->cluster, CLI_CLUSTER_THIS) != 0, ZR_ERR_ARG,
+             "--system %s simulates runs on a cluster of GPUs; leave out --cluster this", o->system);
+    ZR_CHECK(other || !o->with.n, ZR_ERR_ARG, "--with is for another system: give --system NAME too");
     ZR_CHECK(!o->transport || strcmp(o->cluster, CLI_CLUSTER_THIS) == 0, ZR_ERR_ARG,
              "--transport needs --cluster this; give it too, or leave out --transport");
     ZR_CHECK(!o->transport || strcmp(o->transport, "threads") == 0 || strcmp(o->transport, "mpi") == 0, ZR_ERR_ARG,

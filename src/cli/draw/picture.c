@@ -504,9 +504,10 @@ static void set_lives(cli_picture *p)
 
 /* ---- times and writing ----------------------------------------------------------------------- */
 
-zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plans *plans, const cli_times *times,
-                            const char *model, int64_t whole_states_bytes)
+zr_status cli_picture_draw(const zr_plans *plans, const cli_times *times, const char *model, int64_t whole_states_bytes,
+                           char **svg)
 {
+    size_t bytes;
     const zr_plan *plan = zr__fullest_role(plans);
     const zr_step_time *known = times->time[plan->layout.role];
     const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -531,5 +532,5 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
         for (int32_t i = 0; i < plans->role[r]->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++)
             if (times->time[r][i].end_sec > p.span) p.span = times->time[r][i].end_sec;
     set_lives(&p);
-    return svg_write(draw_picture_page, &p, path, inputs);
+    return svg_page(draw_picture_page, &p, svg, &bytes);
 }

@@ -6,10 +6,11 @@
 
 #include "zr/config.h"
 #include "cli/draw/svg.h"
-#include "cli/plan/target.h"
 #include "plan/cost/cost.h"
 #include "zr/graph.h"
 #include "zr/plan.h"
+
+struct cli_target;
 
 #define PICTURE_DARK "#1f2933"
 #define PICTURE_GREY "#5f6c7b"
@@ -77,15 +78,16 @@ void cli_picture_roles(const cli_picture *p, double top);
 ZR_NODISCARD zr_status cli_times_make(const zr_plans *plans, const zr_profile *profile, cli_times *times);
 void cli_times_clear(cli_times *times);
 
-/** Draw the memory map and streams of a training step of the fullest role as SVG into the file `path`. The x axis is in
- * seconds if times->time is known, otherwise it counts steps. The file must not be one of `inputs` (see
- * zr__output_open). Return ZR_ERR_MEMORY, ZR_ERR_CREATE or ZR_ERR_IO on failure. */
-ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plans *plans,
-                                         const cli_times *times, const char *model, int64_t whole_states_bytes);
+/** Draw the memory map and streams of a training step of the fullest role as SVG into memory. The x axis is in seconds
+ * if times->time is known, otherwise it counts steps. The caller releases *svg with svg_page_free. */
+ZR_NODISCARD zr_status cli_picture_draw(const zr_plans *plans, const cli_times *times, const char *model,
+                                        int64_t whole_states_bytes, char **svg);
 
-/** Draw a training step of the plans into the file `svg`. Use the target's times if they are known. `model` is the name
- * of the model. */
-ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plans *plans,
+/** Draw a training step of the plans into memory, or into the file `svg`. Use the target's times if they are known.
+ * `model` is the name of the model. The caller releases *picture with svg_page_free. */
+ZR_NODISCARD zr_status cli_target_picture(const struct cli_target *target, const zr_config *config,
+                                          const zr_plans *plans, const char *model, char **picture);
+ZR_NODISCARD zr_status cli_target_draw(const struct cli_target *target, const zr_config *config, const zr_plans *plans,
                                        const char *model, const char *svg);
 
 #endif

@@ -1,6 +1,7 @@
 /* The rows of a pipeline in a plan's picture: for each pipeline rank the passes of its stages over time, with the
  * numbers of their micro-batches. */
 #include "cli/draw/picture.h"
+#include "cli/shell/message.h"
 #include "plan/cost/cost.h"
 
 #include <stdio.h>

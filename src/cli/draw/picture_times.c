@@ -1,9 +1,13 @@
 /* Begin and end of each step in the picture of a plan, computed from a machine's rates or by simulating a cluster. */
 #include "base/core/core.h"
+#include "base/paths/output.h"
 #include "cli/draw/picture.h"
+#include "cli/plan/target.h"
 #include "config/config.h"
 #include "train/setup/setup.h"
 #include "zr/simulate.h"
+
+#include <string.h>
 
 /** Make room for the times of all roles. */
 static zr_status make_room(const zr_plans *plans, cli_times *times)
@@ -64,13 +68,20 @@ static zr_status times_on(const cli_target *target, const zr_plans *plans, cli_t
     return ZR_OK;
 }
 
+zr_status cli_target_picture(const cli_target *target, const zr_config *config, const zr_plans *plans,
+                             const char *model, char **picture)
+{
+    ZR_AUTO(cli_times_clear) cli_times times = {0};
+    ZR_TRY(times_on(target, plans, &times));
+    return cli_picture_draw(plans, &times, model, whole_states_bytes(config, target->ranks, &target->profile), picture);
+}
+
 zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plans *plans, const char *model,
                           const char *svg)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    ZR_AUTO(cli_times_clear) cli_times times = {0};
+    ZR_AUTO(svg_page_free) char *picture = NULL;
     zr__config_inputs(config, inputs);
-    ZR_TRY(times_on(target, plans, &times));
-    return cli_picture_write(svg, inputs, plans, &times, model,
-                             whole_states_bytes(config, target->ranks, &target->profile));
+    ZR_TRY(cli_target_picture(target, config, plans, model, &picture));
+    return zr__output_write(svg, &cli_svg_kind, inputs, picture, strlen(picture));
 }

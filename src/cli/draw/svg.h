@@ -1,6 +1,7 @@
 /** cli/draw: pictures. `svg.h` writes SVG shapes and escaped text. `axes.h` has the palette, axes and legend of all
  * plots. `panel.h` draws one quantity, such as the loss, of several runs. `curve.h` reads quantities from metrics.jsonl
  * and draws loss.svg. `lines.h` draws the lines of a sweep. `picture.h` draws the memory map and streams of a plan.
+ * `page.h` writes what pages of HTML share, and `plan_page.h` the page of a plan.
  * `bars.c` prints the choices of `zr plan` on the terminal, each with a bar of its memory. */
 #ifndef ZR_CLI_SVG_H
 #define ZR_CLI_SVG_H

@@ -2,6 +2,7 @@
 
 #include "base/paths/output.h"
 #include "config/config.h"
+#include "systems/systems.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,13 +78,24 @@ static zr_status collect(const cli_emit *emit, const zr_config *config, zr__sett
     return ZR_OK;
 }
 
+/** Return whether an option NAME=VALUE is the one with this name, which only says a key of the configuration. */
+static bool is_key(const char *option, const char *name)
+{
+    const size_t n = name ? strlen(name) : 0;
+    return name && strncmp(option, name, n) == 0 && option[n] == '=';
+}
+
 static zr_status add_options(const cli_emit *emit, zr__settings *ours)
 {
+    const zr__system *system;
+    ZR_TRY(zr__system_find(emit->system, &system));
     ZR_TRY(zr__settings_add(ours, "system", emit->system, 0));
     for (int i = 0; i < emit->with->n; i++) {
         char name[128];
         const char *equals = strchr(emit->with->text[i], '=');
         ZR_ASSERT(equals);
+        if (is_key(emit->with->text[i], system->recompute_option) || is_key(emit->with->text[i], system->chunks_option))
+            continue;
         snprintf(name, sizeof(name), "with.%.*s", (int)(equals - emit->with->text[i]), emit->with->text[i]);
         ZR_TRY(zr__settings_add(ours, name, equals + 1, 0));
     }

@@ -3,6 +3,7 @@
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "cli/shell/message.h"
+#include "systems/systems.h"
 #include "zr/checkpoint.h"
 #include "zr/models.h"
 
@@ -148,17 +149,23 @@ static zr_status insert_options(cli_from *from, const zr__settings *ours, cli_li
     return ZR_OK;
 }
 
-/** Return whether a format is for a system. */
-static bool is_for(const zr__format *format, const char *system)
+/** Remove the policy of recompute from our settings if the command line says it by an option of the system. */
+static void drop_recompute(zr__settings *ours, const char *system, const cli_list *with)
 {
-    const char *found = strstr(format->systems, system);
-    return found && (found == format->systems || found[-1] == ' ') && strchr(" ", found[strlen(system)]);
+    const zr__system *found;
+    const bool known = system && zr__system_find(system, &found) == ZR_OK && found->recompute_option;
+    zr__setting *s = zr__settings_find(ours, "activation_checkpointing.policy");
+    if (!known || !s || !has_option(with, found->recompute_option)) return;
+    zr_free(s->name);
+    zr_free(s->value);
+    *s = ours->one[--ours->n];
 }
 
 zr_status cli_formats_options(cli_from *from, const zr__format *emit, const char **system, cli_list *with)
 {
     ZR_AUTO(zr__settings_clear) zr__settings usual = {0};
     if (!*system) *system = from->system;
+    drop_recompute(&from->ours, *system, with);
     ZR_TRY(insert_options(from, &from->ours, with));
     if (!emit) return ZR_OK;
     if (!*system) {
@@ -168,8 +175,8 @@ zr_status cli_formats_options(cli_from *from, const zr__format *emit, const char
         ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the name of a system");
         *system = text + 1;
     }
-    ZR_CHECK(is_for(emit, *system), ZR_ERR_ARG, "--emit %s is for --system %s, and this is a run of %s", emit->name,
-             emit->systems, *system);
+    ZR_CHECK(zr__format_is_for(emit, *system), ZR_ERR_ARG, "--emit %s is for --system %s, and this is a run of %s",
+             emit->name, emit->systems, *system);
     ZR_TRY(zr__settings_add(&usual, "system", *system, 0));
     ZR_TRY(zr__format_options(emit, &usual));
     return insert_options(from, &usual, with);
@@ -230,14 +237,19 @@ zr_status cli_from_overrides(cli_from *from, cli_args *args)
 
 zr_status cli_from_explain(const cli_from *from, zr_status st)
 {
+    static const char begin[] = "command line: "; /* where keys of a file are added */
     char message[1024];
     if (st == ZR_OK) return st;
-    snprintf(message, sizeof(message), "%s", zr_error_message());
+    const char *said = zr_error_message();
+    snprintf(message, sizeof(message), "%s", said + (strncmp(said, begin, strlen(begin)) == 0 ? strlen(begin) : 0));
     for (int64_t i = 0; i < from->ours.n; i++) {
         const zr__setting *s = &from->ours.one[i];
         if (!s->from || is_other(s->name) || !strstr(message, s->name)) continue;
-        if (s->line > 0) return ZR_FAIL(st, "%s (%s:%d: %s)", message, from->name, s->line, s->from);
-        return ZR_FAIL(st, "%s (%s: %s)", message, from->name, s->from);
+        const char *name = zr__same_name(s->from, s->name) ? "" : s->from; /* which the message does not say */
+        if (s->line > 0)
+            return ZR_FAIL(st, "%s:%d: %s%s%s%s", from->name, s->line, message, *name ? " (" : "", name,
+                           *name ? ")" : "");
+        return ZR_FAIL(st, "%s: %s%s%s%s", from->name, message, *name ? " (" : "", name, *name ? ")" : "");
     }
     return st;
 }

@@ -50,6 +50,11 @@ zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
 {
     int64_t bytes = 0;
     const bool has_model = args->n_operands || brief->preset || brief->from_model || cli_overrides(args, "model.");
+    ZR_CHECK(
+        has_model || !brief->from_name, ZR_ERR_ARG,
+        "--from names the model %s, which is neither a preset nor a directory with config.json; give --preset NAME, "
+        "or --model.init=DIR",
+        ZR_SHOWN(brief->from_name));
     ZR_CHECK(has_model || !brief->from, ZR_ERR_ARG,
              "--from names no model; give --preset NAME, or --model.init=DIR, whose config.json is enough");
     if (!has_model) ZR_TRY(check_keys(args)); /* the model may be missing only because its key is misspelled */

@@ -10,7 +10,8 @@ typedef struct cli_brief {
     int64_t stage, batch, seq, tensor;
     /* whether a configuration of another system is given (--from), and whether it has a model */
     bool from, from_model;
-    bool chooses; /* whether zr chooses missing keys to fit --memory; else --memory is only a limit */
+    const char *from_name; /* name of a model in it that is neither a preset nor a directory, or NULL */
+    bool chooses;          /* whether zr chooses missing keys to fit --memory; else --memory is only a limit */
 } cli_brief;
 /* clang-format off */
 #define CLI_BRIEF_INIT {.stage = -1}

@@ -29,7 +29,8 @@ typedef struct cli_more_ranks {
 
 typedef struct cli_plan_options {
     cli_brief brief;
-    const char *max, *svg, *profile, *cluster, *from, *emit, *out;
+    const char *max, *svg, *html, *profile, *cluster, *from, *emit, *out;
+    const char *line; /* the command line, for --html */
     int64_t ranks;
     const char *system; /* --system, whose options are `with` */
     cli_list with;

@@ -98,7 +98,9 @@ zr__train_target cli_train_target(const cli_target *t)
                               .profile = &t->profile,
                               .rates = &t->chooser,
                               .cluster = t->simulated ? &t->cluster : NULL,
-                              .options = &t->options};
+                              .options = &t->options,
+                              .trying = t->other.system ? cli_try_other : NULL,
+                              .other = &t->other};
 }
 
 zr_status cli_settle(zr_config *config, cli_target *target, zr_config *asked, zr__choices *found)

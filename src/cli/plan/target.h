@@ -1,13 +1,16 @@
 /** cli/plan: the command `zr plan`, and functions that `zr simulate` shares. This header declares the target, which is
  * the machine for which a configuration is planned. `zr plan` and `zr simulate`, with its sweep and search, plan and
  * price only with these functions, so that their answers agree. choices.h compares stages and policies and gives
- * advice. max.h finds the largest model or batch. brief.h has the options that set keys. cluster.c and profile.c read
+ * advice. grid.h plans what-ifs, target_system.c runs of other systems. max.h finds the largest model or batch. brief.h
+ * has the options that set keys. cluster.c and profile.c read
  * --cluster and --profile. */
 #ifndef ZR_CLI_TARGET_H
 #define ZR_CLI_TARGET_H
 
 #include "base/json/json_write.h"
+#include "cli/shell/args.h"
 #include "cli/shell/message.h"
+#include "systems/systems.h"
 #include "train/choose/choose.h"
 #include "zr/config.h"
 #include "zr/plan.h"
@@ -33,6 +36,7 @@ typedef struct cli_target {
     zr_simulate_options options; /* options for the simulation of `cluster` */
     int64_t disk_bytes;          /* bytes of disk that a rank may use (--disk), or 0 if not given */
     int64_t limit_bytes;         /* memory limit of a rank, compared with zr__rank_needs; 0 for no limit */
+    zr__run other;               /* run of another system with its options; its member `system` is NULL for zr */
     bool own_limit; /* whether limit_bytes is this machine's free memory, because policy auto needs a limit */
 } cli_target;
 
@@ -54,6 +58,16 @@ ZR_NODISCARD zr_status cli_target_profile(const char *name, cli_target *target);
 /** Multiply the FLOP/s of the target's profiles by `part` (--efficiency), because no matrix product reaches the peak of
  * a data sheet. */
 void cli_target_efficiency(cli_target *target, double part);
+
+/** Plan runs of the system `name` with the options `with` from now on, and set the keys that it decides
+ * (zr__run_begin). With "zr" or NULL, do nothing. The caller has set the cluster or the profile. Its memory becomes
+ * what a driver reports, which is what nvidia-smi is compared with. */
+ZR_NODISCARD zr_status cli_target_system(const char *name, const cli_list *with, zr_config *config, cli_target *target);
+/** zr__try for target->other, a zr__run. The report's memory is the system's, with what its tensors allocate as total;
+ * traffic and FLOPs are of zr's plan with the system's layout. Without a cluster, find only the memory. */
+zr__trying cli_try_other;
+/** Return whether a name of --system is another system than zr. */
+bool cli_other_system(const char *name);
 
 /** Set a configuration's ranks per host and memory limit from the target. Add notes to the configuration. */
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);

@@ -5,6 +5,7 @@
 #define ZR_CLI_REPORT_H
 
 #include "cli/shell/args.h"
+#include "cli/draw/page.h"
 #include "cli/draw/panel.h"
 
 #include <jansson.h>
@@ -12,12 +13,6 @@
 /** The first lines of every HTML report. */
 #define REPORT_HEAD "<!doctype html>\n<!-- zr report -->\n"
 
-/** A figure of a run with its label. The figure is a number or a text. */
-typedef struct cli_fact {
-    const char *key, *label; /* `key` is the figure's key in JSON; `label` is for people */
-    char text[160];          /* text of the figure, or "" if unknown */
-    double value;            /* NAN if the figure is a text or unknown */
-} cli_fact;
 #define REPORT_FACTS 24
 #define REPORT_NOTES 12
 #define REPORT_SAMPLES 20

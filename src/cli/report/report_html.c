@@ -18,62 +18,13 @@
 #define BOTTOM 44.0
 #define MOST_KINDS 16 /* maximum number of kinds of ops in a table */
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
-/** Write text between two pieces of markup. The text is escaped, so that no part of it is read as markup. */
-static void put_escaped(FILE *out, const char *before, const char *text, const char *after)
-{
-    fputs(before, out);
-    svg_escaped(out, text);
-    fputs(after, out);
-}
-
-/** Write a number as an HTML element: its text is for people, and its attributes give programs the exact value. */
-static void put_data(FILE *out, const char *key, double value, const char *words)
-{
-    fprintf(out, "<data data-key=\"%s\" value=\"%s\">", key, ZR_SHORTEST(value));
-    put_escaped(out, "", words, "</data>");
-}
-
-/* CSS of the page. In dark mode it replaces the light-mode colours of the SVG pictures. */
-static const char style[] =
-    ":root{--ground:#fff;--text:#1f2933;--soft:#52606d;--line:#e4e8ed;--card:#f7f9fb;--bar:#0072b2;--mark:#d55e00}\n"
-    "*{box-sizing:border-box}body{margin:0 auto;padding:16px 12px 40px;max-width:1400px;background:var(--ground);"
-    "color:var(--text);font:15px/1.45 \"DejaVu Sans\",Verdana,Helvetica,sans-serif;overflow-wrap:anywhere}\n"
-    "h1{font-size:1.45em;margin:0 0 4px}h2{font-size:1.2em;margin:34px 0 8px;padding-top:10px;"
-    "border-top:1px solid var(--line)}h3{font-size:1em;margin:18px 0 6px}p{margin:4px 0}.soft{color:var(--soft)}\n"
-    ".panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,380px),1fr));gap:14px;margin:14px 0}\n"
-    "figure{margin:0;padding:8px 6px 4px;background:var(--card);border-radius:6px;min-width:0}"
-    "figcaption{padding:0 6px 4px}figcaption b{margin-right:8px}svg{display:block;width:100%;height:auto}\n"
-    ".key{display:inline-flex;align-items:center;margin-right:16px}.key svg{width:26px;height:14px;margin-right:6px;"
-    "flex:none}.note{border-left:4px solid var(--mark);padding:2px 10px;margin:6px 0;background:var(--card)}\n"
-    ".wide{overflow-x:auto;max-width:100%}table{border-collapse:collapse;font-size:.93em}"
-    "th,td{text-align:left;padding:3px 14px 3px 0;border-bottom:1px solid var(--line);vertical-align:top;"
-    "overflow-wrap:break-word;min-width:5.5em}td "
-    "data{white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}tr.total td{font-weight:700}"
-    ".facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,170px),1fr));gap:4px 20px;margin:8px 0}"
-    ".facts div{border-bottom:1px solid var(--line);padding:3px 0}.facts span{display:block;color:var(--soft);"
-    "font-size:.87em}\n"
-    ".bar{position:relative;width:min(24vw,220px);height:12px;margin-top:5px;background:var(--line)}"
-    ".bar i{position:absolute;left:0;top:0;bottom:0;background:var(--bar)}"
-    ".bar b{position:absolute;top:-3px;bottom:-3px;width:3px;margin-left:-3px;background:var(--mark)}\n"
-    ".sides{display:flex;flex-wrap:wrap;gap:0 50px}.sides>div{min-width:0;max-width:100%}"
-    "summary{cursor:pointer;padding:4px 0}pre{overflow-x:auto;background:var(--card);padding:10px;font-size:.87em}"
-    ".sample{white-space:pre-wrap;margin:2px 0 8px;max-width:80em}\n"
-    "figure svg>rect{fill:none}\n"
-    "@media(prefers-color-scheme:dark){:root{--ground:#14181d;--text:#e6e9ed;--soft:#a7b1bc;--line:#333b45;"
-    "--card:#1c222a;--bar:#56b4e9}svg text{fill:#d5dae0}svg [stroke=\"#e4e8ed\"]{stroke:#333b45}"
-    "svg [stroke=\"#52606d\"]{stroke:#8b96a3}svg [stroke=\"#000000\"]{stroke:#fff}svg [fill=\"#000000\"]{fill:#fff}"
-    "svg [stroke=\"#0072b2\"]{stroke:#3fa0dd}svg [fill=\"#0072b2\"]{fill:#3fa0dd}"
-    "svg [stroke=\"#b3261e\"]{stroke:#ff8a80}}\n";
-
 /* ---- curves ---------------------------------------------------------------------------------- */
 
 static void put_line_key(FILE *out, const char *color, const char *dash, bool dot, const char *words)
 {
     fputs("<span class=\"key\"><svg viewBox=\"0 0 26 14\" aria-hidden=\"true\">", out);
     cli_legend_line(out, 0, 11, color, dash, dot);
-    put_escaped(out, "</svg><span>", words, "</span></span>");
+    page_escaped(out, "</svg><span>", words, "</span></span>");
 }
 
 /** Write a legend of the lines of training and validation loss, if any run has validation losses. */
@@ -134,32 +85,10 @@ static void put_panel(FILE *out, const cli_report *r, int quantity)
 
 /* ---- facts and differences ------------------------------------------------------------------- */
 
-static void put_fact(FILE *out, const cli_fact *f)
-{
-    if (!f->text[0])
-        fputs("-", out);
-    else if (isfinite(f->value))
-        put_data(out, f->key, f->value, f->text);
-    else
-        svg_escaped(out, f->text);
-}
-
-static void put_facts(FILE *out, const cli_report_run *run)
-{
-    fputs("<div class=\"facts\">\n", out);
-    for (int i = 0; i < run->n_facts; i++) {
-        if (!run->fact[i].text[0]) continue;
-        fprintf(out, "<div><span>%s</span>", run->fact[i].label);
-        put_fact(out, &run->fact[i]);
-        fputs("</div>\n", out);
-    }
-    fputs("</div>\n", out);
-}
-
 static void put_heads(FILE *out, const cli_report *r, const char *first)
 {
     fprintf(out, "<div class=\"wide\"><table><tr><th>%s</th>", first);
-    for (int i = 0; i < r->n; i++) put_escaped(out, "<th>", r->name[i], "</th>");
+    for (int i = 0; i < r->n; i++) page_escaped(out, "<th>", r->name[i], "</th>");
     fputs("</tr>\n", out);
 }
 
@@ -174,7 +103,7 @@ static void put_comparison(FILE *out, const cli_report *r)
         fprintf(out, "<tr><td>%s</td>", r->run[0].fact[f].label);
         for (int i = 0; i < r->n; i++) {
             fprintf(out, "<td data-run=\"%d\">", i);
-            put_fact(out, &r->run[i].fact[f]);
+            page_fact(out, &r->run[i].fact[f]);
             fputs("</td>", out);
         }
         fputs("</tr>\n", out);
@@ -189,10 +118,10 @@ static void put_comparison(FILE *out, const cli_report *r)
     put_heads(out, r, "key");
     json_object_foreach(r->different, key, values)
     {
-        put_escaped(out, "<tr><td>", key, "</td>");
+        page_escaped(out, "<tr><td>", key, "</td>");
         for (size_t i = 0; i < json_array_size(values); i++) {
             char shown[200];
-            put_escaped(out, "<td>", zr__json_show(json_array_get(values, i), shown, sizeof(shown)), "</td>");
+            page_escaped(out, "<td>", zr__json_show(json_array_get(values, i), shown, sizeof(shown)), "</td>");
         }
         fputs("</tr>\n", out);
     }
@@ -207,7 +136,7 @@ static void put_bytes_cell(FILE *out, const char *of, const cli_bytes_row *row, 
     snprintf(path, sizeof(path), "%s.%s", of, row->path);
     fputs("<td class=\"n\">", out);
     if (bytes >= 0)
-        put_data(out, path, (double)bytes, ZR_SIZE((double)bytes));
+        page_data(out, path, (double)bytes, ZR_SIZE((double)bytes));
     else
         fputs("-", out);
     fputs("</td>", out);
@@ -232,13 +161,13 @@ static void put_table(FILE *out, const cli_report_run *run, const char *part, co
     for (int i = 0; i < n; i++) {
         if (row[i].planned <= 0 && row[i].measured <= 0 && !row[i].total) continue;
         fprintf(out, "<tr%s><td>", row[i].total ? " class=\"total\"" : "");
-        put_escaped(out, "", row[i].words, "</td>");
+        page_escaped(out, "", row[i].words, "</td>");
         put_bytes_cell(out, "planned", &row[i], row[i].planned);
         put_bytes_cell(out, "measured", &row[i], row[i].measured);
-        fprintf(out,
-                "<td><div class=\"bar\"><i style=\"width:%.2f%%\"></i><b style=\"left:%.2f%%\"></b></div></td></tr>\n",
-                row[i].measured > 0 ? 100.0 * (double)row[i].measured / (double)most : 0.0,
-                100.0 * (double)row[i].planned / (double)most);
+        fputs("<td>", out);
+        page_bar(out, row[i].measured > 0 ? (double)row[i].measured / (double)most : 0,
+                 (double)row[i].planned / (double)most);
+        fputs("</td></tr>\n", out);
     }
     fputs("</table></div><p class=\"soft\">Bars: what was used; marks: the plan.</p></div>\n", out);
 }
@@ -251,13 +180,14 @@ static double timing_number(const json_t *object, const char *key)
 
 static void put_kind(FILE *out, const char *name, const char *calls, double ms, double step_ms, double of_peak)
 {
-    put_escaped(out, "<tr><td>", name, "</td>");
+    page_escaped(out, "<tr><td>", name, "</td>");
     fprintf(out, "<td class=\"n\">%s</td><td class=\"n\">", calls);
-    put_data(out, "timings.ms", ms, cli_seconds(1e-3 * ms, (char[32]){0}));
+    page_data(out, "timings.ms", ms, cli_seconds(1e-3 * ms, (char[32]){0}));
     fputs("</td><td class=\"n\">", out);
     if (isfinite(of_peak)) fprintf(out, "%.0f %%", 100 * of_peak);
-    fprintf(out, "</td><td><div class=\"bar\"><i style=\"width:%.2f%%\"></i></div></td></tr>\n",
-            step_ms > 0 ? fmin(100, 100 * ms / step_ms) : 0);
+    fputs("</td><td>", out);
+    page_bar(out, step_ms > 0 ? fmin(1, ms / step_ms) : 0, NAN);
+    fputs("</td></tr>\n", out);
 }
 
 /** Write a table of a step's time by kind of op, if the run was started with --timings. */
@@ -325,10 +255,10 @@ static void put_config(FILE *out, const cli_report_run *run)
 static void put_run(FILE *out, const cli_report *r, int index)
 {
     const cli_report_run *run = &r->run[index];
-    if (r->n > 1) put_escaped(out, "<h2>", r->name[index], "</h2>\n");
+    if (r->n > 1) page_escaped(out, "<h2>", r->name[index], "</h2>\n");
     fputs("<section>\n", out);
-    for (int i = 0; i < run->n_notes; i++) put_escaped(out, "<p class=\"note\">", run->note[i], "</p>\n");
-    if (r->n == 1) put_facts(out, run);
+    for (int i = 0; i < run->n_notes; i++) page_escaped(out, "<p class=\"note\">", run->note[i], "</p>\n");
+    if (r->n == 1) page_facts(out, run->fact, run->n_facts);
     fputs("<div class=\"sides\">\n", out);
     put_table(out, run, "memory", "Memory of a rank, at most", "planned");
     put_table(out, run, "traffic", "Traffic of a rank and step", "by the formula");
@@ -340,25 +270,15 @@ static void put_run(FILE *out, const cli_report *r, int index)
     fputs("</section>\n", out);
 }
 
-static void put_title(FILE *out, const cli_report *r, const char *before)
-{
-    char words[24] = "Run ";
-    if (r->n > 1) snprintf(words, sizeof(words), "%d runs", r->n);
-    fprintf(out, "%s%s", before, words);
-    if (r->n == 1) svg_escaped(out, r->name[0]);
-}
-
 static zr_status put_page(FILE *out, void *arg)
 {
     const cli_report *r = arg;
-    fputs(REPORT_HEAD "<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-          out);
-    put_title(out, r, "zr: ");
-    fprintf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
-    put_title(out, r, "");
-    fputs("</h1>\n", out);
+    char title[PATH_MAX + 24];
+    if (r->n > 1)
+        snprintf(title, sizeof(title), "%d runs", r->n);
+    else
+        snprintf(title, sizeof(title), "Run %s", r->name[0]);
+    page_begin(out, REPORT_HEAD, title);
     if (r->n > 1) {
         fputs("<p>", out);
         for (int i = 0; i < r->n; i++) put_line_key(out, cli_axes_color(i), cli_axes_dash(i), false, r->name[i]);
@@ -370,10 +290,7 @@ static zr_status put_page(FILE *out, void *arg)
     fputs("</div>\n", out);
     if (r->n > 1) put_comparison(out, r);
     for (int i = 0; i < r->n; i++) put_run(out, r, i);
-    fprintf(out,
-            "<p class=\"soft\">Written by zr %s from metrics.jsonl, run.json and config.json.</p>\n</body>\n"
-            "</html>\n",
-            zr_version());
+    page_end(out, "metrics.jsonl, run.json and config.json");
     return ZR_OK;
 }
 

@@ -57,6 +57,50 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
 #undef OPEN
 }
 
+/** Return whether another system can have a degree of tensor or pipeline parallelism, or with both 1 an offload, at any
+ * stage. */
+static bool can_have(zr__run run, int64_t tensor, int64_t pipeline)
+{
+    zr_config config = *run.config;
+    const bool away = tensor * pipeline == 1;
+    config.parallel.tensor = tensor;
+    config.parallel.pipeline = pipeline;
+    for (config.zero.stage = 0; config.zero.stage < 4; config.zero.stage++) {
+        if (away) config.zero.optim.device = ZR_HOME_CPU;
+        if (away && config.zero.stage == 3) config.zero.param.device = ZR_HOME_CPU;
+        zr__run_follow(&run, &config);
+        if (zr__run_possible(&run) == ZR_OK) return true;
+    }
+    return false;
+}
+
+/** Return whether another system can have any degree above 1. */
+static bool can_divide(const zr__run *run, bool layers)
+{
+    for (int64_t degree = 2; degree <= run->ranks; degree++)
+        if (run->ranks % degree == 0 && can_have(*run, layers ? 1 : degree, layers ? degree : 1)) return true;
+    return false;
+}
+
+/** Return the free keys that another system has too, and does not give by options of its own. */
+static zr__free other_keys(const zr__run *run, zr__free all)
+{
+    const zr__system *system = run->system;
+    const bool away = can_have(*run, 1, 1), pipeline = all.pipeline && can_divide(run, true);
+    return (zr__free){.stage = all.stage && (system->stages & (system->stages - 1)),
+                      .policy = all.policy && !zr__with_given(run, system->recompute_option),
+                      .split = all.split,
+                      .batch = all.batch,
+                      .host = all.host && away,
+                      .disk = all.disk && away,
+                      .tensor = all.tensor && can_divide(run, false),
+                      .pipeline = pipeline,
+                      .schedule = all.schedule && system->chunks_option &&
+                                  !zr__with_given(run, system->chunks_option) &&
+                                  (pipeline || run->config->parallel.pipeline > 1),
+                      .accum = all.accum};
+}
+
 /* ---- what is printed ---------------------------------------------------------------------------- */
 
 static int by_need(const void *a, const void *b)
@@ -113,9 +157,11 @@ const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[12
 {
     const cli_target *t = &s->target;
     const int64_t has = t->cluster.device.memory_bytes, limit = t->limit_bytes, host = s->where.host_bytes;
+    char beside[48] = "for nvidia-smi";
+    if (!t->other.system) snprintf(beside, sizeof(beside), "(%s aside included)", cli_beside(&t->profile.facts));
     if (made->needs_bytes > limit)
-        snprintf(text, 128, "%s (%s aside included) of %s %s", ZR_SIZE((double)made->needs_bytes),
-                 cli_beside(&t->profile.facts), made->needs_bytes > has ? "a device's" : "memory.limit's",
+        snprintf(text, 128, "%s %s of %s %s", ZR_SIZE((double)made->needs_bytes), beside,
+                 made->needs_bytes > has ? "a device's" : "memory.limit's",
                  ZR_SIZE((double)(made->needs_bytes > has ? has : limit)));
     else if (host > 0 && made->host_bytes > host)
         snprintf(text, 128, "%s of a host's %s", ZR_SIZE((double)made->host_bytes), ZR_SIZE((double)host));
@@ -150,6 +196,7 @@ static zr_status search_all(cli_searched *s, zr_config *config, const cli_args *
              "--search: the memory of a device of %s is not known, so zr cannot tell what fits; give a cluster file "
              "with memory_bytes",
              s->target.cluster.name);
+    ZR_TRY(cli_target_system(s->o->system, &s->o->with, config, &s->target));
     ZR_TRY(cli_settle_place(config, &s->target));
     ZR_CHECK(s->target.ranks <= s->target.cluster.devices, ZR_ERR_CONFIG,
              "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", s->target.ranks,
@@ -157,6 +204,7 @@ static zr_status search_all(cli_searched *s, zr_config *config, const cli_args *
     s->where = cli_train_target(&s->target);
     s->question = (zr__question){
         .config = config, .target = &s->where, .free = free_keys(s, typed), .step_tokens = s->o->step_tokens};
+    if (s->target.other.system) s->question.free = other_keys(&s->target.other, s->question.free);
     ZR_TRY(zr__search(&s->question, &s->found));
     ZR_TRY(rank_ways(s));
     ZR_TRY(check_found(s));

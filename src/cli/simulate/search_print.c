@@ -5,6 +5,7 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "simulate/simulate.h"
+#include "systems/formats/formats.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -209,6 +210,8 @@ zr_status cli_searched_json(const cli_searched *s)
     for (int64_t i = 0; i < s->n_missed && i < MISSED; i++)
         (void)json_array_append_new(list, way_json(s, s->missed[i]));
     cli_json_set(json_array_get(list, 0), "question", question_json(s));
+    if (s->target.other.system)
+        cli_json_set(json_array_get(list, 0), "system", json_string(s->target.other.system->name));
     return cli_json_put(stdout, list);
 }
 
@@ -235,9 +238,9 @@ static void print_way(const cli_searched *s, const zr__tried *t, int64_t place)
     snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->rows, (long long)w->accum);
     if (t != s->best[0]) add_why(s, t, &why);
     if (t->fits) snprintf(speed, sizeof(speed), "%.4g", t->made.simulation.samples_sec);
-    printf("%3s %9s %9s %5lld %6lld %9s  %-17s %-8s %s\n", number, speed,
-           ZR_SIZE((double)t->made.report.memory.total_bytes), (long long)w->stage, (long long)w->tensor, batch,
-           recompute_words(t, again), group_name(w, group), why.data ? why.data : "");
+    const int64_t bytes = s->target.other.system ? t->made.needs_bytes : t->made.report.memory.total_bytes;
+    printf("%3s %9s %10s %5lld %6lld %9s  %-17s %-8s %s\n", number, speed, ZR_SIZE((double)bytes), (long long)w->stage,
+           (long long)w->tensor, batch, recompute_words(t, again), group_name(w, group), why.data ? why.data : "");
 }
 
 /** Add the keys of the fastest candidate that `zr plan` does not vary. They are why the answer of `zr plan` may differ.
@@ -258,6 +261,23 @@ static void add_beyond_plan(const cli_searched *s, zr__text *text)
                  options.data);
 }
 
+/** Print what proves the memory and the times of another system, and how to write the preferred way as its
+ * configuration. */
+static void print_other(const zr__system *system)
+{
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
+    int n = 0;
+    zr__text_add(&text, "%s (%s); times compared with %s", system->title, system->version, system->timed);
+    if (system->unproved) zr__text_add(&text, "; not proved: %s", system->unproved);
+    zr__text_add(&text, ".");
+    for (int i = 0; zr__format_at(i); i++)
+        if (zr__format_is_for(zr__format_at(i), system->name))
+            zr__text_add(&text, "%s%s", n++ ? " | " : " `zr plan` with these options and --emit ",
+                         zr__format_at(i)->name);
+    if (n) zr__text_add(&text, " writes the way as a configuration.");
+    cli_print_wrapped(text.data ? text.data : "");
+}
+
 void cli_searched_print(const cli_searched *s)
 {
     const zr__tried *best = s->best[0];
@@ -269,7 +289,7 @@ void cli_searched_print(const cli_searched *s)
                  (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->found.n,
                  CLI_SECONDS(b->price.step_sec), b->samples_sec, b->tokens_sec, b->flops_sec / 1e12);
     zr__add_question(&s->question, &best->way, &text);
-    add_beyond_plan(s, &text);
+    if (!s->target.other.system) add_beyond_plan(s, &text);
     if (best->way.device != ZR_HOME_NONE || best->made.home != ZR_SPACE_DEVICE) {
         zr__text_add(&text, "\nthe offload takes ");
         zr__add_away(&s->where, &best->made, &text);
@@ -279,10 +299,13 @@ void cli_searched_print(const cli_searched *s)
     cli_print_wrapped(text.data ? text.data : "");
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
-    if (cli_target_computed(&s->target)) puts(CLI_GPU_REMARK);
+    if (s->target.other.system)
+        print_other(s->target.other.system);
+    else if (cli_target_computed(&s->target))
+        puts(CLI_GPU_REMARK);
     print_way_keys(s, best);
-    printf(
-        "\n    samples/s    memory stage tensor     batch  recompute         group    loses by, of the first's time\n");
+    printf("\n    samples/s %10s stage tensor     batch  recompute         group    loses by, of the first's time\n",
+           s->target.other.system ? "nvidia-smi" : "memory");
     for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) print_way(s, s->best[i], i + 1);
     for (int64_t i = 0; i < s->n_missed && i < MISSED; i++) print_way(s, s->missed[i], 0);
 }

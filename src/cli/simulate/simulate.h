@@ -24,6 +24,8 @@ typedef struct cli_simulate_options {
  * cli_target_cluster. */
 ZR_NODISCARD zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *config, int ranks,
                                            cli_target *target);
+/** Settle the configuration for the target (cli_settle) or for the run of another system (--system). */
+ZR_NODISCARD zr_status cli_simulate_settle(const cli_simulate_options *o, zr_config *config, cli_target *target);
 /** Return the number of days that training on `tokens` tokens takes. */
 double cli_simulated_days(const cli_trial *made, double tokens);
 

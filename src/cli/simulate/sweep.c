@@ -197,7 +197,7 @@ static zr_status simulate_row(const sweep *s, int64_t index, cli_trial *made)
     }
     ZR_TRY(cli_config(&args, target.ranks, s->unix_sec, &config, NULL));
     ZR_TRY(this_target(s, config, &target));
-    ZR_TRY(cli_settle(config, &target, NULL, NULL));
+    ZR_TRY(cli_simulate_settle(s->o, config, &target));
     return cli_try(&target, config, made, NULL);
 }
 

@@ -64,6 +64,8 @@ const zr__format zr__format_deepspeed = {
     .systems = "deepspeed",
     .signs = "zero_optimization.* train_micro_batch_size_per_gpu train_batch_size optimizer.type bf16.enabled "
              "fp16.enabled activation_checkpointing.* wall_clock_breakdown zero_allow_untested_optimizer",
-    .idle = "wall_clock_breakdown steps_per_print",
+    .idle = "wall_clock_breakdown steps_per_print memory_breakdown dump_state tensorboard.* wandb.* csv_monitor.* "
+            "comet.* flops_profiler.* comms_logger.* autotuning.* nebula.* zero_allow_untested_optimizer "
+            "zero_force_ds_cpu_optimizer dataloader_drop_last",
     .passes = true,
     .rule = rules};

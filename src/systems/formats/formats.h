@@ -127,6 +127,8 @@ typedef struct zr__format {
 const zr__format *zr__format_at(int i);
 /** Find a format by its name. Fail with ZR_ERR_ARG and the names in the message. */
 ZR_NODISCARD zr_status zr__format_find(const char *name, const zr__format **format);
+/** Return whether a format is for a system. */
+bool zr__format_is_for(const zr__format *format, const char *system);
 /** Return the format that has the most of these settings, or NULL if none has any of its signs. */
 const zr__format *zr__format_of(const zr__settings *theirs);
 

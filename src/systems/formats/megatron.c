@@ -121,8 +121,8 @@ static const zr__rule rules[] = {
     ZR__NEAREST(
         "recompute-granularity=full recompute-method=uniform recompute-num-layers=1", POLICY "auto",
         "activation_checkpointing.policy auto: Megatron-LM chooses nothing by a limit, so every layer is recomputed"),
+    ZR__READ("recompute-granularity=full", POLICY "unit"),
     ZR__STANDARD("", POLICY "none"),
-    SAME("recompute-granularity"),
     SAME("recompute-method"),
     SAME("recompute-num-layers"),
     SAME("recompute-modules"),

@@ -92,17 +92,15 @@ static const zr__rule rules[] = {
                 "gradients_persist=false plans that"),
 
     /* recompute, implementation */
-    ZR__BOTH("activation-checkpoint=selective", "with.activation_checkpoint=selective " POLICY "none"),
-    ZR__WRITE("activation-checkpoint=selective", "with.activation_checkpoint=selective " POLICY "selective"),
+    ZR__BOTH("activation-checkpoint=selective", POLICY "selective"),
     ZR__BOTH("activation-checkpoint=full", POLICY "unit"),
     ZR__READ("activation_checkpoint.mode=full", POLICY "unit"),
     ZR__READ("activation_checkpoint.mode=none", POLICY "none"),
-    ZR__READ("activation_checkpoint.mode=selective activation_checkpoint.selective_ac_option=2|op",
-             "with.activation_checkpoint=selective " POLICY "none"),
+    ZR__READ("activation_checkpoint.mode=selective activation_checkpoint.selective_ac_option=2|op", POLICY "selective"),
     ZR__BOTH("activation-checkpoint=none", POLICY "none"),
     ZR__STANDARD("?config=llama3_8b|qwen3_0_6b|qwen3_1_7b ?!activation-checkpoint",
                  "?!"
-                 "activation_checkpointing.policy with.activation_checkpoint=selective " POLICY "none"),
+                 "activation_checkpointing.policy " POLICY "selective"),
     ZR__STANDARD("", POLICY "unit"),
     ZR__BOTH("optimizer.implementation=fused_opt_states_bf16", "with.optimizer=fused with.bf16_optimizer_states=true"),
     ZR__WRITE("optimizer.implementation=fused_opt_states_bf16", "with.bf16_optimizer_states=true"),

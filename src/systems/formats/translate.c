@@ -396,6 +396,12 @@ zr_status zr__format_find(const char *name, const zr__format **format)
     return ZR_FAIL(ZR_ERR_ARG, "--emit is \"%s\"; expected one of %s", ZR_SHOWN(name), names);
 }
 
+bool zr__format_is_for(const zr__format *format, const char *system)
+{
+    const char *found = strstr(format->systems, system);
+    return found && (found == format->systems || found[-1] == ' ') && strchr(" ", found[strlen(system)]);
+}
+
 const zr__format *zr__format_of(const zr__settings *theirs)
 {
     const zr__format *best = NULL;

@@ -14,8 +14,14 @@
 #include "zr/simulate.h"
 
 struct json_t;
+struct zr__train_target;
+struct zr__trial;
 
 /* ---- one trial ---------------------------------------------------------------------------------- */
+
+/** zr__try for another system, with the parameters of zr__try. It refuses what the system cannot do (zr__refused). */
+typedef zr_status zr__trying(const struct zr__train_target *target, const zr_config *config, struct zr__trial *made,
+                             zr_plans *plans);
 
 /** Hardware on which a configuration is to run. */
 typedef struct zr__train_target {
@@ -30,6 +36,10 @@ typedef struct zr__train_target {
     /* Cluster on which steps are simulated, with its options; without a cluster the profile's rates price a plan. */
     const zr_cluster *cluster;
     const zr_simulate_options *options;
+    /* Unless it is NULL, zr__try calls this function, which plans and prices runs of another training system, described
+     * by `other`. So zr__search finds the fastest possibility of that system. */
+    zr__trying *trying;
+    const void *other;
 } zr__train_target;
 
 /** A configuration that has been planned and priced. */
@@ -37,7 +47,7 @@ typedef struct zr__trial {
     zr_report report;
     zr_simulation simulation; /* without a cluster, only its `price` is set */
     int64_t params;
-    int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs) */
+    int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs); of another system, what nvidia-smi shows */
     int64_t host_bytes;  /* bytes of host memory that all ranks of one host need together */
     int64_t disk_bytes;  /* bytes of a rank on disk */
     /* Largest of three fractions: needs_bytes of the rank's limit, host_bytes of a host's memory, and disk_bytes of the
@@ -64,6 +74,10 @@ int64_t zr__limit_of(const zr__train_target *target, const zr_config *config);
  * the errors of zr__train_plans and zr_simulate. */
 ZR_NODISCARD zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made,
                                zr_plans *plans);
+/** Return the number of ranks on a full host. */
+int zr__ranks_on_host(const zr__train_target *target);
+/** Set the largest share of a trial, and whether it fits, from the bytes that it needs. */
+void zr__trial_share(const zr__train_target *target, const zr_config *config, zr__trial *made);
 /** Return whether a status means that the planner or the simulator refused a configuration. Any other failure ends the
  * command. */
 bool zr__refused(zr_status st);

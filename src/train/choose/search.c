@@ -295,8 +295,8 @@ static zr_status try_policies(zr__searching *s, const zr__way *w, reached *r)
     if (none->fits) return keeps ? try_keep(s, w, none, r) : ZR_OK;
     ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_SELECTIVE, &selective, r));
     if (selective && selective->fits) return note_bound(s, w, mixed_sec(s, selective, none));
-    if (selective) ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r));
-    if (!unit || !zr__search_nearly_fits(s, unit)) return ZR_OK;
+    ZR_TRY(try_pieces(s, *w, ZR_RECOMPUTE_UNIT, &unit, r)); /* other systems may lack the policy selective */
+    if (!selective || !unit || !zr__search_nearly_fits(s, unit)) return ZR_OK;
     /* Policy auto knows only the limit of the device. It would choose a plan like `selective`, which is within this
      * limit but lacks memory of a host or disk. */
     if (lacks_room(s, selective) && selective->made.needs_bytes <= s->limit) return ZR_OK;

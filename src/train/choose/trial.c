@@ -132,8 +132,22 @@ static zr_status price_by_few(const zr__train_target *target, const zr_config *c
 
 /* ---- a trial ------------------------------------------------------------------------------------ */
 
+void zr__trial_share(const zr__train_target *target, const zr_config *config, zr__trial *made)
+{
+    made->share = share_of(made->needs_bytes, zr__limit_of(target, config));
+    made->share = fmax(made->share, share_of(made->host_bytes, target->host_bytes));
+    made->share = fmax(made->share, share_of(made->disk_bytes, target->disk_bytes));
+    made->fits = made->share <= 1;
+}
+
+int zr__ranks_on_host(const zr__train_target *target)
+{
+    return target->host_ranks > 0 && target->host_ranks < target->ranks ? target->host_ranks : target->ranks;
+}
+
 zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__trial *made, zr_plans *kept)
 {
+    if (target->trying) return target->trying(target, config, made, kept);
     ZR_AUTO(clear_priced) priced p = {0};
     const int64_t few = kept ? 0 : few_micros(config);
     bool extended = false;
@@ -141,14 +155,12 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
     if (!extended) ZR_TRY(price(target, config, &p));
     const zr_plans *plans = &p.plans;
     const zr_plan *one = plans->role[plans->own], *fullest = zr__fullest_role(plans);
-    const int64_t limit = zr__limit_of(target, config);
-    const int on_host = target->host_ranks > 0 && target->host_ranks < one->ranks ? target->host_ranks : one->ranks;
     const zr_report report = zr__report_planned(plans);
     *made = (zr__trial){.report = report,
                         .simulation = p.simulation,
                         .params = one->params,
                         .disk_bytes = report.memory.space[ZR_SPACE_DISK].total_bytes,
-                        .host_bytes = report.memory.space[ZR_SPACE_HOST].total_bytes * on_host,
+                        .host_bytes = report.memory.space[ZR_SPACE_HOST].total_bytes * zr__ranks_on_host(target),
                         .needs_bytes = zr__rank_needs(&fullest->memory, &fullest->profile.facts),
                         .roles = plans->n,
                         .fullest_role = fullest->layout.role,
@@ -158,10 +170,7 @@ zr_status zr__try(const zr__train_target *target, const zr_config *config, zr__t
                         .home = one->checkpoint_home};
     for (int32_t r = 0; r < plans->n; r++)
         for (int32_t u = 0; u < one->n_units; u++) made->recomputes |= zr_recomputes(plans->role[r]->unit[u].recompute);
-    made->share = share_of(made->needs_bytes, limit);
-    made->share = fmax(made->share, share_of(made->host_bytes, target->host_bytes));
-    made->share = fmax(made->share, share_of(made->disk_bytes, target->disk_bytes));
-    made->fits = made->share <= 1;
+    zr__trial_share(target, config, made);
     ZR_TRY(zr__plan_fullest(fullest, &made->fullest));
     if (!kept) return ZR_OK;
     *kept = p.plans;

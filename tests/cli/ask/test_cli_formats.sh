@@ -56,12 +56,22 @@ assert told['options']['reduce_bucket_size'] == '10000000'"
 check 'options on the command line win' sh -c '"$0" plan --quiet --preset gpt2-124m --ranks 2 --from ds.json --with \
     reduce_bucket_size=5e6 --json | grep -q "\"reduce_bucket_size\": \"5000000\""' "$ZR"
 
-check 'both types of 16 bit' fails 78 'fp16.enabled: it is true, and so is bf16.enabled.*(--from:1: bf16)' plan --preset gpt2-124m --from '--bf16 True --fp16 True --optim adafactor'
+check 'both types of 16 bit' fails 78 ' --from:1: fp16.enabled: it is true, and so is bf16.enabled.*(bf16)' plan --preset gpt2-124m --from '--bf16 True --fp16 True --optim adafactor'
 echo '{"train_batch_size": 9, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}}' >odd.json
 check 'a batch that does not divide' fails 78 'train_batch_size' plan --preset gpt2-124m --ranks 2 --from odd.json
 echo '{"zero_optimization": {"stage": 1, "overlap_com": true}}' >slip.json
-check 'a misspelt key of DeepSpeed' fails 78 'did you mean zero_optimization.overlap_comm?.*slip.json:1' \
+check 'a misspelt key of DeepSpeed' fails 78 '^zr: slip.json:1: .*did you mean zero_optimization.overlap_comm?' \
     plan --preset gpt2-124m --from slip.json
+echo '{"zero_optimization": {"stage": 1}, "tensorboard": {"enabled": true}, "wandb": {"enabled": false}}' >board.json
+check 'loggers have no effect' sh -c '"$0" plan --preset gpt2-124m --profile h100 --from board.json 2>&1 >/dev/null |
+    grep -q "no effect on the plan: tensorboard.enabled, wandb.enabled"' "$ZR"
+check 'a model that is none' fails 2 'names the model nosuch, which is neither a preset nor a directory' plan --from \
+    '--per_device_train_batch_size 1 --bf16 --model_name_or_path nosuch'
+check 'selective recompute of torchtitan' again torchtitan --stage 3 --with activation_checkpoint=selective
+check 'recompute on the command line wins' sh -c '"$0" plan --quiet --from first --with activation_checkpoint=full \
+    --profile h100 | grep -q "recompute unit"' "$ZR"
+check 'stages of a rank by an option' again megatron --stage 1 --parallel.pipeline=2 --gradient_accumulation_steps=4 \
+    --with num-virtual-stages-per-pipeline-rank=2
 check 'no model' fails 2 'from names no model; give --preset NAME' plan --from ds.json
 echo 'some words' >words
 check 'no configuration' fails 78 'words:1: no configuration' plan --preset gpt2-124m --from words

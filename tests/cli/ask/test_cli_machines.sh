@@ -87,7 +87,6 @@ check "... its memory" grep -q '^memory  *[0-9.]* GB allocated; nvidia-smi shows
 check "... and what its time was compared with" grep -q '^compared  *with 10 published runs of torchtitan' printed
 check "a system that is none" fails 2 'there is no such system' "$ZR" simulate $llama --system fsdp3 --quiet
 check "an option without a system" fails 2 'give --system NAME too' "$ZR" simulate $llama --with compile=model --quiet
-check "a search of a system" fails 2 'leave out --search' "$ZR" simulate $llama --system fsdp2 --search --quiet
 check "8-bit products of a system" sh -c "for f in none rowwise; do '$ZR' simulate $llama --stage 3 --system fsdp2 --with float8=\$f --json --quiet >\$f.json || exit 1; done
     python3 -c 'import json; wide, narrow = (json.load(open(f + \".json\")) for f in (\"none\", \"rowwise\")); assert narrow[\"product_sec\"] < 0.75 * wide[\"product_sec\"] and narrow[\"memory_sec\"] > wide[\"memory_sec\"]'"
 check "... that the device does not have" fails 78 'no products of 8 bits' "$ZR" simulate --preset llama3-8b --seq 2048 --cluster a100 --ranks 8 --batch 1 --stage 3 --system fsdp2 --with float8=rowwise --quiet

@@ -1,5 +1,5 @@
 #TEST timeout=300 long=1 deps=browser
-# Check the page of `zr report` in a browser, from the width of a telephone to that of a desktop: nothing is wider than
+# Check the pages of `zr report` and `zr plan --html` in a browser, from the width of a telephone to that of a desktop: nothing is wider than
 # the page, and no texts overlap.
 . tests/support/command.inc
 
@@ -31,6 +31,9 @@ mkdir -p "$long" b && metrics 20000 >"$long/metrics.jsonl" && metrics 300 >b/met
 check "a run" "$ZR" train c.json --quiet --ranks 2 --timings
 check "a page of one" "$ZR" report --quiet a -o one.html
 check "a page of one with a long name" "$ZR" report --quiet "$long" -o long.html
+check "a page of a plan" "$ZR" plan --quiet --preset gpt2-350m --cluster 4xa10 --ranks 4 --batch 4 --html own.html
+check "a page of a plan of another system" "$ZR" plan --quiet --preset llama3-8b --cluster 4x4090 --ranks 4 \
+    --system deepspeed --stage 3 --html other.html
 check "a page of three" "$ZR" report --quiet a b "$long" -o three.html
 
 cat >look.html <<'END_PAGE'
@@ -65,7 +68,7 @@ look() { # PAGE WIDTH
     cat seen >&2
     grep -q 'looked at [1-9][0-9].*all well' seen
 }
-for page in one long three; do
+for page in one long three own other; do
     for width in 390 1400; do check "$page.html at $width" look $page.html $width; done
 done
 echo "1..$n"

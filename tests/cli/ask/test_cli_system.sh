@@ -47,6 +47,28 @@ check 'recompute by an option' plan --system fsdp2 --with compile=model --with a
 check '... is shown' grep -q 'stage 3, recompute selective$' out
 check '... and not taken for the other ways' sh -c '
     awk "/^  3 *(none|unit) /{print \$4}" out | sort -u | wc -l | grep -qx 4'
+check 'times of the other ways' plan --system fsdp2 --stage 3 --cluster 4xa100 --json --advice
+check 'are those of runs of their own' sh -c 'python3 -c "
+import json, sys
+for way in json.load(open(\"out\"))[\"ways\"]:
+    if way[\"offload\"] == \"none\":
+        print(way[\"stage\"], way[\"recompute\"], repr(way[\"step_sec\"]))" >ways && [ "$(wc -l <ways)" = 4 ] &&
+    while read -r stage policy sec; do
+        "$0" simulate --quiet --preset llama3-8b --seq 4096 --batch 1 --ranks 4 --cluster 4xa100 --system fsdp2 --json \
+            --stage $stage --activation_checkpointing.policy=$policy >one || exit 1
+        python3 -c "
+import json, sys
+assert abs(json.load(open(\"one\"))[\"step_sec\"] / float(sys.argv[1]) - 1) < 1e-8" "$sec" || exit 1
+    done <ways' "$ZR"
+check 'a shape that zr lacks has no time' plan --system megatron --cluster 4xa100 --with ffn-hidden-size=1024
+check 'and the output says why' grep -q "^step on 4xa100: not known: options of Megatron-LM such as ffn-hidden-size" out
+check 'a host with too little memory' plan --system deepspeed --stage 3 --ranks 8 --cluster 8xa10 --preset llama3-70b \
+    --zero_optimization.offload_optimizer.device=cpu --zero_optimization.offload_param.device=cpu \
+    --activation_checkpointing.policy=unit --json
+check 'does not fit' python3 -c "
+import json
+told = json.load(open('out'))
+assert told['spare'] >= 0 and not told['fits'], told"
 check 'no such system' fails 2 'there is no such system; did you mean "megatron"' plan --system megatro
 check 'no such option' fails 2 'did you mean "overlap_comm"' plan --system deepspeed --with overlap_com=true
 check 'a wrong value' fails 2 'wanted true or false' plan --system deepspeed --with overlap_comm=2
