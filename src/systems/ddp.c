@@ -45,7 +45,9 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
                               .moments_bytes = zr__moments(run->config) * weight,
                               .autocast = is_autocast(run),
                               .buckets = zr__with(run, "gradient_as_bucket_view") == 0,
-                              .foreach = zr__with_word(run, "optimizer", "foreach")};
+                              .foreach = zr__with_word(run, "optimizer", "foreach"),
+                              .loop = zr__with_word(run, "optimizer", "for-loop"),
+                              .head = zr__torch_head(run)};
     zr__replicated_memory(run, &s, model, rank);
 }
 
