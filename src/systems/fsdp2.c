@@ -156,30 +156,29 @@ static void speed(const zr__run *run, zr__speed *s)
     if (!zr__with_word(run, "float8", "none")) s->product_bits = 8;
 }
 
-const zr__system zr__system_fsdp2 = {.name = "fsdp2",
-                                     .why = {[ZR__PART_PARAMS] = "shards",
-                                             [ZR__PART_GRADS] = "shards, until the next backward pass",
-                                             [ZR__PART_BUCKETS] = "gradients of a block, copied",
-                                             [ZR__PART_GATHERED] = "two blocks and the head, or all",
-                                             [ZR__PART_HEAD] = "all logits at once",
-                                             [ZR__PART_TEMPS] = "foreach"},
-                                     .title = "FSDP2",
-                                     .stages = 1 << 3 | 1 << 2,
-                                     .usual_stage = 3,
-                                     .other_stages =
-                                         "FSDP2 shards parameters (stage 3), or keeps them gathered from the "
-                                         "forward pass on (stage 2): give --stage 3, or --system ddp",
-                                     .version = "torch 2.15, torchtitan 0.3.0, accelerate 1.15",
-                                     .option = options,
-                                     .unproved = "rows of torchtitan and litgpt prove what is compiled; models of "
-                                                 "transformers and eager code are not proved by a row of allocated "
-                                                 "bytes",
-                                     .context_option = "context_parallel_degree",
-                                     .recompute_option = "activation_checkpoint",
-                                     .check = check,
-                                     .keeps = keeps,
-                                     .memory = memory,
-                                     .speed = speed,
-                                     .timed = "10 published runs of torchtitan on one kind of H100",
-                                     .fragmentation = fragmentation,
-                                     .communicators = communicators};
+const zr__system zr__system_fsdp2 = {
+    .name = "fsdp2",
+    .why = {[ZR__PART_PARAMS] = "shards",
+            [ZR__PART_GRADS] = "shards, until the next backward pass",
+            [ZR__PART_BUCKETS] = "gradients of a block, copied",
+            [ZR__PART_GATHERED] = "two blocks and the head, or all",
+            [ZR__PART_HEAD] = "all logits at once",
+            [ZR__PART_TEMPS] = "foreach"},
+    .title = "FSDP2",
+    .stages = 1 << 3 | 1 << 2,
+    .usual_stage = 3,
+    .other_stages = "FSDP2 shards parameters (stage 3), or keeps them gathered from the "
+                    "forward pass on (stage 2): give --stage 3, or --system ddp",
+    .version = "torch 2.15, torchtitan 0.3.0, accelerate 1.15",
+    .option = options,
+    .unproved = "rows of torchtitan and litgpt prove what is compiled; models of transformers were counted on a "
+                "processor, and no row proves other eager code",
+    .context_option = "context_parallel_degree",
+    .recompute_option = "activation_checkpoint",
+    .check = check,
+    .keeps = keeps,
+    .memory = memory,
+    .speed = speed,
+    .timed = "10 published runs of torchtitan on one kind of H100",
+    .fragmentation = fragmentation,
+    .communicators = communicators};

@@ -9,7 +9,8 @@ allocated. Two numbers are compared: the largest sum from the moment on at which
 after a step.
 
 A processor has no workspaces of cuBLAS, so they are subtracted from the plan. Its gloo cannot scatter a sum: PyTorch
-sums a copy of the whole input instead, and this copy is added to the plan of FSDP2 and of DeepSpeed's stage 3.
+sums a copy of the whole input instead. For FSDP2 the last of these moments is a candidate for the peak: the input of
+the unit with the tables, in fp32, its copy, and all gradients.
 """
 import ctypes
 import json
@@ -253,8 +254,15 @@ def plan(words, keys):
     told = json.loads(tap.zr(*given))
     rank = told["pipeline_ranks"][0]
     spare = rank["parts"]["workspaces"]
-    return {"peak": rank["allocated"] - spare, "between": rank["between_steps"] - spare, "moment": rank["moment"],
+    told = {"peak": rank["allocated"] - spare, "between": rank["between_steps"] - spare, "moment": rank["moment"],
             "parts": rank["parts"]}
+    if words["system"] == "fsdp2":
+        model = MODELS[words["model"]]
+        width = model.get("n_embd", model.get("hidden_size"))
+        tables = width * (model["vocab_size"] + (model["n_positions"] if "n_positions" in model else 0))
+        gradients, logits = rank["parts"]["parameters"], 2 * BATCH * SEQ * model["vocab_size"]
+        told["peak"] = max(told["peak"], told["between"] + gradients + 2 * 4 * tables + logits)
+    return told
 
 
 def load():
