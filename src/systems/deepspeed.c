@@ -173,8 +173,14 @@ static void stages_1_and_2(const zr__run *run, const share *s, bool second, zr__
     put_states(s, rank);
     rank->host += s->away * s->own * s->value; /* staging of gradients */
     if (is_bf16_optimizer(run)) {
-        /* fp32 sums and 16-bit gradients of the whole model, which are never freed (bf16_optimizer.py) */
-        zr__part_set(rank, ZR__PART_GRADS, (4 + s->value) * s->p);
+        /* fp32 sums of the whole model, and 16-bit gradients that the engine frees after a step (bf16_optimizer.py);
+         * sums are cast for the all-reduce */
+        const double sums = 4 * s->p, grads = s->value * s->p;
+        zr__part_set(rank, ZR__PART_GRADS, sums);
+        end[ZR__PART_GRADS] = step[ZR__PART_GRADS] = sums + grads;
+        backward[ZR__PART_GRADS] = sums + (s->several ? grads : s->value * s->largest);
+        if (s->several) loss[ZR__PART_GRADS] = sums + grads;
+        if (s->n > 1) end[ZR__PART_BUCKETS] = grads;
         return;
     }
     /* Buckets are allocated whole by the first gradient, and flattened once more for the all-reduce. A gradient that is

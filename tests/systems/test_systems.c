@@ -137,7 +137,8 @@ static void deepspeed_options(void **state)
                            "bf16_master_weights_and_grads=true bf16_optimizer_states=true"},
                  key = {"deepspeed", 4, false, GPT STAGE(2) "zero_optimization.reduce_bucket_size=3000", ""},
                  away = {"deepspeed", 4, false, GPT STAGE(2) "zero_optimization.offload_optimizer.device=cpu", ""};
-    part_is(&sums, ZR__MOMENT_BETWEEN, GRADS, 6 * P); /* BF16_Optimizer frees neither sums nor gradients */
+    part_is(&sums, ZR__MOMENT_BETWEEN, GRADS, 4 * P); /* BF16_Optimizer keeps sums of all */
+    part_is(&sums, ZR__MOMENT_END, GRADS, 6 * P);
     part_is(&overlap, ZR__MOMENT_BACKWARD, BUCKETS, 4000 + TABLE);
     part_is(&none_whole, ZR__MOMENT_BETWEEN, PARAMS, 2 * P / 4);
     part_is(&narrow, ZR__MOMENT_BETWEEN, STATES, 6 * P / 4);
