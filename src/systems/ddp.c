@@ -45,7 +45,9 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
                               .moments_bytes = zr__moments(run->config) * weight,
                               .autocast = is_autocast(run),
                               .buckets = zr__with(run, "gradient_as_bucket_view") == 0,
-                              .foreach = zr__with_word(run, "optimizer", "foreach")};
+                              .foreach = zr__with_word(run, "optimizer", "foreach"),
+                              .loop = zr__with_word(run, "optimizer", "for-loop"),
+                              .head = zr__torch_head(run)};
     zr__replicated_memory(run, &s, model, rank);
 }
 
@@ -62,23 +64,24 @@ static void speed(const zr__run *run, zr__speed *s)
     if (zr__with_word(run, "attn_implementation", "eager")) s->scores_bytes = 13;
 }
 
-const zr__system zr__system_ddp = {.name = "ddp",
-                                   .why = {[ZR__PART_GRADS] = "whole",
-                                           [ZR__PART_BUCKETS] = "beside the gradients",
-                                           [ZR__PART_GATHERED] = "16-bit copies that autocast keeps",
-                                           [ZR__PART_TEMPS] = "foreach",
-                                           [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
-                                           [ZR__PART_HEAD] = "all logits, 14 bytes each"},
-                                   .title = "DDP",
-                                   .stages = 1 << 0,
-                                   .other_stages = "DDP shards nothing: give --stage 0, or --system fsdp2",
-                                   .version = "torch 2.15, transformers 5.24",
-                                   .option = options,
-                                   .unproved = "no measured row of allocated bytes proves the formulas of models of "
-                                               "transformers; they are read from source and counted on a processor",
-                                   .check = check,
-                                   .keeps = keeps,
-                                   .memory = memory,
-                                   .speed = speed,
-                                   .timed = "none",
-                                   .fragmentation = fragmentation};
+const zr__system zr__system_ddp = {
+    .name = "ddp",
+    .why = {[ZR__PART_GRADS] = "whole",
+            [ZR__PART_BUCKETS] = "beside the gradients",
+            [ZR__PART_GATHERED] = "16-bit copies that autocast keeps",
+            [ZR__PART_TEMPS] = "foreach",
+            [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
+            [ZR__PART_HEAD] = "all logits, 14 bytes each"},
+    .title = "DDP",
+    .stages = 1 << 0,
+    .other_stages = "DDP shards nothing: give --stage 0, or --system fsdp2",
+    .version = "torch 2.15, transformers 5.24",
+    .option = options,
+    .unproved =
+        "no measured row of a GPU proves the formulas of models of transformers; they were counted on a processor",
+    .check = check,
+    .keeps = keeps,
+    .memory = memory,
+    .speed = speed,
+    .timed = "none",
+    .fragmentation = fragmentation};

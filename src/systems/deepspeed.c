@@ -95,6 +95,7 @@ typedef struct share {
     double sum;     /* bytes of an accumulated gradient */
     double states;  /* bytes of master and moments */
     double largest; /* elements of the largest parameter */
+    double shared;  /* elements of a table that the head uses too: two gradients, and their sum */
     double bucket;  /* elements of a bucket */
     bool several;   /* whether a step has several micro-batches */
     double away;    /* share of the states that is offloaded: only stage 3 takes a part (ratio) */
@@ -114,6 +115,7 @@ static share share_of(const zr__run *run, const zr__model *model, int64_t r)
                .value = model->value_bytes,
                .states = master + moment * zr__moments(c),
                .largest = zr__largest_weight(model),
+               .shared = model->waiting,
                .bucket = zr__with(run, "reduce_bucket_size"),
                .several = c->accumulation_steps > 1,
                .on_host = c->zero.optim.device == ZR_HOME_CPU};
@@ -125,23 +127,36 @@ static share share_of(const zr__run *run, const zr__model *model, int64_t r)
     return s;
 }
 
+/* Return the elements of gradients that a rank has of its shard: whole parameters, where a border cuts one. */
+static double whole_own(const share *s)
+{
+    return fmin(s->p, fmax(s->own, s->largest));
+}
+
 /* The norm makes a copy in double of a gradient (runtime/utils.py), before shards are flattened, cast to fp32 and
- * updated: a list, a flat copy and an fp32 copy. */
+ * updated: a list, a flat copy and an fp32 copy. Torch's AdamW adds the root of the second moment. */
 static double step_temps(const zr__run *run, const share *s)
 {
-    const double copies = s->own * (2 * s->value + 4);
-    const double norm = s->value * s->own + 8 * fmin(s->largest, s->own);
+    const double list = s->sum * (s->sum > s->value ? s->own : whole_own(s));
+    const double flat = s->sum > s->value ? 0 : s->value * s->own;
+    const double copies = list + flat + (s->sum < 4 ? 4 * s->own : 0);
+    const double norm = list + 8 * fmin(s->largest, s->own);
     return fmax(copies, norm) + (zr__with(run, "torch_adam") > 0 ? 4 * s->own : 0);
 }
 
 static void stage_0(const share *s, zr__rank_memory *rank)
 {
+    double *const end = rank->part[ZR__MOMENT_END], *const step = rank->part[ZR__MOMENT_STEP];
     const double grads = s->value * s->p;
     zr__part_set(rank, ZR__PART_STATES, s->p * s->states);
-    rank->part[ZR__MOMENT_END][ZR__PART_GRADS] = rank->part[ZR__MOMENT_STEP][ZR__PART_GRADS] = grads;
+    step[ZR__PART_GRADS] = grads;
+    /* all gradients are flattened in buckets of MEMORY_OPT_ALLREDUCE_SIZE elements (engine.py) */
+    end[ZR__PART_GRADS] = grads;
+    if (s->n > 1) end[ZR__PART_BUCKETS] = s->value * fmin(s->p, fmax(500e6, s->largest));
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_GRADS] = s->value * s->largest;
     if (s->several)
         rank->part[ZR__MOMENT_LOSS][ZR__PART_GRADS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_GRADS] = grads;
-    if (s->value < 4) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = 4 * s->p; /* flat gradients in fp32 */
+    if (s->value < 4) step[ZR__PART_TEMPS] = 8 * s->p; /* copies in fp32, and flattened (fp16/fused_optimizer.py) */
 }
 
 /* Put the states of stages 1 to 3 into their place. Gradients of offloaded states are in the host's memory in fp32. */
@@ -158,56 +173,87 @@ static void stages_1_and_2(const zr__run *run, const share *s, bool second, zr__
     put_states(s, rank);
     rank->host += s->away * s->own * s->value; /* staging of gradients */
     if (is_bf16_optimizer(run)) {
-        /* fp32 sums and 16-bit gradients of the whole model, which are never freed (bf16_optimizer.py) */
-        zr__part_set(rank, ZR__PART_GRADS, (4 + s->value) * s->p);
+        /* fp32 sums of the whole model, and 16-bit gradients that the engine frees after a step (bf16_optimizer.py);
+         * sums are cast for the all-reduce */
+        const double sums = 4 * s->p, grads = s->value * s->p;
+        zr__part_set(rank, ZR__PART_GRADS, sums);
+        end[ZR__PART_GRADS] = step[ZR__PART_GRADS] = sums + grads;
+        backward[ZR__PART_GRADS] = sums + (s->several ? grads : s->value * s->largest);
+        if (s->several) loss[ZR__PART_GRADS] = sums + grads;
+        if (s->n > 1) end[ZR__PART_BUCKETS] = grads;
         return;
     }
-    /* buckets are allocated whole when a backward pass begins, and flattened once more for the all-reduce */
+    /* Buckets are allocated whole by the first gradient, and flattened once more for the all-reduce. A gradient that is
+     * larger than a bucket is reduced apart. Stage 1 keeps gradients where they are until the end, unless overlap_comm
+     * is on. */
     const double copies = zr__with(run, "contiguous_gradients") == 0 ? 0 : zr__with(run, "overlap_comm") > 0 ? 2 : 1;
     const double buckets = s->value * s->bucket * copies;
-    loss[ZR__PART_BUCKETS] = backward[ZR__PART_BUCKETS] = end[ZR__PART_BUCKETS] = buckets;
-    const double flat = s->value * fmin(s->bucket, s->p);
-    backward[ZR__PART_BUCKETS] += flat;
-    end[ZR__PART_BUCKETS] += flat;
-    const double own = s->away > 0 ? s->value * s->largest : s->sum * s->own, whole = s->value * s->p;
-    end[ZR__PART_GRADS] = second ? own + s->value * s->largest : own + whole;
-    backward[ZR__PART_GRADS] = s->value * s->largest;
-    if (s->several) {
-        loss[ZR__PART_GRADS] = second ? own : whole;
-        backward[ZR__PART_GRADS] += loss[ZR__PART_GRADS];
+    const bool fills = s->p > s->bucket, large = s->largest > s->bucket;
+    const double flat = s->value * (large ? s->largest : fmin(s->bucket, s->p)), largest = s->value * s->largest;
+    const double own = s->away > 0 ? largest : s->sum * (s->sum > s->value ? s->own : whole_own(s));
+    const double whole = s->value * s->p;
+    backward[ZR__PART_BUCKETS] = end[ZR__PART_BUCKETS] = buckets;
+    backward[ZR__PART_GRADS] = largest;
+    if (second || copies > 1) {
+        end[ZR__PART_BUCKETS] += flat;
+        if (fills) backward[ZR__PART_BUCKETS] += flat;
+        if (large) end[ZR__PART_GRADS] += largest;
+        if (fills || s->sum > s->value) end[ZR__PART_GRADS] += own;
+    } else {
+        /* what is in the bucket is no longer elsewhere, and its flat copy takes that place */
+        end[ZR__PART_GRADS] = whole + (large ? largest : 0) + (fills ? fmax(0, own - s->value * s->bucket) : 0);
+        if (!fills) end[ZR__PART_GRADS] += 2 * s->value * s->shared;
+    }
+    if (s->several && second) {
+        loss[ZR__PART_GRADS] = own;
+        backward[ZR__PART_GRADS] += own;
+        end[ZR__PART_GRADS] += own;
+    } else if (s->several) {
+        loss[ZR__PART_GRADS] = whole;
+        loss[ZR__PART_BUCKETS] = buckets;
+        backward[ZR__PART_GRADS] += whole;
     }
     step[ZR__PART_TEMPS] = (1 - s->away) * step_temps(run, s);
 }
 
 static void stage_3(const zr__run *run, const zr__model *model, share *s, zr__rank_memory *rank)
 {
-    const int64_t end = model->blocks + 2, ranks = (int64_t)s->n;
+    double *const backward = rank->part[ZR__MOMENT_BACKWARD], *const end = rank->part[ZR__MOMENT_END];
+    const int64_t units = model->blocks + 2, ranks = (int64_t)s->n;
     const double small = zr__with(run, "stage3_param_persistence_threshold");
     const double limit = zr__with(run, "stage3_model_persistence_threshold");
-    const double cut = zr__shard_elems(model, 0, end, ranks, false, 0);
-    double kept = zr__shard_elems(model, 0, end, ranks, false, small);
-    if (limit != ZR__OPTION_AUTO) kept = fmin(kept, cut + limit);
+    const double cut = zr__shard_elems(model, 0, units, ranks, false, 0);
+    /* small parameters are whole beside their shards */
+    double kept = 0;
+    for (int32_t i = 0; i < model->n_weights && s->n > 1; i++)
+        if (model->weight[i].elems < small) kept += model->weight[i].elems;
+    if (limit != ZR__OPTION_AUTO) kept = fmin(kept, limit);
     const double ahead = zr__with(run, "stage3_prefetch_bucket_size");
-    const double live = fmin(s->all, zr__with(run, "stage3_max_live_parameters") + ahead);
+    const double most = zr__with(run, "stage3_max_live_parameters"), others = s->all - kept;
     const double copies = zr__with(run, "zero_hpz_partition_size");
     s->own = cut * s->p / s->all;
     put_states(s, rank);
     const bool params_away = run->config->zero.param.device != ZR_HOME_NONE;
-    zr__part_set(rank, ZR__PART_PARAMS, s->value * (params_away ? kept - cut : kept));
+    zr__part_set(rank, ZR__PART_PARAMS, s->value * (params_away ? kept : cut + kept));
     if (run->config->zero.param.device == ZR_HOME_CPU) rank->host += s->value * cut;
     /* the gradients of a shard are kept for ever (grad_partitions_flat_buffer) */
     zr__part_set(rank, ZR__PART_GRADS, (1 - s->away) * s->sum * s->own);
+    /* the bucket is flattened once more for the reduce-scatter (comm/coalesced_collectives.py) */
+    const double flat = s->n > 1 ? s->value * fmin(s->p, fmax(s->bucket, s->largest)) : 0;
     zr__part_set(rank, ZR__PART_BUCKETS, s->value * s->bucket);
+    end[ZR__PART_BUCKETS] += flat;
+    if (s->p > s->bucket) backward[ZR__PART_BUCKETS] += flat;
     const double second = copies > 1 ? s->value * s->all / copies : 0;
     zr__part_set(rank, ZR__PART_GATHERED, second);
-    /* gathered parameters, of which those gathered ahead exist twice for a moment */
-    const double gathered = second + s->value * (live + fmin(s->all, ahead));
-    for (int m = 0; m <= ZR__MOMENT_END; m++)
-        rank->part[m][ZR__PART_GATHERED] = s->n > 1 || params_away ? gathered : second;
-    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_GRADS] += s->value * s->largest;
+    /* A model below the limit stays gathered until the backward pass has used it. Above, parameters gathered ahead
+     * exist twice for a moment. */
+    const double gathered = second + s->value * (others <= most ? others : most + 2 * fmin(others - most, ahead));
+    for (int m = 0; m < ZR__MOMENT_END && (s->n > 1 || params_away); m++) rank->part[m][ZR__PART_GATHERED] = gathered;
+    if (s->p > s->bucket) end[ZR__PART_GATHERED] = gathered;
+    backward[ZR__PART_GRADS] += s->value * s->largest;
     const double group = fmin(s->own, zr__with(run, "sub_group_size"));
     rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] =
-        (1 - s->away) * fmax((s->value + 4) * group, 8 * fmin(s->largest / s->n, s->own));
+        (1 - s->away) * fmax((s->value + (s->value < 4 ? 4 : 0)) * group, 8 * fmin(s->largest / s->n, s->own));
 }
 
 static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__rank_memory *rank)
@@ -255,25 +301,26 @@ static void speed(const zr__run *run, zr__speed *s)
     s->hop_sec = 7e-5;
 }
 
-const zr__system zr__system_deepspeed = {.name = "deepspeed",
-                                         .why = {[ZR__PART_PARAMS] = "at stage 3 small ones stay whole",
-                                                 [ZR__PART_GRADS] = "kept beside the states",
-                                                 [ZR__PART_BUCKETS] = "reduce_bucket_size, allocated whole",
-                                                 [ZR__PART_GATHERED] = "stage3_max_live_parameters",
-                                                 [ZR__PART_TEMPS] = "flat and fp32 copies of gradients",
-                                                 [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
-                                                 [ZR__PART_HEAD] = "all logits, 14 bytes each"},
-                                         .title = "DeepSpeed",
-                                         .stages = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3,
-                                         .schedules = 1 << ZR_PIPELINE_1F1B,
-                                         .version = "DeepSpeed 0.19.8, transformers 5.24",
-                                         .option = options,
-                                         .unproved = "no measured row of allocated bytes proves DeepSpeed's formulas; "
-                                                     "they are read from its source",
-                                         .context_option = "sequence_parallel_size",
-                                         .check = check,
-                                         .keeps = keeps,
-                                         .memory = memory,
-                                         .speed = speed,
-                                         .timed = "2 published runs of stage 3 from 2021",
-                                         .fragmentation = fragmentation};
+const zr__system zr__system_deepspeed = {
+    .name = "deepspeed",
+    .why = {[ZR__PART_PARAMS] = "at stage 3 small ones stay whole",
+            [ZR__PART_GRADS] = "kept beside the states",
+            [ZR__PART_BUCKETS] = "reduce_bucket_size, allocated whole",
+            [ZR__PART_GATHERED] = "stage3_max_live_parameters",
+            [ZR__PART_TEMPS] = "flat and fp32 copies of gradients",
+            [ZR__PART_ACTIVATIONS] = "eager ops of transformers keep more",
+            [ZR__PART_HEAD] = "all logits, in fp32 too, and their gradients"},
+    .title = "DeepSpeed",
+    .stages = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3,
+    .schedules = 1 << ZR_PIPELINE_1F1B,
+    .version = "DeepSpeed 0.19.8, transformers 5.24",
+    .option = options,
+    .unproved =
+        "no measured row of a GPU proves DeepSpeed's formulas; its stages were counted on a processor with GPT-2 124M",
+    .context_option = "sequence_parallel_size",
+    .check = check,
+    .keeps = keeps,
+    .memory = memory,
+    .speed = speed,
+    .timed = "2 published runs of stage 3 from 2021",
+    .fragmentation = fragmentation};

@@ -282,6 +282,7 @@ static void count_shared(const zr_graph *graph, zr__model *model)
             const zr_value_info *info = op->in[k] == ZR_NONE ? NULL : zr_graph_value(graph, op->in[k]);
             if (!info || info->kind != ZR_VALUE_PARAM || model->weight[info->param].unit != 0 || counted) continue;
             model->shared += model->weight[info->param].elems;
+            if (model->weight[info->param].trained) model->waiting = model->shared;
             counted = true;
         }
     }

@@ -72,6 +72,7 @@ struct zr__model {
     zr__weight *weight;
     int32_t n_weights;
     double shared;      /* elements of the embedding that the head uses too; 0 if it has weights of its own */
+    double waiting;     /* shared elements that are trained: the head's gradient waits for that of the embedding */
     double head;        /* elements of the head's weight on one tensor rank */
     double logits;      /* number of logits of a micro-batch on one tensor rank */
     double hidden;      /* bytes of the head's input */
@@ -115,10 +116,14 @@ ZR_NODISCARD zr_status zr__torch_keeps(const zr__run *run, zr__keeps *keeps);
 ZR_NODISCARD zr_status zr__single_blocks(const zr__run *run);
 /** Return the number of moments of the configuration's optimizer. */
 double zr__moments(const zr_config *config);
-/** Return the bytes of the head of a model of transformers for each logit: 14, or 0 with liger kernels. */
-double zr__torch_head(const zr__run *run);
-/** Set the activations and the head of a rank of a pipeline (1F1B), with `head` bytes for each logit. */
-void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t pipe_rank, double head,
+/** Bytes of the head for each logit: at the loss, and until the backward pass has ended. */
+typedef struct zr__head {
+    double loss, held;
+} zr__head;
+/** Return the head of a model of transformers whose output a training loop keeps. */
+zr__head zr__torch_head(const zr__run *run);
+/** Set the activations and the head of a rank of a pipeline (1F1B). */
+void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t pipe_rank, zr__head head,
                            zr__rank_memory *rank);
 /** Return the bytes of the workspaces of cuBLAS. */
 double zr__cublas_bytes(const zr__run *run);
@@ -133,7 +138,8 @@ typedef struct zr__fsdp {
     double moments_bytes;   /* of both moments of an element */
     int64_t replicas;       /* copies of the shards */
     bool reshard, sync, persist, foreach, offload;
-    double head; /* bytes for each logit */
+    bool in_place; /* a shard is a part of its gathered unit, not beside it (FSDP1, thunder) */
+    zr__head head;
 } zr__fsdp;
 /** Check that the run offloads what FSDP2 can offload. */
 ZR_NODISCARD zr_status zr__fsdp_check(const zr__run *run);
@@ -143,7 +149,8 @@ void zr__fsdp_memory(const zr__run *run, const zr__fsdp *fsdp, const zr__model *
 /** Settings of DistributedDataParallel. */
 typedef struct zr__replicated {
     double weight_bytes, moments_bytes;
-    bool autocast, buckets, foreach;
+    bool autocast, buckets, foreach, loop;
+    zr__head head;
 } zr__replicated;
 void zr__replicated_memory(const zr__run *run, const zr__replicated *settings, const zr__model *model,
                            zr__rank_memory *rank);

@@ -50,13 +50,14 @@ double zr__moments(const zr_config *config)
     return 2;
 }
 
-double zr__torch_head(const zr__run *run)
+zr__head zr__torch_head(const zr__run *run)
 {
-    /* 16-bit logits that the output holds, the log-softmax of their fp32 copy, and two gradients in fp32 */
-    return zr__with(run, "use_liger_kernel") > 0 ? 0 : 14;
+    /* the log-softmax of the logits in fp32, its gradient and that of the logits, and the logits of the output */
+    const double logit = run->config->bf16 || run->config->fp16 ? 2 : 4;
+    return zr__with(run, "use_liger_kernel") > 0 ? (zr__head){0, 0} : (zr__head){12 + logit, logit};
 }
 
-void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t r, double head, zr__rank_memory *rank)
+void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t r, zr__head head, zr__rank_memory *rank)
 {
     const int64_t pp = run->config->parallel.pipeline;
     const double flight = fmin((double)run->config->accumulation_steps, (double)(pp - r));
@@ -66,7 +67,10 @@ void zr__torch_activations(const zr__run *run, const zr__model *model, int64_t r
     rank->part[ZR__MOMENT_LOSS][ZR__PART_ACTIVATIONS] = rank->part[ZR__MOMENT_BACKWARD][ZR__PART_ACTIVATIONS] = kept;
     rank->part[ZR__MOMENT_END][ZR__PART_ACTIVATIONS] = zr__largest_block(model);
     rank->part[ZR__MOMENT_BACKWARD][ZR__PART_REDONE] = model->redone;
-    if (r == pp - 1) rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * head;
+    if (r < pp - 1) return;
+    rank->part[ZR__MOMENT_LOSS][ZR__PART_HEAD] = model->logits * head.loss;
+    rank->part[ZR__MOMENT_BACKWARD][ZR__PART_HEAD] = rank->part[ZR__MOMENT_END][ZR__PART_HEAD] =
+        model->logits * head.held;
 }
 
 /* Measured: 1.01 to 1.06 compiled and 1.09 eager (torchtitan, 8 H100); 1.10 to 1.12 eager without recompute and up to
@@ -111,21 +115,30 @@ void zr__fsdp_memory(const zr__run *run, const zr__fsdp *f, const zr__model *mod
     double *const loss = rank->part[ZR__MOMENT_LOSS], *const backward = rank->part[ZR__MOMENT_BACKWARD],
                   *const end = rank->part[ZR__MOMENT_END];
     const bool several = run->config->accumulation_steps > 1;
-    if (!f->persist && !several) loss[ZR__PART_GRADS] = 0;
+    if (!f->persist) {
+        rank->part[ZR__MOMENT_BETWEEN][ZR__PART_GRADS] = 0;
+        if (!several) loss[ZR__PART_GRADS] = backward[ZR__PART_GRADS] = 0;
+    }
     if (!f->sync && several) {
         /* whole, until the last micro-batch */
         loss[ZR__PART_GRADS] = backward[ZR__PART_GRADS] = end[ZR__PART_GRADS] = f->reduce_bytes * trained;
     }
     if (f->foreach) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = own * f->moments_bytes / 2;
     if (!cut) return;
-    /* two blocks, one of them prefetched, and the last unit, which stays gathered */
+    /* The last unit stays gathered; it has the embedding too if the head uses it. In the backward pass there are two
+     * blocks, one of them prefetched, the gradients of a block and their copy for the reduce-scatter. */
     const double block = zr__largest_block_elems(model), tail = last ? model->head : 0;
-    double gathered = f->unsharded_bytes * fmin(2 * block + tail, all);
-    if (!f->reshard) gathered = f->unsharded_bytes * (all - shard);
-    loss[ZR__PART_GATHERED] = backward[ZR__PART_GATHERED] = gathered;
+    const double in_backward = fmin(2 * block + tail, all), copies = f->unsharded_bytes + f->reduce_bytes;
+    loss[ZR__PART_GATHERED] = f->unsharded_bytes * (f->reshard ? in_backward : f->in_place ? all - shard : all);
+    backward[ZR__PART_GATHERED] = loss[ZR__PART_GATHERED];
     end[ZR__PART_GATHERED] = f->unsharded_bytes * 2 * block;
-    /* gradients of a block, and their copy for the reduce-scatter */
-    backward[ZR__PART_BUCKETS] = end[ZR__PART_BUCKETS] = block * trained / all * (f->unsharded_bytes + f->reduce_bytes);
+    backward[ZR__PART_BUCKETS] = end[ZR__PART_BUCKETS] = block * trained / all * copies;
+    /* the gradient of a table that the head uses waits for that of the embedding, and their sum is a third */
+    if (model->waiting <= 0 || d.pp > 1) return;
+    backward[ZR__PART_BUCKETS] += model->waiting * f->unsharded_bytes;
+    end[ZR__PART_GATHERED] = f->unsharded_bytes * tail;
+    end[ZR__PART_BUCKETS] = model->waiting * 3 * f->unsharded_bytes + block * f->reduce_bytes;
+    if (!f->persist && !several) end[ZR__PART_GRADS] -= model->waiting / (double)n * f->shard_bytes;
 }
 
 /* ---- DDP ------------------------------------------------------------------------------------- */
@@ -138,13 +151,21 @@ void zr__replicated_memory(const zr__run *run, const zr__replicated *s, const zr
     zr__part_set(rank, ZR__PART_PARAMS, all * s->weight_bytes);
     zr__part_set(rank, ZR__PART_STATES, p * s->moments_bytes);
     if (s->buckets && run->ranks > 1) zr__part_set(rank, ZR__PART_BUCKETS, p * s->weight_bytes);
-    zr__torch_activations(run, model, 0, zr__torch_head(run), rank);
-    /* zero_grad frees gradients after a step; they are there in the loss of a second micro-batch */
-    const double grads = p * s->weight_bytes;
-    end[ZR__PART_GRADS] = rank->part[ZR__MOMENT_STEP][ZR__PART_GRADS] = grads;
+    zr__torch_activations(run, model, 0, s->head, rank);
+    /* zero_grad frees gradients after a step; they are there in the loss of a second micro-batch. The gradient of a
+     * table that the head uses waits for that of the embedding, and their sum is a third. */
+    const double grads = p * s->weight_bytes, waiting = model->waiting * s->weight_bytes;
+    end[ZR__PART_GRADS] = grads + 2 * waiting;
+    rank->part[ZR__MOMENT_STEP][ZR__PART_GRADS] = grads;
     backward[ZR__PART_GRADS] = model->head * s->weight_bytes;
-    if (run->config->accumulation_steps > 1) loss[ZR__PART_GRADS] = backward[ZR__PART_GRADS] = grads;
+    if (run->config->accumulation_steps > 1) {
+        loss[ZR__PART_GRADS] = grads;
+        backward[ZR__PART_GRADS] = grads + waiting;
+    }
     if (s->foreach) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = p * s->moments_bytes / 2;
-    /* 16-bit copies of the weights, which autocast keeps until its end */
-    if (s->autocast) loss[ZR__PART_GATHERED] = backward[ZR__PART_GATHERED] = end[ZR__PART_GATHERED] = 2 * all;
+    /* the root of the second moment, and the root divided, of one weight */
+    if (s->loop) rank->part[ZR__MOMENT_STEP][ZR__PART_TEMPS] = 2 * zr__largest_weight(model) * s->weight_bytes;
+    /* 16-bit copies of the weights of products, which the graph holds */
+    const double copied = model->shared > 0 ? all : all - model->unit[0].trained - model->unit[0].frozen;
+    if (s->autocast) loss[ZR__PART_GATHERED] = backward[ZR__PART_GATHERED] = 2 * copied;
 }

@@ -66,12 +66,14 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
     const zr_config *c = run->config;
     const bool mixed = c->bf16 || c->fp16;
     const double weight = weight_bytes(run), reshard = zr__with(run, "reshard_after_forward");
+    const zr__head head = {zr__torch_head(run).loss - zr__torch_head(run).held, 0}; /* compute_loss drops the output */
     if (!is_fsdp(run)) {
         const zr__replicated s = {.weight_bytes = weight,
                                   .moments_bytes = moments_bytes(run),
                                   .autocast = mixed && weight == 4,
                                   .buckets = true,
-                                  .foreach = zr__with_word(run, "optim", "adamw_torch")};
+                                  .foreach = zr__with_word(run, "optim", "adamw_torch"),
+                                  .head = head};
         zr__replicated_memory(run, &s, model, rank);
         return;
     }
@@ -85,7 +87,7 @@ static void memory(const zr__run *run, const zr__model *model, int64_t r, zr__ra
                         .reshard = reshard == ZR__OPTION_AUTO ? run->stage != 2 : reshard > 0,
                         .foreach = zr__with_word(run, "optim", "adamw_torch"),
                         .offload = c->zero.param.device != ZR_HOME_NONE,
-                        .head = zr__torch_head(run)};
+                        .head = head};
     zr__fsdp_memory(run, &f, model, r, rank);
 }
 

@@ -85,6 +85,7 @@ static void part_is(const wanted *w, zr__moment moment, zr__part part, double wa
     "model.type=gpt2 model.n_layer=2 model.n_embd=64 model.n_head=4 model.vocab_size=256 model.n_positions=32 "        \
     "data.seq_length=32 train_micro_batch_size_per_gpu=1 bf16.enabled=true "
 #define P (2 * (12 * 64 * 64 + 13 * 64) + (256 + 32) * 64 + 2 * 64.0)
+#define TABLE (2 * 256 * 64.0) /* bytes of the gradient of the table in 16 bit */
 #define STAGE(s) "zero_optimization.stage=" #s " "
 
 #define PARAMS ZR__PART_PARAMS
@@ -99,20 +100,28 @@ static void deepspeed(void **state)
     (void)state;
     const char *with = "reduce_bucket_size=1000";
     const wanted zero = {"deepspeed", 4, false, GPT STAGE(0), with}, one = {"deepspeed", 4, false, GPT STAGE(1), with},
-                 two = {"deepspeed", 4, false, GPT STAGE(2), with}, three = {"deepspeed", 4, false, GPT STAGE(3), with};
+                 two = {"deepspeed", 4, false, GPT STAGE(2), with}, three = {"deepspeed", 4, false, GPT STAGE(3), with},
+                 roomy = {"deepspeed", 4, false, GPT STAGE(1), ""},
+                 twice = {"deepspeed", 4, false, GPT STAGE(1) "gradient_accumulation_steps=2", with};
     part_is(&zero, ZR__MOMENT_BETWEEN, PARAMS, 2 * P);
     part_is(&zero, ZR__MOMENT_BETWEEN, STATES, 12 * P);
     part_is(&zero, ZR__MOMENT_BETWEEN, GRADS, 0);
     part_is(&zero, ZR__MOMENT_END, GRADS, 2 * P);
-    part_is(&zero, ZR__MOMENT_STEP, ZR__PART_TEMPS, 4 * P); /* the flat copy in fp32 */
+    part_is(&zero, ZR__MOMENT_END, BUCKETS, 2 * P);         /* flattened for the all-reduce */
+    part_is(&zero, ZR__MOMENT_STEP, ZR__PART_TEMPS, 8 * P); /* copies in fp32, and flattened */
     part_is(&one, ZR__MOMENT_BETWEEN, STATES, 12 * P / 4);
-    part_is(&one, ZR__MOMENT_END, GRADS, 2 * P + 2 * P / 4);
-    part_is(&one, ZR__MOMENT_LOSS, BUCKETS, 2000);
-    part_is(&one, ZR__MOMENT_END, BUCKETS, 4000); /* flattened once more */
+    /* all, the copy of the table, which no bucket holds, and the owned part, of which a bucket takes the place */
+    part_is(&one, ZR__MOMENT_END, GRADS, 2 * P + TABLE + 2 * P / 4 - 2000);
+    part_is(&one, ZR__MOMENT_LOSS, BUCKETS, 0); /* the first gradient allocates them */
+    part_is(&one, ZR__MOMENT_END, BUCKETS, 2000);
+    part_is(&roomy, ZR__MOMENT_END, GRADS, 2 * P + 2 * TABLE); /* two gradients of the table, and their sum */
+    part_is(&twice, ZR__MOMENT_LOSS, BUCKETS, 2000);
+    part_is(&twice, ZR__MOMENT_LOSS, GRADS, 2 * P);
     part_is(&two, ZR__MOMENT_BETWEEN, PARAMS, 2 * P);
-    part_is(&two, ZR__MOMENT_END, GRADS, 2 * P / 4 + 2 * 256 * 64); /* the owned part, and the largest parameter */
-    /* all parameters divide by 4, and those below 1e5 elements stay whole */
-    part_is(&three, ZR__MOMENT_BETWEEN, PARAMS, 2 * P);
+    part_is(&two, ZR__MOMENT_END, GRADS, 2 * P / 4 + TABLE); /* the owned part, and the largest parameter */
+    part_is(&two, ZR__MOMENT_END, BUCKETS, 2000 + TABLE);    /* flattened once more */
+    /* all parameters divide by 4, and those below 1e5 elements are whole beside their shards */
+    part_is(&three, ZR__MOMENT_BETWEEN, PARAMS, 2 * P + 2 * P / 4);
     part_is(&three, ZR__MOMENT_BETWEEN, STATES, 12 * P / 4);
     part_is(&three, ZR__MOMENT_BETWEEN, GRADS, 2 * P / 4);
     part_is(&three, ZR__MOMENT_STEP, ZR__PART_TEMPS, fmax(6 * P / 4, 8.0 * 256 * 64 / 4));
@@ -128,11 +137,12 @@ static void deepspeed_options(void **state)
                            "bf16_master_weights_and_grads=true bf16_optimizer_states=true"},
                  key = {"deepspeed", 4, false, GPT STAGE(2) "zero_optimization.reduce_bucket_size=3000", ""},
                  away = {"deepspeed", 4, false, GPT STAGE(2) "zero_optimization.offload_optimizer.device=cpu", ""};
-    part_is(&sums, ZR__MOMENT_BETWEEN, GRADS, 6 * P); /* BF16_Optimizer frees neither sums nor gradients */
-    part_is(&overlap, ZR__MOMENT_LOSS, BUCKETS, 4000);
+    part_is(&sums, ZR__MOMENT_BETWEEN, GRADS, 4 * P); /* BF16_Optimizer keeps sums of all */
+    part_is(&sums, ZR__MOMENT_END, GRADS, 6 * P);
+    part_is(&overlap, ZR__MOMENT_BACKWARD, BUCKETS, 4000 + TABLE);
     part_is(&none_whole, ZR__MOMENT_BETWEEN, PARAMS, 2 * P / 4);
     part_is(&narrow, ZR__MOMENT_BETWEEN, STATES, 6 * P / 4);
-    part_is(&key, ZR__MOMENT_LOSS, BUCKETS, 6000); /* a key of zr that is given counts */
+    part_is(&key, ZR__MOMENT_BACKWARD, BUCKETS, 6000 + TABLE); /* a key of zr that is given counts */
     part_is(&away, ZR__MOMENT_BETWEEN, STATES, 0);
     zr__run_memory memory = measure(&away);
     near("host", memory.rank[0].host, (16 + 2) * P / 4, 0); /* with staging of gradients */
@@ -144,15 +154,18 @@ static void fsdp2(void **state)
     (void)state;
     const wanted shards = {"fsdp2", 4, false, GPT, ""}, narrow = {"fsdp2", 4, false, GPT, "dtype=bfloat16"},
                  second = {"fsdp2", 4, false, GPT STAGE(2), ""},
+                 freed = {"fsdp2", 4, false, GPT, "gradients_persist=false"},
                  unsynced = {"fsdp2", 4, false, GPT "gradient_accumulation_steps=2", "sync_each_batch=false"};
     const double block = 12 * 64 * 64 + 13 * 64;
     part_is(&shards, ZR__MOMENT_BETWEEN, PARAMS, 4 * P / 4); /* 16 bytes a parameter in all */
     part_is(&shards, ZR__MOMENT_BETWEEN, GRADS, 4 * P / 4);
     part_is(&shards, ZR__MOMENT_BETWEEN, STATES, 8 * P / 4);
     part_is(&shards, ZR__MOMENT_LOSS, ZR__PART_GATHERED, 2 * (2 * block + 256 * 64)); /* two blocks and the head */
-    part_is(&shards, ZR__MOMENT_BACKWARD, BUCKETS, (2 + 4) * block);
+    part_is(&shards, ZR__MOMENT_BACKWARD, BUCKETS, (2 + 4) * block + TABLE);          /* the table's gradient waits */
+    part_is(&shards, ZR__MOMENT_END, BUCKETS, 4 * block + 3 * TABLE);
+    part_is(&freed, ZR__MOMENT_BETWEEN, GRADS, 0);
     part_is(&narrow, ZR__MOMENT_BETWEEN, STATES, 4 * P / 4);
-    part_is(&second, ZR__MOMENT_LOSS, ZR__PART_GATHERED, 2 * P * 3 / 4);
+    part_is(&second, ZR__MOMENT_LOSS, ZR__PART_GATHERED, 2 * P);
     part_is(&unsynced, ZR__MOMENT_LOSS, GRADS, 4 * P);
     /* rows are padded: 64 of a norm over 48 ranks are 2 each */
     const wanted padded = {"fsdp2", 48, false, GPT, ""};
@@ -167,11 +180,15 @@ static void replicas(void **state)
     (void)state;
     const wanted ddp = {"ddp", 2, false, GPT, ""}, view = {"ddp", 2, false, GPT, "gradient_as_bucket_view=true"},
                  narrow = {"ddp", 2, false, GPT, "dtype=bfloat16 optimizer=fused"},
-                 trainer = {"trainer", 2, false, GPT, ""}, sharded = {"trainer", 4, false, GPT STAGE(3), ""};
+                 loop = {"ddp", 2, false, GPT, "optimizer=for-loop"}, trainer = {"trainer", 2, false, GPT, ""},
+                 sharded = {"trainer", 4, false, GPT STAGE(3), ""};
     part_is(&ddp, ZR__MOMENT_BETWEEN, PARAMS, 4 * P);
     part_is(&ddp, ZR__MOMENT_BETWEEN, STATES, 8 * P);
     part_is(&ddp, ZR__MOMENT_BETWEEN, BUCKETS, 4 * P);
-    part_is(&ddp, ZR__MOMENT_END, GRADS, 4 * P);
+    part_is(&ddp, ZR__MOMENT_END, GRADS, 4 * P + 4 * TABLE);    /* two gradients of the table, and their sum */
+    part_is(&ddp, ZR__MOMENT_END, ZR__PART_HEAD, 2 * 256 * 32); /* the output's logits */
+    part_is(&loop, ZR__MOMENT_STEP, ZR__PART_TEMPS, 4 * TABLE);
+    part_is(&trainer, ZR__MOMENT_END, ZR__PART_HEAD, 0);
     part_is(&ddp, ZR__MOMENT_LOSS, ZR__PART_GATHERED, 2 * P); /* copies that autocast keeps */
     part_is(&ddp, ZR__MOMENT_STEP, ZR__PART_TEMPS, 4 * P);    /* foreach */
     part_is(&view, ZR__MOMENT_BETWEEN, BUCKETS, 0);
