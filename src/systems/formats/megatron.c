@@ -72,6 +72,10 @@ static const zr__rule rules[] = {
     ZR__WRITE("attention-dropout=*", GPT2 "?!with.attention-dropout model.attn_pdrop=*"),
     ZR__WRITE("hidden-dropout=0", LLAMA "?!with.hidden-dropout"),
     ZR__WRITE("attention-dropout=*", LLAMA "?!with.attention-dropout model.attention_dropout=*"),
+    /* said already by the option of the same meaning, which counts */
+    ZR__WRITE("", GPT2 "?with.hidden-dropout=* model.resid_pdrop=*"),
+    ZR__WRITE("", GPT2 "?with.attention-dropout=* model.attn_pdrop=*"),
+    ZR__WRITE("", LLAMA "?with.attention-dropout=* model.attention_dropout=*"),
     ZR__STANDARD("", "with.hidden-dropout=0.1 with.attention-dropout=0.1"),
     ZR__BOTH("seq-length=*", "data.seq_length=*"),
 
