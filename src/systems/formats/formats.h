@@ -118,6 +118,7 @@ typedef struct zr__format {
     const char *systems;  /* names of the systems that it is for, the usual one first */
     const char *needs;    /* names of ours that the file must say, since nothing else of the run does, or NULL */
     bool shapes;          /* whether the file has the sizes of the model */
+    bool commas;          /* command lines: whether commas separate the values of an option, not blanks */
     const char *command;  /* SHELL: the line that uses the options, PYTHON: the code after the settings, or NULL */
     bool passes;          /* whether settings that no rule uses are keys of zr's configuration */
     const zr__rule *rule; /* ends with a row whose `theirs` is NULL */

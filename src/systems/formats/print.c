@@ -172,7 +172,7 @@ static void print_option(const printing *p, const zr__setting *s)
     zr__text_add(p->out, "    --%s", s->name);
     if (!zr__same_value(s->value, "true")) zr__text_add(p->out, " ");
     for (const char *at = s->value; *at && !zr__same_value(s->value, "true"); at++)
-        zr__text_append(p->out, *at == ',' ? " " : at, 1);
+        zr__text_append(p->out, *at == ',' && !p->format->commas ? " " : at, 1);
     zr__text_add(p->out, "\n");
 }
 

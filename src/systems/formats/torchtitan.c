@@ -128,5 +128,6 @@ const zr__format zr__format_torchtitan = {
     .timing = "parallelism.context-parallel-load-balancer compile.enable-async-tensor-parallel "
               "parallelism.enable-async-tensor-parallel parallelism.enable-fsdp-symm-mem parallelism.spmd-backend",
     .launch = "nnodes nproc_per_node",
+    .commas = true,
     .command = "torchrun \"${launch[@]}\" -m torchtitan.train \"${args[@]}\" \"$@\"",
     .rule = rules};
