@@ -19,6 +19,12 @@ steps=750 loss=2.0 share=70 own_steps=30
 [ -n "${ZR_LONG-}" ] || steps=60 loss=2.6 share=25 own_steps=10
 
 if command -v bible >/dev/null 2>&1; then
+    if [ -z "${ZR_LONG-}" ]; then # the first books alone, since evaluating all would take most of the time
+        mkdir "$tmp/bin"
+        printf '#!/bin/sh\n"%s" "$@" | head -n 6000\n' "$(command -v bible)" >"$tmp/bin/bible"
+        chmod +x "$tmp/bin/bible"
+        PATH=$tmp/bin:$PATH
+    fi
     DEMO_DIR=$tmp/bible DEMO_STEPS=$steps scripts/demo >"$tmp/out" 2>&1 </dev/null
     result $? 'scripts/demo'
     tail -n 5 "$tmp/out" | sed 's/^/# /'

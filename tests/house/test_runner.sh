@@ -204,13 +204,13 @@ scripts/test --share "$(word_of 0 1)" >out 2>&1
 result $? 'what a test of a share needs is installed before'
 says '... and it goes on if that fails' '^# going on without what scripts/deps --nothing installs'
 rm -rf scripts/deps deps.calls tests/*
-sed -i 's/^build_seconds=200/build_seconds=-1/' scripts/test
+sed -i 's/^build_seconds=240/build_seconds=-1/' scripts/test
 script long "$long"
 script more "$more"
 run '... as far as there is time' '1 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
 says '... what it left is told' '^# the share (long): skipped: its time was over before all of it was built'
 says '... and its number' '^the share: 0 of 2 runs of tests, '
-sed -i 's/^build_seconds=-1/build_seconds=200/; s/^end_seconds=1170/end_seconds=3/' scripts/test
+sed -i 's/^build_seconds=-1/build_seconds=240/; s/^end_seconds=1170/end_seconds=3/' scripts/test
 script slow '#TEST long=1
 sleep 30; echo ok 1'
 run '... and ends in time' '0 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"

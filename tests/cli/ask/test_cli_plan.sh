@@ -63,7 +63,7 @@ check "in GB as the papers count" prints ' of 60.0 MB' "$ZR" plan c.json --quiet
 check "a tiny model in a huge memory ends" prints 'but zr tries no more' "$ZR" plan c.json --quiet --memory 64TB $endless
 check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 62.9 MB' \
     "$ZR" plan c.json --quiet --max layers --memory.limit=60MiB
-check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
+check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2 --max batch --profile v100-dgx2 --quiet
 check "not even one layer" fails 71 'model.n_layer 1 needs' "$ZR" plan c.json --max model --memory 48MiB
 # The search begins at the fewest layers that have all frozen parameters.
 check "layers with frozen ones" prints 'model.n_layer [1-9][0-9]* fits' \
@@ -76,12 +76,13 @@ check "... not even these" fails 71 'model.n_layer 12 needs' \
     "$ZR" plan --preset gpt2 --quiet --max layers --memory 60MB --model.frozen='h.11.*'
 check "... that the model has not" fails 78 '"h.2.\*" matches no parameter' \
     "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.2.*'
-tiled() { "$ZR" plan --model.vocab_size=256 --quiet --max model --memory "$2" --memory.tile_elems="$1"; }
+one="--stage 1 --activation_checkpointing.policy=none" # of many choices, which take long
+tiled() { "$ZR" plan --model.vocab_size=256 --quiet --max model --memory "$2" --memory.tile_elems="$1" $one; }
 check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 1GB
 check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 800 is less than a row' printed
 check "... but not where memory ends the search" prints 'n_embd [0-9]*, ' tiled 800 100MB
 check "... is not" sh -c '! grep "no wider models" printed'
-many() { "$ZR" plan --model.vocab_size=4100 --quiet --max model --memory 4GB --memory.tile_elems=256; }
+many() { "$ZR" plan --model.vocab_size=4100 --quiet --max model --memory 300MB --memory.tile_elems=256 $one; }
 check "... nor has a table more than 4096 tiles" prints 'n_embd 128, ' many
 check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 256 ' printed
 check "... and no width fits" fails 78 'memory.tile_elems is 100; a row of' tiled 100 80GB
@@ -110,9 +111,9 @@ written() { # a model given by its sizes needs the same memory
 check "... its sizes written out need as much" written
 check "... at the stage that shares most" test "$stage" = 3
 small=$(number params max.json) wide=$width
-check "... more memory" family 80000000000 --ranks 8
+check "... more memory" family 80000000000 --ranks 8 --activation_checkpointing.policy=unit
 check "... is a wider model" test "$(number params max.json)" -gt "$small" -a "$width" -gt "$wide"
-check "... at the stage that is asked for" family 24000000000 --ranks 8 --stage 1
+check "... at the stage that is asked for" family 24000000000 --ranks 8 --stage 1 --activation_checkpointing.policy=unit
 check "... which is said" test "$stage" = 1
 check "... and shares less" test "$(number params max.json)" -lt "$small"
 check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*: .* parameters$' \
@@ -133,7 +134,7 @@ check "... one is advised, and why" sh -c 'test "$(grep -c "^[* ]>" choices)" = 
 narrow() { "$@" >wide && awk 'length > 80 || /\033/ { print; bad = 1 } END { exit bad }' wide; }
 check "... in 80 columns without colour" narrow cat choices
 for what in --shapes "$hundred --profile zen3 --quiet" \
-    "--preset gpt2-350m --max batch --memory 32GB --quiet" "--preset gpt2-1.5b --max model --memory 8GB --quiet"; do
+    "--preset gpt2 --max batch --memory 8GB --quiet" "--preset gpt2 --max model --memory 1GB --quiet"; do
     check "80 columns: $what" narrow "$ZR" plan $what
 done
 check "... in colour when asked" prints "$(printf '\033')\[" "$ZR" plan c.json --quiet --color always

@@ -94,12 +94,15 @@ sed 's/text.txt/text.jsonl/g' c.json >lines.json
 rm -rf made
 "$ZR" train lines.json --quiet --train.output_dir=made || exit 1 # its tokens are in the cache
 cached() { # a failed allocation does not count as damage of the cached tokens
-    for at in $(seq 500 1200); do
+    at=500 step=20 # by 20 places as long as the configuration is read
+    while [ $at -lt 1500 ]; do
         rm -rf made
         ZR_FAULT=alloc:$at "$ZR" train lines.json --quiet --train.steps=1 --train.output_dir=made >out.now 2>err.now
         rc=$?
         ! grep 'tokenized again' err.now || return 1
         ! grep 'no memory .* to read .*\.tokens' err.now || return $((rc != 71))
+        [ $step = 1 ] || grep -q 'resolved configuration' err.now || { at=$((at - step)) step=1; }
+        at=$((at + step))
     done
     return 1
 }

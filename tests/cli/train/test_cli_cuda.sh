@@ -13,7 +13,7 @@ near() { # A B: losses, validation losses and norms within 2e-4 of each other
 i=0
 while [ $i -lt 300 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
 cat >c.json <<'END'
-{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 32},
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 1, "n_embd": 32, "n_positions": 32},
  "data": {"train": "text.txt", "val": "text.txt"}, "train_batch_size": 4,
  "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, "gradient_clipping": 0.5,
  "zero_optimization": {"stage": 3},
@@ -60,8 +60,8 @@ check "... near one rank's" near gpu gpu-3
 check "a run of a processor goes on on a GPU" train "$GPU" processor 2 --resume --device=cuda --train.steps=6
 check "a run of a GPU goes on on a processor" train "$ZR" gpu 2 --resume --device=cpu --train.steps=6
 check "... to the same losses, but for rounding" near processor gpu
-check "evaluated on a GPU" sh -c "'$GPU' eval processor --data text.txt --json >a"
-check "... and, though a GPU trained it, on a processor" sh -c "'$ZR' eval processor --data text.txt --json >b"
+check "evaluated on a GPU" sh -c "head -n 20 text.txt >few.txt && '$GPU' eval processor --data few.txt --json >a"
+check "... and, though a GPU trained it, on a processor" sh -c "'$ZR' eval processor --data few.txt --json >b"
 check "... to the same loss" sh -c "cat a b | sed 's/.*\"loss\":\([0-9.]*\).*/\1/' | awk 'NR == 1 { x = \$1 } END { d = x - \$1; if (d < 0) d = -d; exit !(NR == 2 && d <= 2e-4 * x) }'"
 check "generated on a GPU" sh -c "'$GPU' generate processor --prompt 'line 7' --tokens 5 --temperature 0 >a"
 check "... what the processor generates" sh -c "'$ZR' generate processor --prompt 'line 7' --tokens 5 --temperature 0 >b; cmp a b"
@@ -81,14 +81,15 @@ check "... what policy auto computes again under a limit" recomputes
 check "... and what fits: its total and 1.07 GB" sh -c "'$ZR' plan c.json --profile h100 --quiet --memory 1074MB | grep -q '^  fits in 1.07 GB?[- ]*no\$' &&
     '$ZR' plan c.json --profile h100 --quiet --memory 1100MB | grep -q '^  fits in 1.10 GB?  *yes  *yes  *yes  *yes\$'"
 largest() {
-    "$ZR" plan c.json --profile h100 --quiet --json --max layers --memory 1085MB >max.json || return 1
+    whole=--activation_checkpointing.policy=none # one of many choices, which take long
+    "$ZR" plan c.json --profile h100 --quiet --json --max layers --memory 1085MB $whole >max.json || return 1
     most=$(sed 's/.*"model.n_layer": \([0-9]*\).*/\1/' max.json)
     grep -q '"next_needs": 10[0-9]*' max.json && rm -rf largest &&
         keys=$(python3 -c 'import json
 for key, value in json.load(open("max.json"))["max"]["keys"].items():
     print(f"--{key}={json.dumps(value) if isinstance(value, bool) else value}")') &&
-        train "$GPU" largest 1 $keys --memory.limit=1085MB --model.n_layer="$most" --train.steps=1 &&
-        code 71 train "$GPU" none 1 $keys --memory.limit=1085MB --model.n_layer="$((most + 1))"
+        train "$GPU" largest 1 $keys $whole --memory.limit=1085MB --model.n_layer="$most" --train.steps=1 &&
+        code 71 train "$GPU" none 1 $keys $whole --memory.limit=1085MB --model.n_layer="$((most + 1))"
 }
 check "the most layers train, one more does not start" largest
 without_products() { ZR_STAND_IN_LACKS=cuBLASLt "$GPU" train c.json --train.output_dir=without --train.steps=1 --device=auto; }

@@ -17,7 +17,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 i=0
 while [ $i -lt 300 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
 cat >c.json <<'END'
-{"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 32},
+{"model": {"type": "gpt2", "n_layer": 2, "n_head": 1, "n_embd": 32, "n_positions": 32},
  "data": {"train": "text.txt", "val": "text.txt"}, "train_batch_size": 4, "device": "cuda",
  "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, "gradient_clipping": 0.5,
  "train": {"steps": 3, "threads": 1, "eval_interval": 2, "eval_batches": 2, "save_interval": 2, "output_dir": "none"}}

@@ -67,16 +67,15 @@ check "with much memory nothing is offloaded" "$ZR" plan --preset gpt2-355m --st
 check "... which is said too" has 'no offload,'
 check "a disk that is too small" prints 'nothing fits' "$ZR" plan $big --memory 2GB --disk 1GB
 check "the largest model is larger with a disk" sh -c '
-    "$0" plan --preset gpt2-124m --quiet --json --memory 1GB --max model >a.json
-    "$0" plan --preset gpt2-124m --quiet --json --memory 1GB --max model --disk 3GB >b.json
+    "$0" plan --model.vocab_size=1000 --quiet --json --memory 150MB --max model >a.json
+    "$0" plan --model.vocab_size=1000 --quiet --json --memory 150MB --max model --disk 400MB >b.json
     a=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" a.json) b=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" b.json)
     test $b -gt $((2 * a)) || { echo $a $b >&2; exit 1; }' "$ZR"
-largest() { "$ZR" plan --preset gpt2-124m --quiet --max layers "$@" >largest; }
-check "a search that the disk ends" largest --memory 1GB --disk 2GB
-check "... names its bytes" grep -q '^and [0-9.]* of 2000.0 MB of disk a rank$' largest
+few="--model.vocab_size=1000 --model.n_embd=256 --model.n_head=4 --quiet --max layers --memory 150MB --disk 200MB"
+check "a search that the disk ends" sh -c "'$ZR' plan $few >largest"
+check "... names its bytes" grep -q '^and [0-9.]* of 200.0 MB of disk a rank$' largest
 check "... and those of the next" grep -q ' needs [0-9.]*, and 2[0-9]*\.[0-9] of disk$' largest
-check "... in JSON too" sh -c '"$0" plan --preset gpt2-124m --quiet --max layers --json --memory 1GB --disk 2GB |
-    grep -q "\"next_needs\":.*\"disk\": [0-9]"' "$ZR"
+check "... in JSON too" sh -c '"$@" | grep -q "\"next_needs\":.*\"disk\": [0-9]"' sh "$ZR" plan $few --json
 check "--disk without memory" fails 2 '\-\-disk 1TB is for what does not fit in memory' "$ZR" plan c.json --disk 1TB
 check "--disk without a size" fails 2 '\-\-disk is "much"; expected a size' "$ZR" plan c.json --memory 1GB --disk much
 
@@ -137,7 +136,7 @@ device=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_s
 disk=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --memory.limit=1GB $optim)
 between=$(((device + disk) / 2))
 check "the limits differ" test "$disk" -lt "$between"
-chosen() { "$ZR" train c.json --train.output_dir="$@" $small --memory $between --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1; }
+chosen() { "$ZR" train c.json --train.steps=3 --train.output_dir="$@" $small --memory $between --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1; }
 key() { sed -n "/\"offload_optimizer\"/,/}/s/.*\"$2\": \([^,]*\).*/\1/p" "$1/config.json"; }
 check "what does not fit names an offload" fails 71 'It fits with zero_optimization.offload_optimizer.device nvme.*and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk (.* a rank, and .* on disk, whose size is not known)' chosen bad
 check "... and creates nothing" test ! -e bad
@@ -145,7 +144,7 @@ check "--memory and a folder choose it" chosen auto $path
 check "... which is said" has 'offload_optimizer.device nvme'
 check "... and its configuration contains it" test "$(key auto device)" = '"nvme"'
 check "... with a share of 1" test "$(key auto ratio)" = 1.0
-check "the same without a choice" train plain $small --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1
+check "the same without a choice" train plain --train.steps=3 $small --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1
 check "... the same to the bit" same plain auto
 check "... as planned" as_planned auto
 check "zr plan chooses the same" plan $path $small --memory $between --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --json

@@ -212,11 +212,14 @@ static const char *layout_keys(int layout, bool bf16, int steps)
     return text;
 }
 
-/* Return whether the short run has this pair. Any three of the ranks and stages before and after take all combinations;
- * the fourth follows from these three and the type. */
+/* Return whether the short run has this pair. In fp32 any three of the ranks and stages before and after take all
+ * combinations, and the fourth follows from these three; in bf16 any two do, and the others follow from these. */
 static bool is_chosen(int a, int b, bool bf16)
 {
-    return is_long_run() || (a / STAGES + a % STAGES + b / STAGES + b % STAGES + 2 * bf16) % 4 == 0;
+    static const int turned[STAGES] = {0, 2, 3, 1};
+    const int was = a / STAGES, from = a % STAGES, is = b / STAGES, to = b % STAGES;
+    if (is_long_run()) return true;
+    return bf16 ? is == (was ^ from) && to == (was ^ turned[from]) : (was + from + is + to) % 4 == 0;
 }
 
 /* Save in each layout and resume in each layout: the state is the same. With the same number of ranks, the steps equal
