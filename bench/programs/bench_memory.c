@@ -112,17 +112,17 @@ static zr_status run_square_sum(bench *b)
 
 static zr_status run_narrow(bench *b)
 {
-    return b->device->ops->cast(b->device, b->a.out16, ZR_BF16, b->a.x, ZR_F32, ELEMS);
+    return b->device->ops->cast(b->device, b->a.out16, ZR_BF16, b->a.x, ZR_F32, ELEMS, NULL);
 }
 
 static zr_status run_widen(bench *b)
 {
-    return b->device->ops->cast(b->device, b->a.out, ZR_F32, b->a.x16, ZR_BF16, ELEMS);
+    return b->device->ops->cast(b->device, b->a.out, ZR_F32, b->a.x16, ZR_BF16, ELEMS, NULL);
 }
 
 static zr_status copy_from(bench *b, const float *x)
 {
-    return b->device->ops->cast(b->device, b->a.out, ZR_F32, x, ZR_F32, ELEMS);
+    return b->device->ops->cast(b->device, b->a.out, ZR_F32, x, ZR_F32, ELEMS, NULL);
 }
 
 static zr_status run_copy(bench *b)

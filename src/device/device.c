@@ -13,6 +13,14 @@ void zr_device_destroy(zr_device **device)
     *device = NULL;
 }
 
+zr_status zr__check_rounding(zr_dtype out_dtype, zr_dtype dtype, const zr_rounding *rounding)
+{
+    ZR_CHECK(!rounding || (zr_dtype_is_record(out_dtype) && out_dtype != dtype), ZR_ERR_DTYPE,
+             "a cast of %s to %s cannot be rounded at random, only a cast to a type with records", zr_dtype_name(dtype),
+             zr_dtype_name(out_dtype));
+    return ZR_OK;
+}
+
 const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op)
 {
     for (; list && list->op; list++)

@@ -21,7 +21,8 @@ static zr_status finish_pending(const zr__running *r)
 
 zr_status zr__cast(const zr__running *r)
 {
-    return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype, r->count);
+    return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype, r->count,
+                                NULL);
 }
 
 zr_status zr__gather(const zr__running *r)

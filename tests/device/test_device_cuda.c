@@ -204,8 +204,8 @@ static void casts_and_fills(void **state)
         const zr_dtype out = types[t / 3], in = types[t % 3];
         const int64_t n = 1003;
         void *x = array_random(in, n, 7.0), *want = array_new(out, n), *got = array_new(out, n);
-        assert_int_equal(cpu->ops->cast(cpu, want, out, x, in, n), ZR_OK);
-        assert_int_equal(gpu->ops->cast(gpu, put(got, out, n), out, put(x, in, n), in, n), ZR_OK);
+        assert_int_equal(cpu->ops->cast(cpu, want, out, x, in, n, NULL), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, put(got, out, n), out, put(x, in, n), in, n, NULL), ZR_OK);
         back();
         assert_memory_equal(want, got, (size_t)(n * zr_dtype_bytes(out)));
         assert_int_equal(gpu->ops->fill(gpu, put(got, out, n), 0x3c, 9), ZR_OK);
@@ -542,7 +542,7 @@ static void two_gpus(void **state)
     }
     for (int d = 0; d < 2; d++) {
         float got[N];
-        assert_int_equal(device[d]->ops->cast(device[d], x[d], ZR_F32, x[d], ZR_F32, 0), ZR_OK);
+        assert_int_equal(device[d]->ops->cast(device[d], x[d], ZR_F32, x[d], ZR_F32, 0, NULL), ZR_OK);
         assert_int_equal(device[d]->ops->copy(device[1 - d], got, x[d], sizeof got), ZR_OK);
         assert_memory_equal(want[d], got, sizeof got);
         multiply_there(device[d]);

@@ -381,8 +381,10 @@ static zr_status cpu_fill(zr_device *device, void *x, int byte, int64_t bytes)
     return ZR_OK;
 }
 
-static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                          const zr_rounding *rounding)
 {
+    ZR_TRY(zr__check_rounding(out_dtype, dtype, rounding));
     if (out_dtype != dtype) {
         ZR_TRY(check_float("the source of a cast", dtype));
         ZR_TRY(check_float("the target of a cast", out_dtype));
