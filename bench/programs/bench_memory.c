@@ -152,6 +152,16 @@ static zr_status run_encode_i4_random(bench *b)
     return encode(b, ZR_I4X128, &(zr_rounding){.rng = {.seed = 1, .purpose = ZR_RNG_ROUND}});
 }
 
+static zr_status run_encode_h4(bench *b)
+{
+    return encode(b, ZR_H4X128, NULL);
+}
+
+static zr_status run_decode_h4(bench *b)
+{
+    return decode(b, ZR_H4X128);
+}
+
 static zr_status run_decode_i8(bench *b)
 {
     return decode(b, ZR_I8X128);
@@ -359,6 +369,8 @@ static work all[] = {
     {"cast fp32 to int4", 4 + 66.0 / 128, 0, run_encode_i4, false, 0},
     {"cast fp32 to int4, stochastic", 4 + 66.0 / 128, 0, run_encode_i4_random, false, 0},
     {"cast fp32 to e4m3", 4 + 130.0 / 128, 0, run_encode_e4m3, false, 0},
+    {"cast fp32 to rotated int4", 4 + 66.0 / 128, 0, run_encode_h4, false, 0},
+    {"cast rotated int4 to fp32", 4 + 66.0 / 128, 0, run_decode_h4, false, 0},
     {"cast int8 to fp32", 4 + 130.0 / 128, 0, run_decode_i8, false, 0},
     {"cast int4 to fp32", 4 + 66.0 / 128, 0, run_decode_i4, false, 0},
     {"cast e4m3 to fp32", 4 + 130.0 / 128, 0, run_decode_e4m3, false, 0},

@@ -2,8 +2,8 @@
  * device: the devices that execute ops. This header has functions for higher layers beyond zr/device.h, and the look-up
  * of kernels.
  *
- * All devices share operands.h (operands and attributes of ops), rules.h (constants of dropout and optimizers) and
- * queue.h (task queues). Each device has its own folder: cpu/ or cuda/.
+ * All devices share operands.h (operands and attributes of ops), rules.h (constants of dropout and optimizers),
+ * records.h (elements with a common scale) and queue.h (task queues). Each device has its own folder: cpu/ or cuda/.
  */
 #ifndef ZR_DEVICE_DEVICE_H
 #define ZR_DEVICE_DEVICE_H

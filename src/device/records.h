@@ -13,6 +13,12 @@
  * A quotient in fp32 never reaches the point between two codes from either side: this point times the scale has at most
  * 16 bits, so that an element that differs from it does so by more than half an ulp of the quotient.
  *
+ * A rotated record has the codes of y = H x / 128, where H is Sylvester's Hadamard matrix, whose entry (i, j) is 1 or
+ * -1 for an even or odd number of bits in i & j. H is its own inverse but for the factor 128, so an element's value is
+ * the sum over j of H(i, j) code(j), times the scale. This sum is an integer of 10 bits, so that the value is exact, in
+ * any order of the additions, and a record that was decoded is again encoded without a change. The sums of y are in
+ * fp32: their order is 64, 32, ..., 1 of the distance between the elements that are added.
+ *
  * In memory, the scale precedes the codes in element order. Of two codes of 4 bits in a byte, the first is in the low
  * half.
  */
@@ -23,12 +29,14 @@
 
 #define ZR__RECORD_ELEMS 256 /* maximum number of elements of a record */
 #define ZR__RECORD_SCALE_BYTES 2
+#define ZR__RECORD_TURNED 128 /* number of elements that are rotated together */
 
 typedef struct zr__record {
     int elems, bytes;
     int bits;      /* bits of a code */
     int mantissa;  /* explicit bits of a code's significand, or 0 if codes are integers */
     float largest; /* largest code, Q */
+    bool turns;    /* whether codes are those of rotated elements */
 } zr__record;
 
 /** Return the properties of a type with records. */
@@ -41,6 +49,7 @@ static inline zr__record zr__record_of(zr_dtype dtype)
     r.bits = (r.bytes - ZR__RECORD_SCALE_BYTES) * 8 / r.elems;
     r.mantissa = e4m3 ? 3 : e5m2 ? 2 : 0;
     r.largest = e4m3 ? 448.0f : e5m2 ? 57344.0f : r.bits == 8 ? 127.0f : 7.0f;
+    r.turns = dtype == ZR_H4X128 || dtype == ZR_H4X256;
     return r;
 }
 

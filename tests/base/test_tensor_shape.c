@@ -32,7 +32,7 @@ static void types(void **state)
     }
     /* A record has a scale of 2 bytes, and its codes. */
     const zr_dtype bits8[] = {ZR_I8X128, ZR_I8X256, ZR_E4M3X128, ZR_E4M3X256, ZR_E5M2X128, ZR_E5M2X256};
-    const zr_dtype bits4[] = {ZR_I4X128, ZR_I4X256};
+    const zr_dtype bits4[] = {ZR_I4X128, ZR_I4X256, ZR_H4X128, ZR_H4X256};
     for (size_t i = 0; i < sizeof bits8 / sizeof *bits8; i++)
         assert_int_equal(zr_dtype_bytes(bits8[i]), 2 + zr__dtype_grain(bits8[i]));
     for (size_t i = 0; i < sizeof bits4 / sizeof *bits4; i++)

@@ -268,15 +268,14 @@ static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_rou
 static void records(void **state)
 {
     (void)state;
-    const int64_t sizes[] = {1, 127, 128, 300, 1003, 5000};
-    for (zr_dtype dtype = ZR_F32; dtype < ZR_DTYPES; dtype++)
-        for (int t = 0; t < 3 && zr_dtype_is_record(dtype); t++)
-            for (int s = 0; s < 6; s++)
-                for (uint32_t random = 0; random < 3; random++) {
-                    const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
-                                                  .first = random == 2 ? 0x1fffffffdu : 256};
-                    check_records(dtype, types[t], sizes[s], random ? &rounding : NULL);
-                }
+    const int64_t sizes[] = {127, 300, 2600};
+    for (zr_dtype dtype = ZR_I8X128; dtype < ZR_DTYPES; dtype++)
+        for (int t = 0; t < 3; t++)
+            for (int s = 0; s < 3; s++) {
+                const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
+                                              .first = s == 2 ? 0x1fffffffdu : 256};
+                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &rounding : NULL);
+            }
 }
 
 /* Check casts from records of a type to records of others, and copies of records. */

@@ -2,8 +2,8 @@
  * device/cuda: the CUDA device, for NVIDIA GPUs. This header declares the device and its failures. cuda.c is the
  * table of operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures
  * rates, and scratch.[ch] compute the kernels' scratch, also in builds without CUDA. Headers of kernels: launch.h (read
- * it first), rows.h (loops over rows), indices.h, exact_sums.h, dropout.h, cross_entropy_rows.h, and attention*.h,
- * which use mma.h and copies.h. All of it is compiled, not yet run on a GPU (docs/gpu.md).
+ * it first), rows.h (loops over rows), indices.h, exact_sums.h, records.h, dropout.h, cross_entropy_rows.h, and
+ * attention*.h, which use mma.h and copies.h. All of it is compiled, not yet run on a GPU (docs/gpu.md).
  *
  * device/cuda/kernels: the kernels, one file for each family of ops.
  */

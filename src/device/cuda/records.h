@@ -56,6 +56,32 @@ __device__ __forceinline__ void zr__decode(float (&out)[V], const zr__record &it
     }
 }
 
+/* Decode V elements of a record whose elements were rotated. Arguments as for zr__decode. */
+template <int V> __device__ __forceinline__ void zr__decode_turned(float (&out)[V], const uint16_t *word, int i)
+{
+    const int own = i % ZR__RECORD_TURNED;
+    const uint16_t *codes = word + 1 + (i - own) / 4;
+    int32_t sum[V] = {};
+    for (int j = 0; j < ZR__RECORD_TURNED; j += V) {
+        const bool minus = __popc((unsigned)(own & j)) & 1;
+        for (int v = 0; v < V; v++) {
+            const int32_t code = (int32_t)((uint32_t)codes[(j + v) / 4] >> ((j + v) % 4 * 4) << 28) >> 28;
+            sum[v] += minus ? -code : code;
+        }
+    }
+#pragma unroll
+    for (int h = V / 2; h > 0; h /= 2)
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            if ((v & h) == 0) {
+                const int32_t a = sum[v], b = sum[v + h];
+                sum[v] = a + b;
+                sum[v + h] = a - b;
+            }
+    const float scale = zr_f32_from_bf16(word[0]);
+    for (int v = 0; v < V; v++) out[v] = (float)sum[v] * scale;
+}
+
 /* Load V elements from element i on, a multiple of V. If V > 1, the elements must be a record's, or aligned as in
  * zr__get_all. */
 template <int V>
@@ -67,7 +93,9 @@ __device__ __forceinline__ void zr__read_all(float (&out)[V], const zr__reader &
         return;
     }
     const uint16_t *word = (const uint16_t *)x + zr__record_words(its, &i);
-    if (its.bits == 8)
+    if (its.turns)
+        zr__decode_turned<V>(out, word, (int)i);
+    else if (its.bits == 8)
         zr__decode<V, 8>(out, its, word, (int)i);
     else
         zr__decode<V, 4>(out, its, word, (int)i);

@@ -10,9 +10,9 @@
 #define MOST_BYTES 1300
 #define PIECES 5
 
-static const zr_dtype types[] = {ZR_I8X128,   ZR_I8X256,   ZR_I4X128,   ZR_I4X256,
-                                 ZR_E4M3X128, ZR_E4M3X256, ZR_E5M2X128, ZR_E5M2X256};
-enum { TYPES = (int)(sizeof types / sizeof *types) };
+static const zr_dtype types[] = {ZR_I8X128,   ZR_I8X256,   ZR_I4X128,   ZR_I4X256, ZR_E4M3X128,
+                                 ZR_E4M3X256, ZR_E5M2X128, ZR_E5M2X256, ZR_H4X128, ZR_H4X256};
+enum { TYPES = (int)(sizeof types / sizeof *types), PLAIN_TYPES = TYPES - 2 }; /* the last two have rotated elements */
 
 /* Return the number of bits of a code's significand behind the point, or -1 if codes are integers. */
 static int fraction_bits(zr_dtype dtype)
@@ -20,9 +20,14 @@ static int fraction_bits(zr_dtype dtype)
     return dtype == ZR_E4M3X128 || dtype == ZR_E4M3X256 ? 3 : dtype == ZR_E5M2X128 || dtype == ZR_E5M2X256 ? 2 : -1;
 }
 
+static bool is_rotated(zr_dtype dtype)
+{
+    return dtype == ZR_H4X128 || dtype == ZR_H4X256;
+}
+
 static bool has_4_bits(zr_dtype dtype)
 {
-    return dtype == ZR_I4X128 || dtype == ZR_I4X256;
+    return dtype == ZR_I4X128 || dtype == ZR_I4X256 || is_rotated(dtype);
 }
 
 static double largest_code(zr_dtype dtype)
@@ -61,13 +66,27 @@ static double scale_of(const unsigned char *records, zr_dtype dtype, int64_t i)
     return zr_f32_from_bf16(scale);
 }
 
-/* Return element i of records. */
-static double value_of(const unsigned char *records, zr_dtype dtype, int64_t i)
+/* Return the number that the code of element i stands for. */
+static double code_of(const unsigned char *records, zr_dtype dtype, int64_t i)
 {
     const int64_t grain = zr__dtype_grain(dtype), at = i % grain;
     const unsigned char *code = records + zr_dtype_span(dtype, i - at) + 2;
-    const unsigned byte = has_4_bits(dtype) ? code[at / 2] >> at % 2 * 4 & 15 : code[at];
-    return code_value(dtype, byte) * scale_of(records, dtype, i);
+    return code_value(dtype, has_4_bits(dtype) ? code[at / 2] >> at % 2 * 4 & 15 : code[at]);
+}
+
+/* Return the entry (i, j) of the Hadamard matrix. */
+static double rotation(int64_t i, int64_t j)
+{
+    return __builtin_popcountll((unsigned long long)(i & j)) % 2 ? -1 : 1;
+}
+
+/* Return element i of records. */
+static double value_of(const unsigned char *records, zr_dtype dtype, int64_t i)
+{
+    double sum = 0;
+    if (!is_rotated(dtype)) return code_of(records, dtype, i) * scale_of(records, dtype, i);
+    for (int64_t j = 0; j < 128; j++) sum += rotation(i % 128, j) * code_of(records, dtype, i / 128 * 128 + j);
+    return sum * scale_of(records, dtype, i);
 }
 
 static void encode(zr_device *device, void *records, zr_dtype dtype, const float *x, int64_t n)
@@ -180,9 +199,9 @@ static const unsigned char *check_kind(zr_device *device, zr_dtype dtype, int ki
 
 static void check_kinds(zr_device *device)
 {
-    static unsigned char first[TYPES][KINDS][3][MOST_BYTES]; /* records of the first device */
+    static unsigned char first[PLAIN_TYPES][KINDS][3][MOST_BYTES]; /* records of the first device */
     static bool filled;
-    for (int t = 0; t < TYPES; t++)
+    for (int t = 0; t < PLAIN_TYPES; t++)
         for (int kind = 0; kind < KINDS; kind++)
             for (uint32_t stream = 0; stream < 3; stream++) {
                 const size_t bytes = (size_t)zr_dtype_span(types[t], N);
@@ -290,6 +309,65 @@ static void check_sums(zr_device *device)
     }
 }
 
+/* ---- rotated elements --------------------------------------------------------------------------- */
+
+/* Return the sum of the squared errors of x in a type. */
+static double error_of(zr_device *device, zr_dtype dtype, const float *x, int64_t n)
+{
+    static unsigned char records[MOST_BYTES];
+    double sum = 0;
+    encode(device, records, dtype, x, n);
+    for (int64_t i = 0; i < n; i++) sum += pow(value_of(records, dtype, i) - x[i], 2);
+    return sum;
+}
+
+/* Check that the codes are those of the rotated elements, and that records are made again from what was decoded. */
+static const unsigned char *check_rotated_kind(zr_device *device, zr_dtype dtype, int kind, uint32_t stream)
+{
+    static unsigned char records[MOST_BYTES], again[MOST_BYTES];
+    static float x[1280], back[1280];
+    const int64_t n = 1280, bytes = zr_dtype_span(dtype, n);
+    fill_kind(x, kind, dtype, stream); /* the last elements are 0 */
+    encode(device, records, dtype, x, n);
+    decode(device, back, records, dtype, n);
+    for (int64_t i = 0; i < n; i++) {
+        double turned = 0, most = 0;
+        const int64_t first = i / 128 * 128;
+        for (int64_t j = 0; j < 128; j++) {
+            turned += rotation(i - first, j) * x[first + j] / 128;
+            most = fmax(most, fabs((double)x[first + j]));
+        }
+        const double scale = scale_of(records, dtype, i), got = code_of(records, dtype, i) * scale;
+        const bool bad = kind >= NOT_FINITE && i / zr__dtype_grain(dtype) == 300 / zr__dtype_grain(dtype);
+        if (bad) assert_true(isnan(scale) && isnan(back[i]));
+        if (!bad) assert_true(fabs(turned - got) <= scale / 2 + most * 0x1p-20 + 0x1p-142);
+        if (!bad) assert_true((double)back[i] == value_of(records, dtype, i));
+    }
+    encode(device, again, dtype, back, n);
+    if (kind <= HUGE || kind >= ONE_HUGE) assert_memory_equal(again, records, (size_t)bytes); /* scales are normal */
+    return records;
+}
+
+static void check_rotated(zr_device *device)
+{
+    static unsigned char first[2][KINDS][MOST_BYTES]; /* records of the first device */
+    static bool filled;
+    static float x[1280];
+    for (int t = 0; t < 2; t++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            const zr_dtype dtype = types[PLAIN_TYPES + t];
+            if (kind == LARGEST) continue; /* sums of the largest numbers may be infinite */
+            const unsigned char *records = check_rotated_kind(device, dtype, kind, 8);
+            if (!filled) memcpy(first[t][kind], records, (size_t)zr_dtype_span(dtype, N));
+            assert_memory_equal(records, first[t][kind], (size_t)zr_dtype_span(dtype, N));
+        }
+    filled = true;
+    fill(x, 1280, 9);
+    for (int64_t i = 5; i < 1280; i += 64) x[i] *= 30; /* few large elements, whose scale is too large for the others */
+    assert_true(9 * error_of(device, ZR_H4X128, x, 1280) < error_of(device, ZR_I4X128, x, 1280));
+    assert_true(9 * error_of(device, ZR_H4X256, x, 1280) < error_of(device, ZR_I4X256, x, 1280));
+}
+
 /* ---- stochastic rounding ------------------------------------------------------------------------ */
 
 static zr_rounding rounding_of(uint32_t step, uint64_t first)
@@ -322,7 +400,7 @@ static void check_random_kind(zr_device *device, zr_dtype dtype, int kind, uint6
 
 static void check_random(zr_device *device)
 {
-    for (int t = 0; t < TYPES; t++)
+    for (int t = 0; t < PLAIN_TYPES; t++)
         for (int kind = 0; kind < NOT_FINITE; kind++)
             for (uint64_t begin = 0; begin < 8; begin += 3) check_random_kind(device, types[t], kind, begin << 31);
 }
@@ -357,7 +435,7 @@ static void check_random_mean(zr_device *device)
     enum { STEPS = 2000, ELEMS = 128 };
     static float x[N];
     unsigned char records[2 + ELEMS];
-    for (int t = 0; t < TYPES; t += 2) {
+    for (int t = 0; t < PLAIN_TYPES; t += 2) {
         double sum[ELEMS] = {0}, scale = 0;
         fill(x, N, 6);
         for (uint32_t step = 0; step < STEPS; step++) {
@@ -381,6 +459,7 @@ EACH(kinds)
 EACH(ends)
 EACH(types)
 EACH(sums)
+EACH(rotated)
 EACH(random)
 EACH(random_parts)
 EACH(random_mean)
@@ -388,9 +467,9 @@ EACH(random_mean)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),       cmocka_unit_test(test_ends),   cmocka_unit_test(test_types),
-        cmocka_unit_test(test_sums),        cmocka_unit_test(test_random), cmocka_unit_test(test_random_parts),
-        cmocka_unit_test(test_random_mean),
+        cmocka_unit_test(test_kinds),        cmocka_unit_test(test_ends),        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),     cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

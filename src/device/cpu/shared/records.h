@@ -4,6 +4,7 @@
 
 #include "base/number/rng.h"
 #include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/transpose.h"
 #include "device/records.h"
 
 /* Compute out[i], the random number of element first + i. */
@@ -45,10 +46,45 @@ static inline void zr__record_codes(int8_t *restrict code, zr__record its, const
 #undef ZR__CODES
 }
 
+/* In each pair of lanes l and l + h, replace the elements a and b by a + b and a - b. h is a constant. */
+#define ZR__OTHER_LANE(l, h) ((l) ^ (h))
+#define ZR__LANE_SIGN(l, h) ((l) & (h) ? -1.0f : 1.0f)
+#define ZR__TURN_LANES(v, h) (ZR_SHUFFLE(v, v, ZR__OTHER_LANE, h) + (v) * (zr__vec){ZR_LANES(ZR__LANE_SIGN, h)})
+
+/* Multiply 128 elements by the Hadamard matrix. */
+static inline void zr__record_turn(float *x)
+{
+    for (int h = ZR__RECORD_TURNED / 2; h >= ZR_VEC; h /= 2)
+        for (int first = 0; first < ZR__RECORD_TURNED; first += 2 * h)
+            for (int i = first; i < first + h; i += ZR_VEC) {
+                const zr__vec a = zr__vec_load(x + i), b = zr__vec_load(x + i + h);
+                zr__vec_store(x + i, a + b);
+                zr__vec_store(x + i + h, a - b);
+            }
+    for (int i = 0; i < ZR__RECORD_TURNED; i += ZR_VEC) {
+        zr__vec a = zr__vec_load(x + i);
+#if ZR_VEC > 8
+        a = ZR__TURN_LANES(a, 8);
+#endif
+#if ZR_VEC > 4
+        a = ZR__TURN_LANES(a, 4);
+#endif
+        a = ZR__TURN_LANES(a, 2);
+        a = ZR__TURN_LANES(a, 1);
+        zr__vec_store(x + i, a);
+    }
+}
+
 /* Encode a whole record of x. */
 static inline void zr__record_encode(uint8_t *restrict out, zr__record its, const float *restrict x,
                                      const uint32_t *restrict random)
 {
+    float turned[ZR__RECORD_ELEMS];
+    if (its.turns) {
+        for (int i = 0; i < its.elems; i++) turned[i] = x[i] * (1.0f / ZR__RECORD_TURNED);
+        for (int i = 0; i < its.elems; i += ZR__RECORD_TURNED) zr__record_turn(turned + i);
+        x = turned;
+    }
     int32_t most = 0; /* bits of the largest magnitude; NaN has the most */
 #pragma omp simd reduction(max : most)
     for (int i = 0; i < its.elems; i++) {
@@ -72,6 +108,31 @@ static inline void zr__record_encode(uint8_t *restrict out, zr__record its, cons
     }
 }
 
+static inline void zr__codes_widen(float *restrict out, const int8_t *restrict code, int64_t n, float scale)
+{
+    ZR_WIDE_LOOP
+    for (int64_t i = 0; i < n; i++) out[i] = (float)code[i] * scale;
+}
+
+/* Decode the first n elements of a record of integers of 4 bits. */
+static inline void zr__record_decode_4(float *restrict out, zr__record its, const uint8_t *restrict in, int64_t n,
+                                       float scale)
+{
+    int8_t code[ZR__RECORD_ELEMS] = {0};
+    for (int i = 0; i < its.elems / 2; i++) {
+        code[2 * i] = (int8_t)((int8_t)(in[i] << 4) >> 4);
+        code[2 * i + 1] = (int8_t)((int8_t)in[i] >> 4);
+    }
+    if (!its.turns) {
+        zr__codes_widen(out, code, n, scale);
+        return;
+    }
+    float turned[ZR__RECORD_ELEMS];
+    zr__codes_widen(turned, code, ZR__RECORD_ELEMS, 1.0f);
+    for (int i = 0; i < its.elems; i += ZR__RECORD_TURNED) zr__record_turn(turned + i);
+    for (int64_t i = 0; i < n; i++) out[i] = turned[i] * scale;
+}
+
 /* Decode the first n elements of a record. */
 static inline void zr__record_decode(float *restrict out, zr__record its, const uint8_t *restrict in, int64_t n)
 {
@@ -85,16 +146,10 @@ static inline void zr__record_decode(float *restrict out, zr__record its, const 
     } else if (its.mantissa == 2) {
         ZR_WIDE_LOOP
         for (int64_t i = 0; i < n; i++) out[i] = zr__record_fp8_value(in[i], 2) * scale;
-    } else {
-        int8_t half[ZR__RECORD_ELEMS];
-        const int8_t *code = its.bits == 4 ? half : (const int8_t *)in;
-        for (int i = 0; its.bits == 4 && i < its.elems / 2; i++) {
-            half[2 * i] = (int8_t)((int8_t)(in[i] << 4) >> 4);
-            half[2 * i + 1] = (int8_t)((int8_t)in[i] >> 4);
-        }
-        ZR_WIDE_LOOP
-        for (int64_t i = 0; i < n; i++) out[i] = (float)code[i] * scale;
-    }
+    } else if (its.bits == 4)
+        zr__record_decode_4(out, its, in, n, scale);
+    else
+        zr__codes_widen(out, (const int8_t *)in, n, scale);
 }
 
 /* Decode n elements from `first` on, the first of a record: out[i] = in[first + i]. */

@@ -149,6 +149,26 @@ __device__ __forceinline__ uint32_t more_of(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* Multiply each 128 elements, of 16 threads, by the Hadamard matrix and by 1/128. */
+__device__ __forceinline__ void turn(float (&x)[encoded], int lane)
+{
+    for (int v = 0; v < encoded; v++) x[v] *= 1.0f / ZR__RECORD_TURNED;
+    for (int mask = ZR__RECORD_TURNED / encoded / 2; mask > 0; mask /= 2)
+        for (int v = 0; v < encoded; v++) {
+            const float other = __shfl_xor_sync(ZR__ALL_LANES, x[v], mask);
+            x[v] = lane & mask ? other - x[v] : x[v] + other;
+        }
+#pragma unroll
+    for (int h = encoded / 2; h > 0; h /= 2)
+#pragma unroll
+        for (int v = 0; v < encoded; v++)
+            if ((v & h) == 0) {
+                const float a = x[v], b = x[v + h];
+                x[v] = a + b;
+                x[v + h] = a - b;
+            }
+}
+
 /* Encode n elements of `in`. `packed`: whether elements are read several at a time. Without `at_random`, `rounding` is
  * not used. */
 __global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr__reader reader, int64_t n, bool packed,
@@ -162,11 +182,13 @@ __global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr
         if (packed && first + encoded <= n)
             zr__read_all<encoded>(x, reader, in, first);
         else
-            for (int v = 0; v < encoded && first + v < n; v++) {
-                float one[1];
-                zr__read_all<1>(one, reader, in, first + v);
+#pragma unroll
+            for (int v = 0; v < encoded; v++) {
+                float one[1] = {};
+                if (first + v < n) zr__read_all<1>(one, reader, in, first + v);
                 x[v] = one[0];
             }
+        if (its.turns) turn(x, lane);
         uint32_t most = 0; /* bits of the largest magnitude; NaN has the most */
         for (int v = 0; v < encoded; v++) most = more_of(most, __float_as_uint(x[v]) & 0x7fffffffu);
         for (int mask = its.elems / encoded / 2; mask > 0; mask /= 2)
@@ -179,6 +201,7 @@ __global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr
         if (i == 0) word[0] = scale;
         word += 1 + i * its.bits / 16;
         uint32_t random[4] = {}, filled = 0;
+#pragma unroll
         for (int v = 0; v < encoded; v++) {
             const uint64_t index = rounding.first + (uint64_t)(first + v);
             const int part = (int)(index & 3);
