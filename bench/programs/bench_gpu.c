@@ -162,7 +162,7 @@ static zr_status make_arrays(bench *b, arrays *a)
     ZR_TRY(ops->alloc_host(b->stand.device, sizeof *a->square, (void **)&a->square));
     ops->normal(b->stand.device, &rng, 0, n, 0.02f, a->weight);
     ops->normal(b->stand.device, &rng, (uint64_t)n, n, 1e-3f, a->x);
-    ZR_TRY(ops->cast(b->stand.device, a->x16, ZR_BF16, a->x, ZR_F32, n));
+    ZR_TRY(ops->cast(b->stand.device, a->x16, ZR_BF16, a->x, ZR_F32, n, NULL));
     return ZR_OK;
 }
 
@@ -477,7 +477,7 @@ static zr_status fetch(rig *r, const char *name, float **out, int64_t *n)
     *out = zr_alloc((size_t)*n * sizeof **out);
     ZR_CHECK(*out, ZR_ERR_MEMORY, "no memory for a result of %lld elements", (long long)*n);
     ZR_TRY(device->ops->alloc(device, 4 * *n, &wide));
-    zr_status st = device->ops->cast(device, wide, ZR_F32, at->out[0].data, at->out[0].dtype, *n);
+    zr_status st = device->ops->cast(device, wide, ZR_F32, at->out[0].data, at->out[0].dtype, *n, NULL);
     if (st == ZR_OK) st = device->ops->copy(device, *out, wide, 4 * *n);
     device->ops->free(device, wide);
     return st;
@@ -521,7 +521,7 @@ static zr_status compare(const bench *b, rig *fast, rig *plain, wish w, const ch
     for (int32_t p = 0; p < zr_graph_params(plain->graph); p++) {
         const zr_value value = zr_graph_param(plain->graph, p)->value;
         const int64_t n = zr_shape_elems(&zr_graph_value(plain->graph, value)->type.shape);
-        ZR_TRY(device->ops->cast(device, plain->data[value], ZR_F32, fast->data[value], ZR_BF16, n));
+        ZR_TRY(device->ops->cast(device, plain->data[value], ZR_F32, fast->data[value], ZR_BF16, n, NULL));
     }
     ZR_TRY(do_task(&b->stand, run_all, plain));
     ZR_TRY(compare_op(b, fast, plain, size, "attention"));

@@ -112,17 +112,80 @@ static zr_status run_square_sum(bench *b)
 
 static zr_status run_narrow(bench *b)
 {
-    return b->device->ops->cast(b->device, b->a.out16, ZR_BF16, b->a.x, ZR_F32, ELEMS);
+    return b->device->ops->cast(b->device, b->a.out16, ZR_BF16, b->a.x, ZR_F32, ELEMS, NULL);
 }
 
 static zr_status run_widen(bench *b)
 {
-    return b->device->ops->cast(b->device, b->a.out, ZR_F32, b->a.x16, ZR_BF16, ELEMS);
+    return b->device->ops->cast(b->device, b->a.out, ZR_F32, b->a.x16, ZR_BF16, ELEMS, NULL);
+}
+
+/* Encode x. */
+static zr_status encode(bench *b, zr_dtype dtype, const zr_rounding *rounding)
+{
+    return b->device->ops->cast(b->device, b->a.out16, dtype, b->a.x, ZR_F32, ELEMS, rounding);
+}
+
+/* Decode the words of x16 as records. Their scales are numbers of bf16 that are neither NaN nor subnormal. */
+static zr_status decode(bench *b, zr_dtype dtype)
+{
+    return b->device->ops->cast(b->device, b->a.out, ZR_F32, b->a.x16, dtype, ELEMS, NULL);
+}
+
+static zr_status run_encode_i8(bench *b)
+{
+    return encode(b, ZR_I8X128, NULL);
+}
+
+static zr_status run_encode_i4(bench *b)
+{
+    return encode(b, ZR_I4X128, NULL);
+}
+
+static zr_status run_encode_e4m3(bench *b)
+{
+    return encode(b, ZR_E4M3X128, NULL);
+}
+
+static zr_status run_encode_i4_random(bench *b)
+{
+    return encode(b, ZR_I4X128, &(zr_rounding){.rng = {.seed = 1, .purpose = ZR_RNG_ROUND}});
+}
+
+static zr_status run_encode_h4(bench *b)
+{
+    return encode(b, ZR_H4X128, NULL);
+}
+
+static zr_status run_decode_h4(bench *b)
+{
+    return decode(b, ZR_H4X128);
+}
+
+static zr_status run_decode_i8(bench *b)
+{
+    return decode(b, ZR_I8X128);
+}
+
+static zr_status run_decode_i4(bench *b)
+{
+    return decode(b, ZR_I4X128);
+}
+
+static zr_status run_decode_e4m3(bench *b)
+{
+    return decode(b, ZR_E4M3X128);
+}
+
+static zr_status run_sum_i4(bench *b)
+{
+    const void *piece[] = {b->a.x16, b->a.x16 + ELEMS / 2};
+    return b->device->ops->sum(b->device, b->a.out, ZR_F32, false, piece, 2, ZR_I4X128, ELEMS);
 }
 
 static zr_status copy_from(bench *b, const float *x)
 {
-    return b->device->ops->cast(b->device, b->a.out, ZR_F32, x, ZR_F32, ELEMS);
+    return b->device->ops->cast(b->device, b->a.out, ZR_F32, x, ZR_F32, ELEMS, NULL);
 }
 
 static zr_status run_copy(bench *b)
@@ -302,6 +365,16 @@ static work all[] = {
     {"square sum", 4, 0, run_square_sum, false, 0},
     {"cast fp32 to bf16", 6, 0, run_narrow, false, 0},
     {"cast bf16 to fp32", 6, 0, run_widen, false, 0},
+    {"cast fp32 to int8", 4 + 130.0 / 128, 0, run_encode_i8, false, 0},
+    {"cast fp32 to int4", 4 + 66.0 / 128, 0, run_encode_i4, false, 0},
+    {"cast fp32 to int4, stochastic", 4 + 66.0 / 128, 0, run_encode_i4_random, false, 0},
+    {"cast fp32 to e4m3", 4 + 130.0 / 128, 0, run_encode_e4m3, false, 0},
+    {"cast fp32 to rotated int4", 4 + 66.0 / 128, 0, run_encode_h4, false, 0},
+    {"cast rotated int4 to fp32", 4 + 66.0 / 128, 0, run_decode_h4, false, 0},
+    {"cast int8 to fp32", 4 + 130.0 / 128, 0, run_decode_i8, false, 0},
+    {"cast int4 to fp32", 4 + 66.0 / 128, 0, run_decode_i4, false, 0},
+    {"cast e4m3 to fp32", 4 + 130.0 / 128, 0, run_decode_e4m3, false, 0},
+    {"sum of 2, int4", 4 + 2 * 66.0 / 128, 0, run_sum_i4, false, 0},
     {"copy", 8, 0, run_copy, false, 0},
     {"layernorm", 8, 0, run_layernorm, false, 0},
     {"layernorm_dx", 12, 0, run_layernorm_dx, true, 0},

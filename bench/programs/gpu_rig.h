@@ -194,7 +194,7 @@ static zr_status fill_params(rig *r)
         void *wide;
         ZR_TRY(device->ops->alloc(device, 4 * n, &wide));
         device->ops->normal(device, &rng, (uint64_t)info->first, n, (float)info->init.std, wide);
-        zr_status st = device->ops->cast(device, r->data[info->value], dtype, wide, ZR_F32, n);
+        zr_status st = device->ops->cast(device, r->data[info->value], dtype, wide, ZR_F32, n, NULL);
         device->ops->free(device, wide);
         ZR_TRY(st);
     }

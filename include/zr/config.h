@@ -43,6 +43,14 @@ typedef enum zr_config_switch { ZR_SWITCH_OFF, ZR_SWITCH_ON, ZR_SWITCH_AUTO } zr
 typedef enum zr_config_layout { ZR_LAYOUT_LEAN, ZR_LAYOUT_PAPER } zr_config_layout;
 typedef enum zr_config_norm { ZR_NORM_ONE_PASS, ZR_NORM_TWO_PASS } zr_config_norm;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
+/** Codes of quantised values (section quantization), in the order of the key's choices. */
+typedef enum zr_config_codes {
+    ZR_CODES_INT8,
+    ZR_CODES_INT4,
+    ZR_CODES_E4M3,
+    ZR_CODES_E5M2,
+    ZR_CODES_H4
+} zr_config_codes;
 /** Place in which model states are stored between the steps that compute with them: the device, host memory, or a
  * disk. */
 typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_config_home;
@@ -226,7 +234,16 @@ typedef struct zr_config {
         int64_t mics_shard_ranks; /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
         /* number of ranks over which a second copy of the parameters is sharded (hpZ); 1 for no copy */
         int64_t hpz_partition_ranks;
+        /* whether trained parameters are gathered (qwZ), frozen ones kept, and gradients reduced (qgZ) in the forms of
+         * `quantization` */
+        bool quantized_weights, quantized_frozen, quantized_gradients;
     } zero;
+    struct {
+        int64_t block_elems; /* elements that share a scale: 128 or 256 */
+        zr_config_codes weights, gradients;
+        bool stochastic; /* key "quantization.rounding" */
+        bool any_ranks;  /* whether a run with quantised gradients may resume on other ranks */
+    } quantization;
     struct {
         zr_recompute policy;
         int64_t every;

@@ -135,6 +135,14 @@ typedef struct zr_peak {
 
 #define ZR_PEAKS 8
 
+/** Random numbers of stochastic rounding. Element i of a cast is rounded up with the probability that makes the mean of
+ * the result equal to the element, within 2^-20 of a code's unit. The decision depends only on number `first` + i of
+ * the sequence, so that the result does not depend on how a range is divided into casts. */
+typedef struct zr_rounding {
+    zr_rng rng;     /* of the purpose ZR_RNG_ROUND */
+    uint64_t first; /* index of the random number of element 0 */
+} zr_rounding;
+
 /** Level name of GPUs in zr_rates. The peak rates of a GPU are rates of matrix products. */
 #define ZR_CUDA_LEVEL "cuda"
 
@@ -203,7 +211,8 @@ typedef struct zr_device_ops {
     const zr_kernel *(*kernel)(zr_device *device, const char *op);
     /** Compute out[i] = sum over r of pieces[r][i] in F32, and round it once to out_dtype. The additions form a fixed
      * binary tree over r: first over the pairs (0,1), (2,3) ..., then over pairs of the sums, and so on. A sum without
-     * a partner is passed to the next level unchanged. With `accumulate`, `out` is F32 and the sum is added to it.
+     * a partner is passed to the next level unchanged. Pieces in a type with records are decoded first; out_dtype is
+     * F32, BF16 or F16. With `accumulate`, `out` is F32 and the sum is added to it.
      * `pieces` has n_pieces arrays of n elements. */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
@@ -228,8 +237,12 @@ typedef struct zr_device_ops {
     /** Map the pages of memory that will be written soon, so that the first write to a page takes less time. The
      * contents do not change. Do nothing if the system does not map pages at their first access. */
     void (*populate)(zr_device *device, void *memory, int64_t bytes);
-    /** Convert n elements between F32, BF16 and F16, or copy them if the types are equal. */
-    zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
+    /** Convert n elements between F32, BF16, F16 and types with records, or copy them if the types are equal. Elements
+     * of a record from n on are set to 0. Records may not overlap the other array. Codes of records are rounded to
+     * nearest, ties to even, if `rounding` is NULL, else up or down at random. Other types are always rounded to
+     * nearest, and `rounding` must be NULL. */
+    zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                      const zr_rounding *rounding);
     /** Add the elements of x (n) to *sum exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
     /** Write n normal numbers with standard deviation `std` to `out`. out[i] is std times element first+i of

@@ -65,9 +65,12 @@ typedef struct zr_graph_spec {
      * zr_position read it: a token sees only its own document, and positions start again at each document. Not for
      * DECODE */
     bool documents;
-    /* whether a unit with trained matrices and trained vectors (parameters of one dimension) is split into a unit of
-     * matrices and a unit of vectors */
+    /* whether a unit with matrices and vectors (parameters of one dimension) is split into a unit of matrices and a
+     * unit of vectors, its trained and its frozen parameters alike */
     bool vectors_apart;
+    /* alignment of matrices (parameters of several dimensions) in elements: each begins at a multiple of it in its
+     * unit, so that a record of that many elements has elements of one matrix only; 0 for none */
+    int64_t matrix_align;
     /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
     int64_t samples;     /* S, maximum number of samples in a row */
@@ -176,7 +179,10 @@ typedef struct zr_param_info {
 typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
-    int64_t elems; /* number of parameter elements on one rank, without padding */
+    int64_t elems; /* number of parameter elements on one rank, with the gaps between matrices that are aligned
+                      (zr_graph_spec.matrix_align), without padding at the end */
+    int32_t
+        declared; /* index of the unit in which the model declared the parameters; this unit's own if it is declared */
     /* whether this unit has only frozen parameters. It then has a name such as "h.0, frozen", and no ops unless it is a
      * tile */
     bool frozen;

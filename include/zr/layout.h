@@ -225,6 +225,18 @@ typedef struct zr_layout {
     /* whether vectors and matrices are in separate units (zr_graph_spec.vectors_apart), for policies that treat whole
      * units of matrices. Bits of training do not change, apart from the last bits of norms */
     bool vectors_apart;
+    /* Quantised exchanges (ZeRO++, Wang et al. 2023): types of records (zr_dtype_is_record) in which the matrices of
+     * blocks pass between ranks, or F32 for none. Blocks are the units between the model's first and its last one;
+     * vectors, tables and heads pass as they are, in units of their own (vectors_apart).
+     * weight_records (qwZ): trained parameters are cast from the fp32 master before a gather, and back behind it, also
+     * on one rank and at stages without gathers. So ops read the same values at any stage and on any number of ranks. A
+     * unit then has an fp32 master even if dtype is F32.
+     * frozen_records: frozen parameters are stored as records, and gathered so; only at stage 3.
+     * grad_records (qgZ): gradients are cast before each level of a reduction. Each rank quantises its own sums, so
+     * values depend on the number of ranks, and on the ranks of a host if there are two levels. Needs reduce_once with
+     * several micro-batches; no effect on one rank, where nothing is reduced */
+    zr_dtype weight_records, frozen_records, grad_records;
+    bool stochastic; /* whether records are rounded up or down at random, so that the mean of a value is exact */
     int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
     /* maximum number of elements of a tile of a table (zr_graph_spec.tile_elems), at every stage and in every schedule;

@@ -31,13 +31,17 @@ typedef struct zr_state {
 
 /** States of a unit on one rank. */
 typedef struct zr_plan_unit {
-    int64_t elems; /* number of parameter elements; 0 if the unit is not held */
+    int64_t elems; /* number of parameter elements, with gaps between matrices; 0 if the unit is not held */
     /* group of N ranks over which the unit's gradient is summed. Its ranks have the same parameters, but different
      * rows */
     int32_t sum_group;
     /* group over which the unit's states are sharded, if the stage shards them: sum_group, or a part of it (MiCS) */
     int32_t shard_group;
-    int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
+    /* record types in which the unit's parameters and gradients pass between ranks, or F32 for none. Trained parameters
+     * are cast to them from the master, frozen ones are stored in them */
+    zr_dtype weight_records, grad_records;
+    int64_t align_elems;  /* alignment of shards and buckets: ZR_SHARD_ALIGN, or a multiple of it that records need */
+    int64_t padded_elems; /* elems rounded up to a multiple of N * align_elems */
     int64_t shard_elems;  /* padded_elems / N */
     zr_range own;         /* range of the unit whose gradient sums this rank computes */
     /* range of the unit that this rank updates: its shard, or the whole unit at stage 0. For a frozen unit, the range
@@ -58,8 +62,9 @@ typedef struct zr_plan_unit {
     bool gathered;                   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
     zr_space param_home, optim_home; /* spaces of `param` and of the fp32 states */
     zr_recompute recompute;          /* policy of this unit, any but AUTO */
-    zr_state param;                  /* parameters; ZR_NONE if they are cast from the master */
-    zr_state hpz_shard; /* second copy of the parameters (hpZ), valid after the first gather of a training step */
+    zr_state param;                  /* parameters; ZR_NONE if they are cast from the master for each gather */
+    /* second copy of the parameters (hpZ), or of their records, valid after the first gather of a training step */
+    zr_state hpz_shard;
     /* gradient of a micro-batch in the communicated type; ZR_NONE if it is a transient buffer of a schedule */
     zr_state grad;
     /* gradient of a training step, which the update reads: fp32 accumulators, or the same buffer as grad */

@@ -115,7 +115,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(RUN, "run")     /* run an op of the graph. Uses: inputs, outputs, [scratch], [the sums of COUNT] */              \
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \
-    X(CAST, "cast")   /* cast this rank's range of the fp32 master. Uses: master (mine), unit (mine) */                \
+    X(CAST, "cast")   /* cast elements of a unit to another type: parameters from the fp32 master or from records,     \
+                         gradients to records. Uses: the elements, the elements in the other type */                   \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
     X(GATHER, "gather")           /* all-gather parameters. Uses: own range (mine), all ranges (each), staging */      \
     X(GATHER_GRAD, "gather_grad") /* all-gather sums of gradients. Uses: as in GATHER */                               \

@@ -11,12 +11,30 @@
 extern "C" {
 #endif
 
-/** List of types: name, bytes per record, elements per record. A record is the smallest unit that is stored or sent. */
+/** List of types: name, bytes per record, elements per record. A record is the smallest unit that is stored or sent.
+ *
+ * The types after I32 have records of 128 or 256 elements (zr_dtype_is_record): a scale in bf16, then a code for each
+ * element in 8 or 4 bits. An element's value is its code times the scale. Codes are integers from -127 to 127 (I8) or
+ * from -7 to 7 (I4), or floating-point numbers of 8 bits (E4M3, E5M2). H4 is I4 for each 128 elements after a rotation
+ * by a Hadamard matrix, which spreads large elements, so that the error is smaller if few elements are large. The
+ * elements of a record begin at a multiple of their number. If any is infinite or NaN, the scale is NaN, and so are all
+ * values of the record. Records are aligned to 2 bytes. Gradients and parameters are exchanged in these types, but no
+ * value of a graph and no file has them. */
 #define ZR_DTYPE_LIST(X)                                                                                               \
     X(F32, "F32", 4, 1)                                                                                                \
     X(BF16, "BF16", 2, 1)                                                                                              \
     X(F16, "F16", 2, 1)                                                                                                \
-    X(I32, "I32", 4, 1)
+    X(I32, "I32", 4, 1)                                                                                                \
+    X(I8X128, "I8X128", 130, 128)                                                                                      \
+    X(I8X256, "I8X256", 258, 256)                                                                                      \
+    X(I4X128, "I4X128", 66, 128)                                                                                       \
+    X(I4X256, "I4X256", 130, 256)                                                                                      \
+    X(E4M3X128, "E4M3X128", 130, 128)                                                                                  \
+    X(E4M3X256, "E4M3X256", 258, 256)                                                                                  \
+    X(E5M2X128, "E5M2X128", 130, 128)                                                                                  \
+    X(E5M2X256, "E5M2X256", 258, 256)                                                                                  \
+    X(H4X128, "H4X128", 66, 128)                                                                                       \
+    X(H4X256, "H4X256", 130, 256)
 
 typedef enum zr_dtype {
 #define ZR_DTYPE_ENUM(name, text, bytes, elems) ZR_##name,
@@ -27,12 +45,14 @@ typedef enum zr_dtype {
 
 /** Return the type's name as in safetensors files, such as "F32". */
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
-/** Return the number of bytes of a record. In all current types a record is one element. */
+/** Return the number of bytes of a record, which is one element unless zr_dtype_is_record. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
 /** Return the number of bytes of n elements, rounded up to whole records. */
 ZR_API int64_t zr_dtype_span(zr_dtype dtype, int64_t n);
 /** Return whether the type is F32, BF16 or F16. Parameters, activations and gradients may have only these types. */
 ZR_API bool zr_dtype_is_float(zr_dtype dtype);
+/** Return whether a record of the type has several elements, which share a scale. */
+ZR_API bool zr_dtype_is_record(zr_dtype dtype);
 
 #define ZR_MAX_DIMS 4
 typedef struct zr_shape {

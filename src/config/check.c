@@ -161,6 +161,29 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
     return ZR_OK;
 }
 
+/* Refuse quantised exchanges that contradict other keys. */
+static zr_status check_quantization(const zr_config *config, const zr__source *source)
+{
+    const int64_t block = config->quantization.block_elems;
+    const char *gradients = "zero_optimization.zero_quantized_gradients";
+    REFUSE(block != 128 && block != 256, "quantization.block", ZR_ERR_CONFIG,
+           "found %" PRId64 ", wanted 128 or 256 elements", block);
+    const char *frozen = "zero_optimization.zero_quantized_nontrainable_weights";
+    REFUSE(config->zero.quantized_frozen && config->parallel.tensor > 1, frozen, ZR_ERR_UNSUPPORTED,
+           "it cannot be used with parallel.tensor %" PRId64
+           ", which cuts matrices within blocks; leave out one of the two",
+           config->parallel.tensor);
+    REFUSE(config->zero.quantized_frozen && config->zero.param.device == ZR_HOME_NVME, frozen, ZR_ERR_UNSUPPORTED,
+           "it cannot be used with offload_param.device nvme; leave out one of the two");
+    if (!config->zero.quantized_gradients) return ZR_OK;
+    REFUSE(config->train.rank_free_sums, gradients, ZR_ERR_CONFIG,
+           "it cannot be used with train.reproducible world: each rank quantises its own sums, so values depend on the "
+           "number of ranks; leave out one of the two");
+    REFUSE(config->collectives.reduce == ZR_REDUCE_NCCL, gradients, ZR_ERR_CONFIG,
+           "it cannot be used with collectives.reduce nccl, which cannot add quantised values; use reduce_scatter");
+    return ZR_OK;
+}
+
 int zr__config_units(const char *text, int32_t *units)
 {
     int n = 0;
@@ -217,6 +240,7 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
     REFUSE(config->reduce_once && config->train.rank_free_sums, "gradient_reduction", ZR_ERR_UNSUPPORTED,
            "step cannot be used with train.reproducible world, which needs another order of sums; leave out one of the "
            "two");
+    ZR_TRY(check_quantization(config, source));
     return check_nccl_keys(config, source);
 }
 

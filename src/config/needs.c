@@ -69,6 +69,16 @@ static const requirement needs[] = {
     {ZERO "offload_param.nvme_path", DISK, "nothing is stored on disk", false},
     {"aio.block_size", DISK, "nothing is stored on disk", false},
     {"aio.queue_depth", DISK, "nothing is stored on disk", false},
+    {"quantization.weights", ZERO "zero_quantized_weights|" ZERO "zero_quantized_nontrainable_weights", NULL, false},
+    {ZERO "zero_quantized_nontrainable_weights", ZERO "stage=3", NULL, false},
+    {ZERO "zero_quantized_nontrainable_weights", "model.lora.rank|model.lora.init|model.frozen",
+     "no parameters are frozen", false},
+    {"quantization.gradients", ZERO "zero_quantized_gradients", NULL, false},
+    {"quantization.rounding", ZERO "zero_quantized_weights|" ZERO "zero_quantized_gradients", NULL, false},
+    {"quantization.any_ranks", ZERO "zero_quantized_gradients", NULL, false},
+    {"quantization.block",
+     ZERO "zero_quantized_weights|" ZERO "zero_quantized_gradients|" ZERO "zero_quantized_nontrainable_weights", NULL,
+     false},
     {"checkpoint.async", "train.save_interval|checkpoint.async=false", NULL, false},
 };
 enum { NEEDS = sizeof(needs) / sizeof(needs[0]) };

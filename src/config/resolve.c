@@ -512,6 +512,28 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
+/* Reduce quantised gradients once per step: a reduction of every micro-batch would quantise each of them. */
+static zr_status settle_quantised(zr_config *config, int ranks)
+{
+    const char *key = "zero_optimization.zero_quantized_gradients";
+    if (config->zero.quantized_weights && config->zero.param.device != ZR_HOME_NONE)
+        ZR_TRY(zr__config_note(config, "zero_optimization.offload_param: with zero_quantized_weights the matrices of "
+                                       "blocks are cast from their fp32 masters, which offload_optimizer places; only "
+                                       "vectors, tables and heads are offloaded"));
+    if (!config->zero.quantized_gradients) return ZR_OK;
+    if (ranks == 1)
+        return zr__config_note(config, "%s has no effect on one data-parallel rank: nothing is reduced", key);
+    if (config->reduce_once || config->accumulation_steps == 1) return ZR_OK;
+    if (zr__config_given(config, "gradient_reduction"))
+        return zr__config_refuse(config,
+                                 "gradient_reduction: micro with %" PRId64
+                                 " micro-batches (gradient_accumulation_steps) "
+                                 "would quantise the gradients of each (%s); use step, or leave it out",
+                                 config->accumulation_steps, key);
+    config->reduce_once = true;
+    return zr__config_note(config, "gradient_reduction: step, because of %s", key);
+}
+
 /* Add a note if the order of micro-batches has no effect, because a training step has only one. */
 static zr_status note_accumulation_order(zr_config *config)
 {
@@ -595,6 +617,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_lr(config, lr_given));
     ZR_TRY(note_clipping(config));
     ZR_TRY(note_two_pass(config));
+    ZR_TRY(settle_quantised(config, ranks));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));
     ZR_TRY(zr__config_note_all(config));

@@ -534,10 +534,17 @@ const zr_key zr__common_keys[] = {
         "hpZ of ZeRO++, at stage 3: keep a second copy of the parameters, sharded over this number of neighbouring "
         "data-parallel ranks (a power of two), for all gathers of a step but the first",
         FROM(0)),
-    REFUSED(BOOL, ZERO "zero_quantized_weights", "false", "ZeRO++: gather quantized parameters"),
-    REFUSED(BOOL, ZERO "zero_quantized_nontrainable_weights", "false", "ZeRO++: gather quantized parameters"),
-    REFUSED(BOOL, ZERO "zero_quantized_gradients", "false", "ZeRO++: reduce quantized gradients"),
-    IGNORED(ANY, ZERO "zeropp_loco_param.*", "null", "used only with zero_quantized_gradients"),
+    KEY(BOOL, ZERO "zero_quantized_weights", "false", zero.quantized_weights,
+        "qwZ of ZeRO++, at every stage: gather the trained matrices of blocks in the form of quantization.weights. "
+        "Every rank computes with the quantised values, also one rank alone; the update keeps exact ones in fp32"),
+    KEY(BOOL, ZERO "zero_quantized_nontrainable_weights", "false", zero.quantized_frozen,
+        "MixZ++ of DeepSpeed, at stage 3: keep the frozen matrices of blocks (model.lora, model.frozen) in memory, and "
+        "gather them, in the form of quantization.weights"),
+    KEY(BOOL, ZERO "zero_quantized_gradients", "false", zero.quantized_gradients,
+        "qgZ of ZeRO++, at every stage: reduce the gradients of the matrices of blocks in the form of "
+        "quantization.gradients, once per step (gradient_reduction step). Values then depend on the number of ranks, "
+        "and with collectives.hierarchical on the ranks of a host"),
+    REFUSED(ANY, ZERO "zeropp_loco_param", "null", "LoCo: add the errors of quantised gradients to the next gradients"),
     KEY(INT, ZERO "mics_shard_size", "-1", zero.mics_shard_ranks,
         "MiCS (hybrid sharding): shard states over groups of this number of neighbouring data-parallel ranks (a power "
         "of two), each with a copy; -1: over all ranks",
@@ -566,6 +573,24 @@ const zr_key zr__common_keys[] = {
     IGNORED(INT, "activation_checkpointing.number_checkpoints", "null", "it follows from the model", FROM(0)),
     IGNORED(BOOL, "activation_checkpointing.synchronize_checkpoint_boundary", "false", "it concerns CUDA streams"),
     IGNORED(BOOL, "activation_checkpointing.profile", "false", "times are in metrics.jsonl"),
+
+    KEY(INT, "quantization.block", "128", quantization.block_elems,
+        "elements of a matrix that share a scale of 16 bits, 128 or 256, counted from its first element",
+        RANGE(128, 256)),
+    KEY(CHOICE, "quantization.weights", "\"int8\"", quantization.weights,
+        "form of quantised parameters. int8, int4: integers; fp8_e4m3, fp8_e5m2: floating-point numbers of 8 bits; "
+        "int4_hadamard: int4 after a rotation of 128 elements, which spreads large ones",
+        .choices = "int8|int4|fp8_e4m3|fp8_e5m2|int4_hadamard"),
+    KEY(CHOICE, "quantization.gradients", "\"int4\"", quantization.gradients,
+        "form of quantised gradients, as in quantization.weights",
+        .choices = "int8|int4|fp8_e4m3|fp8_e5m2|int4_hadamard"),
+    KEY(EITHER, "quantization.rounding", "\"nearest\"", quantization.stochastic,
+        "rounding of quantised values. nearest: smallest errors; stochastic: up or down at random, so that errors "
+        "cancel out in the mean",
+        .choices = "nearest|stochastic"),
+    KEY(BOOL, "quantization.any_ranks", "false", quantization.any_ranks,
+        "with zero_quantized_gradients: let a run resume on another number of data-parallel ranks, or of those of a "
+        "host, on which other values follow"),
 
     KEY(CHOICE, "collectives.reduce", "\"reduce_scatter\"", collectives.reduce,
         "how gradients are summed over ranks. reduce_scatter is meant for training, the others for comparison. "

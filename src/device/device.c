@@ -13,6 +13,22 @@ void zr_device_destroy(zr_device **device)
     *device = NULL;
 }
 
+static bool can_cast(zr_dtype dtype)
+{
+    return zr_dtype_is_float(dtype) || zr_dtype_is_record(dtype);
+}
+
+zr_status zr__check_cast(zr_dtype out_dtype, zr_dtype dtype, const zr_rounding *rounding)
+{
+    ZR_CHECK(out_dtype == dtype || (can_cast(out_dtype) && can_cast(dtype)), ZR_ERR_DTYPE,
+             "cannot cast %s to %s; wanted F32, BF16, F16 or a type with records", zr_dtype_name(dtype),
+             zr_dtype_name(out_dtype));
+    ZR_CHECK(!rounding || (out_dtype != dtype && zr_dtype_is_record(out_dtype)), ZR_ERR_ARG,
+             "a cast of %s to %s cannot round at random, only a cast that makes records", zr_dtype_name(dtype),
+             zr_dtype_name(out_dtype));
+    return ZR_OK;
+}
+
 const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op)
 {
     for (; list && list->op; list++)

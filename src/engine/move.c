@@ -19,9 +19,29 @@ static zr_status finish_pending(const zr__running *r)
     return zr__comm_of(r)->size > 1 && !r->engine->in_stream ? r->device->ops->finish(r->device) : ZR_OK;
 }
 
+/* Return the random numbers by which a CAST rounds records, or NULL for rounding to nearest. They belong to an element
+ * of a unit. Those of parameters also to the number of updates, so that every gather between two updates gives the same
+ * values; those of gradients to the training step, the rank and the level of the reduction. */
+static const zr_rounding *rounding_of(const zr__running *r, zr_rounding *rounding)
+{
+    const zr_engine *e = r->engine;
+    if (!e->plan->layout.stochastic || !zr_dtype_is_record(r->use[1].dtype)) return NULL;
+    const bool gradient = r->bound->schedule->buffer[r->use[1].buffer].category == ZR_CATEGORY_GRAD;
+    const uint64_t rank = gradient ? (uint64_t)e->place[ZR_GROUP_DATA] : 0;
+    const uint32_t level = gradient && r->step->range.by.elems > 0;
+    *rounding = (zr_rounding){.rng = {.seed = e->runtime.seed,
+                                      .purpose = ZR_RNG_ROUND,
+                                      .stream = 2 * (uint32_t)r->step->unit + level,
+                                      .step = gradient ? e->runtime.step : (uint32_t)e->updates},
+                              .first = rank << 44 | (uint64_t)zr__first(e, &r->step->range)};
+    return rounding;
+}
+
 zr_status zr__cast(const zr__running *r)
 {
-    return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype, r->count);
+    zr_rounding rounding;
+    return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype, r->count,
+                                rounding_of(r, &rounding));
 }
 
 zr_status zr__gather(const zr__running *r)

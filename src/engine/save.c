@@ -27,7 +27,7 @@ static zr_status put_param(const zr__running *r, zr__window *window, const zr_pa
             ZR_TRY(zr__window_open(e, window, its, at, false, &from));
         else
             from = zr__at(r, 0) + zr_dtype_span(r->use->dtype, at - zr__first(e, range));
-        if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n));
+        if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n, NULL));
         ZR_TRY(r->device->ops->finish(r->device));
         const void *out = in_place ? zr__at(r, 1) : from;
         ZR_TRY(sink->put(sink->arg, state, param, whole, n, out));

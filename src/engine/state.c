@@ -89,7 +89,7 @@ static zr_status set_part(void *arg, zr_device *device, int64_t index)
     char *place, *rounded;
     ZR_TRY(zr__window_open(e, &p->window[0], p->state, p->at, true, &place));
     if (p->host) {
-        ZR_TRY(device->ops->cast(device, place, p->state->dtype, p->host, ZR_F32, p->n));
+        ZR_TRY(device->ops->cast(device, place, p->state->dtype, p->host, ZR_F32, p->n, NULL));
     } else {
         const zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
         uint64_t first = (uint64_t)(p->param->first + p->whole);
@@ -98,7 +98,7 @@ static zr_status set_part(void *arg, zr_device *device, int64_t index)
     const zr_state *param = &e->plan->unit[p->param->unit].param;
     if (!p->rounded || param == p->state || param->buffer == ZR_NONE) return ZR_OK;
     ZR_TRY(zr__window_open(e, &p->window[1], param, p->at, true, &rounded));
-    return device->ops->cast(device, rounded, param->dtype, place, p->state->dtype, p->n);
+    return device->ops->cast(device, rounded, param->dtype, place, p->state->dtype, p->n, NULL);
 }
 
 static zr_status get_part(void *arg, zr_device *device, int64_t index)
@@ -107,7 +107,7 @@ static zr_status get_part(void *arg, zr_device *device, int64_t index)
     const passing *p = arg;
     char *place;
     ZR_TRY(zr__window_open(p->engine, p->window, p->state, p->at, false, &place));
-    return device->ops->cast(device, p->host, ZR_F32, place, p->state->dtype, p->n);
+    return device->ops->cast(device, p->host, ZR_F32, place, p->state->dtype, p->n, NULL);
 }
 
 /* ---- filling ----------------------------------------------------------------------------------- */

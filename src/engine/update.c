@@ -294,7 +294,7 @@ static zr_status round_params(const zr__running *r)
 {
     const zr_use *param = &r->use[params_at(r)];
     return r->device->ops->cast(r->device, zr__at(r, params_at(r)), param->dtype, zr__at(r, MASTER), ZR_F32,
-                                param->range.count);
+                                param->range.count, NULL);
 }
 
 static const zr_verdict *verdict_of(const zr__running *r)

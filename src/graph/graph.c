@@ -168,7 +168,7 @@ zr_status zr__graph_unit_add(zr_graph *graph, const zr_unit_info *unit)
 void zr_graph_unit(zr_graph *graph, const char *format, ...)
 {
     if (zr__graph_closed(graph)) return;
-    zr_unit_info info = {.first_param = graph->n_params};
+    zr_unit_info info = {.first_param = graph->n_params, .declared = graph->n_units};
     va_list args;
     va_start(args, format);
     zr_status status = format_name(info.name, "unit", format, args);
@@ -186,11 +186,11 @@ static zr_status tile_add(zr_graph *graph, zr_param_info *info, zr_value *value)
     ZR_TRY(value_add(graph, ZR_VALUE_PARAM, type, graph->current_unit, graph->n_params, value));
     zr_unit_info *unit = &graph->unit[graph->current_unit];
     info->unit = graph->current_unit;
-    info->unit_offset = unit->elems;
+    info->unit_offset = zr__param_begin(graph, unit, info);
     info->value = *value;
     graph->param[graph->n_params++] = *info;
     unit->n_params++;
-    unit->elems += zr_shape_elems(&info->shape);
+    unit->elems = info->unit_offset + zr_shape_elems(&info->shape);
     return ZR_OK;
 }
 

@@ -98,6 +98,13 @@ int32_t zr__tiles(const zr_graph *graph, zr_value param);
 /** Write the attributes by which kernels find the rows of a table's piece or tile: i[0], the rows of the whole table;
  * i[1], the rows of each rank's piece; and i[2], the first row of the tile in the piece. */
 void zr__table_rows(const zr_graph *graph, zr_value tile, int64_t i[3]);
+/** Return the element of `unit` at which a new parameter begins. */
+static inline int64_t zr__param_begin(const zr_graph *graph, const zr_unit_info *unit, const zr_param_info *param)
+{
+    const int64_t align = graph->spec.matrix_align, end = unit->elems;
+    return align > 1 && param->shape.ndim > 1 ? (end + align - 1) / align * align : end;
+}
+
 /** Move tiles, frozen parameters and, with zr_graph_spec.vectors_apart, vectors to separate units. Move the ops that
  * read a tile to the tile's unit. */
 zr_status zr__part_units(zr_graph *graph);

@@ -94,8 +94,8 @@ static void place_param(zr_graph *graph, int32_t place, zr_param_info param, int
     zr_unit_info *its = &graph->unit[unit];
     if (its->n_params++ == 0) its->first_param = place;
     param.unit = unit;
-    param.unit_offset = its->elems;
-    its->elems += zr_shape_elems(&param.shape);
+    param.unit_offset = zr__param_begin(graph, its, &param);
+    its->elems = param.unit_offset + zr_shape_elems(&param.shape);
     graph->value[param.value].info.param = place;
     graph->param[place] = param;
 }
@@ -107,28 +107,33 @@ static bool is_tile(const zr_param_info *param)
 
 /* Kinds of parameters. Parameters of the kind STAYS keep their unit. The other kinds move to new units, in this order.
  */
-typedef enum param_kind { STAYS, VECTOR, TILE, FROZEN, FROZEN_TILE, KINDS } param_kind;
+typedef enum param_kind { STAYS, VECTOR, TILE, FROZEN, FROZEN_VECTOR, FROZEN_TILE, KINDS } param_kind;
 
-static bool is_trained_matrix(const zr_param_info *param)
+/* Return whether a vector has a unit of its own, because matrices of its unit are trained, or frozen, as it is. */
+static bool is_apart(const zr_graph *graph, const zr_param_info *param)
 {
-    return !param->frozen && !is_tile(param) && param->shape.ndim > 1;
+    const zr_unit_info *unit = &graph->unit[param->unit];
+    const zr_param_info *of_unit = graph->param + unit->first_param;
+    if (!graph->spec.vectors_apart || param->shape.ndim > 1) return false;
+    for (int32_t p = 0; p < unit->n_params; p++)
+        if (of_unit[p].frozen == param->frozen && !is_tile(&of_unit[p]) && of_unit[p].shape.ndim > 1) return true;
+    return false;
 }
 
 static param_kind kind_of(const zr_graph *graph, const zr_param_info *param)
 {
-    if (param->frozen) return is_tile(param) ? FROZEN_TILE : FROZEN;
-    if (is_tile(param)) return TILE;
-    const zr_unit_info *unit = &graph->unit[param->unit];
-    const zr_param_info *of_unit = graph->param + unit->first_param;
-    for (int32_t p = 0; p < unit->n_params && graph->spec.vectors_apart && param->shape.ndim == 1; p++)
-        if (is_trained_matrix(&of_unit[p])) return VECTOR;
-    return STAYS;
+    if (is_tile(param)) return param->frozen ? FROZEN_TILE : TILE;
+    if (is_apart(graph, param)) return param->frozen ? FROZEN_VECTOR : VECTOR;
+    return param->frozen ? FROZEN : STAYS;
 }
 
 /* Add a new unit for the parameters of one kind that were declared in the same unit as `param`. */
 static zr_status add_unit(zr_graph *graph, const zr_param_info *param, param_kind kind)
 {
-    zr_unit_info unit = {.frozen = param->frozen, .tile = is_tile(param), .vectors = kind == VECTOR};
+    zr_unit_info unit = {.declared = param->unit,
+                         .frozen = param->frozen,
+                         .tile = is_tile(param),
+                         .vectors = kind == VECTOR || kind == FROZEN_VECTOR};
     char tile[32] = "";
     if (unit.tile) snprintf(tile, sizeof(tile), ", tile %d", param->tile.index);
     snprintf(unit.name, sizeof(unit.name), "%.60s%s%s", graph->unit[param->unit].name,

@@ -97,6 +97,42 @@ static zr_status check_choices(const zr_layout *l)
     return ZR_OK;
 }
 
+/* Check the types of records. Errors: ZR_ERR_CONFIG. */
+static zr_status check_records(const zr_layout *l)
+{
+    const struct {
+        const char *name;
+        zr_dtype type;
+    } records[] = {{"weight_records", l->weight_records},
+                   {"frozen_records", l->frozen_records},
+                   {"grad_records", l->grad_records}};
+    for (int i = 0; i < 3; i++)
+        ZR_CHECK(records[i].type == ZR_F32 || zr_dtype_is_record(records[i].type), ZR_ERR_ARG,
+                 "zr_layout.%s is %s: a type of records is wanted, or F32 for none", records[i].name,
+                 zr_dtype_name(records[i].type));
+    const bool frozen = l->frozen_records != ZR_F32;
+    ZR_CHECK(!frozen || l->tensor == 1, ZR_ERR_UNSUPPORTED,
+             "frozen parameters kept quantised (zero_quantized_nontrainable_weights) with parallel.tensor %d: one is "
+             "built, since tensor-parallel ranks cut matrices within blocks",
+             l->tensor);
+    ZR_CHECK(!frozen || l->home.param != ZR_SPACE_DISK, ZR_ERR_UNSUPPORTED,
+             "frozen parameters kept quantised (zero_quantized_nontrainable_weights) on disk (offload_param.device "
+             "nvme): keep them in memory, where they take a quarter of their bytes in fp32");
+    if (l->grad_records == ZR_F32) return ZR_OK;
+    ZR_CHECK(!l->rank_free_sums, ZR_ERR_CONFIG,
+             "quantised gradients (zero_quantized_gradients) with sums that are the same for any number of ranks "
+             "(train.reproducible world): each rank quantises its own sums, so values depend on their number; choose "
+             "one");
+    ZR_CHECK(l->reduce != ZR_REDUCE_NCCL, ZR_ERR_CONFIG,
+             "quantised gradients (zero_quantized_gradients) with collectives.reduce nccl, which cannot add them: "
+             "choose reduce_scatter");
+    ZR_CHECK(l->reduce_once || l->accum == 1, ZR_ERR_CONFIG,
+             "quantised gradients (zero_quantized_gradients) with a reduction after each of %lld micro-batches, which "
+             "would quantise them as often: choose gradient_reduction step",
+             (long long)l->accum);
+    return ZR_OK;
+}
+
 /* Return the number of data-parallel ranks per host. Return 0 if this number is unknown or a tensor-parallel group
  * spans hosts. */
 static int host_data_ranks(const zr_layout *l)
@@ -238,6 +274,7 @@ static zr_status check_layout(const zr_layout *l)
     ZR_TRY(check_pipeline(l));
     ZR_TRY(check_groups(l));
     ZR_TRY(check_choices(l));
+    ZR_TRY(check_records(l));
     return zr__policies_check(l);
 }
 
@@ -276,6 +313,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .documents = l->documents,
                           .tile_elems = l->tile_elems,
                           .vectors_apart = l->vectors_apart,
+                          .matrix_align = zr__record_align(l),
                           .predictions = l->predictions,
                           .samples = l->samples};
     if (kind == ZR_SCHEDULE_DECODE) {
@@ -445,7 +483,8 @@ static void partition(zr_plan *plan)
     const bool grads_away = l->home.grad != ZR_SPACE_DEVICE, params_away = l->home.param != ZR_SPACE_DEVICE;
     plan->shards_optim = l->stage >= 1;
     plan->shards_grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away);
-    plan->shards_param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32) || params_away);
+    const bool records = zr_dtype_is_record(l->frozen_records) && l->train;
+    plan->shards_param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32) || params_away || records);
 }
 
 /* Divide the graphs into the stages of a pipeline. All graphs are divided as the first one. */
@@ -528,6 +567,8 @@ zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const z
     ZR_CHECK(model && model->build && layout && profile && plan, ZR_ERR_ARG, "zr_plan_create: a NULL argument");
     zr_layout l = *layout;
     if (l.chunks == 0) l.chunks = zr__pipe_chunks(layout);
+    if (l.stage < 3) l.frozen_records = ZR_F32;
+    if (zr__record_align(&l) > 1) l.vectors_apart = true;
     ZR_TRY(check_layout(&l));
     const zr__policy *choice = zr__policies_choose(&l);
     if (choice) return choice->create(model, &l, profile, plan);

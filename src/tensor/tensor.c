@@ -45,6 +45,11 @@ bool zr_dtype_is_float(zr_dtype dtype)
     return dtype == ZR_F32 || dtype == ZR_BF16 || dtype == ZR_F16;
 }
 
+bool zr_dtype_is_record(zr_dtype dtype)
+{
+    return zr__dtype_grain(dtype) > 1;
+}
+
 int64_t zr_shape_elems(const zr_shape *shape)
 {
     return zr_shape_rows(shape) * zr_shape_cols(shape);

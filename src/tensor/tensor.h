@@ -4,6 +4,10 @@
 
 #include "zr/tensor.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /** Return the number of elements in a record. */
 int64_t zr__dtype_grain(zr_dtype dtype);
 
@@ -16,4 +20,7 @@ static inline float zr__number_at(const zr_tensor *tensor, int64_t i)
     return ((const float *)tensor->data)[i];
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -21,14 +21,28 @@ static void types(void **state)
     assert_int_equal(zr_dtype_span(ZR_BF16, 3), 6);
     assert_int_equal(zr_dtype_span(ZR_F32, 0), 0);
     for (zr_dtype t = 0; t < ZR_DTYPES; t++) {
-        /* Shards are cut between records, and a record's elements take exactly the bytes of one record. */
-        assert_int_equal(ZR_SHARD_ALIGN % zr__dtype_grain(t), 0);
+        /* Plain types are cut anywhere. Shards in records are aligned to their elements, which ZR_SHARD_ALIGN divides.
+         * A record's elements take exactly the bytes of one record, and any part of them the whole. */
+        const int64_t grain = zr__dtype_grain(t);
+        assert_int_equal(zr_dtype_is_record(t), grain > 1);
+        assert_int_equal(grain % (grain > 1 ? ZR_SHARD_ALIGN : 1), 0);
+        assert_int_equal(zr_dtype_span(t, 4 * grain + 1), 5 * zr_dtype_bytes(t));
         assert_int_equal(zr_dtype_span(t, zr__dtype_grain(t)), zr_dtype_bytes(t));
         assert_int_equal(zr_dtype_span(t, 5 * zr__dtype_grain(t)), 5 * zr_dtype_bytes(t));
     }
+    /* A record has a scale of 2 bytes, and its codes. */
+    const zr_dtype bits8[] = {ZR_I8X128, ZR_I8X256, ZR_E4M3X128, ZR_E4M3X256, ZR_E5M2X128, ZR_E5M2X256};
+    const zr_dtype bits4[] = {ZR_I4X128, ZR_I4X256, ZR_H4X128, ZR_H4X256};
+    for (size_t i = 0; i < sizeof bits8 / sizeof *bits8; i++)
+        assert_int_equal(zr_dtype_bytes(bits8[i]), 2 + zr__dtype_grain(bits8[i]));
+    for (size_t i = 0; i < sizeof bits4 / sizeof *bits4; i++)
+        assert_int_equal(zr_dtype_bytes(bits4[i]), 2 + zr__dtype_grain(bits4[i]) / 2);
+    assert_int_equal(zr__dtype_grain(ZR_I8X128), 128);
+    assert_int_equal(zr__dtype_grain(ZR_I4X256), 256);
+    assert_false(zr_dtype_is_record(ZR_F32) || zr_dtype_is_record(ZR_I32) || zr_dtype_is_record(ZR_DTYPES));
     assert_string_equal(zr_dtype_name(ZR_DTYPES), "unknown");
     assert_true(zr_dtype_is_float(ZR_F32) && zr_dtype_is_float(ZR_BF16) && zr_dtype_is_float(ZR_F16));
-    assert_false(zr_dtype_is_float(ZR_I32) || zr_dtype_is_float(ZR_DTYPES));
+    assert_false(zr_dtype_is_float(ZR_I32) || zr_dtype_is_float(ZR_I8X128) || zr_dtype_is_float(ZR_DTYPES));
 }
 
 static void shapes(void **state)

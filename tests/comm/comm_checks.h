@@ -334,18 +334,20 @@ static zr_status check_refusals(checker *c)
 }
 
 /* Check records that must not be split between chunks, in chunks with room for exactly one record, or for slightly less
- * than a whole number of records. */
+ * than a whole number of records. Gathers move the same bytes, and may cut them anywhere. */
 static zr_status check_grains(checker *c)
 {
     static const struct {
         int64_t grain, slot;
-    } cases[] = {{36, 64}, {36, 1000}, {260, 320}, {260, 5000}};
+    } cases[] = {{36, 64},   {36, 1000},  {260, 320},  {260, 5000}, {66, 128},   {66, 2112}, {66, 4160},
+                 {130, 192}, {130, 1000}, {130, 4160}, {258, 320},  {258, 1024}, {258, 8256}};
     check_count_anew(c);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const int64_t piece = 67 * cases[i].grain;
         check_call call = {.round = i, .piece = piece, .stride = piece + 4, .grain = cases[i].grain};
         ZR_TRY(check_staging(c->comm, 2 * c->comm->size * cases[i].slot));
         ZR_TRY(check_exchange(c, call));
+        ZR_TRY(check_all_gather(c, call));
     }
     return check_counted(c);
 }

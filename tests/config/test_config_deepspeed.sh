@@ -33,8 +33,8 @@ check "... which is named" grep -q '^model: gpt2-1.5b, 48 layers, width 1600, 25
 check "offload and more" code 69 "$ZR" plan zero3_offload.json
 check "... a line a section" lines 4
 check "... how many" has "zero3_offload.json: 2 settings are not available in zr: remove each, or use the value"
-check "... what, and what to do instead" has 'zero3_offload.json:23:9: zero_optimization: zero_quantized_weights true (write false)'
-check "... as options" has '  or override them on the command line: --zero_optimization.zero_quantized_weights=false --elasticity.enabled=false'
+check "... what, and what to do instead" has 'zero3_offload.json:23:9: zero_optimization: mics_hierarchical_params_gather true (write false)'
+check "... as options" has '  or override them on the command line: --zero_optimization.mics_hierarchical_params_gather=false --elasticity.enabled=false'
 options=$(sed -n 's/.*or override them on the command line: //p' err)
 check "... then what excludes each other" code 69 "$ZR" plan zero3_offload.json --ranks 8 $options
 check "... is said" has 'zero_optimization.offload_param.device: it cannot be used with zero_hpz_partition_size 8'

@@ -181,8 +181,7 @@ static void not_built(void **state)
                                        "gradient_allreduce_op=sum",
                                        "data_types.param_dtype=bf16",
                                        "sequence_parallel_size=2",
-                                       "scheduler.params.last_batch_iteration=5",
-                                       "zero_optimization.zero_quantized_weights=true"};
+                                       "scheduler.params.last_batch_iteration=5"};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         assert_int_equal(load("{}", more[i], 1), ZR_ERR_UNSUPPORTED);
         assert_memory_equal(zr_error_message() + strlen("command line: "), more[i], strcspn(more[i], "="));
@@ -333,6 +332,26 @@ static void keys_that_rule_each_other_out(void **state)
     assert_string_equal(zr_error_message(),
                         "c.json:1:36: collectives.reduce: nccl cannot be used with train.reproducible world, because "
                         "NCCL chooses the order of sums; leave out one of the two");
+    static const char quantised[] = "{\"zero_optimization\": {\"zero_quantized_gradients\": true}}";
+    assert_int_equal(load(quantised, "gradient_accumulation_steps=2", 2), ZR_OK);
+    assert_int_equal(load(quantised, "train.reproducible=world", 2), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(),
+                        "c.json:1:24: zero_optimization.zero_quantized_gradients: it cannot be used with "
+                        "train.reproducible world: each rank quantises its own sums, so values depend on the number of "
+                        "ranks; leave out one of the two");
+    assert_int_equal(load(quantised, "collectives.reduce=nccl", 2), ZR_ERR_CONFIG);
+    static const char micro[] = "{\"zero_optimization\": {\"zero_quantized_gradients\": true}, "
+                                "\"gradient_reduction\": \"micro\"}";
+    assert_int_equal(load(micro, NULL, 2), ZR_OK);
+    assert_int_equal(load(micro, "gradient_accumulation_steps=2", 1), ZR_OK);
+    assert_int_equal(load(micro, "gradient_accumulation_steps=2", 2), ZR_ERR_CONFIG);
+    assert_string_equal(
+        zr_error_message(),
+        "c.json: gradient_reduction: micro with 2 micro-batches (gradient_accumulation_steps) would "
+        "quantise the gradients of each (zero_optimization.zero_quantized_gradients); use step, or leave "
+        "it out");
+    expect_override(ZR_ERR_CONFIG, "quantization.block=200",
+                    "command line: quantization.block: found 200, wanted 128 or 256 elements");
     static const char first[] =
         "{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\"}}";
     assert_int_equal(load(first, NULL, 2), ZR_OK);

@@ -299,10 +299,11 @@ zr_status recorded_update(zr_device *device, const zr_optimizer *optimizer, cons
     return plain.update(device, optimizer, args);
 }
 
-zr_status recorded_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+zr_status recorded_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                        const zr_rounding *rounding)
 {
     record_op op("a cast", {{in, span(dtype, n), false}, {out, span(out_dtype, n), true}});
-    return plain.cast(device, out, out_dtype, in, dtype, n);
+    return plain.cast(device, out, out_dtype, in, dtype, n, rounding);
 }
 
 zr_status recorded_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
@@ -352,10 +353,11 @@ zr_status host_update(zr_device *device, const zr_optimizer *optimizer, const zr
     return plain_host.update(device, optimizer, args);
 }
 
-zr_status host_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+zr_status host_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                    const zr_rounding *rounding)
 {
     record_hosts("a cast", {{in, span(dtype, n), false}, {out, span(out_dtype, n), true}});
-    return plain_host.cast(device, out, out_dtype, in, dtype, n);
+    return plain_host.cast(device, out, out_dtype, in, dtype, n, rounding);
 }
 
 zr_status host_copy(zr_device *device, void *to, const void *from, int64_t bytes)

@@ -43,7 +43,7 @@ static int n_there;
 static void *put(void *x, zr_dtype dtype, int64_t n)
 {
     assert_true(n_there < (int)(sizeof there / sizeof *there));
-    return kernel_put(gpu, there, &n_there, x, n * zr_dtype_bytes(dtype));
+    return kernel_put(gpu, there, &n_there, x, zr_dtype_span(dtype, n));
 }
 
 static void back(void)
@@ -206,8 +206,8 @@ static void casts_and_fills(void **state)
         const zr_dtype out = types[t / 3], in = types[t % 3];
         const int64_t n = 1003;
         void *x = array_random(in, n, 7.0), *want = array_new(out, n), *got = array_new(out, n);
-        assert_int_equal(cpu->ops->cast(cpu, want, out, x, in, n), ZR_OK);
-        assert_int_equal(gpu->ops->cast(gpu, put(got, out, n), out, put(x, in, n), in, n), ZR_OK);
+        assert_int_equal(cpu->ops->cast(cpu, want, out, x, in, n, NULL), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, put(got, out, n), out, put(x, in, n), in, n, NULL), ZR_OK);
         back();
         assert_memory_equal(want, got, (size_t)(n * zr_dtype_bytes(out)));
         assert_int_equal(gpu->ops->fill(gpu, put(got, out, n), 0x3c, 9), ZR_OK);
@@ -216,6 +216,89 @@ static void casts_and_fills(void **state)
         assert_int_equal(((unsigned char *)got)[9], ((unsigned char *)want)[9]);
         pool_clear();
     }
+}
+
+/* Return the number of words of n elements of a type with records, with a word on each side. The first word makes their
+ * alignment the smallest that is allowed. */
+static int64_t words_of(zr_dtype dtype, int64_t n)
+{
+    return zr_dtype_span(dtype, n) / 2 + 2;
+}
+
+/* Check that records have the bits of the processor's: encoded from each type at any alignment, decoded to each type,
+ * and summed. */
+static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_rounding *rounding)
+{
+    enum { PIECES = 3 };
+    const int64_t words = words_of(dtype, n);
+    uint16_t *piece[PIECES];
+    const void *ours[PIECES], *their[PIECES];
+    unsigned char *x = array_random(type, n + 1, n % 2 ? 1e-38 : 3.0);
+    for (int64_t i = 128; i < n; i += 200) array_set(x, type, i, i % 3 ? INFINITY : 0);
+    for (int p = 0; p < PIECES; p++) {
+        const int64_t at = p % 2 * zr_dtype_bytes(type);
+        uint16_t *want = array_random(ZR_BF16, words, 1.0), *got = array_copy(want, ZR_BF16, words);
+        const unsigned char *from = put(x, type, n + 1);
+        uint16_t *to = put(got, ZR_BF16, words);
+        assert_int_equal(cpu->ops->cast(cpu, want + 1, dtype, x + at, type, n, rounding), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, to + 1, dtype, from + at, type, n, rounding), ZR_OK);
+        back();
+        assert_memory_equal(want, got, (size_t)words * sizeof *want);
+        piece[p] = want;
+        ours[p] = want + 1;
+    }
+    for (int64_t at = 0; at <= zr_dtype_bytes(type); at += zr_dtype_bytes(type)) {
+        const size_t bytes = (size_t)((n + 1) * zr_dtype_bytes(type));
+        unsigned char *want = array_random(type, n + 1, 1.0), *got = array_copy(want, type, n + 1);
+        for (int sums = 0; sums < 2; sums++) {
+            for (int p = 0; p < PIECES; p++) their[p] = (uint16_t *)put(piece[p], ZR_BF16, words) + 1;
+            unsigned char *to = put(got, type, n + 1);
+            if (sums) {
+                assert_int_equal(cpu->ops->sum(cpu, want + at, type, false, ours, PIECES, dtype, n), ZR_OK);
+                assert_int_equal(gpu->ops->sum(gpu, to + at, type, false, their, PIECES, dtype, n), ZR_OK);
+            } else {
+                assert_int_equal(cpu->ops->cast(cpu, want + at, type, ours[0], dtype, n, NULL), ZR_OK);
+                assert_int_equal(gpu->ops->cast(gpu, to + at, type, their[0], dtype, n, NULL), ZR_OK);
+            }
+            back();
+            assert_memory_equal(want, got, bytes);
+        }
+    }
+    pool_clear();
+}
+
+static void records(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {127, 300, 2600};
+    for (zr_dtype dtype = ZR_I8X128; dtype < ZR_DTYPES; dtype++)
+        for (int t = 0; t < 3; t++)
+            for (int s = 0; s < 3; s++) {
+                const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
+                                              .first = s == 2 ? 0x1fffffffdu : 256};
+                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &rounding : NULL);
+            }
+}
+
+/* Check casts from records of a type to records of others, and copies of records. */
+static void records_again(void **state)
+{
+    (void)state;
+    const int64_t n = 700;
+    for (zr_dtype from = ZR_I8X128; from < ZR_DTYPES; from++)
+        for (zr_dtype to = ZR_I8X128; to < ZR_DTYPES; to++) {
+            void *x = array_random(ZR_F32, n, 3.0), *made = array_new(ZR_BF16, words_of(from, n));
+            void *want = array_new(ZR_BF16, words_of(to, n)), *got = array_new(ZR_BF16, words_of(to, n));
+            assert_int_equal(cpu->ops->cast(cpu, made, from, x, ZR_F32, n, NULL), ZR_OK);
+            assert_int_equal(cpu->ops->cast(cpu, want, to, made, from, n, NULL), ZR_OK);
+            assert_int_equal(gpu->ops->cast(gpu, put(got, to, n), to, put(made, from, n), from, n, NULL), ZR_OK);
+            back();
+            assert_memory_equal(want, got, (size_t)zr_dtype_span(to, n));
+            pool_clear();
+        }
+    const zr_rounding rounding = {.first = 0};
+    assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_BF16, NULL, ZR_F32, 0, &rounding), ZR_ERR_ARG);
+    assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_I8X128, NULL, ZR_I32, 0, NULL), ZR_ERR_DTYPE);
 }
 
 static void initial_values(void **state)
@@ -544,7 +627,7 @@ static void two_gpus(void **state)
     }
     for (int d = 0; d < 2; d++) {
         float got[N];
-        assert_int_equal(device[d]->ops->cast(device[d], x[d], ZR_F32, x[d], ZR_F32, 0), ZR_OK);
+        assert_int_equal(device[d]->ops->cast(device[d], x[d], ZR_F32, x[d], ZR_F32, 0, NULL), ZR_OK);
         assert_int_equal(device[d]->ops->copy(device[1 - d], got, x[d], sizeof got), ZR_OK);
         assert_memory_equal(want[d], got, sizeof got);
         multiply_there(device[d]);
@@ -760,14 +843,28 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),           cmocka_unit_test(squares),        cmocka_unit_test(squares_apart),
-        cmocka_unit_test(many_squares),   cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(initial_values), cmocka_unit_test(updates),        cmocka_unit_test(squares_of_updates),
-        cmocka_unit_test(queues),         cmocka_unit_test(cleared_memory), cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(squares),
+        cmocka_unit_test(squares_apart),
+        cmocka_unit_test(many_squares),
+        cmocka_unit_test(totals),
+        cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(records),
+        cmocka_unit_test(records_again),
+        cmocka_unit_test(initial_values),
+        cmocka_unit_test(updates),
+        cmocka_unit_test(squares_of_updates),
+        cmocka_unit_test(queues),
+        cmocka_unit_test(cleared_memory),
+        cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),         cmocka_unit_test(failures),       cmocka_unit_test(streams),
-        cmocka_unit_test(priorities),     cmocka_unit_test(noted_points),   cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(priorities),
+        cmocka_unit_test(noted_points),
+        cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

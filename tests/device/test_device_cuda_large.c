@@ -222,7 +222,7 @@ static void shards(void **state)
     assert_int_equal(gpu->ops->sum(gpu, out, ZR_F32, false, (const void *const *)pieces, 2, ZR_BF16, n), ZR_OK);
     for (int64_t i = 0; i < m; i++) want[i] = (float)(array_get(a, ZR_BF16, i) + array_get(b, ZR_BF16, i));
     assert_last("sum", out, out_bytes, want, 4 * m);
-    assert_int_equal(gpu->ops->cast(gpu, out, ZR_F32, pieces[0], ZR_BF16, n), ZR_OK);
+    assert_int_equal(gpu->ops->cast(gpu, out, ZR_F32, pieces[0], ZR_BF16, n, NULL), ZR_OK);
     for (int64_t i = 0; i < m; i++) want[i] = (float)array_get(a, ZR_BF16, i);
     assert_last("cast", out, out_bytes, want, 4 * m);
     for (int i = 0; i < 2; i++) gpu->ops->free(gpu, pieces[i]);

@@ -90,6 +90,10 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.home = had.home;
     run->layout.tile_elems = had.tile_elems;
     run->layout.vectors_apart = had.vectors_apart;
+    run->layout.weight_records = had.weight_records;
+    run->layout.frozen_records = had.frozen_records;
+    run->layout.grad_records = had.grad_records;
+    run->layout.stochastic = had.stochastic;
     /* Without lanes, overlap only changes places and waits; the result is compared with a run that has lanes. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;

@@ -41,7 +41,7 @@ static inline zr_plan *plan_of(const zr_layout *layout)
 
 /* Set the options of a layout besides its stage, many at once. Return false if the combination with this stage or
  * number of ranks is invalid. */
-enum { WAYS = 12 };
+enum { WAYS = 14 };
 static inline bool choose(zr_layout *l, int way)
 {
     bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
@@ -92,6 +92,17 @@ static inline bool choose(zr_layout *l, int way)
         l->accum = way == 10 ? 2 : 3;
         l->reduce_bucket_elems = 5000;
         return l->ranks > 1;
+    case 12: /* parameters and gradients pass as records, at stages 1 to 3 with masters on disk */
+        l->weight_records = ZR_I8X128;
+        l->grad_records = ZR_I4X128;
+        if (l->stage > 0) l->home.optim = ZR_SPACE_DISK;
+        return l->accum == 1;
+    case 13:
+        l->weight_records = ZR_I4X256;
+        l->grad_records = ZR_I8X128;
+        l->reduce_once = true;
+        l->accum = 3;
+        return true;
     default:
         return true;
     }
@@ -99,7 +110,7 @@ static inline bool choose(zr_layout *l, int way)
 
 /* Return a layout with several buckets a unit. The layouts cover all stages, paper and lean states, one micro-batch and
  * more in all orders, and groups. */
-enum { MIXED = 16 };
+enum { MIXED = 19 };
 static inline zr_layout mixed_layout(int i)
 {
     static const struct {
@@ -111,6 +122,7 @@ static inline zr_layout mixed_layout(int i)
         {2, 4, ZR_STATES_LEAN, 4},  {3, 4, ZR_STATES_PAPER, 4}, {3, 3, ZR_STATES_LEAN, 1},  {3, 4, ZR_STATES_LEAN, 4},
         {3, 8, ZR_STATES_PAPER, 4}, {3, 1, ZR_STATES_LEAN, 1},  {1, 4, ZR_STATES_LEAN, 2},  {0, 3, ZR_STATES_PAPER, 3},
         {3, 4, ZR_STATES_LEAN, 2},  {3, 4, ZR_STATES_LEAN, 2},  {1, 2, ZR_STATES_PAPER, 3}, {3, 2, ZR_STATES_LEAN, 3},
+        {3, 8, ZR_STATES_PAPER, 2}, {2, 4, ZR_STATES_PAPER, 2}, {0, 2, ZR_STATES_PAPER, 1},
     };
     zr_layout l = layout_of(mixed[i].stage, mixed[i].ranks, ZR_BF16, mixed[i].accum);
     l.states = mixed[i].states;
@@ -176,6 +188,17 @@ static inline zr_layout mixed_layout(int i)
         l.checkpoint_home = ZR_SPACE_HOST;
         l.accum_order = ZR_ACCUM_AHEAD;
         l.accum_ahead = 2;
+        break;
+    case 16: /* exchanges of records: in two levels and with a second partition; layer by layer; at stage 0 */
+    case 17:
+    case 18:
+        l.weight_records = ZR_I8X128;
+        l.grad_records = ZR_I4X256;
+        l.reduce_once = i < 18;
+        if (i == 16) l.host_ranks = l.hpz_ranks = 2;
+        l.hierarchical = i == 16;
+        if (i == 17) l.accum_order = ZR_ACCUM_LAYER;
+        if (i == 18) l.home.optim = ZR_SPACE_DEVICE;
         break;
     default:
         break;

@@ -104,7 +104,7 @@ static void test_stage(void **state)
     zr_layout l = plan_layout(2, 3, ZR_F32, 1);
     l.reduce_bucket_elems = l.gather_bucket_elems = 1000; /* 1000 is rounded up to 1056 = 11 x 96 */
     zr_plan *plan = plan_of(&plan_small, &l);
-    assert_int_equal(zr__plan_bucket_elems(1000, 3), 1056);
+    assert_int_equal(zr__plan_bucket_elems(1000, 3, ZR_SHARD_ALIGN), 1056);
     assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_BUFFER], 2 * 4 * 1056);
     assert_int_equal(plan->memory.total_bytes, plan->space_bytes[ZR_SPACE_DEVICE] + 2 * 4 * 1056);
     zr_plan_destroy(&plan);

@@ -298,7 +298,7 @@ static void test_sizes_that_do_not_fit(void **state)
     l.reduce_bucket_elems = l.gather_bucket_elems = INT64_MAX; /* the bucket holds the whole model */
     zr_model model = zr_gpt2(&tiny);
     zr_plan_destroy(&(zr_plan *){plan_of(&model, &l)});
-    assert_true(zr__plan_bucket_elems(INT64_MAX, 3) > INT64_MAX - 2 * 3 * ZR_SHARD_ALIGN);
+    assert_true(zr__plan_bucket_elems(INT64_MAX, 3, ZR_SHARD_ALIGN) > INT64_MAX - 2 * 3 * ZR_SHARD_ALIGN);
 
     const zr_device_facts facts = {.threads = 2, .panel_bytes = 1 << 20};
     const zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};

@@ -154,6 +154,7 @@ static zr_status print_plan_text(cli_choices *p, const zr_plans *plans)
     putchar('\n');
     cli_bars_print(stdout, p, color);
     ZR_TRY(cli_order_print(p));
+    ZR_TRY(cli_records_print(p, plans));
     putchar('\n');
     cli_speed_print(p);
     if (zr__train_saves_async(p->config)) ZR_TRY(print_saving(p, plans));

@@ -1,5 +1,5 @@
-/** Speed of the choices: tokens per second, MFU (model FLOPs as a share of the peak) and days of training; and the two
- * orders of a training step's micro-batches. */
+/** Speed of the choices: tokens per second, MFU (model FLOPs as a share of the peak) and days of training; the two
+ * orders of a training step's micro-batches; and quantised exchanges beside exact ones. */
 #include "cli/plan/choices.h"
 #include "cli/plan/offload.h"
 
@@ -138,5 +138,63 @@ zr_status cli_order_print(const cli_choices *choices)
     fputs("\norder of micro-batches (train.accumulation_order):\n", stdout);
     print_order(choices, "micro", !layer, layer ? &made : &configured->made);
     print_order(choices, "layer", layer, layer ? &configured->made : &made);
+    return ZR_OK;
+}
+
+/* ---- quantised exchanges ----------------------------------------------------------------------- */
+
+/** Print the bytes that a rank receives, and those of them that cross hosts or groups, with exchanges quantised or not.
+ */
+static void print_exchanges(const cli_choices *choices, const char *name, bool configured, const cli_trial *made)
+{
+    static const struct {
+        zr_border border;
+        const char *name;
+    } borders[] = {{ZR_BORDER_HOST, "hosts"}, {ZR_BORDER_GROUP, "groups"}};
+    printf("%c %-10s%12s a step", configured ? '*' : ' ', name, ZR_SIZE(cli_traffic_bytes(made->report.traffic)));
+    for (int i = 0; i < 2; i++) {
+        const double across = cli_traffic_bytes(made->report.across[borders[i].border]);
+        if (across > 0) printf(", across %s %s", borders[i].name, ZR_SIZE(across));
+    }
+    if (choices->compute_known && choices->link_known) printf(", %s", CLI_SECONDS(made->simulation.price.step_sec));
+    putchar('\n');
+}
+
+zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
+{
+    const zr_layout *l = &plans->role[0]->layout;
+    const zr_dtype type[] = {l->weight_records, l->frozen_records, l->grad_records};
+    static const char *const what[] = {"trained parameters pass", "frozen parameters are kept, and pass,",
+                                       "gradients pass"};
+    enum { GRADIENTS = 2 };
+    double elems = 0;
+    int units = 0;
+    bool any = false;
+    for (int i = 0; i <= GRADIENTS; i++) any |= zr_dtype_is_record(type[i]);
+    if (!any) return ZR_OK;
+    for (int32_t r = 0; r < plans->n; r++)
+        for (int32_t u = 0; u < plans->role[r]->n_units; u++) {
+            const zr_plan_unit *unit = &plans->role[r]->unit[u];
+            if (!zr_dtype_is_record(unit->weight_records) && !zr_dtype_is_record(unit->grad_records)) continue;
+            elems += (double)unit->elems;
+            units++;
+        }
+    zr_config other = *choices->config;
+    cli_trial made;
+    other.zero.quantized_weights = other.zero.quantized_frozen = other.zero.quantized_gradients = false;
+    ZR_TRY(cli_try(&choices->target, &other, &made, NULL));
+    printf("\nquantised exchanges: %.0f %% of the parameters, the matrices of %d units of blocks\n",
+           100 * elems * l->tensor / (double)plans->role[0]->params, units);
+    for (int i = 0; i <= GRADIENTS; i++)
+        if (zr_dtype_is_record(type[i]) && (i < GRADIENTS || l->ranks > 1))
+            printf("  %s as %s: %.3f bytes each, with a scale for every %lld\n", what[i], zr_dtype_name(type[i]),
+                   (double)zr_dtype_span(type[i], 256) / 256, (long long)choices->config->quantization.block_elems);
+    if (zr_dtype_is_record(type[GRADIENTS]) && l->ranks > 1 && !plans->role[0]->two_levels)
+        fputs("  gradients are reduced in one level, over all ranks (collectives.hierarchical)\n", stdout);
+    print_exchanges(choices, "quantised", true, &choices->own->made);
+    print_exchanges(choices, "exact", false, &made);
+    const double now = choices->own->made.simulation.price.step_sec, exact = made.simulation.price.step_sec;
+    if (choices->compute_known && choices->link_known && exact < 0.99 * now)
+        fputs("  exact exchanges are faster here: leave zero_quantized_... out\n", stdout);
     return ZR_OK;
 }

@@ -182,7 +182,7 @@ static zr_status cpu_copy(zr_device *device, void *to, const void *from, int64_t
     if (bytes < ALONE_BYTES || bytes % 4 != 0)
         memmove(to, from, (size_t)bytes);
     else
-        level_of(device)->shards->cast(device->profile.facts.threads, to, ZR_F32, from, ZR_F32, bytes / 4);
+        level_of(device)->shards->cast(device->profile.facts.threads, to, ZR_F32, from, ZR_F32, bytes / 4, NULL);
     return ZR_OK;
 }
 
@@ -211,7 +211,7 @@ static zr_status cpu_sum(zr_device *device, void *out, zr_dtype out_dtype, bool 
 {
     ZR_CHECK(n_pieces >= 1 && n_pieces <= ZR_SUM_PIECES, ZR_ERR_ARG,
              "the number of pieces to sum is %d; it must be 1 to %d", n_pieces, ZR_SUM_PIECES);
-    ZR_TRY(check_float("a piece to sum", dtype));
+    if (!zr_dtype_is_record(dtype)) ZR_TRY(check_float("a piece to sum", dtype));
     ZR_TRY(check_float("a sum", out_dtype));
     ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
              zr_dtype_name(out_dtype));
@@ -381,13 +381,11 @@ static zr_status cpu_fill(zr_device *device, void *x, int byte, int64_t bytes)
     return ZR_OK;
 }
 
-static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                          const zr_rounding *rounding)
 {
-    if (out_dtype != dtype) {
-        ZR_TRY(check_float("the source of a cast", dtype));
-        ZR_TRY(check_float("the target of a cast", out_dtype));
-    }
-    level_of(device)->shards->cast(device->profile.facts.threads, out, out_dtype, in, dtype, n);
+    ZR_TRY(zr__check_cast(out_dtype, dtype, rounding));
+    level_of(device)->shards->cast(device->profile.facts.threads, out, out_dtype, in, dtype, n, rounding);
     return ZR_OK;
 }
 

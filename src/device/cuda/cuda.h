@@ -2,8 +2,8 @@
  * device/cuda: the CUDA device, for NVIDIA GPUs. This header declares the device and its failures. cuda.c is the
  * table of operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures
  * rates, and scratch.[ch] compute the kernels' scratch, also in builds without CUDA. Headers of kernels: launch.h (read
- * it first), rows.h (loops over rows), indices.h, exact_sums.h, dropout.h, cross_entropy_rows.h, and attention*.h,
- * which use mma.h and copies.h. All of it is compiled, not yet run on a GPU (docs/gpu.md).
+ * it first), rows.h (loops over rows), indices.h, exact_sums.h, records.h, dropout.h, cross_entropy_rows.h, and
+ * attention*.h, which use mma.h and copies.h. All of it is compiled, not yet run on a GPU (docs/gpu.md).
  *
  * device/cuda/kernels: the kernels, one file for each family of ops.
  */
@@ -140,7 +140,8 @@ zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool ac
 zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
                           zr_square *square);
 zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum);
-zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
+zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                        const zr_rounding *rounding);
 zr_status zr__cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
 zr_status zr__cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
 zr_status zr__cuda_square_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args,

@@ -102,7 +102,7 @@ static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, 
     const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
     char *wide = dtype == ZR_F32 ? memory : memory + bytes;
     device->ops->normal(device, &rng, 0, n, 0.02f, (float *)wide);
-    if (dtype != ZR_F32) ZR_TRY(device->ops->cast(device, memory, dtype, wide, ZR_F32, n));
+    if (dtype != ZR_F32) ZR_TRY(device->ops->cast(device, memory, dtype, wide, ZR_F32, n, NULL));
     ZR_TRY(device->ops->copy(device, memory + bytes, memory, bytes));
     return ZR_OK;
 }

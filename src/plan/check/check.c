@@ -137,6 +137,10 @@ static zr_status check_sums(const zr__proof *p)
             const int ranks = p->plan->group[step->group].size;
             ZR_CHECK(ranks == 1 || !p->plan->reduce_once || p->plan->reduces_early || i >= p->end, ZR_ERR_INTERNAL,
                      "step %d reduces unit %d before the last micro-batch has ended", i, u);
+            const zr_dtype records = p->plan->unit[u].grad_records, reduced = p->s->use[step->uses].dtype;
+            ZR_CHECK(ranks == 1 || reduced == records || !(zr_dtype_is_record(records) || zr_dtype_is_record(reduced)),
+                     ZR_ERR_INTERNAL, "step %d reduces unit %d as %s, not as %s", i, u, zr_dtype_name(reduced),
+                     zr_dtype_name(records));
             if (!(groups >> step->group & 1)) summed *= ranks;
             groups |= UINT64_C(1) << step->group;
         }
@@ -257,11 +261,12 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Return whether a step waits for no other, or, if a unit has copies, only for steps that run in the same rounds. */
+/* Return whether a step waits for no other, or, if a unit has copies or records, only for steps that run in the same
+ * rounds. */
 static bool waits_alike(const zr__proof *p, const zr_step *step)
 {
-    const uint64_t roles = p->plan->unit[step->unit].roles;
-    if ((roles & (roles - 1)) == 0) return step->n_waits == 0;
+    const zr_plan_unit *u = &p->plan->unit[step->unit];
+    if ((u->roles & (u->roles - 1)) == 0 && !zr_dtype_is_record(u->weight_records)) return step->n_waits == 0;
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++)
         if (p->s->step[p->s->wait[w].step].when != step->when) return false;
     return true;
@@ -292,8 +297,9 @@ static zr_status check_part(const zr__proof *p, int32_t index)
 }
 
 /* Check the ZR_WHEN_STALE steps, which are skipped if a flush has run before, and so must wait for no others. Each must
- * gather parts of a unit that is stored whole, or pass a part to or from another role. Together the steps of a unit
- * must gather all its parameters that other ranks have updated. Check the flush schedule in the same way. */
+ * gather parts of a unit that is stored whole, cast its records, or pass a part to or from another role. Together the
+ * steps of a unit must gather all its parameters that other ranks have updated. Check the flush schedule in the same
+ * way. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -303,11 +309,14 @@ static zr_status check_once(const zr__proof *p)
             const zr_step *step = &p->s->step[i];
             if (step->unit != u || (p->kind == ZR_SCHEDULE_TRAIN && step->when != ZR_WHEN_STALE)) continue;
             ZR_CHECK(waits_alike(p, step), ZR_ERR_INTERNAL, "step %d runs once, but waits for others", i);
+            const bool records = zr_dtype_is_record(unit->weight_records) && !unit->gathered;
             if (!zr__gathers(step)) {
-                ZR_TRY(check_part(p, i));
+                /* check_homes.c checks which elements are cast, and check_reads.c that all are */
+                if (!records) ZR_TRY(check_part(p, i));
                 continue;
             }
-            ZR_CHECK(!unit->gathered && p->s->use[step->uses + 1].buffer == unit->param.buffer, ZR_ERR_INTERNAL,
+            const int32_t into = p->s->use[step->uses + 1].buffer;
+            ZR_CHECK(!unit->gathered && (records || into == unit->param.buffer), ZR_ERR_INTERNAL,
                      "step %d runs once, but is no gather of a unit that stays whole", i);
             gathered += step->range.count;
             if (gathered < known) continue;

@@ -228,6 +228,39 @@ static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
     return ZR_OK;
 }
 
+/* Check a CAST. It casts a unit's master to the type in which its parameters pass between ranks, or the records of a
+ * whole unit to the type that ops read, or a gradient to the records in which it is reduced. An element keeps its
+ * position in the unit. */
+static zr_status check_cast(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    const zr_buffer *source = &h->p->s->buffer[from->buffer], *target = &h->p->s->buffer[to->buffer];
+    const zr_range whole = {.count = u->padded_elems}, unit = {0};
+    const zr_dtype read = h->p->plan->layout.dtype, passed = u->weight_records == ZR_F32 ? read : u->weight_records;
+    if (source->category == ZR_CATEGORY_GRAD) {
+        const bool there = source->unit == step->unit ? same_range(h, &from->range, &to->range)
+                                                      : zr__names(h->p->plan, to, &unit, &step->range);
+        ZR_CHECK(there && target->category == ZR_CATEGORY_GRAD && target->unit == step->unit && !target->persistent &&
+                     to->dtype == u->grad_records,
+                 ZR_ERR_INTERNAL, "step %d casts something else than the gradient of unit %d to its records", index,
+                 step->unit);
+        return source->unit == step->unit ? ZR_OK : check_operand(h, index, from, &u->sums, true, false);
+    }
+    const bool decodes = source->category == ZR_CATEGORY_PARAM && source->unit == step->unit;
+    if (decodes)
+        ZR_CHECK(from->dtype == passed && to->dtype == read && same_range(h, &step->range, &whole) &&
+                     zr__names(h->p->plan, from, &unit, &whole),
+                 ZR_ERR_INTERNAL, "step %d casts something else than the records of unit %d", index, step->unit);
+    else
+        ZR_TRY(check_operand(h, index, from, &u->master, true, false));
+    ZR_CHECK(decodes || to->dtype == passed, ZR_ERR_INTERNAL,
+             "step %d casts the master of unit %d to another type than the one that passes between ranks", index,
+             step->unit);
+    return check_gathered(h, index, to);
+}
+
 /* Check a copy of a state: from its home to another buffer, between two other buffers, or back to its home. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
@@ -335,17 +368,19 @@ static zr_status check_update(const homes *h, int32_t index)
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const int n_slots = h->p->plan->optimizer.n_slots;
     const zr_use *param = &use[2 + n_slots];
+    /* parameters that pass as records are cast from the master later */
+    const zr_state none = {.buffer = ZR_NONE}, *kept = zr_dtype_is_record(u->weight_records) ? &none : &u->param;
     ZR_TRY(check_sums_operand(h, index));
-    const bool off = step->stream == ZR_STREAM_HOST || is_off_device(h, u->param.buffer);
-    if (off) ZR_TRY(check_operand(h, index, param, &u->param, u->master.buffer == ZR_NONE, true));
+    const bool off = step->stream == ZR_STREAM_HOST || is_off_device(h, kept->buffer);
+    if (off) ZR_TRY(check_operand(h, index, param, kept, u->master.buffer == ZR_NONE, true));
     const bool written =
         off ||
-        (param->buffer == u->param.buffer &&
-         (param->buffer == ZR_NONE || (param->writes && zr__names(h->p->plan, param, &u->param.range, &step->range))));
+        (param->buffer == kept->buffer &&
+         (param->buffer == ZR_NONE || (param->writes && zr__names(h->p->plan, param, &kept->range, &step->range))));
     ZR_CHECK(written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
              "step %d updates other elements of parameters than it names", index);
     for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true, true));
-    return u->param.buffer == ZR_NONE || off ? ZR_OK : note_written(h, index, u->param.buffer);
+    return kept->buffer == ZR_NONE || off ? ZR_OK : note_written(h, index, kept->buffer);
 }
 
 /* ---- sums of gradients off the device ---------------------------------------------------------- */
@@ -525,8 +560,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_SQUARE_UPDATE) return check_square_update(h, i);
     if (step->kind == ZR_STEP_CAST) {
-        ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, true, false));
-        ZR_TRY(check_gathered(h, i, &h->p->s->use[step->uses + 1]));
+        ZR_TRY(check_cast(h, i));
         first = 1;
     }
     bool sums = false;

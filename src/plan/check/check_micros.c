@@ -38,11 +38,24 @@ typedef struct early {
     int32_t added, summed;
 } early;
 
+/* Return the buffer of the gradient that a step reduces. If it reduces records, return the buffer from which they were
+ * cast last. */
+static int32_t reduced_buffer(const zr__proof *p, int32_t index)
+{
+    const int32_t from = p->s->use[p->s->step[index].uses].buffer;
+    const bool records = zr_dtype_is_record(p->s->use[p->s->step[index].uses].dtype);
+    for (int32_t i = index - 1; i > p->repeat && records; i--) {
+        const zr_use *use = &p->s->use[p->s->step[i].uses];
+        if (p->s->step[i].kind == ZR_STEP_CAST && use[1].buffer == from) return use[0].buffer;
+    }
+    return from;
+}
+
 /* Check a step that sums a unit's accumulators over a group of ranks, once, after all micro-batches. */
 static zr_status check_summed(const zr__proof *p, int32_t i, early *e, bool complete, int32_t *times)
 {
     const zr_step *step = &p->s->step[i];
-    const int32_t from = p->s->use[step->uses].buffer;
+    const int32_t from = reduced_buffer(p, i);
     const bool begins = step->range.first == 0;
     *times += begins;
     ZR_CHECK(complete && !step->adds && *times == 1 && (from == e->added || from == e->summed), ZR_ERR_INTERNAL,

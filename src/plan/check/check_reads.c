@@ -177,12 +177,12 @@ static zr_status note_whole(state *k, int32_t buffer)
 
 /* Mark the bytes of a unit's parameters as already written when the schedule begins. With `stale`, every rank stores
  * the whole unit, but has only the updates of its own part: mark only this part. A copy of another role's unit then has
- * no updates yet. */
+ * no updates yet, nor has a unit whose updated parameters are in its master and pass as records. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
     bool others = plan->shards_optim && plan->moves && !u->gathered;
-    if (stale && u->copied) return ZR_OK;
+    if (stale && (u->copied || (u->trains && zr_dtype_is_record(u->weight_records)))) return ZR_OK;
     if (!stale || !others || u->param.buffer == ZR_NONE) return note_whole(k, u->param.buffer);
     const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
@@ -253,16 +253,17 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
 {
     const zr_step *step = &k->p->s->step[index];
     const zr_use *use = k->p->s->use + step->uses;
-    bool sums_copied = false; /* whether the step copies summed gradients */
+    const bool copies = step->kind == ZR_STEP_COPY || step->kind == ZR_STEP_CAST;
+    bool sums_copied = false; /* whether the step copies summed gradients, or casts them */
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
         /* the input of a reduction may already be sums over fewer ranks; a copy of sums counts as sums */
-        if (i == 0 && (zr__reduces(step) || step->kind == ZR_STEP_COPY)) {
+        if (i == 0 && (zr__reduces(step) || copies)) {
             at.summed = true;
             const bool sums = is_written(k, &at);
-            sums_copied = sums && step->kind == ZR_STEP_COPY;
+            sums_copied = sums && copies;
             there |= sums;
         }
         ZR_CHECK(there, ZR_ERR_INTERNAL,
@@ -277,16 +278,17 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
 }
 
 /* Check that the schedule has written the results that the caller reads after the schedule. After a flush these are
- * also the copies of other roles' units. */
+ * also the copies of other roles' units, and units whose parameters pass as records. */
 static zr_status check_results(const state *k)
 {
     const zr__proof *p = k->p;
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_FLUSH; u++) {
-        const zr_state *param = &p->plan->unit[u].param;
+        const zr_plan_unit *unit = &p->plan->unit[u];
+        const zr_state *param = &unit->param;
         const zr_use all = {.buffer = param->buffer, .dtype = param->dtype, .range.count = param->range.count};
-        const spot whole = p->plan->unit[u].copied ? spot_of(p, &all, false) : (spot){0};
-        ZR_CHECK(!p->plan->unit[u].copied || is_written(k, &whole), ZR_ERR_INTERNAL,
-                 "the copy of unit %d is not brought up to date by a flush", u);
+        const bool renewed = unit->copied || (zr_dtype_is_record(unit->weight_records) && !unit->gathered);
+        const spot whole = renewed ? spot_of(p, &all, false) : (spot){0};
+        ZR_CHECK(!renewed || is_written(k, &whole), ZR_ERR_INTERNAL, "unit %d is not brought up to date by a flush", u);
     }
     spot at = {.buffer = p->plan->verdict, .end = sizeof(zr_verdict)};
     if (p->kind == ZR_SCHEDULE_DECODE) {

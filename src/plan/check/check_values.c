@@ -12,6 +12,30 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
+/* Check that the steps of a unit use each of its buffers with one type, and that an exchange moves its pieces without a
+ * change of type. So records are read only after a CAST. */
+static zr_status check_types(const zr__proof *p)
+{
+    ZR_AUTO_FREE int8_t *type = zr_alloc((size_t)p->s->n_buffers + 1);
+    ZR_CHECK(type, ZR_ERR_MEMORY, "no memory to check the types of %d buffers", p->s->n_buffers);
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        const zr_use *use = &p->s->use[step->uses];
+        if (step->unit < 0 || step->op >= 0) continue;
+        for (int32_t u = 0; u < step->n_uses; u++) {
+            if (use[u].buffer == ZR_NONE || use[u].range.count == 0) continue;
+            int8_t *its = &type[use[u].buffer];
+            ZR_CHECK(p->s->buffer[use[u].buffer].unit < 0 || *its == 0 || *its == use[u].dtype + 1, ZR_ERR_INTERNAL,
+                     "step %d uses buffer %s as %s, but another step as %s", i, p->s->buffer[use[u].buffer].what,
+                     zr_dtype_name(use[u].dtype), zr_dtype_name((zr_dtype)(*its - 1)));
+            *its = (int8_t)(use[u].dtype + 1);
+        }
+        ZR_CHECK(!zr__gathers(step) || use[0].dtype == use[1].dtype, ZR_ERR_INTERNAL, "step %d gathers %s as %s", i,
+                 zr_dtype_name(use[0].dtype), zr_dtype_name(use[1].dtype));
+    }
+    return ZR_OK;
+}
+
 /* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that each of its uses
  * with a range has as many elements as the step's range. */
 zr_status zr__check_ranges(const zr__proof *p)
@@ -39,7 +63,7 @@ zr_status zr__check_ranges(const zr__proof *p)
                      (long long)step->range.count, (long long)use->range.count, buffer->what);
         }
     }
-    return ZR_OK;
+    return check_types(p);
 }
 
 /* Compute the byte range [*begin, *end) of a use within its buffer. */
@@ -250,13 +274,15 @@ static void note_gradient(const zr__proof *p, const held *h, int32_t step, zr_va
     h->holds[use->buffer] = true;
 }
 
-/* Check that a unit's gradient is complete when a step squares it, reduces it or applies it. Within a round, the step
- * must take the gradient of its own micro-batch, from the buffer of the gradient or of its partial sums. After the last
- * round, and for squares of sums, all micro-batches must have completed their gradients. */
+/* Check that a unit's gradient is complete when a step squares it, casts it, reduces it or applies it. Within a round,
+ * the step must take the gradient of its own micro-batch, from the buffer of the gradient or of its partial sums. After
+ * the last round, and for squares of sums, all micro-batches must have completed their gradients. */
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
-    if (!zr__takes_gradient(step) && step->kind != ZR_STEP_COPY) return ZR_OK;
+    const bool casts =
+        step->kind == ZR_STEP_CAST && p->s->buffer[p->s->use[step->uses].buffer].category == ZR_CATEGORY_GRAD;
+    if (!zr__takes_gradient(step) && !casts && step->kind != ZR_STEP_COPY) return ZR_OK;
     const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
     const bool rests = i > p->end, all = rests || step->kind == ZR_STEP_SQUARE;
     const int32_t taken = p->s->use[step->uses].buffer, last = all ? h->micros - 1 : step->micro;

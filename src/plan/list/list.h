@@ -173,10 +173,18 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed);
 
 /* ---- model states (states.c) ----------------------------------------------------------------------------------- */
 
+/* Return the alignment in elements that the records of a layout need; 1 if there are none. */
+int64_t zr__record_align(const zr_layout *layout);
+/* Return the type in which a unit's parameters pass between ranks. */
+static inline zr_dtype zr__passed_dtype(const zr_plan *plan, int32_t unit)
+{
+    const zr_dtype records = plan->unit[unit].weight_records;
+    return zr_dtype_is_record(records) ? records : plan->layout.dtype;
+}
 /* Plan the units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
-/** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * ZR_SHARD_ALIGN. */
-int64_t zr__plan_bucket_elems(int64_t wanted_elems, int ranks);
+/** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * align_elems. */
+int64_t zr__plan_bucket_elems(int64_t wanted_elems, int ranks, int64_t align_elems);
 /* Add a persistent buffer at the end of its memory space. */
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index);

@@ -1,6 +1,7 @@
 /* Plans the model states, which are stored in flat buffers, one set for each unit. A rank stores either a whole buffer
  * or only one shard of it. This choice is the only influence of the ZeRO stage on the memory map (ZeRO section 5). */
 #include "plan/list/list.h"
+#include "tensor/tensor.h"
 
 int64_t zr__value_bytes(const zr_value_info *v)
 {
@@ -78,9 +79,9 @@ zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool wri
     return (zr_use){state->buffer, state->dtype, reads, writes, .range = range};
 }
 
-int64_t zr__plan_bucket_elems(int64_t wanted_elems, int ranks)
+int64_t zr__plan_bucket_elems(int64_t wanted_elems, int ranks, int64_t align_elems)
 {
-    int64_t grain = (int64_t)ranks * ZR_SHARD_ALIGN;
+    const int64_t grain = ranks * align_elems;
     if (wanted_elems < 1) wanted_elems = 1;
     if (wanted_elems > INT64_MAX - grain) wanted_elems = INT64_MAX - grain;
     return (wanted_elems + grain - 1) / grain * grain;
@@ -120,8 +121,8 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     if (!u->trains) return ZR_OK;
-    /* fp32 parameters need no separate master */
-    if (plan->layout.dtype != ZR_F32)
+    /* fp32 parameters need no separate master, unless ops read other values, which have passed as records */
+    if (plan->layout.dtype != ZR_F32 || zr_dtype_is_record(u->weight_records))
         ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32,
                           group_of(u, plan->shards_optim), &u->master));
     for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
@@ -144,11 +145,18 @@ static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit
     return true;
 }
 
-/* Return whether a unit's 16-bit parameters are not stored but cast from its master for every gather (lean states at
- * stage 3). */
+/* Return whether a unit's parameters are stored as records: only frozen ones are. */
+static bool is_stored_as_records(const zr_plan_unit *u)
+{
+    return !u->trains && zr_dtype_is_record(u->weight_records);
+}
+
+/* Return whether a unit's parameters are not stored in the type that passes between ranks, but cast from its master for
+ * every gather (stage 3, with lean states or as records). */
 static bool is_cast(const zr_plan *plan, const zr_plan_unit *u)
 {
-    return u->trains && u->gathered && plan->layout.states == ZR_STATES_LEAN && plan->layout.dtype != ZR_F32;
+    const bool lean = plan->layout.states == ZR_STATES_LEAN && plan->layout.dtype != ZR_F32;
+    return u->trains && u->gathered && (lean || zr_dtype_is_record(u->weight_records));
 }
 
 /* Return whether several ranks share one copy of a unit's parameters. */
@@ -168,8 +176,10 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
         /* On a single rank, the parameters that ops read need a separate buffer only if they are stored in another
          * dtype or in another memory space. */
         u->gathered = true;
-        const bool own_buffer = is_shared(plan, u) || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
-        u->gathered = u->held && plan->shards_param && own_buffer && !stays_whole(plan, graph, i, &persisting);
+        const bool records = is_stored_as_records(u),
+                   own_buffer = is_shared(plan, u) || is_cast(plan, u) || records || home->param != ZR_SPACE_DEVICE;
+        u->gathered =
+            u->held && plan->shards_param && own_buffer && (records || !stays_whole(plan, graph, i, &persisting));
         if (u->gathered && !u->copied && !is_cast(plan, u)) params += u->elems;
         if (u->trains) trained += u->elems;
     }
@@ -185,8 +195,58 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
             u->optim_home = home->optim;
             trained_away += u->elems;
         }
-        if (!is_shared(plan, u) && !is_cast(plan, u) && u->param_home == ZR_SPACE_DEVICE) u->gathered = false;
+        if (!is_shared(plan, u) && !is_cast(plan, u) && !is_stored_as_records(u) && u->param_home == ZR_SPACE_DEVICE)
+            u->gathered = false;
     }
+}
+
+int64_t zr__record_align(const zr_layout *l)
+{
+    const zr_dtype records[] = {l->weight_records, l->frozen_records, l->grad_records};
+    int64_t align = 1;
+    for (int i = 0; i < 3; i++)
+        if (zr__dtype_grain(records[i]) > align) align = zr__dtype_grain(records[i]);
+    return align;
+}
+
+/* Return whether a unit has the matrices of a block, that is, of a unit which the model declares between its first one,
+ * with the tables, and its last one, with the head. */
+static bool is_block(const zr_graph *graph, int32_t unit)
+{
+    int32_t last = 0;
+    for (int32_t u = 0; u < zr_graph_units(graph); u++)
+        if (zr_graph_unit_info(graph, u)->declared == u) last = u;
+    const zr_unit_info *info = zr_graph_unit_info(graph, unit);
+    bool matrices = info->declared > 0 && info->declared < last;
+    for (int32_t p = info->first_param; p < info->first_param + info->n_params; p++)
+        matrices &= zr_graph_param(graph, p)->shape.ndim > 1;
+    return matrices;
+}
+
+/* Decide whether parameters and gradients of a unit pass between ranks as records. A unit that other roles hold too
+ * does not, because its owner passes them its parameters as they are. */
+static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
+{
+    const zr_layout *l = &plan->layout;
+    zr_plan_unit *u = &plan->unit[unit];
+    const int64_t align = zr__record_align(l);
+    const bool frozen = l->train && u->elems > 0 && zr_graph_unit_info(graph, unit)->frozen;
+    u->weight_records = u->grad_records = ZR_F32;
+    u->align_elems = ZR_SHARD_ALIGN;
+    if (align == 1 || (u->roles & (u->roles - 1)) != 0 || !(u->trains || frozen) || !is_block(graph, unit)) return;
+    u->weight_records = frozen ? l->frozen_records : l->weight_records;
+    if (u->trains) u->grad_records = l->grad_records;
+    if (align > u->align_elems) u->align_elems = align;
+}
+
+/* Return the number of a unit's parameter elements on one rank. */
+static int64_t param_elems(const zr_graph *graph, int32_t unit)
+{
+    const zr_unit_info *info = zr_graph_unit_info(graph, unit);
+    int64_t elems = 0;
+    for (int32_t p = info->first_param; p < info->first_param + info->n_params; p++)
+        elems += zr_shape_elems(&zr_graph_param(graph, p)->shape);
+    return elems;
 }
 
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
@@ -206,28 +266,29 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->trains = l->train && u->elems > 0 && !u->copied && !zr_graph_unit_info(graph, i)->frozen;
         u->sum_group = ZR_GROUP_DATA;
         u->shard_group = l->shard_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 ? ZR_GROUP_LOCAL : u->sum_group;
-        const int64_t ranks = plan->group[u->sum_group].size, grain = ranks * ZR_SHARD_ALIGN;
+        choose_records(plan, graph, i);
+        const int64_t ranks = plan->group[u->sum_group].size, grain = ranks * u->align_elems;
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
         u->shard_elems = u->padded_elems / ranks;
         u->own = unit_part(plan, u, u->sum_group);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = u->trust = u->norms = ZR_NONE;
         for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) u->slot[s].buffer = ZR_NONE;
-        plan->padding_elems += u->padded_elems - u->elems;
+        plan->padding_elems += u->padded_elems - (u->held ? param_elems(graph, i) : 0);
     }
     find_homes(plan, graph);
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         if (u->held && !is_cast(plan, u))
-            ZR_TRY(keep_state(plan, u->param_home, ZR_CATEGORY_PARAM, i,
-                              u->gathered ? "parameter shards" : "parameters", l->dtype, group_of(u, u->gathered),
-                              &u->param));
+            ZR_TRY(keep_state(
+                plan, u->param_home, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters",
+                is_stored_as_records(u) ? u->weight_records : l->dtype, group_of(u, u->gathered), &u->param));
         u->update = u->trains || u->copied ? unit_part(plan, u, group_of(u, plan->shards_optim)) : u->param.range;
     }
     for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 && i < plan->n_units; i++)
         if (plan->unit[i].gathered)
-            ZR_TRY(keep_state(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype,
-                              ZR_GROUP_LOCAL, &plan->unit[i].hpz_shard));
+            ZR_TRY(keep_state(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, i, "second parameter shards",
+                              zr__passed_dtype(plan, i), ZR_GROUP_LOCAL, &plan->unit[i].hpz_shard));
     /* Place all gradients before all optimizer states, so that a memory map shows each kind as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
@@ -262,8 +323,8 @@ static int64_t largest_bucket(const zr_plan *plan)
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
         const int32_t ranks = plan->group[u->sum_group].size;
-        const int64_t reduce = zr__plan_bucket_elems(l->reduce_bucket_elems, ranks),
-                      gather = zr__plan_bucket_elems(l->gather_bucket_elems, ranks);
+        const int64_t reduce = zr__plan_bucket_elems(l->reduce_bucket_elems, ranks, u->align_elems),
+                      gather = zr__plan_bucket_elems(l->gather_bucket_elems, ranks, u->align_elems);
         const int64_t elems = u->padded_elems, reduced = zr_dtype_span(wire, smaller(reduce, elems)),
                       whole = direct ? smaller(1, elems) : zr_dtype_span(gathered, smaller(gather, elems));
         if (u->trains && reduced > largest) largest = reduced;
@@ -307,6 +368,9 @@ zr_status zr__plan_staging(zr_plan *plan)
 {
     const int64_t largest = largest_bucket(plan), joined = largest_joined(plan);
     const int32_t tensor = plan->group[ZR_GROUP_TENSOR].same, all = plan->group[ZR_GROUP_ALL].same;
+    /* a record of gradients, which must not be cut, fits in each half */
+    const int64_t record = 2 * zr__round_bytes(ZR_SPACE_STAGING, zr_dtype_bytes(plan->layout.grad_records)),
+                  least = record > ZR_STAGING_LEAST ? record : ZR_STAGING_LEAST;
     /* parameters or gradients are exchanged only if there are several data-parallel ranks and some unit has a bucket */
     plan->moves = plan->group[ZR_GROUP_DATA].size > 1 && largest > 0;
     for (int32_t g = 0; g < ZR_GROUPS; g++) {
@@ -321,7 +385,7 @@ zr_status zr__plan_staging(zr_plan *plan)
                       most = plan->profile.facts.own_memory ? STAGING_OWN_MEMORY_BYTES : STAGING_BYTES;
         int64_t wanted = ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
         wanted = smaller(wanted, 2 * moved);
-        if (wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
+        if (wanted < ranks * least) wanted = ranks * least;
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,
                                    &plan->staging[g]));
     }

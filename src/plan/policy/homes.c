@@ -138,8 +138,10 @@ static zr_status choose_sizes(zr_plan *plan)
     enum { BUCKETS_MOST = 1 << 15 };
     zr_homes *home = &plan->layout.home;
     /* sums of squares for trust ratios have the same bits only if a part is cut at multiples of ZR_TRUST_BLOCK */
+    const int64_t records = zr__record_align(&plan->layout);
     const int64_t grain = plan->layout.optimizer.trust ? ZR_TRUST_BLOCK
                           : uses_disk(home)            ? ZR_DISK_ALIGN / 2
+                          : records > ZR_SHARD_ALIGN   ? records
                                                        : ZR_SHARD_ALIGN;
     int64_t elems = 0;
     for (int32_t u = 0; u < plan->n_units; u++) elems += plan->unit[u].update.count;

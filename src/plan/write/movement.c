@@ -29,10 +29,10 @@ static const zr_range whole = {0};
 
 /* Return the number of elements of one rank's shard in a bucket of `bucket_elems` elements. The shard is the rank's
  * part at the level `v`. */
-static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
+static int64_t bucket_range(const zr_plan *plan, int32_t unit, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
-    int64_t range = zr__plan_bucket_elems(bucket_elems, ranks) / ranks;
+    int64_t range = zr__plan_bucket_elems(bucket_elems, ranks, plan->unit[unit].align_elems) / ranks;
     return range < v->elems ? range : v->elems;
 }
 
@@ -73,7 +73,7 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t unit, const le
                           const zr_state *target)
 {
     const bool in_place = source->buffer == target->buffer, direct = l->plan->profile.facts.own_memory;
-    const int64_t bucket = direct ? v->elems : bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v);
+    const int64_t bucket = direct ? v->elems : bucket_range(l->plan, unit, l->plan->layout.gather_bucket_elems, v);
     zr__id step = move_step(l, kind, unit, v, bucket);
     zr__list_use(l, step, zr__use_state(source, level_range(v), true, in_place));
     zr__list_use(l, step, parts_use(v, target, in_place, true));
@@ -81,8 +81,15 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t unit, const le
     return step;
 }
 
-/* Write this rank's part of a unit into the gathered unit: cast it from the fp32 master (lean states), or copy it from
- * its home off the device. */
+/* Return whether a unit's parameters are cast from its fp32 master before they pass between ranks: with lean states, or
+ * as records. */
+static bool is_cast(const zr_plan_unit *u)
+{
+    return u->param.buffer == ZR_NONE || (u->trains && zr_dtype_is_record(u->weight_records));
+}
+
+/* Write this rank's part of a unit into a buffer of the whole unit: cast it from the fp32 master, or copy it from its
+ * home off the device. */
 static void write_own_part(zr__list *l, int32_t unit, const level *v, const zr_state *target, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
@@ -90,7 +97,7 @@ static void write_own_part(zr__list *l, int32_t unit, const level *v, const zr_s
     const zr_use to = zr__use_state(target, range, false, true);
     zr__id step;
     if (v->elems == 0) return;
-    if (u->param.buffer != ZR_NONE) {
+    if (!is_cast(u)) {
         step = zr__list_copy(l, zr__copy_stream(u->param_home, ZR_SPACE_DEVICE), unit, range,
                              zr__use_state(&u->param, range, true, false), to);
     } else {
@@ -111,24 +118,48 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
 }
 
 /* Return whether this rank's part of a unit must be cast or copied into the gathered unit, because it is not on the
- * device in the dtype that ops read. */
+ * device in the dtype that passes between ranks. */
 static bool is_brought(const zr_plan_unit *u)
 {
-    return u->param.buffer == ZR_NONE || u->param_home != ZR_SPACE_DEVICE;
+    return is_cast(u) || u->param_home != ZR_SPACE_DEVICE;
 }
 
-/* Write the gather of a whole unit into `buffer`, or only one half of it: the step that writes this rank's part
- * (`brings`), or the exchange with the other ranks (`exchanges`). */
-static void write_gather(zr__list *l, int32_t unit, int32_t buffer, bool brings, bool exchanges, zr__id pace)
+/* Return the state of a whole unit as it passes between ranks, before it is in `target`: records in a buffer of their
+ * own, or the target itself. One rank has frozen records already. */
+static zr_state passed_to(zr__list *l, int32_t unit, const zr_state *target)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const zr_state target = whole_in(u, buffer, l->plan->layout.dtype);
+    const zr_dtype records = u->weight_records;
+    if (!zr_dtype_is_record(records)) return *target;
+    if (!is_brought(u) && !l->plan->moves) return u->param;
+    return whole_in(u,
+                    zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, unit, "records of parameters",
+                                    zr_dtype_span(records, u->padded_elems)),
+                    records);
+}
+
+/* If a unit has passed as records, cast them to the type that ops read. */
+static void write_decode(zr__list *l, int32_t unit, const zr_state *passed, const zr_state *target)
+{
+    if (passed->buffer == target->buffer) return;
+    const zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
+    zr__list_newest(l)->range = target->range;
+    zr__list_use(l, step, zr__use_state(passed, target->range, true, false));
+    zr__list_use(l, step, zr__use_state(target, target->range, false, true));
+}
+
+/* Write the gather of a whole unit into `target`, or only one half of it: the step that writes this rank's part
+ * (`brings`), or the exchange with the other ranks (`exchanges`). */
+static void write_gather(zr__list *l, int32_t unit, const zr_state *target, bool brings, bool exchanges, zr__id pace)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
     const bool in_place = is_brought(u);
+    const level own = {u->update.count, u->update.by, u->update.outer};
     level v[2];
     const int n = levels_of(&u->update, &whole, v);
-    if (n > 0 && in_place && brings) write_own_part(l, unit, &v[0], &target, pace);
+    if (in_place && brings) write_own_part(l, unit, &own, target, pace);
     for (int i = 0; i < n && exchanges; i++)
-        gather_level(l, unit, &v[i], i > 0 || in_place ? &target : &u->param, &target, pace);
+        gather_level(l, unit, &v[i], i > 0 || in_place ? target : &u->param, target, pace);
 }
 
 zr_use zr__write_updated_part(zr__list *l, int32_t unit, zr_when when)
@@ -156,32 +187,39 @@ bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit)
 
 void zr__write_fetch_half(zr__list *l, int32_t unit, int32_t buffer, bool exchanges, zr__id pace)
 {
-    write_gather(l, unit, buffer, !exchanges, exchanges, pace);
+    const zr_state target = whole_in(&l->plan->unit[unit], buffer, l->plan->layout.dtype);
+    write_gather(l, unit, &target, !exchanges, exchanges, pace);
 }
 
-/* Write a gather of a unit at stage 3. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), the first gather of a training
- * step is over all ranks. This rank then copies its shard into the secondary partition. Later gathers of the training
- * step read the secondary partition over the group LOCAL. */
+/* Write a gather of a unit by hpZ (Wang et al. 2023, ZeRO++ section 3.2): the first gather of a training step is over
+ * all ranks. This rank then copies its shard into the secondary partition. Later gathers of the training step read the
+ * secondary partition over the group LOCAL. */
+static void gather_hpz(zr__list *l, int32_t unit, const zr_state *target, bool first, zr__id pace)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
+    if (first) {
+        l->when = ZR_WHEN_FIRST;
+        write_gather(l, unit, target, true, true, pace);
+        const zr_range shard = u->hpz_shard.range;
+        (void)zr__list_copy(l, ZR_STREAM_COMM, unit, shard, zr__use_state(target, shard, true, false),
+                            zr__use_state(&u->hpz_shard, shard, false, true));
+        l->when = ZR_WHEN_LATER;
+    }
+    if (!first || l->plan->rounds > 1) gather_level(l, unit, &local, &u->hpz_shard, target, pace);
+    l->when = ZR_WHEN_ALWAYS;
+}
+
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
-    if (u->hpz_shard.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
-        write_gather(l, unit, buffer, true, true, pace);
-        return;
-    }
-    const zr_state target = whole_in(u, buffer, plan->layout.dtype);
-    const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
-    if (first) {
-        l->when = ZR_WHEN_FIRST;
-        write_gather(l, unit, buffer, true, true, pace);
-        const zr_range shard = u->hpz_shard.range;
-        (void)zr__list_copy(l, ZR_STREAM_COMM, unit, shard, zr__use_state(&target, shard, true, false),
-                            zr__use_state(&u->hpz_shard, shard, false, true));
-        l->when = ZR_WHEN_LATER;
-    }
-    if (!first || plan->rounds > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, pace);
-    l->when = ZR_WHEN_ALWAYS;
+    const zr_state target = whole_in(u, buffer, plan->layout.dtype), passed = passed_to(l, unit, &target);
+    if (u->hpz_shard.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN])
+        write_gather(l, unit, &passed, true, true, pace);
+    else
+        gather_hpz(l, unit, &passed, first, pace);
+    write_decode(l, unit, &passed, &target);
 }
 
 /* Zero the parts of a transient unit gradient that no op writes: padding, and the ranges of parameters without a
@@ -235,7 +273,7 @@ static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_sta
     const bool alone = is_alone(plan, v);
     /* NCCL needs contiguous pieces, one per rank. It divides the pieces into chunks itself. */
     const bool by_nccl = plan->layout.reduce == ZR_REDUCE_NCCL, nccl = by_nccl && !alone;
-    const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, plan->layout.reduce_bucket_elems, v);
+    const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, unit, plan->layout.reduce_bucket_elems, v);
     zr__id step = move_step(l, ZR_STEP_REDUCE_SCATTER, unit, v, bucket);
     zr_step *made = zr__list_newest(l);
     if (alone) made->stream = ZR_STREAM_COMPUTE;
@@ -264,12 +302,31 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, unit, &v[i], &sums, &sums);
 }
 
-/* Reduce `from` over all ranks into the sums, in one or two levels. `kept`: see reduce_level. */
-static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
+/* Cast a gradient, or partial sums of it, to the records in which the unit is reduced over a level's ranks (qgZ; Wang
+ * et al. 2023, ZeRO++ section 3.3). Return the state to be reduced: the records, or `from` itself. */
+static zr_state encoded(zr__list *l, int32_t unit, const level *v, const zr_state *from)
+{
+    const zr_dtype records = l->plan->unit[unit].grad_records;
+    if (!zr_dtype_is_record(records) || l->plan->group[v->by.group].size == 1) return *from;
+    zr_state to = *from;
+    to.dtype = records;
+    to.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "records of gradients",
+                                zr_dtype_span(records, from->range.count));
+    const zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
+    zr__list_newest(l)->range = from->range;
+    zr__list_use(l, step, zr__use_state(from, from->range, true, false));
+    zr__list_use(l, step, zr__use_state(&to, from->range, false, true));
+    return to;
+}
+
+/* Reduce `source` over all ranks into the sums, in one or two levels. `kept`: see reduce_level. */
+static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *source, const zr_state *sums, bool kept)
 {
     level v[2];
-    if (levels_of(&l->plan->unit[unit].own, &whole, v) == 1) {
-        reduce_level(l, unit, &v[0], from, sums, kept);
+    const int n = levels_of(&l->plan->unit[unit].own, &whole, v);
+    zr_state from = encoded(l, unit, &v[n - 1], source);
+    if (n == 1) {
+        reduce_level(l, unit, &v[0], &from, sums, kept);
         return;
     }
     /* Partial sums are in fp32, so that both levels together form one summation tree. */
@@ -277,8 +334,9 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
         zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
         ZR_F32,
         {.count = v[1].elems, .by = v[1].by}};
-    reduce_level(l, unit, &v[1], from, &partial, false);
-    reduce_level(l, unit, &v[0], &partial, sums, kept);
+    reduce_level(l, unit, &v[1], &from, &partial, false);
+    from = encoded(l, unit, &v[0], &partial);
+    reduce_level(l, unit, &v[0], &from, sums, kept);
 }
 
 /* Square a unit's gradient on the device and copy it to its home off the device. These steps replace the reduction if
@@ -328,8 +386,12 @@ void zr__write_reduce_once(zr__list *l, int32_t unit)
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
 {
     const zr_plan *plan = l->plan;
-    if (!plan->shards_optim || !plan->moves || plan->unit[unit].gathered) return;
+    const zr_plan_unit *u = &plan->unit[unit];
+    const bool exchanged = plan->shards_optim && plan->moves;
+    if (u->gathered || !(exchanged || zr_dtype_is_record(u->weight_records))) return;
     l->when = when;
-    write_gather(l, unit, plan->unit[unit].param.buffer, true, true, ZR_NONE);
+    const zr_state passed = passed_to(l, unit, &u->param);
+    write_gather(l, unit, &passed, true, true, ZR_NONE);
+    write_decode(l, unit, &passed, &u->param);
     l->when = ZR_WHEN_ALWAYS;
 }

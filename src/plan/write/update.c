@@ -41,9 +41,10 @@ static zr__id write_unit_step(zr__list *l, zr_step_kind kind, int32_t unit, cons
     zr__list_use(l, step, zr__use_state(&u->master, range, true, updates));
     for (int i = 0; i < l->plan->layout.optimizer.n_slots; i++)
         zr__list_use(l, step, zr__use_state(&u->slot[i], range, true, updates));
+    /* parameters that pass as records change only in a gather, which casts them from the master */
+    const bool params = no_master || (updates && !zr_dtype_is_record(u->weight_records));
     zr__list_use(l, step,
-                 updates || no_master ? zr__use_state(&u->param, range, no_master, updates)
-                                      : zr__use_all(ZR_NONE, false, false));
+                 params ? zr__use_state(&u->param, range, no_master, updates) : zr__use_all(ZR_NONE, false, false));
     zr__list_use(l, step, zr__use_all(u->verdict, true, false));
     return step;
 }

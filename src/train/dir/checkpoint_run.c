@@ -36,18 +36,34 @@ static json_t *print_noise(const zr__noise_scale *n)
     return json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)n->steps, "gradient", n->gradient, "trace", n->trace);
 }
 
+void zr__checkpoint_run_sums(zr__checkpoint_run *run, const zr_layout *layout)
+{
+    const int near = layout->shard_ranks > 0 ? layout->shard_ranks
+                     : layout->hierarchical  ? layout->host_ranks / layout->tensor
+                                             : 0;
+    const bool quantised = zr_dtype_is_record(layout->grad_records);
+    run->summing_ranks = quantised ? layout->ranks : 0;
+    run->near_ranks = quantised && near > 1 && near < layout->ranks ? near : 0;
+}
+
+static json_t *print_sums(const zr__checkpoint_run *run)
+{
+    if (run->summing_ranks == 0) return json_null();
+    return json_pack("{s:i, s:i}", "ranks", run->summing_ranks, "near", run->near_ranks);
+}
+
 static json_t *print_record(const zr__checkpoint_run *run, const zr_layout *layout, json_t *config)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:o, s:O}", /**/
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:o, s:o, s:O}", /**/
         "seed", (json_int_t)run->seed, "updates", (json_int_t)run->updates, "samples", (json_int_t)run->samples,
         "skipped", (json_int_t)run->skipped, "skipped_in_row", (json_int_t)run->skipped_in_row, "loss",
         isfinite(run->loss) ? json_real(run->loss) : json_null(), "loss_scale", run->scaler.scale, "loss_scaler",
         print_scaler(&run->scaler), "ranks", run->ranks, "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype),
         "layout", layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
         print_file_print(&run->prints.train), "val", print_file_print(&run->prints.val), "base",
-        print_file_print(&run->prints.base), "noise_scale", print_noise(&run->noise), "tokenizer",
-        run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
+        print_file_print(&run->prints.base), "noise_scale", print_noise(&run->noise), "quantised_sums", print_sums(run),
+        "tokenizer", run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
 }
 
 zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json)
@@ -133,6 +149,21 @@ static zr_status read_noise(const reader *r, zr__noise_scale *n)
     return read_count(&inner, "steps", 1, &n->steps);
 }
 
+/** Read the numbers of ranks that sum quantised gradients. If the member is null or missing, the run had none. */
+static zr_status read_sums(const reader *r, zr__checkpoint_run *run)
+{
+    const json_t *value = json_object_get(r->object, "quantised_sums");
+    const reader inner = {value, r->where};
+    int64_t ranks, near;
+    if (!value || json_is_null(value)) return ZR_OK;
+    ZR_TRY(read_count(&inner, "ranks", 1, &ranks));
+    ZR_TRY(read_count(&inner, "near", 0, &near));
+    if (ranks > INT32_MAX || near > ranks) return no_use_of(r, "quantised_sums");
+    run->summing_ranks = (int)ranks;
+    run->near_ranks = (int)near;
+    return ZR_OK;
+}
+
 static zr_status read_record(const reader *r, zr__checkpoint_run *run)
 {
     int64_t ranks = 0;
@@ -149,6 +180,7 @@ static zr_status read_record(const reader *r, zr__checkpoint_run *run)
     run->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     ZR_TRY(read_scaler(r, &run->scaler));
     ZR_TRY(read_noise(r, &run->noise));
+    ZR_TRY(read_sums(r, run));
     ZR_TRY(read_short_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
     ZR_TRY(read_file_print(&data, "train", &run->prints.train));
     ZR_TRY(read_file_print(&data, "val", &run->prints.val));

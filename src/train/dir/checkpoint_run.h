@@ -33,12 +33,18 @@ typedef struct zr__checkpoint_run {
     int64_t micro_batch_size, accumulation_steps;
     /* number of ranks; 0 in a checkpoint that zr__convert_dir wrote, whose `config` has only the model's keys */
     int ranks;
+    /* if gradients are quantised: number of ranks that sum them, and of those of a first level (a host), or 0 for one
+     * level. Values depend on both. 0 and 0 for other runs */
+    int summing_ranks, near_ranks;
     char optimizer[ZR_OPTIMIZER_BYTES];
     zr__input_prints prints;
     /* name or path of the tokenizer; "" if the data files contain tokens and need no tokenizer */
     char tokenizer[ZR_TOKENIZER_BYTES];
     char *config; /* the resolved configuration as JSON text; zr_free it */
 } zr__checkpoint_run;
+
+/** Set run->summing_ranks and near_ranks to those of a layout. */
+void zr__checkpoint_run_sums(zr__checkpoint_run *run, const zr_layout *layout);
 
 /** Return the record as JSON text; zr_free it. `layout` is the layout of the run that writes the checkpoint. The JSON
  * includes the layout only for human readers. */

@@ -110,8 +110,35 @@ static bool same_tokenizer(const char *was, const char *is)
     return !names || strcmp(was, is) == 0;
 }
 
-static zr_status check_run(const zr_config *config, const zr__input_prints *prints, const char *name, int64_t step,
-                           const zr__checkpoint_run *from)
+/** Return in words on which ranks a run sums quantised gradients, such as "8 data-parallel ranks, 4 in the first
+ * level". */
+static const char *sums_in_words(const zr__checkpoint_run *run, char text[80])
+{
+    char near[40] = "";
+    if (run->near_ranks > 0) snprintf(near, sizeof(near), ", %d in the first level", run->near_ranks);
+    snprintf(text, 80, "%d data-parallel ranks%s", run->summing_ranks, near);
+    return text;
+}
+
+/** Refuse to go on with quantised gradients on other ranks than the checkpoint's, on which other values would follow.
+ */
+static zr_status check_sums(const zr_config *config, int ranks, const char *name, const zr__checkpoint_run *from)
+{
+    char is[80], was[80];
+    zr__checkpoint_run now = {.config = NULL};
+    const zr_layout layout = zr__train_layout(config, ranks);
+    zr__checkpoint_run_sums(&now, &layout);
+    const bool same = now.summing_ranks == from->summing_ranks && now.near_ranks == from->near_ranks;
+    ZR_CHECK(
+        same || config->quantization.any_ranks || now.summing_ranks == 0 || from->summing_ranks == 0, ZR_ERR_CONFIG,
+        "zero_quantized_gradients on %s, but on %s when %s was written: each rank quantises its own sums, so values "
+        "would differ; give the same ranks, or quantization.any_ranks true",
+        sums_in_words(&now, is), sums_in_words(from, was), name);
+    return ZR_OK;
+}
+
+static zr_status check_run(const zr_config *config, int ranks, const zr__input_prints *prints, const char *name,
+                           int64_t step, const zr__checkpoint_run *from)
 {
     static const char read_with[] = ", or the tokenizer, the names of labels or the keys of data with which it is read";
     ZR_AUTO_FREE char *now = NULL;
@@ -119,6 +146,7 @@ static zr_status check_run(const zr_config *config, const zr__input_prints *prin
     compared with = {name, config->model.family, from->ranks > 0};
     ZR_TRY(zr_config_to_json(config, &now));
     ZR_TRY(zr__checkpoint_config_differs(from->config, now, refuse_model, &with));
+    ZR_TRY(check_sums(config, ranks, name, from));
     ZR_TRY(same_files("data.train", "data", read_with, name, &from->prints.train, &prints->train));
     ZR_TRY(same_files("data.val", "data", read_with, name, &from->prints.val, &prints->val));
     ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->prints.base, &prints->base));
@@ -203,7 +231,7 @@ static zr_status choose_checkpoint(zr__run *r)
         }
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
-        ZR_TRY(check_run(r->config, &r->data.prints, name, step, &r->resume.from));
+        ZR_TRY(check_run(r->config, r->ranks.comm->size, &r->data.prints, name, step, &r->resume.from));
         return check_later(&r->dir, r->config->train.output_dir, name, step);
     }
     r->resume.step = -1;

@@ -52,6 +52,7 @@ static zr_status describe_run(const zr__run *r, zr__save *s)
                                     .noise = r->training.noise,
                                     .ranks = r->ranks.comm->size,
                                     .prints = r->data.prints};
+    zr__checkpoint_run_sums(&s->about, &r->plan->layout);
     snprintf(s->about.optimizer, sizeof(s->about.optimizer), "%s", r->plan->optimizer.name);
     snprintf(s->about.tokenizer, sizeof(s->about.tokenizer), "%s", c.data.tokenizer ? c.data.tokenizer : "");
     return zr_config_to_json(&c, &s->about.config);

@@ -129,6 +129,17 @@ static void set_groups(const zr_config *config, zr_layout *layout)
     layout->hierarchical = levels || (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
 }
 
+/** Return the type of records of quantised values. */
+static zr_dtype records_of(const zr_config *config, zr_config_codes codes)
+{
+    static const zr_dtype types[][2] = {[ZR_CODES_INT8] = {ZR_I8X128, ZR_I8X256},
+                                        [ZR_CODES_INT4] = {ZR_I4X128, ZR_I4X256},
+                                        [ZR_CODES_E4M3] = {ZR_E4M3X128, ZR_E4M3X256},
+                                        [ZR_CODES_E5M2] = {ZR_E5M2X128, ZR_E5M2X256},
+                                        [ZR_CODES_H4] = {ZR_H4X128, ZR_H4X256}};
+    return types[codes][config->quantization.block_elems == 256];
+}
+
 /** Set the layout's fields for communication: dtype, buckets, collectives, overlap and prefetch. */
 static void set_movement(const zr_config *config, zr_layout *layout)
 {
@@ -137,6 +148,12 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->reduce_bucket_elems = config->zero.reduce_bucket_elems;
     layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
     layout->reduce = config->collectives.reduce;
+    if (config->zero.quantized_weights) layout->weight_records = records_of(config, config->quantization.weights);
+    if (config->zero.quantized_frozen) layout->frozen_records = records_of(config, config->quantization.weights);
+    if (config->zero.quantized_gradients) layout->grad_records = records_of(config, config->quantization.gradients);
+    layout->stochastic = config->quantization.stochastic;
+    /* a way that is tried may accumulate where the configuration does not */
+    if (config->zero.quantized_gradients) layout->reduce_once = true;
     layout->overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
     set_groups(config, layout);
     layout->prefetch_elems = layout->overlap ? config->zero.prefetch_bucket_elems : 0;

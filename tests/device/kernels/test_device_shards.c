@@ -220,9 +220,9 @@ static void check_cast_16(zr_device *device, zr_dtype dtype)
         memcpy(x + 5 * i + 4, &nan, sizeof nan);
     }
     for (int64_t i = 0; i < 5 * ALL_16; i++) want[i] = narrow_of(x[i], dtype);
-    assert_int_equal(device->ops->cast(device, wide_all, ZR_F32, narrow_all, dtype, ALL_16), ZR_OK);
+    assert_int_equal(device->ops->cast(device, wide_all, ZR_F32, narrow_all, dtype, ALL_16, NULL), ZR_OK);
     assert_memory_equal(wide_all, wide_want, sizeof wide_all);
-    assert_int_equal(device->ops->cast(device, got, dtype, x, ZR_F32, 5 * ALL_16), ZR_OK);
+    assert_int_equal(device->ops->cast(device, got, dtype, x, ZR_F32, 5 * ALL_16, NULL), ZR_OK);
     assert_memory_equal(got, want, sizeof got);
 }
 
@@ -238,15 +238,15 @@ static void check_cast(zr_device *device)
     check_cast_16(device, ZR_F16);
     for (int64_t n = 0; n < 70; n++) { /* ends of all lengths, with nothing written beyond */
         memset(out, 0xff, sizeof out);
-        assert_int_equal(device->ops->cast(device, out, ZR_F16, x.f32, ZR_F32, n), ZR_OK);
+        assert_int_equal(device->ops->cast(device, out, ZR_F16, x.f32, ZR_F32, n, NULL), ZR_OK);
         assert_memory_equal(out, x.f16, (size_t)n * 2);
         assert_int_equal(out[n], 0xffff);
     }
-    assert_int_equal(device->ops->cast(device, out, ZR_F16, x.bf16, ZR_BF16, N), ZR_OK);
+    assert_int_equal(device->ops->cast(device, out, ZR_F16, x.bf16, ZR_BF16, N, NULL), ZR_OK);
     for (int64_t i = 0; i < N; i++) assert_int_equal(out[i], zr_f16_from_f32(zr_f32_from_bf16(x.bf16[i])));
-    assert_int_equal(device->ops->cast(device, back, ZR_F32, x.f32, ZR_F32, N), ZR_OK);
+    assert_int_equal(device->ops->cast(device, back, ZR_F32, x.f32, ZR_F32, N, NULL), ZR_OK);
     assert_memory_equal(back, x.f32, sizeof back);
-    assert_int_equal(device->ops->cast(device, back, ZR_F32, x.f32, ZR_I32, N), ZR_ERR_DTYPE);
+    assert_int_equal(device->ops->cast(device, back, ZR_F32, x.f32, ZR_I32, N, NULL), ZR_ERR_DTYPE);
 }
 
 static void check_memory(zr_device *device)

@@ -28,6 +28,7 @@ typedef struct call {
     zr_update_args update;
     zr_rng rng;
     float std;
+    zr_rounding rounding;
     struct lane *other; /* for WAIT: lane whose first n calls must be made before */
 } call;
 
@@ -93,7 +94,7 @@ static zr_status do_call(const call *c)
     case FILL:
         return plain.fill(c->device, c->out, c->number, c->n);
     case CAST:
-        return plain.cast(c->device, c->out, c->out_dtype, c->in, c->dtype, c->n);
+        return plain.cast(c->device, c->out, c->out_dtype, c->in, c->dtype, c->n, c->flag ? &c->rounding : NULL);
     case TOTAL:
         return plain.total(c->device, c->in, c->n, c->out);
     case NORMAL:
@@ -205,10 +206,18 @@ static zr_status late_fill(zr_device *device, void *x, int byte, int64_t bytes)
     return ask(&(call){.what = FILL, .device = device, .out = x, .number = byte, .n = bytes});
 }
 
-static zr_status late_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+static zr_status late_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                           const zr_rounding *rounding)
 {
-    return ask(
-        &(call){.what = CAST, .device = device, .out = out, .out_dtype = out_dtype, .in = in, .dtype = dtype, .n = n});
+    return ask(&(call){.what = CAST,
+                       .device = device,
+                       .out = out,
+                       .out_dtype = out_dtype,
+                       .in = in,
+                       .dtype = dtype,
+                       .n = n,
+                       .flag = rounding != NULL,
+                       .rounding = rounding ? *rounding : (zr_rounding){.first = 0}});
 }
 
 static zr_status late_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)

@@ -35,7 +35,7 @@ static zr_status seeing_square(zr_device *device, const void *x, zr_dtype dtype,
     long double sum = 0;
     for (int64_t at = 0; at < n; at += 256) {
         const int64_t some = n - at < 256 ? n - at : 256;
-        ZR_TRY(seen.plain.cast(device, wide, ZR_F32, (const char *)x + zr_dtype_span(dtype, at), dtype, some));
+        ZR_TRY(seen.plain.cast(device, wide, ZR_F32, (const char *)x + zr_dtype_span(dtype, at), dtype, some, NULL));
         sum += squares_of(wide, some);
     }
     ZR_TRY(seen.plain.square(device, x, dtype, n, exact, first, square));

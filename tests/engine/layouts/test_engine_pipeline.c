@@ -220,7 +220,7 @@ static int draw(int n)
 }
 
 /* Check drawn pipelines with all other choices: variants of layouts, tensor and sequence parallelism, homes, LAMB, sums
- * for any number of ranks, one reduction a step, squares of micro-gradients. */
+ * for any number of ranks, one reduction a step, squares of micro-gradients, exchanges of records. */
 static void drawn_layouts(void **state)
 {
     (void)state;
@@ -239,11 +239,14 @@ static void drawn_layouts(void **state)
         want.layout.vectors_apart = draw(4) == 0;
         if (draw(3) == 0) want.layout.optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
         want.layout.rank_free_sums = draw(5) == 0;
+        if (draw(3) == 0) want.layout.weight_records = draw(2) ? ZR_I8X128 : ZR_I4X256;
+        if (!want.layout.rank_free_sums && draw(4) == 0) want.layout.grad_records = ZR_I4X128;
         trainer got = want;
         got.lanes = draw(3) == 0;
         const bool varies = layout_vary(&got, &layout_variants[draw(LAYOUT_VARIANTS)]);
         got.layout.sequence = want.layout.sequence;
-        got.layout.reduce_once = !want.layout.rank_free_sums && draw(5) == 0;
+        got.layout.reduce_once =
+            !want.layout.rank_free_sums && (draw(5) == 0 || zr_dtype_is_record(want.layout.grad_records));
         want.layout.reduce_once = got.layout.reduce_once;
         if (draw(3) == 0) got.layout.home = (zr_homes){.optim = ZR_SPACE_HOST, .grad = ZR_SPACE_HOST};
         got.layout.home.param_share = got.layout.home.optim_share = draw(2) ? 1 : 0.5;

@@ -28,14 +28,15 @@ static bool is_repeated(const zr_schedule *s, const zr_step *step)
     return false;
 }
 
-/* Return whether the proof accepts a plan without this step. A bucket of a cast may move only
- * padding, or parameters that are read elsewhere. A bucket of a master may still be in its place in the ring. The
- * loss of an evaluation is read by the caller, who notices that no micro-batch has added to it. */
+/* Return whether the proof accepts a plan without this step. A bucket of a cast may move only padding, or parameters
+ * that are read elsewhere, unless it makes records, which are exchanged. A bucket of a master may still be in its place
+ * in the ring. The loss of an evaluation is read by the caller, who notices that no micro-batch has added to it. */
 static bool is_idle(const zr_schedule *s, zr_schedule_kind kind, const zr_step *step)
 {
     if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) return true;
     if (is_repeated(s, step)) return true;
-    if (step->kind == ZR_STEP_CAST) return !op_reads(s, &s->use[step->uses + 1]);
+    const zr_use *to = &s->use[step->uses + 1];
+    if (step->kind == ZR_STEP_CAST) return !zr_dtype_is_record(to->dtype) && !op_reads(s, to);
     return step->kind == ZR_STEP_LOSS && kind == ZR_SCHEDULE_EVAL;
 }
 

@@ -54,6 +54,11 @@ static zr_layout draw_layout(zr_profile *profile)
     l.vectors_apart = draw(4) == 0;
     l.rank_free_sums = l.ranks != 3 && !l.two_pass && draw(6) == 0;
     l.reduce_once = draw(4) == 0;
+    if (draw(3) == 0) l.weight_records = draw(2) ? ZR_I8X128 : ZR_I4X256;
+    if (!l.rank_free_sums && draw(4) == 0) {
+        l.grad_records = ZR_I4X128;
+        l.reduce_once = true;
+    }
     if (draw(4) == 0) l.persist_elems = 1000;
     if (draw(4) == 0) l.reuse_elems = 50000;
     l.micro_squares = l.ranks * l.accum > 1 && draw(4) == 0;

@@ -2,17 +2,26 @@
  */
 #include "base/number/finite.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/records.h"
 
 /* Number of elements summed at a time. The intermediate sums of the summation tree (2 KB each, two for each level) stay
  * in the L1 cache. */
 #define SUM_BLOCK 512
 #define SUM_LEVELS 12
+_Static_assert(SUM_BLOCK % ZR__RECORD_ELEMS == 0 && ZR_CHUNK % ZR__RECORD_ELEMS == 0, "whole records");
 
 /* SQUARE_BLOCK: number of elements in a block of the square sum. SQUARE_BATCH: number of blocks in a batch. The sums of
  * a batch's blocks are stored, then added in order. */
 #define SQUARE_BLOCK 4096
 #define SQUARE_BATCH 256
+
+/* Return the address of n elements from `first` on as fp32, as zr__view does, also of a type with records. */
+static const float *view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
+{
+    if (!zr_dtype_is_record(dtype)) return zr__view(buffer, in, dtype, first, n);
+    zr__records_load(buffer, in, dtype, first, n);
+    return buffer;
+}
 
 typedef struct sum_part {
     zr_dtype dtype;
@@ -26,7 +35,7 @@ typedef struct sum_part {
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
 {
-    if (n_pieces == 1) return zr__view(out, pieces[0], part->dtype, part->first, part->n);
+    if (n_pieces == 1) return view(out, pieces[0], part->dtype, part->first, part->n);
     int left = 1;
     while (2 * left < n_pieces) left *= 2;
     const float *x = sum_tree(room[0], room + 2, pieces, left, part);
@@ -131,7 +140,8 @@ static int64_t first_bad(const void *x, zr_dtype dtype, int64_t n)
     return -1;
 }
 
-static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t first, int64_t n)
+static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t first, int64_t n,
+                       const zr_rounding *rounding)
 {
     if (dtype == out_dtype) {
         const int64_t bytes = zr_dtype_bytes(dtype), at = first * bytes;
@@ -145,13 +155,23 @@ static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype d
     }
     float wide[ZR_CHUNK];
     for (int64_t i = first; i < first + n; i += ZR_CHUNK) {
-        int64_t length = zr__min64(ZR_CHUNK, first + n - i);
-        zr__store(out, out_dtype, i, zr__view(wide, in, dtype, i, length), length);
+        const int64_t length = zr__min64(ZR_CHUNK, first + n - i);
+        float *target = zr_dtype_is_record(dtype) ? zr__target(wide, out, out_dtype, i) : wide;
+        const float *x = view(target, in, dtype, i, length);
+        if (zr_dtype_is_record(out_dtype))
+            zr__records_store(out, out_dtype, i, x, length, rounding);
+        else if (target == wide)
+            zr__store(out, out_dtype, i, x, length);
     }
 }
 
-static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                 const zr_rounding *rounding)
 {
+    if (dtype == out_dtype && zr_dtype_is_record(dtype)) { /* copy the records by words, whose size divides theirs */
+        n = zr_dtype_span(dtype, n) / 2;
+        dtype = out_dtype = ZR_BF16;
+    }
     /* Maximum number of elements that one thread casts alone. For so few elements, waking a second thread costs more
      * time than it saves. */
     enum { ALONE_ELEMS = 1 << 15 };
@@ -159,7 +179,7 @@ static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_
     for (int t = 0; t < threads; t++) {
         int64_t begin, end;
         zr__share(n, ZR_CHUNK, t, threads, &begin, &end);
-        cast_range(out, out_dtype, in, dtype, begin, end - begin);
+        cast_range(out, out_dtype, in, dtype, begin, end - begin, rounding);
     }
 }
 

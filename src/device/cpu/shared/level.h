@@ -1,7 +1,8 @@
 /*
  * device/cpu/shared: code that several families of kernels share. Every kernel includes this header, which defines the
- * level's vector, 16-bit storage, exp and sums. Other headers of this folder: rows.h (rows in pieces), tile.h (products
- * of small blocks), pack.h (packed operands of a matrix product), transpose.h (transposes in registers).
+ * level's vector, 16-bit storage, exp and sums. Other headers of this folder: rows.h (rows in pieces), records.h
+ * (elements with a common scale), tile.h (products of small blocks), pack.h (packed operands of a matrix product),
+ * transpose.h (transposes in registers).
  *
  * device/cpu/kernels: the kernels, one file for each family of ops. The files are compiled once for each processor
  * level, such as v3 (AVX2). ZR_LEVEL is the name of the level. The compiler's target flags select its instructions.

@@ -90,7 +90,7 @@ zr_status copy_rows(const zr_kernel_args *args, const zr_tensor *table, const to
     const int64_t C = zr_shape_cols(&table->shape);
     if (earlier && earlier->data != out->data)
         ZR_TRY(zr__cuda_cast(args->device, out->data, out->dtype, earlier->data, earlier->dtype,
-                             zr_shape_elems(&out->shape)));
+                             zr_shape_elems(&out->shape), NULL));
     return zr__with_mover(out, table, {C}, [&](auto mover, int64_t V) {
         return zr__each_move(zr__stream_of(args), tokens.n, C / V,
                              look_up<decltype(mover)>{mover, tokens, C / V, earlier != nullptr});

@@ -224,7 +224,7 @@ zr_status run_dw(const zr_kernel_args *args)
         ZR_TRY(zr__cuda_product_run(whole ? l->product : l->last, args->device, &at));
         if (s.rounds)
             ZR_TRY(zr__cuda_cast(args->device, (char *)dw->data + row * s.n * zr_dtype_bytes(dw->dtype), dw->dtype,
-                                 args->scratch, ZR_F32, (whole ? s.block.rows : s.m - row) * s.n));
+                                 args->scratch, ZR_F32, (whole ? s.block.rows : s.m - row) * s.n, NULL));
     }
     return ZR_OK;
 }

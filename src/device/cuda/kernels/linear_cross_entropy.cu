@@ -167,13 +167,13 @@ zr_status run_head(const zr_kernel_args *args)
     const operands o = operands_of(args);
     ZR_TRY(zr__check_indices(args, o.targets, "target", INT32_MIN, o.all));
     if (o.part && o.earlier && o.earlier->data != o.part->data)
-        ZR_TRY(
-            zr__cuda_cast(args->device, o.part->data, ZR_F32, o.earlier->data, ZR_F32, zr_shape_elems(&o.part->shape)));
+        ZR_TRY(zr__cuda_cast(args->device, o.part->data, ZR_F32, o.earlier->data, ZR_F32,
+                             zr_shape_elems(&o.part->shape), NULL));
     for (int64_t row = 0; row < o.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, o, row, row + o.layout.rows <= o.rows ? o.layout.rows : o.rows - row));
-    if (o.db) ZR_TRY(zr__cuda_cast(args->device, o.db->data, o.db->dtype, bias_sum(args, o), ZR_F32, o.V));
+    if (o.db) ZR_TRY(zr__cuda_cast(args->device, o.db->data, o.db->dtype, bias_sum(args, o), ZR_F32, o.V, NULL));
     if (o.layout.sum_in_dw) return ZR_OK;
-    return zr__cuda_cast(args->device, o.dw->data, o.dw->dtype, dw_sum(args, o), ZR_F32, o.V * o.C);
+    return zr__cuda_cast(args->device, o.dw->data, o.dw->dtype, dw_sum(args, o), ZR_F32, o.V * o.C, NULL);
 }
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */

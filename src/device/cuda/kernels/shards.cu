@@ -3,6 +3,7 @@
 
 #include "base/number/normal.h"
 #include "device/cuda/exact_sums.h"
+#include "device/cuda/records.h"
 
 namespace
 {
@@ -11,11 +12,29 @@ namespace
 
 constexpr int few_pieces = 64, tree_levels = 12;
 
+/* Functors that load V elements of a piece from element i on: of a type known when the kernel is compiled, or of a type
+ * with records. */
+template <typename In> struct read_plain {
+    template <int V> __device__ void run(float (&out)[V], const void *piece, int64_t i) const
+    {
+        zr__get_all<V>(out, (const In *)piece, i);
+    }
+};
+struct read_records {
+    zr__reader reader;
+
+    template <int V> __device__ void run(float (&out)[V], const void *piece, int64_t i) const
+    {
+        zr__read_all<V>(out, reader, piece, i);
+    }
+};
+
 /* Functor that computes the tree sum of the pieces, plus `out` if `accumulate`. Complete subtrees are stored by level,
  * as a binary counter stores its bits: two subtrees of equal size are added at once, which gives a subtree of the next
  * level. At the end the remaining subtrees are added, smallest first. */
-template <typename Out, typename In> struct sum_each {
+template <typename Out, typename Read> struct sum_each {
     Out *out;
+    Read read;
     const void *few[few_pieces];
     const void *const *all; /* addresses of the pieces, in GPU memory; NULL if all addresses are in `few` */
     int pieces;
@@ -25,7 +44,7 @@ template <typename Out, typename In> struct sum_each {
     {
         float level[tree_levels][V] = {}, x[V] = {};
         for (int r = 0; r < pieces; r++) {
-            zr__get_all<V>(x, (const In *)(all ? all[r] : few[r]), i);
+            read.template run<V>(x, all ? all[r] : few[r], i);
             bool placed = false;
 #pragma unroll
             for (int l = 0; l < tree_levels; l++) {
@@ -74,13 +93,13 @@ zr_status reach_piece(int gpu, const void *piece)
     return ZR_OK;
 }
 
-template <typename Out, typename In>
+template <typename Out, typename Read>
 zr_status sum_pieces(const zr__cuda_device *cuda, Out *out, bool accumulate, const void *const *pieces, int n_pieces,
-                     In *, int64_t n)
+                     zr__reader reader, Read read, int64_t n)
 {
-    sum_each<Out, In> each = {out, {}, NULL, n_pieces, accumulate};
+    sum_each<Out, Read> each = {out, read, {}, NULL, n_pieces, accumulate};
     bool packed = zr__is_aligned(out);
-    for (int r = 0; r < n_pieces; r++) packed = packed && zr__is_aligned(pieces[r]);
+    for (int r = 0; r < n_pieces; r++) packed = packed && zr__can_pack(reader, pieces[r]);
     if (n_pieces <= few_pieces)
         std::copy_n(pieces, n_pieces, each.few);
     else { /* The list is in pageable memory. CUDA usually reads it before the call returns, but does not guarantee
@@ -106,6 +125,108 @@ template <typename Out, typename In> struct cast_each {
         zr__put_all<V>(out, i, x);
     }
 };
+
+/* Functor that decodes records. */
+struct decode_each {
+    zr__array out;
+    const void *in;
+    zr__reader reader;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float x[V];
+        zr__read_all<V>(x, reader, in, i);
+        zr__put_all<V>(out, i, x);
+    }
+};
+
+/* Number of elements that a thread encodes, and that a warp encodes: one record of 256 elements, or two of 128. */
+constexpr int encoded = 8, encoded_warp = encoded * ZR__WARP;
+static_assert(encoded_warp == ZR__RECORD_ELEMS, "whole records");
+
+__device__ __forceinline__ uint32_t more_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Multiply each 128 elements, of 16 threads, by the Hadamard matrix and by 1/128. */
+__device__ __forceinline__ void turn(float (&x)[encoded], int lane)
+{
+    for (int v = 0; v < encoded; v++) x[v] *= 1.0f / ZR__RECORD_TURNED;
+    for (int mask = ZR__RECORD_TURNED / encoded / 2; mask > 0; mask /= 2)
+        for (int v = 0; v < encoded; v++) {
+            const float other = __shfl_xor_sync(ZR__ALL_LANES, x[v], mask);
+            x[v] = lane & mask ? other - x[v] : x[v] + other;
+        }
+#pragma unroll
+    for (int h = encoded / 2; h > 0; h /= 2)
+#pragma unroll
+        for (int v = 0; v < encoded; v++)
+            if ((v & h) == 0) {
+                const float a = x[v], b = x[v + h];
+                x[v] = a + b;
+                x[v + h] = a - b;
+            }
+}
+
+/* Encode n elements of `in`. `packed`: whether elements are read several at a time. Without `at_random`, `rounding` is
+ * not used. */
+__global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr__reader reader, int64_t n, bool packed,
+                               bool at_random, zr_rounding rounding)
+{
+    const int lane = (int)threadIdx.x % ZR__WARP;
+    const int64_t warps = zr__step() / ZR__WARP;
+    for (int64_t at = zr__first() / ZR__WARP * encoded_warp; at < n; at += warps * encoded_warp) {
+        const int64_t first = at + lane * encoded;
+        float x[encoded] = {};
+        if (packed && first + encoded <= n)
+            zr__read_all<encoded>(x, reader, in, first);
+        else
+#pragma unroll
+            for (int v = 0; v < encoded; v++) {
+                float one[1] = {};
+                if (first + v < n) zr__read_all<1>(one, reader, in, first + v);
+                x[v] = one[0];
+            }
+        if (its.turns) turn(x, lane);
+        uint32_t most = 0; /* bits of the largest magnitude; NaN has the most */
+        for (int v = 0; v < encoded; v++) most = more_of(most, __float_as_uint(x[v]) & 0x7fffffffu);
+        for (int mask = its.elems / encoded / 2; mask > 0; mask /= 2)
+            most = more_of(most, __shfl_xor_sync(ZR__ALL_LANES, most, mask));
+        const uint16_t scale = zr__record_scale(most, its.largest, at_random);
+        const float divisor = zr__record_divisor(scale);
+        int64_t i = first;
+        uint16_t *word = out + zr__record_words(its, &i);
+        if (first - i >= n) continue; /* the record is beyond the end */
+        if (i == 0) word[0] = scale;
+        word += 1 + i * its.bits / 16;
+        uint32_t random[4] = {}, filled = 0;
+#pragma unroll
+        for (int v = 0; v < encoded; v++) {
+            const uint64_t index = rounding.first + (uint64_t)(first + v);
+            const int part = (int)(index & 3);
+            if (at_random && (v == 0 || part == 0)) zr__rng_block(&rounding.rng, index >> 2, random);
+            const uint32_t number = part == 0 ? random[0] : part == 1 ? random[1] : part == 2 ? random[2] : random[3];
+            const uint32_t code = most < 0x7f800000u ? zr__code_of(its, x[v] / divisor, at_random, number) : 0;
+            filled |= code << (v * its.bits % 16);
+            if ((v + 1) * its.bits % 16 > 0) continue;
+            word[v * its.bits / 16] = (uint16_t)filled;
+            filled = 0;
+        }
+    }
+}
+
+zr_status encode(cudaStream_t stream, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                 const zr_rounding *rounding)
+{
+    constexpr int threads = 256;
+    const zr__reader reader = zr__reader_of(dtype);
+    if (n <= 0) return ZR_OK;
+    ZR_LAUNCH(stream, encode_records, zr__blocks(n, threads * encoded), threads, 0, (uint16_t *)out,
+              zr__record_of(out_dtype), in, reader, n, zr__can_pack(reader, in), rounding != NULL,
+              rounding ? *rounding : zr_rounding{});
+    return zr__launched();
+}
 
 /* ---- initial values ---------------------------------------------------------------------------- */
 
@@ -195,9 +316,14 @@ zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool ac
              zr_dtype_name(out_dtype));
     ZR_TRY(zr__cuda_begin(device));
     for (int r = 0; r < n_pieces; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
-    return zr__cuda_end(device, zr__typed2(out_dtype, dtype, [&](auto *o, auto *in) {
-                            return sum_pieces(zr__cuda(device), (decltype(o))out, accumulate, pieces, n_pieces, in, n);
-                        }));
+    const zr__reader reader = zr__reader_of(dtype);
+    const auto add = [&]<typename Out, typename Read>(Out *, Read read) {
+        return sum_pieces(zr__cuda(device), (Out *)out, accumulate, pieces, n_pieces, reader, read, n);
+    };
+    if (zr_dtype_is_record(dtype))
+        return zr__cuda_end(device, zr__typed(out_dtype, [&](auto *o) { return add(o, read_records{reader}); }));
+    return zr__cuda_end(
+        device, zr__typed2(out_dtype, dtype, [&]<typename In>(auto *o, In *) { return add(o, read_plain<In>{}); }));
 }
 
 zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
@@ -225,11 +351,16 @@ zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact 
     return zr__cuda_end(device, zr__exact_all<false>(zr__cuda(device), x, n, sum));
 }
 
-zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
+zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+                        const zr_rounding *rounding)
 {
+    const cudaStream_t stream = zr__cuda(device)->stream;
+    if (zr_dtype_is_record(out_dtype)) return encode(stream, out, out_dtype, in, dtype, n, rounding);
+    if (zr_dtype_is_record(dtype))
+        return zr__each(stream, n, zr__is_aligned(out), decode_each{{out, out_dtype}, in, zr__reader_of(dtype)});
     return zr__typed2(out_dtype, dtype, [&]<typename Out, typename In>(Out *, In *) {
         const cast_each<Out, In> each = {(Out *)out, (const In *)in};
-        return zr__each(zr__cuda(device)->stream, n, zr__are_aligned(out, in), each);
+        return zr__each(stream, n, zr__are_aligned(out, in), each);
     });
 }
 

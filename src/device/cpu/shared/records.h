@@ -1,0 +1,184 @@
+/* Encoding and decoding of records (device/records.h), in pieces that fit into the L1 cache. */
+#ifndef ZR_DEVICE_CPU_RECORDS_H
+#define ZR_DEVICE_CPU_RECORDS_H
+
+#include "base/number/rng.h"
+#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/transpose.h"
+#include "device/records.h"
+
+/* Compute out[i], the random number of element first + i. */
+static inline void zr__random_words(const zr_rng *rng, uint64_t first, int64_t n, uint32_t *restrict out)
+{
+    uint32_t word[4][ZR__RNG_BLOCKS], made[4 * ZR__RNG_BLOCKS];
+    int64_t skip = (int64_t)(first & 3), done = 0;
+    for (uint64_t block = first >> 2; done < n; block += ZR__RNG_BLOCKS) {
+        const int64_t take = zr__min64(4 * ZR__RNG_BLOCKS - skip, n - done);
+        zr__rng_words(rng, block, word);
+        for (int i = 0; i < ZR__RNG_BLOCKS; i++)
+            for (int w = 0; w < 4; w++) made[4 * i + w] = word[w][i];
+        memcpy(out + done, made + skip, (size_t)take * sizeof *out);
+        done += take;
+        skip = 0;
+    }
+}
+
+/* Compute the codes of a record's elements x, one in each byte. Without random numbers (`random` is NULL) codes are
+ * rounded to nearest. */
+static inline void zr__record_codes(int8_t *restrict code, zr__record its, const float *restrict x, float divisor,
+                                    const uint32_t *restrict random)
+{
+#define ZR__CODES(expression)                                                                                          \
+    ZR_WIDE_LOOP                                                                                                       \
+    for (int i = 0; i < its.elems; i++) code[i] = (int8_t)(expression)
+    if (its.mantissa == 0 && random)
+        ZR__CODES(zr__record_int_code(x[i] / divisor, (int32_t)its.largest, true, random[i]));
+    else if (its.mantissa == 0)
+        ZR__CODES(zr__record_int_code(x[i] / divisor, 0, false, 0));
+    else if (its.mantissa == 3 && random)
+        ZR__CODES(zr__record_fp8_code(x[i] / divisor, 3, true, random[i]));
+    else if (its.mantissa == 3)
+        ZR__CODES(zr__record_fp8_code(x[i] / divisor, 3, false, 0));
+    else if (random)
+        ZR__CODES(zr__record_fp8_code(x[i] / divisor, 2, true, random[i]));
+    else
+        ZR__CODES(zr__record_fp8_code(x[i] / divisor, 2, false, 0));
+#undef ZR__CODES
+}
+
+/* In each pair of lanes l and l + h, replace the elements a and b by a + b and a - b. h is a constant. */
+#define ZR__OTHER_LANE(l, h) ((l) ^ (h))
+#define ZR__LANE_SIGN(l, h) ((l) & (h) ? -1.0f : 1.0f)
+#define ZR__TURN_LANES(v, h) (ZR_SHUFFLE(v, v, ZR__OTHER_LANE, h) + (v) * (zr__vec){ZR_LANES(ZR__LANE_SIGN, h)})
+
+/* Multiply 128 elements by the Hadamard matrix. */
+static inline void zr__record_turn(float *x)
+{
+    for (int h = ZR__RECORD_TURNED / 2; h >= ZR_VEC; h /= 2)
+        for (int first = 0; first < ZR__RECORD_TURNED; first += 2 * h)
+            for (int i = first; i < first + h; i += ZR_VEC) {
+                const zr__vec a = zr__vec_load(x + i), b = zr__vec_load(x + i + h);
+                zr__vec_store(x + i, a + b);
+                zr__vec_store(x + i + h, a - b);
+            }
+    for (int i = 0; i < ZR__RECORD_TURNED; i += ZR_VEC) {
+        zr__vec a = zr__vec_load(x + i);
+#if ZR_VEC > 8
+        a = ZR__TURN_LANES(a, 8);
+#endif
+#if ZR_VEC > 4
+        a = ZR__TURN_LANES(a, 4);
+#endif
+        a = ZR__TURN_LANES(a, 2);
+        a = ZR__TURN_LANES(a, 1);
+        zr__vec_store(x + i, a);
+    }
+}
+
+/* Encode a whole record of x. */
+static inline void zr__record_encode(uint8_t *restrict out, zr__record its, const float *restrict x,
+                                     const uint32_t *restrict random)
+{
+    float turned[ZR__RECORD_ELEMS];
+    if (its.turns) {
+        for (int i = 0; i < its.elems; i++) turned[i] = x[i] * (1.0f / ZR__RECORD_TURNED);
+        for (int i = 0; i < its.elems; i += ZR__RECORD_TURNED) zr__record_turn(turned + i);
+        x = turned;
+    }
+    int32_t most = 0; /* bits of the largest magnitude; NaN has the most */
+#pragma omp simd reduction(max : most)
+    for (int i = 0; i < its.elems; i++) {
+        const int32_t size = (int32_t)(zr__bits(x[i]) & 0x7fffffffu);
+        most = size > most ? size : most;
+    }
+    const uint16_t scale = zr__record_scale((uint32_t)most, its.largest, random != NULL);
+    memcpy(out, &scale, sizeof scale);
+    out += ZR__RECORD_SCALE_BYTES;
+    if (most >= 0x7f800000)
+        memset(out, 0, (size_t)its.elems * (size_t)its.bits / 8);
+    else if (its.bits == 8)
+        zr__record_codes((int8_t *)out, its, x, zr__record_divisor(scale), random);
+    else {
+        int8_t code[ZR__RECORD_ELEMS];
+        uint16_t pair[ZR__RECORD_ELEMS / 2];
+        zr__record_codes(code, its, x, zr__record_divisor(scale), random);
+        memcpy(pair, code, (size_t)its.elems);
+        ZR_WIDE_LOOP
+        for (int i = 0; i < its.elems / 2; i++) out[i] = (uint8_t)((pair[i] & 0xf) | (pair[i] >> 4 & 0xf0));
+    }
+}
+
+static inline void zr__codes_widen(float *restrict out, const int8_t *restrict code, int64_t n, float scale)
+{
+    ZR_WIDE_LOOP
+    for (int64_t i = 0; i < n; i++) out[i] = (float)code[i] * scale;
+}
+
+/* Decode the first n elements of a record of integers of 4 bits. */
+static inline void zr__record_decode_4(float *restrict out, zr__record its, const uint8_t *restrict in, int64_t n,
+                                       float scale)
+{
+    int8_t code[ZR__RECORD_ELEMS] = {0};
+    for (int i = 0; i < its.elems / 2; i++) {
+        code[2 * i] = (int8_t)((int8_t)(in[i] << 4) >> 4);
+        code[2 * i + 1] = (int8_t)((int8_t)in[i] >> 4);
+    }
+    if (!its.turns) {
+        zr__codes_widen(out, code, n, scale);
+        return;
+    }
+    float turned[ZR__RECORD_ELEMS];
+    zr__codes_widen(turned, code, ZR__RECORD_ELEMS, 1.0f);
+    for (int i = 0; i < its.elems; i += ZR__RECORD_TURNED) zr__record_turn(turned + i);
+    for (int64_t i = 0; i < n; i++) out[i] = turned[i] * scale;
+}
+
+/* Decode the first n elements of a record. */
+static inline void zr__record_decode(float *restrict out, zr__record its, const uint8_t *restrict in, int64_t n)
+{
+    uint16_t narrow;
+    memcpy(&narrow, in, sizeof narrow);
+    const float scale = zr_f32_from_bf16(narrow);
+    in += ZR__RECORD_SCALE_BYTES;
+    if (its.mantissa == 3) {
+        ZR_WIDE_LOOP
+        for (int64_t i = 0; i < n; i++) out[i] = zr__record_fp8_value(in[i], 3) * scale;
+    } else if (its.mantissa == 2) {
+        ZR_WIDE_LOOP
+        for (int64_t i = 0; i < n; i++) out[i] = zr__record_fp8_value(in[i], 2) * scale;
+    } else if (its.bits == 4)
+        zr__record_decode_4(out, its, in, n, scale);
+    else
+        zr__codes_widen(out, (const int8_t *)in, n, scale);
+}
+
+/* Decode n elements from `first` on, the first of a record: out[i] = in[first + i]. */
+static inline void zr__records_load(float *restrict out, const void *in, zr_dtype dtype, int64_t first, int64_t n)
+{
+    const zr__record its = zr__record_of(dtype);
+    const uint8_t *record = (const uint8_t *)in + first / its.elems * its.bytes;
+    for (int64_t i = 0; i < n; i += its.elems, record += its.bytes)
+        zr__record_decode(out + i, its, record, zr__min64(its.elems, n - i));
+}
+
+/* Encode n elements from `first` on, the first of a record: out[first + i] = in[i]. Elements of the last record that
+ * `in` lacks become 0. `rounding` as in zr_device_ops.cast. */
+static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, const float *in, int64_t n,
+                                     const zr_rounding *rounding)
+{
+    const zr__record its = zr__record_of(dtype);
+    uint8_t *record = (uint8_t *)out + first / its.elems * its.bytes;
+    for (int64_t i = 0; i < n; i += its.elems, record += its.bytes) {
+        const float *x = in + i;
+        float last[ZR__RECORD_ELEMS];
+        uint32_t random[ZR__RECORD_ELEMS];
+        if (n - i < its.elems) {
+            memset(last, 0, sizeof last);
+            x = memcpy(last, x, (size_t)(n - i) * sizeof *x);
+        }
+        if (rounding) zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i), its.elems, random);
+        zr__record_encode(record, its, x, rounding ? random : NULL);
+    }
+}
+
+#endif

@@ -1,0 +1,134 @@
+/**
+ * Records: scales and codes of the types of zr/tensor.h whose elements share a scale. The functions use exact or
+ * correctly rounded operations in a fixed order, so that all devices make the same bits. They have no branches on
+ * elements, so that compilers vectorise loops over them. The header is plain C, and CUDA kernels include it as C++.
+ *
+ * The scale is the largest magnitude of the record divided by the largest code Q, in bf16. With rounding to nearest,
+ * the scale is rounded to nearest too. The quotient of an element and the scale is then at most Q (1 + 2^-8), and since
+ * Q is at most 127 in units of the largest codes, the quotient is rounded to a code that is at most half a unit away.
+ * The largest magnitude gets the code Q, so that a record that was decoded is encoded again with the same scale and
+ * codes. Stochastic rounding rounds the scale up, because it has no code above Q to which it could round up a larger
+ * quotient. Scales that are subnormal are always rounded up, because they have fewer bits.
+ *
+ * A quotient in fp32 never reaches the point between two codes from either side: this point times the scale has at most
+ * 16 bits, so that an element that differs from it does so by more than half an ulp of the quotient.
+ *
+ * A rotated record has the codes of y = H x / 128, where H is Sylvester's Hadamard matrix, whose entry (i, j) is 1 or
+ * -1 for an even or odd number of bits in i & j. H is its own inverse but for the factor 128, so an element's value is
+ * the sum over j of H(i, j) code(j), times the scale. This sum is an integer of 10 bits, so that the value is exact, in
+ * any order of the additions, and a record that was decoded is again encoded without a change. The sums of y are in
+ * fp32: their order is 64, 32, ..., 1 of the distance between the elements that are added.
+ *
+ * In memory, the scale precedes the codes in element order. Of two codes of 4 bits in a byte, the first is in the low
+ * half.
+ */
+#ifndef ZR_DEVICE_RECORDS_H
+#define ZR_DEVICE_RECORDS_H
+
+#include "tensor/tensor.h"
+
+#define ZR__RECORD_ELEMS 256 /* maximum number of elements of a record */
+#define ZR__RECORD_SCALE_BYTES 2
+#define ZR__RECORD_TURNED 128 /* number of elements that are rotated together */
+
+typedef struct zr__record {
+    int elems, bytes;
+    int bits;      /* bits of a code */
+    int mantissa;  /* explicit bits of a code's significand, or 0 if codes are integers */
+    float largest; /* largest code, Q */
+    bool turns;    /* whether codes are those of rotated elements */
+} zr__record;
+
+/** Return the properties of a type with records. */
+static inline zr__record zr__record_of(zr_dtype dtype)
+{
+    const bool e4m3 = dtype == ZR_E4M3X128 || dtype == ZR_E4M3X256, e5m2 = dtype == ZR_E5M2X128 || dtype == ZR_E5M2X256;
+    zr__record r;
+    r.elems = (int)zr__dtype_grain(dtype);
+    r.bytes = (int)zr_dtype_bytes(dtype);
+    r.bits = (r.bytes - ZR__RECORD_SCALE_BYTES) * 8 / r.elems;
+    r.mantissa = e4m3 ? 3 : e5m2 ? 2 : 0;
+    r.largest = e4m3 ? 448.0f : e5m2 ? 57344.0f : r.bits == 8 ? 127.0f : 7.0f;
+    r.turns = dtype == ZR_H4X128 || dtype == ZR_H4X256;
+    return r;
+}
+
+ZR_INLINE uint32_t zr__record_bits(float x)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {x};
+    return v.u;
+}
+
+ZR_INLINE float zr__record_float(uint32_t u)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {u};
+    return v.f;
+}
+
+/** Return the scale of a record whose largest magnitude has the bits `most`. The scale is NaN if the magnitude is not
+ * finite. It is 0 only for a magnitude of 0. The largest code times the scale is finite. */
+ZR_INLINE uint16_t zr__record_scale(uint32_t most, float largest, bool up)
+{
+    const uint32_t scale = zr__record_bits(zr__record_float(most) / largest);
+    if (most >= 0x7f800000u) return 0x7fc0;
+    if (!up && scale >= 0x00800000u) return (uint16_t)((scale + 0x7fffu + (scale >> 16 & 1u)) >> 16);
+    const uint32_t above = (scale + 0xffffu) >> 16, least = most > 0;
+    if (largest * zr__record_float(above << 16) > 0x1.fffffep127f) return (uint16_t)(above - 1);
+    return (uint16_t)(above > least ? above : least);
+}
+
+/** Return the divisor of a record's elements: the scale, or 1 if the scale is 0. */
+ZR_INLINE float zr__record_divisor(uint16_t scale)
+{
+    return scale > 0 ? zr_f32_from_bf16(scale) : 1.0f;
+}
+
+/** Round y, at least 0 and below 2^11, to an integer: to nearest, or up with the probability of its fraction, for a
+ * uniform number `random` of 32 bits. */
+ZR_INLINE int32_t zr__record_integer(float y, bool at_random, uint32_t random)
+{
+    if (at_random) return (int32_t)(((uint32_t)(int32_t)(y * 0x1p20f) + (random >> 12)) >> 20);
+    return (int32_t)(zr__record_bits(y + 0x1p23f) - 0x4b000000u);
+}
+
+/** Return the integer code of the quotient y, from -Q to Q. */
+ZR_INLINE int8_t zr__record_int_code(float y, int32_t largest, bool at_random, uint32_t random)
+{
+    if (!at_random) return (int8_t)zr__record_bits(y + 0x1.8p23f); /* the sum's low byte is the nearest integer */
+    const uint32_t bits = zr__record_bits(y);
+    const int32_t size = zr__record_integer(zr__record_float(bits & 0x7fffffffu), true, random);
+    const int32_t code = size < largest ? size : largest, sign = -(int32_t)(bits >> 31);
+    return (int8_t)((code ^ sign) - sign);
+}
+
+/** Return the code of the quotient y as a number with `mantissa` bits: 3 for E4M3, or 2 for E5M2. */
+ZR_INLINE uint8_t zr__record_fp8_code(float y, int mantissa, bool at_random, uint32_t random)
+{
+    const int shift = 23 - mantissa, bias = (1 << (6 - mantissa)) - 1;
+    const uint32_t top = mantissa == 3 ? 0x7eu : 0x7bu, bits = zr__record_bits(y), size = bits & 0x7fffffffu;
+    const uint32_t tiny = 0u - (uint32_t)(size < (uint32_t)(128 - bias) << 23); /* the code is subnormal */
+    const uint32_t bump = at_random ? random >> (32 - shift) : (1u << (shift - 1)) - 1u + (size >> shift & 1u);
+    const uint32_t normal = (size - ((uint32_t)(127 - bias) << 23) + bump) >> shift;
+    const float units = zr__record_float(size & tiny) * (float)(1u << (bias - 1 + mantissa));
+    const uint32_t code = (tiny & (uint32_t)zr__record_integer(units, at_random, random)) | (~tiny & normal);
+    return (uint8_t)((code < top ? code : top) | (bits >> 24 & 0x80u));
+}
+
+/** Return the number that a code of 8 bits stands for. */
+ZR_INLINE float zr__record_fp8_value(uint8_t code, int mantissa)
+{
+    const int shift = 23 - mantissa, bias = (1 << (6 - mantissa)) - 1;
+    const uint32_t size = code & 0x7fu, sign = (uint32_t)(code & 0x80u) << 24;
+    const uint32_t tiny = 0u - (uint32_t)(size < 1u << mantissa);
+    const float units = (float)(int32_t)size * (1.0f / (float)(1u << (bias - 1 + mantissa)));
+    const uint32_t normal = (size << shift) + ((uint32_t)(127 - bias) << 23);
+    return zr__record_float((tiny & zr__record_bits(units)) | (~tiny & normal) | sign);
+}
+
+#endif

@@ -1,0 +1,44 @@
+#TEST timeout=120
+# Check quantised exchanges (zero_quantized_weights, zero_quantized_gradients) from the command: what a plan says, the
+# same losses at every stage, and resumed runs, which need the same ranks if gradients are quantised.
+. tests/support/command.inc
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 16, "n_positions": 16, "dropout": 0.1},
+ "data": {"train": "text.txt"}, "train_batch_size": 8, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "bf16": {"enabled": true},
+ "zero_optimization": {"zero_quantized_weights": true, "zero_quantized_gradients": true},
+ "train": {"steps": 8, "threads": 1, "save_interval": 4}}
+END
+train() { "$ZR" train c.json --quiet --train.output_dir="$@"; }
+# Print what does not depend on time.
+numbers() { sed 's/, "step_ms".*//' "$1/metrics.jsonl"; }
+same() { numbers "$1" >1 && numbers "$2" >2 && cmp 1 2; }
+
+check "a plan" "$ZR" plan c.json --ranks 2
+check "... says what is quantised" grep -q '^quantised exchanges: .* the matrices of 3 units of blocks' out
+check "... and its bytes" grep -q 'gradients pass as I4X128: 0.516 bytes each' out
+check "... beside those of exact exchanges" grep -q '^  exact .* a step' out
+check "... and that gradients are reduced once" grep -q 'gradient_reduction: step, because of' err
+check "a plan without them says nothing" sh -c '"$0" plan c.json --ranks 2 --zero_optimization.zero_quantized_weights=false \
+    --zero_optimization.zero_quantized_gradients=false >out 2>err && ! grep quantised out err' "$ZR"
+
+check "a run at stage 0" train zero --ranks 2 --zero_optimization.stage=0
+check "a run at stage 3, in small buckets" train three --ranks 2 --zero_optimization.stage=3 \
+    --zero_optimization.reduce_bucket_size=500 --zero_optimization.allgather_bucket_size=500
+check "... has the same losses" same zero three
+check "a run with exact exchanges" train exact --ranks 2 --zero_optimization.zero_quantized_weights=false \
+    --zero_optimization.zero_quantized_gradients=false
+check "... has others" sh -c '! cmp -s zero/model/model.safetensors exact/model/model.safetensors'
+
+check "half a run" train half --ranks 2 --zero_optimization.stage=1 --train.steps=4
+check "... resumed on other ranks" code 78 train half --resume --ranks 4
+check "... is refused" grep -q 'zero_quantized_gradients on 4 data-parallel ranks, but on 2 data-parallel ranks when step-00000004' err
+check "... resumed on the same ranks" train half --resume --ranks 2 --zero_optimization.stage=2
+check "... has the same losses" same zero half
+check "half a run goes on on other ranks, if that is wanted" sh -c '
+    "$0" train c.json --quiet --train.output_dir=other --ranks 2 --train.steps=4 &&
+    "$0" train c.json --quiet --train.output_dir=other --ranks 4 --resume --quantization.any_ranks=true' "$ZR"
+echo "1..$n"

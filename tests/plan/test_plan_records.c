@@ -1,0 +1,206 @@
+//TEST timeout=60
+/* Quantised exchanges (ZeRO++: Wang et al. 2023) in plans of GPT-2: which units are quantised, the bytes of their
+ * states, and the bytes that cross hosts, to the byte, with the scales. */
+#include <string.h>
+
+#include "gpt2_sizes.h"
+#include "plan_make.h"
+
+static const zr_gpt2_config gpt2_124m = {.n_layer = 12,
+                                         .n_head = 12,
+                                         .n_embd = 768,
+                                         .n_positions = 1024,
+                                         .vocab_size = 50257,
+                                         .layer_norm_epsilon = 1e-5,
+                                         .initializer_range = 0.02};
+
+static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
+{
+    zr_plan *plan = plan_gpt2(config, layout, &plan_profile);
+    if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    return plan;
+}
+
+static int64_t pad(int64_t elems, int64_t multiple)
+{
+    return (elems + multiple - 1) / multiple * multiple;
+}
+
+/* Check that the matrices of blocks are quantised, each from a multiple of the block on, and nothing else. */
+static void test_units(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        zr_layout l = plan_layout(3, ranks, ZR_BF16, 1);
+        l.weight_records = ZR_I8X256;
+        l.grad_records = ZR_I4X128;
+        zr_plan *plan = plan_of(&plan_small, &l);
+        const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+        int quantised = 0;
+        for (int32_t i = 0; i < plan->n_units; i++) {
+            const zr_unit_info *info = zr_graph_unit_info(g, i);
+            const zr_plan_unit *u = &plan->unit[i];
+            const bool block = strncmp(info->name, "h.", 2) == 0 && !strchr(info->name, ',');
+            assert_int_equal(u->weight_records, block ? ZR_I8X256 : ZR_F32);
+            assert_int_equal(u->grad_records, block ? ZR_I4X128 : ZR_F32);
+            assert_int_equal(u->padded_elems, pad(info->elems, ranks * (block ? 256 : 32)));
+            for (int32_t p = info->first_param; p < info->first_param + info->n_params && block; p++) {
+                const zr_param_info *param = zr_graph_param(g, p);
+                assert_true(param->shape.ndim == 2 && param->unit_offset % 256 == 0);
+                quantised++;
+            }
+        }
+        assert_int_equal(quantised, 4 * plan_small.n_layer);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check the bytes of states: a quantised unit has a master also in fp32, and at stage 3 no other parameters. */
+static void test_states(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int wide = 0; wide < 2; wide++) {
+            const int64_t N = 4, e = wide ? 4 : 2;
+            zr_layout l = plan_layout(stage, (int)N, wide ? ZR_F32 : ZR_BF16, 1);
+            l.weight_records = ZR_I8X128;
+            zr_plan *plan = plan_of(&plan_small, &l);
+            int64_t want = 0;
+            for (int32_t i = 0; i < plan->n_units; i++) {
+                const zr_plan_unit *u = &plan->unit[i];
+                const int64_t P = u->padded_elems, shard = P / N;
+                const bool quantised = zr_dtype_is_record(u->weight_records);
+                want += pad(e * (stage < 3 ? P : quantised ? 0 : shard), 64) + pad(e * (stage < 2 ? P : shard), 64);
+                for (int k = wide && !quantised ? 1 : 0; k < 3; k++) want += pad(4 * (stage == 0 ? P : shard), 64);
+            }
+            assert_int_equal(plan->memory.states_bytes, want);
+            zr_plan_destroy(&plan);
+        }
+}
+
+/* Check the bytes across n hosts of g ranks, with hpZ: parameters cross once a step, and gradients once. With blocks of
+ * 128 and two hosts a host receives 0.766 bytes for each quantised parameter, and others as they are. */
+static void test_borders(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 4; n *= 2)
+        for (int64_t accum = 1; accum <= 3; accum += 2) {
+            const int64_t g = 8, N = n * g;
+            zr_layout l = plan_layout(3, (int)N, ZR_BF16, accum);
+            l.weight_records = ZR_I8X128;
+            l.grad_records = ZR_I4X128;
+            l.reduce_once = accum > 1;
+            l.host_ranks = l.hpz_ranks = (int)g;
+            l.hierarchical = true;
+            zr_plan *plan = plan_of(&gpt2_124m, &l);
+            int64_t gathered = 0, reduced = 0, quantised = 0, rest = 0;
+            for (int32_t i = 0; i < plan->n_units; i++) {
+                const zr_plan_unit *u = &plan->unit[i];
+                const int64_t piece = u->padded_elems / N;
+                const bool records = zr_dtype_is_record(u->weight_records);
+                *(records ? &quantised : &rest) += u->padded_elems;
+                gathered += (n - 1) * (records ? piece / 128 * 130 : 2 * piece);
+                reduced += (n - 1) * (records ? piece / 128 * 66 : 4 * piece); /* partial sums are in fp32 */
+            }
+            const zr_traffic *hosts = &plan->across[ZR_BORDER_HOST];
+            assert_int_equal(hosts->bytes[ZR_TRAFFIC_ALL_GATHER], gathered);
+            assert_int_equal(hosts->bytes[ZR_TRAFFIC_REDUCE_SCATTER], reduced);
+            assert_int_equal(quantised, 12 * 12 * 768 * 768);
+            if (n == 2) assert_int_equal(g * (gathered + reduced), quantised * 196 / 256 + g * (2 + 4) * (rest / N));
+            zr_plan_destroy(&plan);
+        }
+}
+
+/* Check that buckets are cut at multiples of the block: a bucket of one element moves one block of each shard. */
+static void test_buckets(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(3, 4, ZR_F32, 1);
+    l.weight_records = ZR_I8X256;
+    l.grad_records = ZR_I8X128;
+    l.gather_bucket_elems = l.reduce_bucket_elems = 1;
+    zr_plan *plan = plan_of(&plan_small, &l);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int moves = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->bucket_elems == 0) continue;
+        const bool records = zr_dtype_is_record(s->use[step->uses].dtype);
+        assert_int_equal(step->bucket_elems, records ? 256 : 32);
+        moves += records;
+    }
+    assert_int_equal(moves, 3 * plan_small.n_layer); /* two gathers and a reduction of each block */
+    zr_plan_destroy(&plan);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------ */
+
+/* Return the first step of a kind that makes records (`made`) or reads them. */
+static zr_step *step_of(zr_plan *plan, zr_step_kind kind, bool made)
+{
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_step *step = &s->step[i];
+        if (step->kind == kind && zr_dtype_is_record(s->use[step->uses + made].dtype)) return step;
+    }
+    fail_msg("no step %s", zr_step_kind_name(kind));
+    return NULL;
+}
+
+static void expect_broken(const zr_plan *plan, const char *text)
+{
+    assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+    if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
+}
+
+/* Check that the proof notices records of the wrong elements, units or types. */
+static void test_faults(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage += 2) {
+        zr_layout l = plan_layout(stage, 2, ZR_BF16, 1);
+        l.weight_records = ZR_I8X128;
+        l.grad_records = ZR_I4X128;
+        zr_plan *plan = plan_of(&plan_small, &l);
+        zr_use *use = plan->schedule[ZR_SCHEDULE_TRAIN].use;
+        zr_step *encode = step_of(plan, ZR_STEP_CAST, true), *decode = step_of(plan, ZR_STEP_CAST, false);
+        use[encode->uses + 1].range.by.elems -= 128; /* other blocks than those that this rank updates */
+        expect_broken(plan, "writes elements of unit");
+        use[encode->uses + 1].range.by.elems += 128;
+        use[encode->uses + 1].dtype = ZR_E4M3X128;
+        expect_broken(plan, "another");
+        use[encode->uses + 1].dtype = ZR_I8X128;
+        use[decode->uses].dtype = ZR_I8X256;
+        expect_broken(plan, "another");
+        use[decode->uses].dtype = ZR_I8X128;
+        const int32_t target = use[decode->uses + 1].buffer;
+        use[decode->uses + 1].buffer = plan->unit[0].param.buffer; /* into another unit */
+        assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+        use[decode->uses + 1].buffer = target;
+        zr_use *pieces = &use[step_of(plan, ZR_STEP_GATHER, false)->uses + 1];
+        const zr_use gathered = *pieces;
+        pieces->buffer = target; /* records, taken for parameters */
+        pieces->dtype = ZR_BF16;
+        expect_broken(plan, "gathers I8X128 as BF16");
+        *pieces = gathered;
+        zr_step *reduce = step_of(plan, ZR_STEP_REDUCE_SCATTER, false);
+        const zr_use records = use[reduce->uses];
+        use[reduce->uses].dtype = ZR_BF16;
+        assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+        use[reduce->uses] = records;
+        plan->unit[0].grad_records = ZR_I4X128; /* a gradient that should be quantised, and is not */
+        expect_broken(plan, "reduces unit 0 as BF16");
+        plan->unit[0].grad_records = ZR_F32;
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_units),   cmocka_unit_test(test_states), cmocka_unit_test(test_borders),
+        cmocka_unit_test(test_buckets), cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
