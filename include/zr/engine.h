@@ -181,8 +181,8 @@ ZR_API ZR_NODISCARD zr_status zr_engine_save_end(zr_engine *engine);
 /** Return the number of training steps that have updated weights. The optimizer's bias correction uses this number. */
 ZR_API int64_t zr_engine_updates(const zr_engine *engine);
 /** Set the number of earlier updates, to resume training after zr_engine_fill has loaded the states. The next update
- * gets the number `updates` + 1. Pass the same value on every rank; the call is not collective. Fail with ZR_ERR_ARG
- * if `updates` is negative, or with ZR_ERR_STATE if a step has already run. */
+ * gets the number `updates` + 1. Collective: pass the same value on every rank. Fail with ZR_ERR_ARG if `updates` is
+ * negative, or with ZR_ERR_STATE if a step has already run. */
 ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t updates);
 
 /** Run one training step. Collective. If a gradient or the loss is not finite, no rank updates anything, and

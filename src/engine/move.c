@@ -28,10 +28,10 @@ static const zr_rounding *rounding_of(const zr__running *r, zr_rounding *roundin
     if (!e->plan->layout.stochastic || !zr_dtype_is_record(r->use[1].dtype)) return NULL;
     const bool gradient = r->bound->schedule->buffer[r->use[1].buffer].category == ZR_CATEGORY_GRAD;
     const uint64_t rank = gradient ? (uint64_t)e->place[ZR_GROUP_DATA] : 0;
-    const uint32_t level = gradient && r->step->range.by.elems > 0;
+    const uint32_t kind = !gradient ? 0 : r->step->range.by.elems > 0 ? 2 : 1; /* parameters; level of gradients */
     *rounding = (zr_rounding){.rng = {.seed = e->runtime.seed,
                                       .purpose = ZR_RNG_ROUND,
-                                      .stream = 2 * (uint32_t)r->step->unit + level,
+                                      .stream = 3 * (uint32_t)r->step->unit + kind,
                                       .step = gradient ? e->runtime.step : (uint32_t)e->updates},
                               .first = rank << 44 | (uint64_t)zr__first(e, &r->step->range)};
     return rounding;

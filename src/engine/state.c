@@ -230,7 +230,11 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     zr_status st = fill_params(e, state, fn, arg);
     /* Agree here. Otherwise a rank could wait for a rank that failed to read its part. */
     ZR_TRY(zr_comm_agree(e->comm, st));
-    if (state != ZR_STATE_PARAM) return ZR_OK;
+    return state == ZR_STATE_PARAM ? zr__gather_anew(e) : ZR_OK;
+}
+
+zr_status zr__gather_anew(zr_engine *e)
+{
     e->stale = true;
     const zr__moved before = e->moved; /* traffic at start-up does not count as a training step's traffic */
     ZR_TRY(zr_engine_flush(e));

@@ -177,6 +177,8 @@ char *zr__at(const zr__running *r, int use);
 
 /* Increase the board's counter ZR_ENGINE_MOVED, which counts parts of model states that were filled, read or saved. */
 void zr__moved_part(zr_engine *engine);
+/* Gather the parameters again, where gathered ones stay, without counting the traffic. Collective. */
+zr_status zr__gather_anew(zr_engine *engine);
 
 /* Elements [begin, end) of a unit. */
 typedef struct zr__span {

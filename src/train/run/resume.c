@@ -116,29 +116,12 @@ static const char *sums_in_words(const zr__checkpoint_run *run, char text[80])
 {
     char near[40] = "";
     if (run->near_ranks > 0) snprintf(near, sizeof(near), ", %d in the first level", run->near_ranks);
-    snprintf(text, 80, "%d data-parallel ranks%s", run->summing_ranks, near);
+    snprintf(text, 80, "%d data-parallel rank%s%s", run->summing_ranks, run->summing_ranks == 1 ? "" : "s", near);
     return text;
 }
 
-/** Refuse to go on with quantised gradients on other ranks than the checkpoint's, on which other values would follow.
- */
-static zr_status check_sums(const zr_config *config, int ranks, const char *name, const zr__checkpoint_run *from)
-{
-    char is[80], was[80];
-    zr__checkpoint_run now = {.config = NULL};
-    const zr_layout layout = zr__train_layout(config, ranks);
-    zr__checkpoint_run_sums(&now, &layout);
-    const bool same = now.summing_ranks == from->summing_ranks && now.near_ranks == from->near_ranks;
-    ZR_CHECK(
-        same || config->quantization.any_ranks || now.summing_ranks == 0 || from->summing_ranks == 0, ZR_ERR_CONFIG,
-        "zero_quantized_gradients on %s, but on %s when %s was written: each rank quantises its own sums, so values "
-        "would differ; give the same ranks, or quantization.any_ranks true",
-        sums_in_words(&now, is), sums_in_words(from, was), name);
-    return ZR_OK;
-}
-
-static zr_status check_run(const zr_config *config, int ranks, const zr__input_prints *prints, const char *name,
-                           int64_t step, const zr__checkpoint_run *from)
+static zr_status check_run(const zr_config *config, const zr__input_prints *prints, const char *name, int64_t step,
+                           const zr__checkpoint_run *from)
 {
     static const char read_with[] = ", or the tokenizer, the names of labels or the keys of data with which it is read";
     ZR_AUTO_FREE char *now = NULL;
@@ -146,7 +129,6 @@ static zr_status check_run(const zr_config *config, int ranks, const zr__input_p
     compared with = {name, config->model.family, from->ranks > 0};
     ZR_TRY(zr_config_to_json(config, &now));
     ZR_TRY(zr__checkpoint_config_differs(from->config, now, refuse_model, &with));
-    ZR_TRY(check_sums(config, ranks, name, from));
     ZR_TRY(same_files("data.train", "data", read_with, name, &from->prints.train, &prints->train));
     ZR_TRY(same_files("data.val", "data", read_with, name, &from->prints.val, &prints->val));
     ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->prints.base, &prints->base));
@@ -231,7 +213,7 @@ static zr_status choose_checkpoint(zr__run *r)
         }
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
-        ZR_TRY(check_run(r->config, r->ranks.comm->size, &r->data.prints, name, step, &r->resume.from));
+        ZR_TRY(check_run(r->config, &r->data.prints, name, step, &r->resume.from));
         return check_later(&r->dir, r->config->train.output_dir, name, step);
     }
     r->resume.step = -1;
@@ -275,6 +257,30 @@ zr_status zr__resume_open(zr__run *r)
     if (!r->resume.there) return ZR_OK;
     ZR_TRY(zr__run_same_dir(&r->ranks, &r->dir, r->config->train.output_dir));
     return choose_together(r);
+}
+
+/** Refuse to go on with quantised gradients on other ranks than the checkpoint's, on which other values would follow,
+ * or say that they do. */
+zr_status zr__resume_check_sums(zr__run *r)
+{
+    char is[80], was[80], name[ZR_CHECKPOINT_NAME_BYTES];
+    const zr__checkpoint_run *from = &r->resume.from;
+    zr__checkpoint_run now = {.config = NULL};
+    if (!r->resume.asked || r->resume.step < 0) return ZR_OK;
+    zr__checkpoint_run_sums(&now, &r->plan->layout);
+    if (now.summing_ranks == 0 || from->summing_ranks == 0) return ZR_OK;
+    if (now.summing_ranks == from->summing_ranks && now.near_ranks == from->near_ranks) return ZR_OK;
+    zr_checkpoint_name(r->resume.step, name);
+    ZR_CHECK(r->config->quantization.any_ranks, ZR_ERR_CONFIG,
+             "zero_quantized_gradients on %s, but on %s when %s was written: each rank quantises its own sums, so "
+             "values would differ; give the same ranks, or quantization.any_ranks true",
+             sums_in_words(&now, is), sums_in_words(from, was), name);
+    if (r->ranks.comm->rank == 0)
+        zr__run_note(&r->ranks,
+                     "quantization.any_ranks: gradients are quantised on %s, but were on %s when %s was written, so "
+                     "losses differ from those of a run without a stop",
+                     sums_in_words(&now, is), sums_in_words(from, was), name);
+    return ZR_OK;
 }
 
 /* ---- restoring the state ---------------------------------------------------------------------- */
@@ -379,6 +385,7 @@ zr_status zr__resume_fill(zr__run *r)
         if (!r->ranks.result->agreed || !is_damage(st)) return st;
         if (r->ranks.comm->rank == 0) pass_over_checkpoint(&r->resume, &r->ranks);
         ZR_TRY(choose_together(r));
+        ZR_TRY(zr__run_agree(&r->ranks, zr__resume_check_sums(r)));
     }
     ZR_TRY(zr_engine_resume(r->engine, r->resume.anew ? 0 : r->resume.from.updates));
     take_over(r);

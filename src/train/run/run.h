@@ -228,6 +228,10 @@ void zr__run_save_drop(struct zr__save **save);
  * ZR_ERR_CONFIG if the model differs, or if train.steps is less than the number of completed steps. */
 ZR_NODISCARD zr_status zr__resume_open(zr__run *r);
 
+/** Fail with ZR_ERR_CONFIG if quantised gradients would be summed on other ranks than the checkpoint's, unless
+ * quantization.any_ranks allows it. Call this when the plan exists. Not collective. */
+ZR_NODISCARD zr_status zr__resume_check_sums(zr__run *r);
+
 /** Fill the engine from the checkpoint. Each rank reads the elements that it owns and verifies their checksums. If the
  * checkpoint is damaged, use the next older checkpoint. Set result->steps to the step of the checkpoint used. */
 ZR_NODISCARD zr_status zr__resume_fill(zr__run *r);

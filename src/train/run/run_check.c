@@ -275,6 +275,7 @@ zr_status zr__run_check(zr__run *r)
                         r->device->profile.facts.own_memory));
     ZR_TRY(zr__run_settle(r));
     ZR_TRY(zr__run_agree(&r->ranks, check_plan(r)));
+    ZR_TRY(zr__run_agree(&r->ranks, zr__resume_check_sums(r)));
     ZR_TRY(check_levels(&r->ranks, r->device, r->plan));
     ZR_TRY(zr__sample_open(r));
     ZR_TRY(same_choices(&r->ranks, r->config, &r->plans));

@@ -40,5 +40,13 @@ check "... resumed on the same ranks" train half --resume --ranks 2 --zero_optim
 check "... has the same losses" same zero half
 check "half a run goes on on other ranks, if that is wanted" sh -c '
     "$0" train c.json --quiet --train.output_dir=other --ranks 2 --train.steps=4 &&
-    "$0" train c.json --quiet --train.output_dir=other --ranks 4 --resume --quantization.any_ranks=true' "$ZR"
+    "$0" train c.json --train.output_dir=other --ranks 4 --resume --quantization.any_ranks=true' "$ZR"
+check "... which is said" grep -q 'note: quantization.any_ranks: gradients are quantised on 4 data-parallel ranks' err
+
+# Stochastic rounding depends on the number of updates, which a resumed run must know before it gathers.
+random="--ranks 2 --zero_optimization.stage=1 --quantization.rounding=stochastic"
+check "a run with stochastic rounding" train whole $random
+check "half of it" train parts $random --train.steps=4
+check "... resumed" train parts $random --resume
+check "... has the same losses" same whole parts
 echo "1..$n"
