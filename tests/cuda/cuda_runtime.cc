@@ -13,6 +13,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -184,7 +185,8 @@ std::atomic<long> ended{0}; /* items that have ended, in all streams */
 struct {
     std::mutex lock;
     std::vector<zr_stand_in_stream *> all;
-    uint64_t made[devices]; /* streams of each device so far */
+    std::vector<std::unique_ptr<zr_stand_in_stream>> ended; /* kept: waits of other streams may still ask for them */
+    uint64_t made[devices];                                 /* streams of each device so far */
 } streams;
 
 /* Run the next item of issued work; return false if it has to wait. The caller holds the lock and keeps the memory
@@ -520,7 +522,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     record_gone(stream);
     std::lock_guard<std::mutex> hold(streams.lock);
     streams.all.erase(std::find(streams.all.begin(), streams.all.end(), stream));
-    delete stream;
+    streams.ended.emplace_back(stream);
     return cudaSuccess;
 }
 
