@@ -502,6 +502,7 @@ static zr_status note_two_pass(zr_config *config)
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
+    if (config->accumulation_steps == 1 && config->zero.quantized_gradients) return ZR_OK; /* settle_quantised set it */
     if (config->accumulation_steps == 1)
         return zr__config_note(config, "gradient_reduction: step has no effect, because a training step has one "
                                        "micro-batch (gradient_accumulation_steps 1)");
@@ -521,16 +522,16 @@ static zr_status settle_quantised(zr_config *config, int ranks)
                                        "blocks are cast from their fp32 masters, which offload_optimizer places; only "
                                        "vectors, tables and heads are offloaded"));
     if (!config->zero.quantized_gradients) return ZR_OK;
+    const bool micro = !config->reduce_once;
+    if (micro && ranks > 1 && zr__config_given(config, "gradient_reduction"))
+        return zr__config_refuse(config,
+                                 "gradient_reduction: micro would quantise the gradients of each micro-batch (%s); use "
+                                 "step, or leave it out",
+                                 key);
+    config->reduce_once = true; /* on one rank too, for the file that the run writes, which other ranks may read */
     if (ranks == 1)
         return zr__config_note(config, "%s has no effect on one data-parallel rank: nothing is reduced", key);
-    if (config->reduce_once || config->accumulation_steps == 1) return ZR_OK;
-    if (zr__config_given(config, "gradient_reduction"))
-        return zr__config_refuse(config,
-                                 "gradient_reduction: micro with %" PRId64
-                                 " micro-batches (gradient_accumulation_steps) "
-                                 "would quantise the gradients of each (%s); use step, or leave it out",
-                                 config->accumulation_steps, key);
-    config->reduce_once = true;
+    if (!micro || config->accumulation_steps == 1) return ZR_OK;
     return zr__config_note(config, "gradient_reduction: step, because of %s", key);
 }
 

@@ -4,6 +4,7 @@
 #include "cli/plan/offload.h"
 
 #include "base/text/text.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -182,6 +183,7 @@ zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
     zr_config other = *choices->config;
     cli_trial made;
     other.zero.quantized_weights = other.zero.quantized_frozen = other.zero.quantized_gradients = false;
+    if (!zr__config_given(&other, "gradient_reduction")) other.reduce_once = false; /* quantised gradients set it */
     ZR_TRY(cli_try(&choices->target, &other, &made, NULL));
     printf("\nquantised exchanges: %.0f %% of the parameters, the matrices of %d units of blocks\n",
            100 * elems * l->tensor / (double)plans->role[0]->params, units);

@@ -22,6 +22,12 @@ check "... says what is quantised" grep -q '^quantised exchanges: .* the matrice
 check "... and its bytes" grep -q 'gradients pass as I4X128: 0.516 bytes each' out
 check "... beside those of exact exchanges" grep -q '^  exact .* a step' out
 check "... and that gradients are reduced once" grep -q 'gradient_reduction: step, because of' err
+exact="--zero_optimization.zero_quantized_weights=false --zero_optimization.zero_quantized_gradients=false"
+check "... which are those of the plan without the keys, with micro-batches" sh -c '
+    four="--ranks 2 --gradient_accumulation_steps=4 --zero_optimization.stage=2"
+    "$0" plan c.json $four >out 2>err && row=$(grep "^  exact" out) && "$0" plan c.json $four $1 --json >plain 2>err &&
+    bytes=$(grep -o "\"pipeline\": 0, \"total\": [0-9]*" plain | grep -o "[0-9]*$") &&
+    test "$(echo "$row" | grep -o "[0-9.]* kB")" = "$(echo "$bytes" | awk "{printf \"%.2f kB\", \$1 / 1000}")"' "$ZR" "$exact"
 check "a plan without them says nothing" sh -c '"$0" plan c.json --ranks 2 --zero_optimization.zero_quantized_weights=false \
     --zero_optimization.zero_quantized_gradients=false >out 2>err && ! grep quantised out err' "$ZR"
 
