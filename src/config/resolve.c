@@ -513,14 +513,34 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
+/* Add notes on what zero_quantized_weights leaves as it is. With lean states in 16 bits, zr__config_note_all says that
+ * offload_param has no effect. */
+static zr_status note_quantised_weights(zr_config *config, int ranks)
+{
+    const char *key = "zero_optimization.zero_quantized_weights";
+    const bool lean = config->memory.layout == ZR_LAYOUT_LEAN && (config->bf16 || config->fp16);
+    if (!config->zero.quantized_weights) return ZR_OK;
+    if (ranks == 1 || (config->zero.stage == 0 && !zr__config_get_open(config).stage))
+        ZR_TRY(zr__config_note(config,
+                               "%s: %s no parameters pass between ranks: values are rounded, but nothing is saved", key,
+                               ranks == 1 ? "on one data-parallel rank" : "at zero_optimization.stage 0"));
+    if (config->model.lora.rank > 0 && !config->zero.quantized_frozen)
+        ZR_TRY(
+            zr__config_note(config,
+                            "%s: with model.lora it quantises only the adapters; zero_quantized_nontrainable_weights "
+                            "quantises the frozen matrices",
+                            key));
+    if (config->zero.param.device == ZR_HOME_NONE || lean) return ZR_OK;
+    return zr__config_note(config,
+                           "zero_optimization.offload_param: with zero_quantized_weights the trained matrices of "
+                           "blocks are cast from their fp32 masters, which offload_optimizer places; only "
+                           "other parameters are offloaded");
+}
+
 /* Reduce quantised gradients once per step: a reduction of every micro-batch would quantise each of them. */
 static zr_status settle_quantised(zr_config *config, int ranks)
 {
     const char *key = "zero_optimization.zero_quantized_gradients";
-    if (config->zero.quantized_weights && config->zero.param.device != ZR_HOME_NONE)
-        ZR_TRY(zr__config_note(config, "zero_optimization.offload_param: with zero_quantized_weights the matrices of "
-                                       "blocks are cast from their fp32 masters, which offload_optimizer places; only "
-                                       "vectors, tables and heads are offloaded"));
     if (!config->zero.quantized_gradients) return ZR_OK;
     const bool micro = !config->reduce_once;
     if (micro && ranks > 1 && zr__config_given(config, "gradient_reduction"))
@@ -618,6 +638,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_lr(config, lr_given));
     ZR_TRY(note_clipping(config));
     ZR_TRY(note_two_pass(config));
+    ZR_TRY(note_quantised_weights(config, ranks));
     ZR_TRY(settle_quantised(config, ranks));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));
