@@ -542,13 +542,14 @@ static zr_status settle_quantised(zr_config *config, int ranks)
 {
     const char *key = "zero_optimization.zero_quantized_gradients";
     if (!config->zero.quantized_gradients) return ZR_OK;
-    const bool micro = !config->reduce_once;
-    if (micro && ranks > 1 && zr__config_given(config, "gradient_reduction"))
+    const bool micro = !config->reduce_once, given = zr__config_given(config, "gradient_reduction");
+    if (micro && ranks > 1 && given)
         return zr__config_refuse(config,
                                  "gradient_reduction: micro would quantise the gradients of each micro-batch (%s); use "
                                  "step, or leave it out",
                                  key);
-    config->reduce_once = true; /* on one rank too, for the file that the run writes, which other ranks may read */
+    /* on one rank too, for the file that the run writes, which may be used on several */
+    if (!given) config->reduce_once = true;
     if (ranks == 1)
         return zr__config_note(config, "%s has no effect on one data-parallel rank: nothing is reduced", key);
     if (!micro || config->accumulation_steps == 1) return ZR_OK;

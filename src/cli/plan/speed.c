@@ -172,11 +172,11 @@ static int count_quantised(const zr_plans *plans, double *elems, bool is_any[KIN
         for (int32_t u = 0; u < plans->role[r]->n_units; u++) {
             const zr_plan_unit *unit = &plans->role[r]->unit[u];
             const bool weights = zr_dtype_is_record(unit->weight_records),
-                       gradients = zr_dtype_is_record(unit->grad_records);
+                       gradients = zr_dtype_is_record(unit->grad_records) && plans->role[r]->layout.ranks > 1;
             if (!weights && !gradients) continue;
             is_any[WEIGHTS] |= weights && unit->trains;
             is_any[FROZEN] |= weights && !unit->trains;
-            is_any[GRADIENTS] |= gradients && plans->role[r]->layout.ranks > 1;
+            is_any[GRADIENTS] |= gradients;
             *elems += (double)unit->elems;
             units++;
         }
@@ -201,7 +201,7 @@ zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
     const zr_dtype type[] = {l->weight_records, l->frozen_records, l->grad_records};
     bool any = false, is_any[KINDS] = {false};
     double elems = 0;
-    for (int i = 0; i < KINDS; i++) any |= zr_dtype_is_record(type[i]);
+    for (int i = 0; i < KINDS; i++) any |= zr_dtype_is_record(type[i]) && (i < GRADIENTS || l->ranks > 1);
     if (!any) return ZR_OK;
     const int units = count_quantised(plans, &elems, is_any);
     if (units == 0) {

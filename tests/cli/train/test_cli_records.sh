@@ -31,6 +31,8 @@ check "... which are those of the plan without the keys, with micro-batches" sh 
     test "$(echo "$row" | grep -o "[0-9.]* kB")" = "$(echo "$bytes" | awk "{printf \"%.2f kB\", \$1 / 1000}")"' "$ZR" "$exact"
 check "... on one rank nothing passes" sh -c '"$0" plan c.json --ranks 1 >out 2>err && ! grep " pass as" out &&
     grep "^  trained parameters are rounded to int8 in blocks of 128$" out' "$ZR"
+check "... and gradients alone are no exchange" sh -c '"$0" plan c.json --ranks 1 \
+    --zero_optimization.zero_quantized_weights=false >out 2>err && ! grep quantised out' "$ZR"
 check "... with adapters and frozen matrices both are told" sh -c '"$0" plan c.json --ranks 2 --model.lora.rank=4 $1 \
     --zero_optimization.stage=3 --zero_optimization.zero_quantized_nontrainable_weights=true >out 2>err &&
     grep "^  frozen parameters are kept, and pass, as int8 in blocks of 128: 1.016 bytes each" out &&
