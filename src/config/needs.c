@@ -101,15 +101,16 @@ static bool is_undecided(const zr_config *config, const zr_key *key)
            (open.offload && strncmp(key->path, ZERO "offload_", strlen(ZERO "offload_")) == 0);
 }
 
+/* Return whether a value is one of the words. A list or an object is none. */
 static bool is_listed(const json_t *value, const char *words)
 {
     for (size_t n; *words && *words != '|'; words += n + (words[n] == ',')) {
         n = strcspn(words, ",|");
         const char *text = json_string_value(value);
-        if (json_is_number(value) ? strtod(words, NULL) == json_number_value(value)
-            : json_is_null(value) ? strncmp(words, "null", n) == 0
-            : text                ? strlen(text) == n && strncmp(words, text, n) == 0
-                                  : strncmp(words, json_is_true(value) ? "true" : "false", n) == 0)
+        if (json_is_number(value)    ? strtod(words, NULL) == json_number_value(value)
+            : json_is_null(value)    ? strncmp(words, "null", n) == 0
+            : json_is_boolean(value) ? strncmp(words, json_is_true(value) ? "true" : "false", n) == 0
+                                     : text && strlen(text) == n && strncmp(words, text, n) == 0)
             return true;
     }
     return false;

@@ -502,6 +502,7 @@ static zr_status note_two_pass(zr_config *config)
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
+    if (config->accumulation_steps == 1 && config->zero.quantized_gradients) return ZR_OK; /* settle_quantised set it */
     if (config->accumulation_steps == 1)
         return zr__config_note(config, "gradient_reduction: step has no effect, because a training step has one "
                                        "micro-batch (gradient_accumulation_steps 1)");
@@ -512,25 +513,46 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
+/* Add notes on what zero_quantized_weights leaves as it is. With lean states in 16 bits, zr__config_note_all says that
+ * offload_param has no effect. */
+static zr_status note_quantised_weights(zr_config *config, int ranks)
+{
+    const char *key = "zero_optimization.zero_quantized_weights";
+    const bool lean = config->memory.layout == ZR_LAYOUT_LEAN && (config->bf16 || config->fp16);
+    if (!config->zero.quantized_weights) return ZR_OK;
+    if (ranks == 1 || (config->zero.stage == 0 && !zr__config_get_open(config).stage))
+        ZR_TRY(zr__config_note(config,
+                               "%s: %s no parameters pass between ranks: values are rounded, but nothing is saved", key,
+                               ranks == 1 ? "on one data-parallel rank" : "at zero_optimization.stage 0"));
+    if (config->model.lora.rank > 0 && !config->zero.quantized_frozen)
+        ZR_TRY(
+            zr__config_note(config,
+                            "%s: with model.lora it quantises only the adapters; zero_quantized_nontrainable_weights "
+                            "quantises the frozen matrices",
+                            key));
+    if (config->zero.param.device == ZR_HOME_NONE || lean) return ZR_OK;
+    return zr__config_note(config,
+                           "zero_optimization.offload_param: with zero_quantized_weights the trained matrices of "
+                           "blocks are cast from their fp32 masters, which offload_optimizer places; only "
+                           "other parameters are offloaded");
+}
+
 /* Reduce quantised gradients once per step: a reduction of every micro-batch would quantise each of them. */
 static zr_status settle_quantised(zr_config *config, int ranks)
 {
     const char *key = "zero_optimization.zero_quantized_gradients";
-    if (config->zero.quantized_weights && config->zero.param.device != ZR_HOME_NONE)
-        ZR_TRY(zr__config_note(config, "zero_optimization.offload_param: with zero_quantized_weights the matrices of "
-                                       "blocks are cast from their fp32 masters, which offload_optimizer places; only "
-                                       "vectors, tables and heads are offloaded"));
     if (!config->zero.quantized_gradients) return ZR_OK;
+    const bool micro = !config->reduce_once, given = zr__config_given(config, "gradient_reduction");
+    if (micro && ranks > 1 && given)
+        return zr__config_refuse(config,
+                                 "gradient_reduction: micro would quantise the gradients of each micro-batch (%s); use "
+                                 "step, or leave it out",
+                                 key);
+    /* on one rank too, for the file that the run writes, which may be used on several */
+    if (!given) config->reduce_once = true;
     if (ranks == 1)
         return zr__config_note(config, "%s has no effect on one data-parallel rank: nothing is reduced", key);
-    if (config->reduce_once || config->accumulation_steps == 1) return ZR_OK;
-    if (zr__config_given(config, "gradient_reduction"))
-        return zr__config_refuse(config,
-                                 "gradient_reduction: micro with %" PRId64
-                                 " micro-batches (gradient_accumulation_steps) "
-                                 "would quantise the gradients of each (%s); use step, or leave it out",
-                                 config->accumulation_steps, key);
-    config->reduce_once = true;
+    if (!micro || config->accumulation_steps == 1) return ZR_OK;
     return zr__config_note(config, "gradient_reduction: step, because of %s", key);
 }
 
@@ -617,6 +639,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_lr(config, lr_given));
     ZR_TRY(note_clipping(config));
     ZR_TRY(note_two_pass(config));
+    ZR_TRY(note_quantised_weights(config, ranks));
     ZR_TRY(settle_quantised(config, ranks));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));

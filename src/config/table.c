@@ -544,7 +544,8 @@ const zr_key zr__common_keys[] = {
         "qgZ of ZeRO++, at every stage: reduce the gradients of the matrices of blocks in the form of "
         "quantization.gradients, once per step (gradient_reduction step). Values then depend on the number of ranks, "
         "and with collectives.hierarchical on the ranks of a host"),
-    REFUSED(ANY, ZERO "zeropp_loco_param", "null", "LoCo: add the errors of quantised gradients to the next gradients"),
+    REFUSED(ANY, ZERO "zeropp_loco_param", "null", "LoCo: add the errors of quantised gradients to the next gradients",
+            .instead = "error feedback is not built"),
     KEY(INT, ZERO "mics_shard_size", "-1", zero.mics_shard_ranks,
         "MiCS (hybrid sharding): shard states over groups of this number of neighbouring data-parallel ranks (a power "
         "of two), each with a copy; -1: over all ranks",

@@ -112,12 +112,12 @@ static zr_status check_records(const zr_layout *l)
                  zr_dtype_name(records[i].type));
     const bool frozen = l->frozen_records != ZR_F32;
     ZR_CHECK(!frozen || l->tensor == 1, ZR_ERR_UNSUPPORTED,
-             "frozen parameters kept quantised (zero_quantized_nontrainable_weights) with parallel.tensor %d: one is "
-             "built, since tensor-parallel ranks cut matrices within blocks",
+             "zero_quantized_nontrainable_weights cannot be used with parallel.tensor %d, which cuts matrices within "
+             "blocks; leave out one of the two",
              l->tensor);
     ZR_CHECK(!frozen || l->home.param != ZR_SPACE_DISK, ZR_ERR_UNSUPPORTED,
-             "frozen parameters kept quantised (zero_quantized_nontrainable_weights) on disk (offload_param.device "
-             "nvme): keep them in memory, where they take a quarter of their bytes in fp32");
+             "zero_quantized_nontrainable_weights cannot be used with offload_param.device nvme; leave out one of the "
+             "two");
     if (l->grad_records == ZR_F32) return ZR_OK;
     ZR_CHECK(!l->rank_free_sums, ZR_ERR_CONFIG,
              "quantised gradients (zero_quantized_gradients) with sums that are the same for any number of ranks "

@@ -210,6 +210,39 @@ static void reductions_without_effect_are_said(void **state)
     }
 }
 
+static void quantised_keys_without_effect_are_said(void **state)
+{
+    (void)state;
+#define OFFLOADED ZERO("\"stage\": 3, \"zero_quantized_weights\": true, \"offload_param\": {\"device\": \"cpu\"}")
+#define FROZEN ZERO("\"stage\": 3, \"zero_quantized_nontrainable_weights\": true")
+    static const struct {
+        const char *members, *part, *note; /* the note with `part`, or NULL for none */
+    } cases[] = {
+        {FROZEN, "nontrainable", "zero_quantized_nontrainable_weights has no effect: no parameters are frozen"},
+        {"\"model\": {\"frozen\": \"wte.*\"}, " FROZEN, "nontrainable", NULL},
+        {"\"model\": {\"frozen\": [\"wte.*\", \"h.0.*\"]}, " FROZEN, "nontrainable", NULL},
+        {ZERO("\"zero_quantized_weights\": true"), "zero_quantized_weights",
+         "at zero_optimization.stage 0 no parameters pass between ranks: values are rounded, but nothing is saved"},
+        {ZERO("\"stage\": 1, \"zero_quantized_weights\": true"), "zero_quantized_weights", NULL},
+        {"\"model\": {\"lora\": {\"rank\": 4}}, " ZERO("\"stage\": 3, \"zero_quantized_weights\": true"), "model.lora",
+         "it quantises only the adapters; zero_quantized_nontrainable_weights quantises the frozen matrices"},
+        {OFFLOADED, "zero_quantized_weights", "trained matrices of blocks are cast from their fp32 masters"},
+        {"\"bf16\": {\"enabled\": true}, " OFFLOADED, "zero_quantized_weights", NULL},
+        {"\"bf16\": {\"enabled\": true}, " OFFLOADED, "offload_param",
+         "offload_param has no effect with memory.layout"},
+    };
+#undef FROZEN
+#undef OFFLOADED
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        zr_config *c = resolved(cases[i].members, 2);
+        const char *note = note_with(c, cases[i].part);
+        if (cases[i].note ? !note || !strstr(note, cases[i].note) : note != NULL)
+            fail_msg("%s: %s; wanted %s", cases[i].members, note ? note : "no note",
+                     cases[i].note ? cases[i].note : "none");
+        zr_config_destroy(&c);
+    }
+}
+
 /* ---- "auto" -------------------------------------------------------------------------------------- */
 
 /* Check what "auto" becomes and which value Hugging Face's Trainer takes: the model is 64 wide. */
@@ -636,6 +669,7 @@ int main(void)
         cmocka_unit_test(optimizers_have_their_own_defaults),
         cmocka_unit_test(keys_without_effect_are_said),
         cmocka_unit_test(reductions_without_effect_are_said),
+        cmocka_unit_test(quantised_keys_without_effect_are_said),
         cmocka_unit_test(autos_are_compared_with_trainer),
         cmocka_unit_test(batches_follow_from_two_keys),
         cmocka_unit_test(a_resumed_run_keeps_its_batch),

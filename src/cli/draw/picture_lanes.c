@@ -31,7 +31,7 @@ static const struct {
     [WORK_FORWARD] = {"#8da2b6", "forward"},
     [WORK_BACKWARD] = {"#48596b", "backward"},
     [WORK_RECOMPUTE] = {"#cc79a7", "computed again"},
-    [WORK_CAST] = {"#7cc4ee", "cast: fp32 to 16 bits"},
+    [WORK_CAST] = {"#7cc4ee", "cast to another type"},
     [WORK_GATHER] = {"#0072b2", "gather: parts become whole"},
     [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
     [WORK_UPDATE] = {"#009e73", "norm, update"},

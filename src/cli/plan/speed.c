@@ -4,6 +4,7 @@
 #include "cli/plan/offload.h"
 
 #include "base/text/text.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -160,36 +161,70 @@ static void print_exchanges(const cli_choices *choices, const char *name, bool c
     putchar('\n');
 }
 
-zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
+/** Kinds of values that may be quantised. */
+enum { WEIGHTS, FROZEN, GRADIENTS, KINDS };
+
+/** Add up the elements of quantised units, and set which kinds there are. Return the number of units. */
+static int count_quantised(const zr_plans *plans, double *elems, bool is_any[KINDS])
 {
-    const zr_layout *l = &plans->role[0]->layout;
-    const zr_dtype type[] = {l->weight_records, l->frozen_records, l->grad_records};
-    static const char *const what[] = {"trained parameters pass", "frozen parameters are kept, and pass,",
-                                       "gradients pass"};
-    enum { GRADIENTS = 2 };
-    double elems = 0;
     int units = 0;
-    bool any = false;
-    for (int i = 0; i <= GRADIENTS; i++) any |= zr_dtype_is_record(type[i]);
-    if (!any) return ZR_OK;
     for (int32_t r = 0; r < plans->n; r++)
         for (int32_t u = 0; u < plans->role[r]->n_units; u++) {
             const zr_plan_unit *unit = &plans->role[r]->unit[u];
-            if (!zr_dtype_is_record(unit->weight_records) && !zr_dtype_is_record(unit->grad_records)) continue;
-            elems += (double)unit->elems;
+            const bool weights = zr_dtype_is_record(unit->weight_records),
+                       gradients = zr_dtype_is_record(unit->grad_records) && plans->role[r]->layout.ranks > 1;
+            if (!weights && !gradients) continue;
+            is_any[WEIGHTS] |= weights && unit->trains;
+            is_any[FROZEN] |= weights && !unit->trains;
+            is_any[GRADIENTS] |= gradients;
+            *elems += (double)unit->elems;
             units++;
         }
-    zr_config other = *choices->config;
+    return units;
+}
+
+zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
+{
+    static const char *const names[] = {[ZR_CODES_INT8] = "int8",
+                                        [ZR_CODES_INT4] = "int4",
+                                        [ZR_CODES_E4M3] = "fp8_e4m3",
+                                        [ZR_CODES_E5M2] = "fp8_e5m2",
+                                        [ZR_CODES_H4] = "int4_hadamard"};
+    const zr_layout *l = &plans->role[0]->layout;
+    const zr_config *config = choices->config;
+    const int32_t host = cli_host_ranks(&choices->target);
+    const bool passes = l->ranks > 1 && l->stage > 0; /* stage 0 gathers sums of gradients instead */
+    const char *const what[] = {passes ? "trained parameters pass as" : "trained parameters are rounded to",
+                                l->ranks > 1 ? "frozen parameters are kept, and pass, as"
+                                             : "frozen parameters are kept as",
+                                "gradients pass as"};
+    const zr_dtype type[] = {l->weight_records, l->frozen_records, l->grad_records};
+    bool any = false, is_any[KINDS] = {false};
+    double elems = 0;
+    for (int i = 0; i < KINDS; i++) any |= zr_dtype_is_record(type[i]) && (i < GRADIENTS || l->ranks > 1);
+    if (!any) return ZR_OK;
+    const int units = count_quantised(plans, &elems, is_any);
+    if (units == 0) {
+        fputs("\nquantised exchanges: none, because no unit of blocks has such matrices\n", stdout);
+        return ZR_OK;
+    }
+    zr_config other = *config;
     cli_trial made;
     other.zero.quantized_weights = other.zero.quantized_frozen = other.zero.quantized_gradients = false;
+    if (!zr__config_given(&other, "gradient_reduction")) other.reduce_once = false; /* quantised gradients set it */
     ZR_TRY(cli_try(&choices->target, &other, &made, NULL));
-    printf("\nquantised exchanges: %.0f %% of the parameters, the matrices of %d units of blocks\n",
-           100 * elems * l->tensor / (double)plans->role[0]->params, units);
-    for (int i = 0; i <= GRADIENTS; i++)
-        if (zr_dtype_is_record(type[i]) && (i < GRADIENTS || l->ranks > 1))
-            printf("  %s as %s: %.3f bytes each, with a scale for every %lld\n", what[i], zr_dtype_name(type[i]),
-                   (double)zr_dtype_span(type[i], 256) / 256, (long long)choices->config->quantization.block_elems);
-    if (zr_dtype_is_record(type[GRADIENTS]) && l->ranks > 1 && !plans->role[0]->two_levels)
+    printf("\nquantised exchanges: %.0f %% of the parameters, the matrices of %d unit%s of blocks\n",
+           100 * elems * l->tensor / (double)plans->role[0]->params, units, units == 1 ? "" : "s");
+    for (int i = 0; i < KINDS; i++) {
+        if (!is_any[i]) continue;
+        printf("  %s %s in blocks of %lld", what[i],
+               names[i == GRADIENTS ? config->quantization.gradients : config->quantization.weights],
+               (long long)config->quantization.block_elems);
+        if (i != WEIGHTS || passes)
+            printf(": %.3f bytes each, with their scales", (double)zr_dtype_span(type[i], 256) / 256);
+        putchar('\n');
+    }
+    if (is_any[GRADIENTS] && !plans->role[0]->two_levels && host > l->tensor && host < choices->target.ranks)
         fputs("  gradients are reduced in one level, over all ranks (collectives.hierarchical)\n", stdout);
     print_exchanges(choices, "quantised", true, &choices->own->made);
     print_exchanges(choices, "exact", false, &made);

@@ -153,7 +153,7 @@ static bool is_stored_as_records(const zr_plan_unit *u)
 
 /* Return whether a unit's parameters are not stored in the type that passes between ranks, but cast from its master for
  * every gather (stage 3, with lean states or as records). */
-static bool is_cast(const zr_plan *plan, const zr_plan_unit *u)
+static bool is_not_stored(const zr_plan *plan, const zr_plan_unit *u)
 {
     const bool lean = plan->layout.states == ZR_STATES_LEAN && plan->layout.dtype != ZR_F32;
     return u->trains && u->gathered && (lean || zr_dtype_is_record(u->weight_records));
@@ -176,17 +176,17 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
         /* On a single rank, the parameters that ops read need a separate buffer only if they are stored in another
          * dtype or in another memory space. */
         u->gathered = true;
-        const bool records = is_stored_as_records(u),
-                   own_buffer = is_shared(plan, u) || is_cast(plan, u) || records || home->param != ZR_SPACE_DEVICE;
+        const bool records = is_stored_as_records(u), own_buffer = is_shared(plan, u) || is_not_stored(plan, u) ||
+                                                                   records || home->param != ZR_SPACE_DEVICE;
         u->gathered =
             u->held && plan->shards_param && own_buffer && (records || !stays_whole(plan, graph, i, &persisting));
-        if (u->gathered && !u->copied && !is_cast(plan, u)) params += u->elems;
+        if (u->gathered && !u->copied && !is_not_stored(plan, u)) params += u->elems;
         if (u->trains) trained += u->elems;
     }
     for (int32_t i = plan->n_units - 1; i >= 0; i--) {
         zr_plan_unit *u = &plan->unit[i];
         u->param_home = u->optim_home = ZR_SPACE_DEVICE;
-        if (u->gathered && !u->copied && !is_cast(plan, u) &&
+        if (u->gathered && !u->copied && !is_not_stored(plan, u) &&
             (double)params_away < home->param_share * (double)params) {
             u->param_home = home->param;
             params_away += u->elems;
@@ -195,7 +195,8 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
             u->optim_home = home->optim;
             trained_away += u->elems;
         }
-        if (!is_shared(plan, u) && !is_cast(plan, u) && !is_stored_as_records(u) && u->param_home == ZR_SPACE_DEVICE)
+        if (!is_shared(plan, u) && !is_not_stored(plan, u) && !is_stored_as_records(u) &&
+            u->param_home == ZR_SPACE_DEVICE)
             u->gathered = false;
     }
 }
@@ -279,7 +280,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     find_homes(plan, graph);
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        if (u->held && !is_cast(plan, u))
+        if (u->held && !is_not_stored(plan, u))
             ZR_TRY(keep_state(
                 plan, u->param_home, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters",
                 is_stored_as_records(u) ? u->weight_records : l->dtype, group_of(u, u->gathered), &u->param));

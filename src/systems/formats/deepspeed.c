@@ -5,6 +5,8 @@
 #define OPTIMIZER "optimizer.params."
 /* a key that means the same to zr */
 #define KEY(name) ZR__WRITE(name "=*", name "=*")
+/* a key that means the same to zr, and has no effect in DeepSpeed below stage 3 */
+#define STAGE_3(name) ZR__WRITE(name "=*", "?" ZERO "stage=3 " name "=*")
 /* an option of the system that is a key of DeepSpeed in a section */
 #define OPTION(path, name) ZR__BOTH(path name "=*", "with." name "=*")
 
@@ -38,6 +40,9 @@ static const zr__rule rules[] = {
     OPTION(ZERO, "stage3_model_persistence_threshold"),
     OPTION(ZERO, "sub_group_size"),
     OPTION(ZERO, "zero_hpz_partition_size"),
+    STAGE_3(ZERO "zero_quantized_weights"),
+    STAGE_3(ZERO "zero_quantized_nontrainable_weights"),
+    STAGE_3(ZERO "zero_quantized_gradients"),
     KEY(ZERO "offload_optimizer.device"),
     KEY(ZERO "offload_optimizer.nvme_path"),
     KEY(ZERO "offload_optimizer.ratio"),

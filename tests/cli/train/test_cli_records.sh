@@ -19,9 +19,26 @@ same() { numbers "$1" >1 && numbers "$2" >2 && cmp 1 2; }
 
 check "a plan" "$ZR" plan c.json --ranks 2
 check "... says what is quantised" grep -q '^quantised exchanges: .* the matrices of 3 units of blocks' out
-check "... and its bytes" grep -q 'gradients pass as I4X128: 0.516 bytes each' out
+check "... not of collectives between hosts, on one host" sh -c '! grep collectives.hierarchical out'
+check "... and its bytes" grep -q 'gradients pass as int4 in blocks of 128: 0.516 bytes each' out
 check "... beside those of exact exchanges" grep -q '^  exact .* a step' out
 check "... and that gradients are reduced once" grep -q 'gradient_reduction: step, because of' err
+exact="--zero_optimization.zero_quantized_weights=false --zero_optimization.zero_quantized_gradients=false"
+check "... which are those of the plan without the keys, with micro-batches" sh -c '
+    four="--ranks 2 --gradient_accumulation_steps=4 --zero_optimization.stage=2"
+    "$0" plan c.json $four >out 2>err && row=$(grep "^  exact" out) && "$0" plan c.json $four $1 --json >plain 2>err &&
+    bytes=$(grep -o "\"pipeline\": 0, \"total\": [0-9]*" plain | grep -o "[0-9]*$") &&
+    test "$(echo "$row" | grep -o "[0-9.]* kB")" = "$(echo "$bytes" | awk "{printf \"%.2f kB\", \$1 / 1000}")"' "$ZR" "$exact"
+check "... on one rank nothing passes" sh -c '"$0" plan c.json --ranks 1 >out 2>err && ! grep " pass as" out &&
+    grep "^  trained parameters are rounded to int8 in blocks of 128$" out' "$ZR"
+check "... and gradients alone are no exchange" sh -c '"$0" plan c.json --ranks 1 \
+    --zero_optimization.zero_quantized_weights=false >out 2>err && ! grep quantised out' "$ZR"
+check "... with adapters and frozen matrices both are told" sh -c '"$0" plan c.json --ranks 2 --model.lora.rank=4 $1 \
+    --zero_optimization.stage=3 --zero_optimization.zero_quantized_nontrainable_weights=true >out 2>err &&
+    grep "^  frozen parameters are kept, and pass, as int8 in blocks of 128: 1.016 bytes each" out &&
+    ! grep -e "trained parameters" -e "gradients pass" out' "$ZR" "$exact"
+check "... and that there are none" sh -c '"$0" plan c.json --ranks 2 --model.frozen="h.*" >out 2>err &&
+    grep "^quantised exchanges: none, because" out' "$ZR"
 check "a plan without them says nothing" sh -c '"$0" plan c.json --ranks 2 --zero_optimization.zero_quantized_weights=false \
     --zero_optimization.zero_quantized_gradients=false >out 2>err && ! grep quantised out err' "$ZR"
 
