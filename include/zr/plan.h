@@ -142,6 +142,7 @@ typedef struct zr_plan {
     int ranks;                    /* number of ranks of the grid */
     bool side_by_side;            /* whether streams can run at the same time */
     bool norm_first;              /* whether the whole gradient's norm is known before the first update */
+    bool stochastic;              /* whether casts to records round at random (zr_layout.stochastic) */
     int terms;                    /* number of loss terms of the graphs for training and evaluation */
     double losses[ZR_LOSS_TERMS]; /* number of losses of each term in a training step, over all ranks */
     int64_t decode_len;           /* size of the key-value cache in tokens; 0 without the schedule "decode" */

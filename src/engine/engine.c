@@ -519,7 +519,7 @@ zr_status zr_engine_resume(zr_engine *e, int64_t updates)
     ZR_CHECK(e->steps == 0, ZR_ERR_STATE, "zr_engine_resume must be called before the first step; %lld steps are done",
              (long long)e->steps);
     e->updates = updates;
-    return e->plan->layout.stochastic ? zr__gather_anew(e) : ZR_OK; /* the number of updates decides how they round */
+    return e->plan->stochastic ? zr__gather_anew(e) : ZR_OK; /* the number of updates decides how they round */
 }
 
 zr_status zr__engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result *result)

@@ -25,7 +25,7 @@ static zr_status finish_pending(const zr__running *r)
 static const zr_rounding *rounding_of(const zr__running *r, zr_rounding *rounding)
 {
     const zr_engine *e = r->engine;
-    if (!e->plan->layout.stochastic || !zr_dtype_is_record(r->use[1].dtype)) return NULL;
+    if (!e->plan->stochastic || !zr_dtype_is_record(r->use[1].dtype)) return NULL;
     const bool gradient = r->bound->schedule->buffer[r->use[1].buffer].category == ZR_CATEGORY_GRAD;
     const uint64_t rank = gradient ? (uint64_t)e->place[ZR_GROUP_DATA] : 0;
     const uint32_t kind = !gradient ? 0 : r->step->range.by.elems > 0 ? 2 : 1; /* parameters; level of gradients */

@@ -475,6 +475,7 @@ static void partition(zr_plan *plan)
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass) && l->pipeline == 1;
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
+    plan->stochastic = l->stochastic;
     plan->decode_len = l->decode_len;
     if (l->train) plan->optimizer = l->optimizer;
     /* In the layer-major order and in a pipeline a unit may have gradients of several micro-batches at the same time.

@@ -330,7 +330,8 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
         {"plot", CLI_TEXT, &o.plot, 0, "NAME", "with --sweep: the column that --svg draws [tflops]"},
         {"search", CLI_FLAG, &o.search, 0, NULL,
          "find the fastest configuration that fits in memory, varying the options that are not given"},
-        {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "with --search: most tokens of a step; frees gradient_accumulation_steps"},
+        {"step-tokens", CLI_INT, &o.step_tokens, 1, "N",
+         "with --search: most tokens of a step; frees gradient_accumulation_steps"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));

@@ -4,7 +4,7 @@
 set -u
 cd "$ZR_SOURCE" || exit 1
 allowed='counted decode_len disk_block_bytes disk_depth graph group loss losses n_persistent n_units staging norm_first numbers optimizer output passing passing_disk
-persistent profile ranks schedule side_by_side space_bytes terms unit verdict window_bytes windows'
+persistent profile ranks schedule side_by_side space_bytes stochastic terms unit verdict window_bytes windows'
 named=$(grep -ohE '\bplan->[a-z_]+' src/engine/*.c src/engine/*.h | sed 's/plan->//' | sort -u)
 [ -n "$named" ] || { echo 'not ok 1 - nothing is read of a plan'; exit 1; }
 odd=
