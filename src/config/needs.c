@@ -101,7 +101,7 @@ static bool is_undecided(const zr_config *config, const zr_key *key)
            (open.offload && strncmp(key->path, ZERO "offload_", strlen(ZERO "offload_")) == 0);
 }
 
-/* Return whether a value is one of the words. A list or an object is none. */
+/* Return whether a value is one of the words. A list or an object never is. */
 static bool is_listed(const json_t *value, const char *words)
 {
     for (size_t n; *words && *words != '|'; words += n + (words[n] == ',')) {

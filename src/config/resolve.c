@@ -537,7 +537,7 @@ static zr_status note_quantised_weights(zr_config *config, int ranks)
                            "other parameters are offloaded");
 }
 
-/* Reduce quantised gradients once per step: a reduction of every micro-batch would quantise each of them. */
+/* Reduce quantised gradients once per step: a reduction in every micro-batch would round as often. */
 static zr_status settle_quantised(zr_config *config, int ranks)
 {
     const char *key = "zero_optimization.zero_quantized_gradients";

@@ -14,7 +14,7 @@ typedef struct cli_fact {
 
 /** Begin a page. `head` has its first lines, by which zr knows its own pages. */
 void page_begin(FILE *out, const char *head, const char *title);
-/** End a page. `from` says from what it was written. */
+/** End a page. `from` names its source, such as the command line. */
 void page_end(FILE *out, const char *from);
 
 /** Write text between two pieces of markup. The text is escaped, so that no part of it is read as markup. */

@@ -78,7 +78,7 @@ static zr_status collect(const cli_emit *emit, const zr_config *config, zr__sett
     return ZR_OK;
 }
 
-/** Return whether an option NAME=VALUE is the one with this name, which only says a key of the configuration. */
+/** Return whether an option NAME=VALUE has this name. It then repeats a key of the configuration. */
 static bool is_key(const char *option, const char *name)
 {
     const size_t n = name ? strlen(name) : 0;

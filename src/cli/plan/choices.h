@@ -111,7 +111,8 @@ void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_cho
  * data-parallel rank. Also print nothing if the other order cannot be planned, or if planning it would take too long.
  */
 ZR_NODISCARD zr_status cli_order_print(const cli_choices *choices);
-/** If exchanges are quantised, print what is, and the bytes and the time of a step beside those of exact exchanges. */
+/** Print which parameters and gradients are quantised in exchanges, if any, and the bytes and the time of a step,
+ * beside exact exchanges. */
 ZR_NODISCARD zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans);
 
 /** Print a paragraph that advises a choice, with its keys and reasons. If nothing fits, print ways to make the

@@ -144,8 +144,7 @@ zr_status cli_order_print(const cli_choices *choices)
 
 /* ---- quantised exchanges ----------------------------------------------------------------------- */
 
-/** Print the bytes that a rank receives, and those of them that cross hosts or groups, with exchanges quantised or not.
- */
+/** Print the bytes that a rank receives, in all and across hosts or groups, with quantised or exact exchanges. */
 static void print_exchanges(const cli_choices *choices, const char *name, bool configured, const cli_trial *made)
 {
     static const struct {
