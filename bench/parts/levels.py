@@ -1,4 +1,5 @@
-"""Two hosts of two ranks each: traffic between the hosts and step times, with flat collectives and with two levels.
+"""Two hosts of two ranks each: traffic between the hosts and step times, with flat collectives and with two levels, and
+with quantised exchanges (ZeRO++).
 
 The model is wide and its batch small, so that communication takes most of a step.
 """
@@ -14,6 +15,7 @@ RANKS = 2 * RANKS_PER_HOST
 LAYERS, WIDTH, SEQ, BATCH = 4, 768, 16, 1
 WAYS = {"flat": False, "two levels": "auto"}
 TRAVELS = "bytes on the cable, two levels / flat"
+QUANTISED = ("zero_quantized_weights", "zero_quantized_gradients")
 AS_PLANNED = "bytes on the cable, measured / planned"
 STEP = "step, two levels / flat"
 HALF, SAME = "0.45 .. 0.55", "0.95 .. 1.05"
@@ -91,9 +93,39 @@ def report_parts(dtype, sent):
                f"{levels / 1e6:.2f} MB against {flat / 1e6:.2f}, from the difference of stages 3 and 2")
 
 
+def train_quantised(hosts, quantised, steps):
+    """Train at stage 3 with hpZ, in two levels."""
+    config = measure.bytes_config(LAYERS, WIDTH, SEQ, 3, BATCH, steps, bf16=True,
+                                  collectives={"hierarchical": "auto"})
+    config["zero_optimization"]["zero_hpz_partition_size"] = RANKS_PER_HOST
+    for key in QUANTISED:
+        config["zero_optimization"][key] = quantised
+    return measure.train(config, hosts.launch, RANKS, ["--quiet"], 600, {"ZR_MPI": None})
+
+
+def report_quantised(rate, wanted, options):
+    """Report how many times as fast a step is with quantised exchanges, on a link of `rate` Mbit/s."""
+    rounds, steps = (1, 3) if options.quick else (2, 6)
+    with Hosts(RANKS_PER_HOST, rate) as hosts:
+        turns = measure.Turns(rounds, {way: lambda way=way: train_quantised(hosts, way == "quantised", steps)
+                                       for way in ("exact", "quantised")})
+        if why := turns.why_not("exact", "quantised"):
+            raise why
+    ms = {way: turns.median_ms(way) for way in turns.runs}
+    sent = {way: planned_bytes(runs[0]) / RANKS / 1e6 for way, runs in turns.runs.items()}
+    result(f"{rate} Mbit/s, bf16, hpZ: step, exact / quantised", round(ms["exact"] / ms["quantised"], 2), wanted, "",
+           f"{ms['exact']:.0f} and {ms['quantised']:.0f} ms; across hosts {sent['exact']:.1f} and "
+           f"{sent['quantised']:.1f} MB a rank")
+
+
 def main():
     options = measure.options()
     try:
+        for rate, wanted in ((300, ">= 2"), (1000, None)):
+            try:
+                report_quantised(rate, wanted, options)
+            except measure.Failed as error:
+                without(f"{rate} Mbit/s, quantised exchanges", error, wanted)
         with Hosts(RANKS_PER_HOST) as hosts:
             for dtype in LEAVES:
                 try:
