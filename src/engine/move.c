@@ -19,9 +19,9 @@ static zr_status finish_pending(const zr__running *r)
     return zr__comm_of(r)->size > 1 && !r->engine->in_stream ? r->device->ops->finish(r->device) : ZR_OK;
 }
 
-/* Return the random numbers by which a CAST rounds records, or NULL for rounding to nearest. They belong to an element
- * of a unit. Those of parameters also to the number of updates, so that every gather between two updates gives the same
- * values; those of gradients to the training step, the rank and the level of the reduction. */
+/* Return the random numbers by which a CAST rounds records, or NULL for rounding to nearest. An element of a
+ * parameter has a number for each update, so that every gather between two updates gives the same values. An element of
+ * a gradient has a number for each training step, rank and level of the reduction. */
 static const zr_rounding *rounding_of(const zr__running *r, zr_rounding *rounding)
 {
     const zr_engine *e = r->engine;

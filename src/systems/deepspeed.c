@@ -200,7 +200,7 @@ static void stages_1_and_2(const zr__run *run, const share *s, bool second, zr__
         if (large) end[ZR__PART_GRADS] += largest;
         if (fills || s->sum > s->value) end[ZR__PART_GRADS] += own;
     } else {
-        /* what is in the bucket is no longer elsewhere, and its flat copy takes that place */
+        /* gradients in the bucket are not kept elsewhere, and the flat copy of the bucket replaces them */
         end[ZR__PART_GRADS] = whole + (large ? largest : 0) + (fills ? fmax(0, own - s->value * s->bucket) : 0);
         if (!fills) end[ZR__PART_GRADS] += 2 * s->value * s->shared;
     }

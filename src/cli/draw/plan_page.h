@@ -13,9 +13,9 @@
 typedef struct cli_page_part {
     char key[96]; /* path of its bytes in the output of --json */
     const char *name, *why;
-    double bytes, beside;   /* bytes, and those of zr's plan beside another system's; negative if there are none */
+    double bytes, beside;   /* bytes, and bytes in zr's plan; negative if unknown */
     const char *beside_key; /* path of `beside` in the output of --json --advice */
-    const char *color;      /* of a part in the bar; NULL for a sum */
+    const char *color;      /* color of the part in the bar; NULL for a sum */
 } cli_page_part;
 #define CLI_PAGE_PARTS 24
 #define CLI_PAGE_FACTS 24
@@ -27,7 +27,7 @@ typedef struct cli_plan_page {
     int n_facts;
     double needs, limit;                           /* bytes that must fit, and those that there are, or 0 if unknown */
     const char *needs_key, *limit_key, *spare_key; /* their paths; spare_key is NULL if JSON does not have it */
-    const char *beyond;                            /* what may happen within the range of `needs`, in words, or NULL */
+    const char *beyond;                            /* words on the range of `needs`, or NULL */
     const char *note;                              /* for the reader of the numbers, or NULL */
     const char *system; /* name of another system, whose table has zr's bytes beside; NULL for a plan of zr */
     cli_page_part part[CLI_PAGE_PARTS];

@@ -245,7 +245,7 @@ zr_status cli_from_explain(const cli_from *from, zr_status st)
     for (int64_t i = 0; i < from->ours.n; i++) {
         const zr__setting *s = &from->ours.one[i];
         if (!s->from || is_other(s->name) || !strstr(message, s->name)) continue;
-        const char *name = zr__same_name(s->from, s->name) ? "" : s->from; /* which the message does not say */
+        const char *name = zr__same_name(s->from, s->name) ? "" : s->from; /* the name in the file, if it differs */
         if (s->line > 0)
             return ZR_FAIL(st, "%s:%d: %s%s%s%s", from->name, s->line, message, *name ? " (" : "", name,
                            *name ? ")" : "");

@@ -1,4 +1,4 @@
-/** What-ifs of a plan: stages and recompute policies with several micro-batches. */
+/** The grid of a plan: stages and recompute policies with several micro-batch sizes. */
 #ifndef ZR_CLI_GRID_H
 #define ZR_CLI_GRID_H
 

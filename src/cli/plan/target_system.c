@@ -45,7 +45,7 @@ static const zr_category category_of[ZR__PARTS] = {
     [ZR__PART_REDONE] = ZR_CATEGORY_ACT,      [ZR__PART_HEAD] = ZR_CATEGORY_ACT,
     [ZR__PART_TEMPS] = ZR_CATEGORY_WORK,      [ZR__PART_WORKSPACE] = ZR_CATEGORY_WORK};
 
-/** Set the memory of the fullest rank at its fullest moment. What is on disk stays as zr plans it. */
+/** Set the memory of the fullest rank at its fullest moment. Bytes on disk stay as zr plans them. */
 static void set_memory(const zr__train_target *target, const zr__run_memory *from, zr__trial *made)
 {
     zr_memory *memory = &made->report.memory;

@@ -173,7 +173,7 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed);
 
 /* ---- model states (states.c) ----------------------------------------------------------------------------------- */
 
-/* Return the alignment in elements that the records of a layout need; 1 if there are none. */
+/* Return the alignment in elements that the records of a layout need; 1 without records. */
 int64_t zr__record_align(const zr_layout *layout);
 /* Return the type in which a unit's parameters pass between ranks. */
 static inline zr_dtype zr__passed_dtype(const zr_plan *plan, int32_t unit)

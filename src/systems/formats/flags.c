@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VARIABLE_BYTES = 65536 }; /* of a variable, so that a script that doubles one ends */
+enum { VARIABLE_BYTES = 65536 }; /* limit of a variable, so that a script that doubles one ends */
 
 /* A script being read. */
 typedef struct reading {
@@ -311,7 +311,8 @@ static zr_status take_word(reading *r, const char *word, int line)
     return ZR_OK;
 }
 
-/* Count the conditions that a word opens or closes, if it is the first of a command. Return whether it is such a word.
+/* Count the conditions that a word opens or closes, if it is the first of a command. Return whether it opens or closes
+ * one.
  */
 static bool is_branch(reading *r, const char *word)
 {
