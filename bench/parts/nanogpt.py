@@ -1,4 +1,5 @@
-"""nanoGPT's recipe for a processor (bench/nanogpt.json) on Tiny Shakespeare's characters: zr beside PyTorch eager."""
+"""nanoGPT's recipe for a processor (bench/nanogpt.json) on Tiny Shakespeare's characters: zr beside PyTorch eager, and
+quantised exchanges beside exact ones."""
 import json
 import os
 import pathlib
@@ -11,6 +12,11 @@ from measure import result, without
 RECIPE = measure.ROOT / "bench/nanogpt.json"
 FASTER, SAME = "whole run: time of zr / time of PyTorch", "validation loss: zr less PyTorch, absolute"
 FASTER_WANTED, SAME_WANTED = "<= 0.6", "<= 0.03"
+RANKS = 4  # of runs with quantised exchanges
+QUANTISED = {  # keys of zero_optimization, and the percent by which the loss may differ
+    "int8 parameters": ({"zero_quantized_weights": True}, 0.1),
+    "int4 gradients": ({"zero_quantized_gradients": True}, 1),
+}
 
 
 def find_text(options):
@@ -33,13 +39,18 @@ def write_tokens(text):
     return paths, len(characters)
 
 
-def ours(paths, vocabulary, steps, seed):
-    """Train with zr. The wall time is measured from outside, so it includes the start and the saving of weights."""
+def ours(paths, vocabulary, steps, seed, ranks=1, zero=None, whole=False):
+    """Train with zr. The wall time is measured from outside, so it includes the start and the saving of weights.
+    whole: evaluate once, at the end, on all of the validation text."""
     recipe = json.loads(RECIPE.read_text())
     recipe["model"]["vocab_size"] = vocabulary
     recipe["data"].update(train=str(paths[0]), val=str(paths[1]))
     recipe["train"].update(steps=steps, seed=seed)
-    run = measure.train(recipe, arguments=["--quiet"])
+    if whole:
+        recipe["train"].update(eval_interval=steps, eval_batches=0)
+    if zero:
+        recipe["zero_optimization"] = zero
+    run = measure.train(recipe, ranks=ranks, arguments=["--quiet"])
     evaluations = [line for line in run.more["metrics"] if "val_loss" in line]
     return {"wall_sec": run.more["wall_sec"], "val_loss": evaluations[-1]["val_loss"],
             "evaluations": len(evaluations), "val_tokens": evaluations[-1]["val_tokens"],
@@ -77,11 +88,39 @@ def race(options, paths, vocabulary):
     compare(zr, torch, steps)
 
 
+def compare_quantised(options, paths, vocabulary):
+    """Compare losses with quantised and exact exchanges, seed by seed. Rounding sends a run on another way, as another
+    seed does, so the spread of the seeds stands beside the differences."""
+    steps = 250 if options.quick else json.loads(RECIPE.read_text())["train"]["steps"]
+    seeds = range(1, 2 if options.quick else 4)
+
+    def losses(keys):
+        runs = [ours(paths, vocabulary, steps, seed, RANKS, {"stage": 2, **keys}, whole=True) for seed in seeds]
+        return [run["val_loss"] for run in runs]
+
+    exact = losses({})
+    spread = (max(exact) - min(exact)) / statistics.mean(exact) * 100
+    for name, (keys, wanted) in QUANTISED.items():
+        percent = [(loss / other - 1) * 100 for loss, other in zip(losses(keys), exact)]
+        result(f"validation loss with {name} / with exact exchanges - 1", round(statistics.mean(percent), 3),
+               None if options.quick else f"<= {wanted}", "%",
+               f"{RANKS} ranks, stage 2, {steps} steps; each seed {', '.join(f'{each:+.3f}' for each in percent)}; "
+               f"the seeds' exact losses spread over {spread:.2f} %")
+
+
 def main():
     options = measure.options()
     try:
-        measure.need_peers()
         paths, vocabulary = write_tokens(find_text(options).read_text())
+    except measure.Failed as error:
+        without("nanoGPT's recipe", error)
+        return
+    try:
+        compare_quantised(options, paths, vocabulary)
+    except measure.Failed as error:
+        without("validation loss with quantised exchanges", error)
+    try:
+        measure.need_peers()
         race(options, paths, vocabulary)
     except measure.Failed as error:
         without(FASTER, error, FASTER_WANTED)
