@@ -124,7 +124,12 @@ ZR_API void zr_engine_destroy(zr_engine **engine);
 enum {
     ZR_STATE_PARAM, /* fp32 master of the parameter, or the parameter itself if it has no master */
     ZR_STATE_GRAD,  /* gradient of the last step, before clipping and without the loss scale; cannot be filled */
-    ZR_STATE_SLOT   /* first state of the optimizer; the next numbers are its other states */
+    ZR_STATE_SLOT,  /* first state of the optimizer; the next numbers are its other states */
+    /* With error feedback (zr_layout.error_steps): the errors of whole gradients; the next number is those of partial
+     * sums (zr_plan_unit.error). Each rank has its own, so that a parameter has as many elements as its own times the
+     * number of ranks of the level: those of the first rank, then those of the second, and so on. They are 0 after a
+     * step that was skipped, and until they are filled. Only matrices that are cast to records have errors */
+    ZR_STATE_ERROR = ZR_STATE_SLOT + ZR_OPTIMIZER_SLOTS
 };
 
 /** Callback that writes elements [first, first+n) of a parameter's state into `out` (n). */
