@@ -358,7 +358,7 @@ static void keys_that_rule_each_other_out(void **state)
         "below 1, or errors would never change");
     assert_int_equal(load(loco, "zero_optimization.zero_quantized_gradients=false", 2), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(),
-                        "c.json:1:94: zero_optimization.zeropp_loco_param.reset_T: it has no effect alone; give "
+                        "c.json:1:97: zero_optimization.zeropp_loco_param.reset_T: it has no effect alone; give "
                         "zero_quantized_gradients true too, or leave it out");
     assert_int_equal(load(loco, "zero_optimization.zeropp_loco_param.reset_T=0", 2), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "err_beta: it has no effect alone; give reset_T too, such as 1024"));

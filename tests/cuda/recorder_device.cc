@@ -20,6 +20,7 @@
 extern "C" {
 #include "comm/comm.h"
 #include "engine/engine.h"
+#include "tensor/tensor.h"
 }
 
 namespace

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "kernel_check.h"
+#include "tensor/tensor.h"
 
 #ifndef ZR_GPU
 #include "cuda/recorder.h"
