@@ -546,8 +546,7 @@ const zr_key zr__common_keys[] = {
         "and with collectives.hierarchical on the ranks of a host"),
     KEY(INT, ZERO "zeropp_loco_param.reset_T", "0", zero.loco_reset_steps,
         "LoCo of ZeRO++, with zero_quantized_gradients: each rank adds the errors of its quantised gradients to the "
-        "next "
-        "ones, and clears them after this number of steps, such as 1024; 0: gradients without their errors",
+        "next ones, and clears them after this number of steps, such as 1024; 0: gradients without their errors",
         FROM(0)),
     KEY(NUMBER, ZERO "zeropp_loco_param.err_beta", "0.8", zero.loco_beta,
         "with reset_T: share of the earlier error in the new one, below 1; the rest is what the last gradient lost",

@@ -29,7 +29,8 @@ static zr_status put_param(const zr__running *r, zr__window *window, const zr_pa
             ZR_TRY(zr__window_open(e, window, its, at, false, &from));
         else
             from = zr__at(r, 0) + zr_dtype_span(r->use->dtype, at - zr__first(e, range));
-        if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n, NULL));
+        if (in_place && !cleared)
+            ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n, NULL));
         ZR_TRY(r->device->ops->finish(r->device));
         const float *out = (const float *)(in_place ? zr__at(r, 1) : from);
         if (cleared) memset(zr__at(r, 1), 0, sizeof *out * (size_t)n);

@@ -250,11 +250,11 @@ static void keep_saving_event(void *arg, const zr_event *event)
 }
 
 /** Write elements of an asynchronous save. If the save reads a copy, no training step waits for it, so this thread gets
- * a lower priority than computation. */
+ * a lower priority than computation. Only errors of gradients, which come first, are not read from a copy. */
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
-    if (s->begin_sec == 0 && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    if (state == ZR_STATE_PARAM && s->file != 0 && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
     return zr__save_put(arg, state, param, first, n, in);
 }
 

@@ -49,9 +49,8 @@ int zr__state_of_file(const zr_plan *plan, int file)
 
 static int file_of(const zr_plan *plan, int state)
 {
-    int file = 0;
-    while (zr__state_of_file(plan, file) != state) file++;
-    return file;
+    if (state >= ZR_STATE_ERROR) return 1 + plan->optimizer.n_slots + state - ZR_STATE_ERROR;
+    return state == ZR_STATE_PARAM ? 0 : state - ZR_STATE_SLOT + 1;
 }
 
 zr_status zr__state_specs(const zr_plan *plan, int file, zr__tensor_spec **specs, int64_t *n)
