@@ -149,7 +149,7 @@ static zr_status run_encode_e4m3(bench *b)
 
 static zr_status run_encode_i4_random(bench *b)
 {
-    return encode(b, ZR_I4X128, &(zr_rounding){.rng = {.seed = 1, .purpose = ZR_RNG_ROUND}});
+    return encode(b, ZR_I4X128, &(zr_rounding){.at_random = true, .rng = {.seed = 1, .purpose = ZR_RNG_ROUND}});
 }
 
 static zr_status run_encode_h4(bench *b)

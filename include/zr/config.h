@@ -237,6 +237,10 @@ typedef struct zr_config {
         /* whether trained parameters are gathered (qwZ), frozen ones kept, and gradients reduced (qgZ) in the forms of
          * `quantization` */
         bool quantized_weights, quantized_frozen, quantized_gradients;
+        /* error feedback of quantised gradients: number of steps after which the errors are cleared, or 0 for none; and
+         * share of the earlier errors in the new ones */
+        int64_t loco_reset_steps;
+        double loco_beta;
     } zero;
     struct {
         int64_t block_elems; /* elements that share a scale: 128 or 256 */

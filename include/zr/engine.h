@@ -124,7 +124,12 @@ ZR_API void zr_engine_destroy(zr_engine **engine);
 enum {
     ZR_STATE_PARAM, /* fp32 master of the parameter, or the parameter itself if it has no master */
     ZR_STATE_GRAD,  /* gradient of the last step, before clipping and without the loss scale; cannot be filled */
-    ZR_STATE_SLOT   /* first state of the optimizer; the next numbers are its other states */
+    ZR_STATE_SLOT,  /* first state of the optimizer; the next numbers are its other states */
+    /* With error feedback (zr_layout.error_steps): the errors of whole gradients; the next number is those of partial
+     * sums (zr_plan_unit.error). Each rank has its own, so that a parameter has as many elements as its own times the
+     * number of ranks of the level: those of the first rank, then those of the second, and so on. They are 0 after a
+     * step that was skipped, and until they are filled. Only matrices that are cast to records have errors */
+    ZR_STATE_ERROR = ZR_STATE_SLOT + ZR_OPTIMIZER_SLOTS
 };
 
 /** Callback that writes elements [first, first+n) of a parameter's state into `out` (n). */
@@ -167,9 +172,10 @@ typedef struct zr_sink {
 } zr_sink;
 
 /** Save the current states asynchronously, during the next training steps. The plan must have save steps
- * (zr_layout.save). The calls of `put` on all ranks together pass every element of every parameter and of every
- * optimizer state once. If a function of the sink fails, the sink is not called again, and training continues. Not
- * collective. Fail with ZR_ERR_STATE if the plan has no save steps, or if a save is in progress. */
+ * (zr_layout.save). The calls of `put` on all ranks together pass every element of every parameter, of every optimizer
+ * state and of the errors of gradients once. If a function of the sink fails, the sink is not called again, and
+ * training continues. Not collective. Fail with ZR_ERR_STATE if the plan has no save steps, or if a save is in
+ * progress. */
 ZR_API ZR_NODISCARD zr_status zr_engine_save(zr_engine *engine, const zr_sink *sink);
 /** Return whether no save is in progress. The result is true if no save has begun yet, or if the last save has ended
  * or failed. */

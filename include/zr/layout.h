@@ -236,6 +236,11 @@ typedef struct zr_layout {
      * values depend on the number of ranks, and on the ranks of a host if there are two levels. Needs reduce_once with
      * several micro-batches; no effect on one rank, where nothing is reduced */
     zr_dtype weight_records, frozen_records, grad_records;
+    /* Error feedback of gradients that are cast to records (LoCo): each rank keeps the errors of its casts, and adds
+     * them to what it casts next (zr_plan_unit.error). error_steps: number of training steps after which the errors are
+     * cleared; 0 for no error feedback. error_beta: share of the earlier errors in the new ones, from 0 to below 1 */
+    int64_t error_steps;
+    double error_beta;
     bool stochastic; /* whether records are rounded up or down at random, so that the mean of a value is exact */
     int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */

@@ -29,6 +29,10 @@ typedef struct zr_state {
     zr_range range; /* range of the unit that is stored */
 } zr_state;
 
+/** Levels at which gradients are cast to records: the whole gradient of a rank, and its partial sums before the second
+ * level of a reduction. */
+enum { ZR_ERROR_WHOLE, ZR_ERROR_PARTIAL, ZR_ERROR_LEVELS };
+
 /** States of a unit on one rank. */
 typedef struct zr_plan_unit {
     int64_t elems; /* number of parameter elements, with gaps between matrices; 0 if the unit is not held */
@@ -71,6 +75,9 @@ typedef struct zr_plan_unit {
     zr_state sums;
     zr_state master;                   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the optimizer */
+    /* errors of this rank's gradient after it is cast to records at a level, as records of 8-bit integers, without the
+     * loss scale (zr_layout.error_steps); ZR_NONE where nothing is cast, or without error feedback */
+    zr_state error[ZR_ERROR_LEVELS];
     /* index of the first of n_open_sums buffers. Each buffer holds a further accumulator of this rank's shard
      * (rank_free_sums) */
     int32_t open_sums;
@@ -238,6 +245,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of a micro-batch's gradient are computed from the whole gradient, before a reduction changes it.
  * - A save writes all elements of each state before the state is updated.
+ * - With error feedback, each element of a gradient is cast once in a training step at each level, with its own error.
  * - A step computes only with device memory; an update by the host's processors, only with host memory. Changes to an
  *   offloaded state are copied home.
  *

@@ -116,7 +116,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \
     X(CAST, "cast")   /* cast elements of a unit to another type: parameters from the fp32 master or from records,     \
-                         gradients to records. Uses: the elements, the elements in the other type */                   \
+                         gradients to records. Uses: the elements, the elements in the other type, [the errors of      \
+                         gradients, which are added and renewed: zr_plan_unit.error] */                                \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
     X(GATHER, "gather")           /* all-gather parameters. Uses: own range (mine), all ranges (each), staging */      \
     X(GATHER_GRAD, "gather_grad") /* all-gather sums of gradients. Uses: as in GATHER */                               \
@@ -264,7 +265,9 @@ typedef struct zr_step {
     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a gathered
      * checkpoint; otherwise -1 */
     int32_t op;
-    int32_t slot;  /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    /* for SAVE: index of the saved optimizer state; -1 if the step saves parameters; ZR_OPTIMIZER_SLOTS plus the level
+     * if it saves errors of gradients */
+    int32_t slot;
     int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
     /* for SEND, SENT, RECV and RECEIVED: the value of the graph, or the first parameter of the unit of which a part is

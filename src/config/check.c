@@ -181,6 +181,12 @@ static zr_status check_quantization(const zr_config *config, const zr__source *s
            "number of ranks; leave out one of the two");
     REFUSE(config->collectives.reduce == ZR_REDUCE_NCCL, gradients, ZR_ERR_CONFIG,
            "it cannot be used with collectives.reduce nccl, which cannot add quantised values; use reduce_scatter");
+    if (config->zero.loco_reset_steps == 0) return ZR_OK;
+    REFUSE(config->zero.loco_beta >= 1, "zero_optimization.zeropp_loco_param.err_beta", ZR_ERR_CONFIG,
+           "found %g, wanted a number from 0 to below 1, or errors would never change", config->zero.loco_beta);
+    REFUSE(
+        config->memory.norm == ZR_NORM_TWO_PASS, "zero_optimization.zeropp_loco_param.reset_T", ZR_ERR_UNSUPPORTED,
+        "it cannot be used with memory.norm two_pass, which quantises each gradient twice; leave out one of the two");
     return ZR_OK;
 }
 

@@ -74,6 +74,8 @@ static const requirement needs[] = {
     {ZERO "zero_quantized_nontrainable_weights", "model.lora.rank|model.lora.init|model.frozen",
      "no parameters are frozen", false},
     {"quantization.gradients", ZERO "zero_quantized_gradients", NULL, false},
+    {ZERO "zeropp_loco_param.reset_T", ZERO "zero_quantized_gradients", "give zero_quantized_gradients true too", true},
+    {ZERO "zeropp_loco_param.err_beta", ZERO "zeropp_loco_param.reset_T", "give reset_T too, such as 1024", true},
     {"quantization.rounding", ZERO "zero_quantized_weights|" ZERO "zero_quantized_gradients", NULL, false},
     {"quantization.any_ranks", ZERO "zero_quantized_gradients", NULL, false},
     {"quantization.block",

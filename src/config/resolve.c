@@ -551,7 +551,8 @@ static zr_status settle_quantised(zr_config *config, int ranks)
     /* on one rank too, for the file that the run writes, which may be used on several */
     if (!given) config->reduce_once = true;
     if (ranks == 1)
-        return zr__config_note(config, "%s has no effect on one data-parallel rank: nothing is reduced", key);
+        return zr__config_note(config, "%s has no effect on one data-parallel rank: nothing is reduced%s", key,
+                               config->zero.loco_reset_steps > 0 ? ", and zeropp_loco_param keeps no errors" : "");
     if (!micro || config->accumulation_steps == 1) return ZR_OK;
     return zr__config_note(config, "gradient_reduction: step, because of %s", key);
 }

@@ -544,8 +544,13 @@ const zr_key zr__common_keys[] = {
         "qgZ of ZeRO++, at every stage: reduce the gradients of the matrices of blocks in the form of "
         "quantization.gradients, once per step (gradient_reduction step). Values then depend on the number of ranks, "
         "and with collectives.hierarchical on the ranks of a host"),
-    REFUSED(ANY, ZERO "zeropp_loco_param", "null", "LoCo: add the errors of quantised gradients to the next gradients",
-            .instead = "error feedback is not built"),
+    KEY(INT, ZERO "zeropp_loco_param.reset_T", "0", zero.loco_reset_steps,
+        "LoCo of ZeRO++, with zero_quantized_gradients: each rank adds the errors of its quantised gradients to the "
+        "next ones, and clears them after this number of steps, such as 1024; 0: gradients without their errors",
+        FROM(0)),
+    KEY(NUMBER, ZERO "zeropp_loco_param.err_beta", "0.8", zero.loco_beta,
+        "with reset_T: share of the earlier error in the new one, below 1; the rest is what the last gradient lost",
+        RANGE(0, 1)),
     KEY(INT, ZERO "mics_shard_size", "-1", zero.mics_shard_ranks,
         "MiCS (hybrid sharding): shard states over groups of this number of neighbouring data-parallel ranks (a power "
         "of two), each with a copy; -1: over all ranks",

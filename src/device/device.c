@@ -24,8 +24,8 @@ zr_status zr__check_cast(zr_dtype out_dtype, zr_dtype dtype, const zr_rounding *
              "cannot cast %s to %s; wanted F32, BF16, F16 or a type with records", zr_dtype_name(dtype),
              zr_dtype_name(out_dtype));
     ZR_CHECK(!rounding || (out_dtype != dtype && zr_dtype_is_record(out_dtype)), ZR_ERR_ARG,
-             "a cast of %s to %s cannot round at random, only a cast that makes records", zr_dtype_name(dtype),
-             zr_dtype_name(out_dtype));
+             "a cast of %s to %s cannot round at random or keep errors, only a cast that makes records",
+             zr_dtype_name(dtype), zr_dtype_name(out_dtype));
     return ZR_OK;
 }
 

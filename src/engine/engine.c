@@ -503,6 +503,9 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     if (whole) e->stale = e->refresh;
     *result = result_of(e);
     if (st == ZR_OK && !result->skipped) e->updates++;
+    /* a step that was asked to stop has cast no gradient */
+    for (int i = 0; i < ZR_ERROR_LEVELS && st != ZR_ERR_STOPPED; i++)
+        e->error_kept[i] = st == ZR_OK && !result->skipped;
     if (st == ZR_OK) e->steps++;
     if (st != ZR_OK) result->skipped = whole;
     return batch_failure(e, st);

@@ -61,11 +61,11 @@ const char *zr__engine_cell(int32_t stage, char action, int64_t micro, char text
  * Return NULL if the engine stores nothing on disk. */
 const char *zr__engine_transfers(const zr_engine *engine, bool *direct);
 
-/** Return the part of a parameter that this rank passes to callbacks of zr_engine_read and zr_engine_save. The part
- * consists of elements [*first, *first + *n) of the parameter's shape on one rank (zr_param_info.shape). zr_param_place
- * converts such indices to offsets in the whole parameter. Ranks whose elements do not count (zr__counts in walk.h)
- * pass nothing: *n is 0. May be called on any thread. */
-void zr__engine_part(const zr_engine *engine, const zr_param_info *param, int64_t *first, int64_t *n);
+/** Return the part of a parameter that this rank passes to callbacks of zr_engine_read and zr_engine_save, for a state
+ * such as ZR_STATE_PARAM. The part consists of elements [*first, *first + *n) of the parameter's shape on one rank
+ * (zr_param_info.shape). zr_param_place converts such indices to offsets in the whole parameter. Ranks whose elements
+ * do not count (zr__counts in walk.h) pass nothing: *n is 0. May be called on any thread. */
+void zr__engine_part(const zr_engine *engine, const zr_param_info *param, int state, int64_t *first, int64_t *n);
 
 /** Return whether a single thread makes all calls of comm, in the order of the schedule. If so, batch callbacks may
  * call comm too, if every rank makes the same calls. The result is the same on every rank. */

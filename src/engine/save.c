@@ -3,6 +3,8 @@
 #include "engine/walk.h"
 #include "comm/comm.h"
 
+#include <string.h>
+
 /* ---- on the saving queue ----------------------------------------------------------------------- */
 
 /* Pass elements of a state to the sink. `window`: the window of a state that is on disk. */
@@ -13,13 +15,13 @@ static zr_status put_param(const zr__running *r, zr__window *window, const zr_pa
     const zr_range *range = &r->step->range;
     const zr__span mine = zr__passed(e, param, range);
     const int state = r->step->slot < 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + r->step->slot;
+    const int64_t before = zr__elements_before(e, param, state);
+    const bool cleared = state >= ZR_STATE_ERROR && !e->saving.error_kept[state - ZR_STATE_ERROR];
     const bool in_place = r->use[1].buffer != ZR_NONE;
     const bool on_disk = e->plan->persistent[r->use->buffer].space == ZR_SPACE_DISK;
     const zr_state *its = zr__engine_state(e->plan, r->step->unit, state);
     for (int64_t at = mine.begin, n; at < mine.end; at += n) {
         n = mine.end - at < ZR_PASSING_ELEMS ? mine.end - at : ZR_PASSING_ELEMS;
-        const int64_t whole = zr__whole_of(e, param, at, &n);
-        if (whole < 0) continue; /* padding */
         ZR_CHECK(!e->saving.gone, ZR_ERR_STOPPED, "the engine is gone");
         if (on_disk) n = zr__window_meet(e, window, its, at, n);
         char *from = NULL;
@@ -27,10 +29,17 @@ static zr_status put_param(const zr__running *r, zr__window *window, const zr_pa
             ZR_TRY(zr__window_open(e, window, its, at, false, &from));
         else
             from = zr__at(r, 0) + zr_dtype_span(r->use->dtype, at - zr__first(e, range));
-        if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n, NULL));
+        if (in_place && !cleared)
+            ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n, NULL));
         ZR_TRY(r->device->ops->finish(r->device));
-        const void *out = in_place ? zr__at(r, 1) : from;
-        ZR_TRY(sink->put(sink->arg, state, param, whole, n, out));
+        const float *out = (const float *)(in_place ? zr__at(r, 1) : from);
+        if (cleared) memset(zr__at(r, 1), 0, sizeof *out * (size_t)n);
+        for (int64_t i = 0, run; i < n; i += run) {
+            run = n - i;
+            const int64_t whole = zr__whole_of(e, param, at + i, &run);
+            if (whole >= 0) /* no padding */
+                ZR_TRY(sink->put(sink->arg, state, param, before + whole, run, out + i));
+        }
         zr__moved_part(e);
     }
     return ZR_OK;
@@ -107,6 +116,7 @@ zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
     e->saving.sink = *sink;
     e->saving.next = 0;
     e->saving.failed.status = ZR_OK;
+    memcpy(e->saving.error_kept, e->error_kept, sizeof e->error_kept);
     e->saving.left = steps;
     return ZR_OK;
 }

@@ -2,6 +2,7 @@
  * each rank that stores a state, elements pass through a host buffer of constant size, which is part of the plan. */
 #include "engine/walk.h"
 #include "comm/comm.h"
+#include "plan/list/place.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 const zr_state *zr__engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
+    if (state >= ZR_STATE_ERROR) return &u->error[state - ZR_STATE_ERROR];
     if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
     return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
 }
@@ -43,9 +45,21 @@ zr__span zr__passed(const zr_engine *e, const zr_param_info *param, const zr_ran
     return e->plan->unit[param->unit].owned && zr__counts(e, param) ? zr__meet(e, param, range) : (zr__span){0};
 }
 
-void zr__engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)
+/* Return the range of a unit's state that this rank passes on: its own part, or all its errors. */
+static const zr_range *range_of(const zr_plan *plan, int32_t unit, int state)
 {
-    const zr__span mine = zr__passed(e, param, &e->plan->unit[param->unit].own);
+    return state >= ZR_STATE_ERROR ? &zr__engine_state(plan, unit, state)->range : &plan->unit[unit].own;
+}
+
+int64_t zr__elements_before(const zr_engine *e, const zr_param_info *param, int state)
+{
+    if (state < ZR_STATE_ERROR) return 0;
+    return e->place[zr__error_group(e->plan, state - ZR_STATE_ERROR)] * zr_shape_elems(&param->whole);
+}
+
+void zr__engine_part(const zr_engine *e, const zr_param_info *param, int state, int64_t *first, int64_t *n)
+{
+    const zr__span mine = zr__passed(e, param, range_of(e->plan, param->unit, state));
     const bool some = mine.begin < mine.end;
     *first = some ? mine.begin - param->unit_offset : 0;
     *n = some ? mine.end - mine.begin : 0;
@@ -58,10 +72,12 @@ void zr__moved_part(zr_engine *e)
 
 static zr_status check_state(const zr_engine *e, int state)
 {
-    int slots = e->plan->optimizer.n_slots;
-    ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD ||
+    const int slots = e->plan->optimizer.n_slots, level = state - ZR_STATE_ERROR;
+    const bool error = level >= 0 && level < ZR_ERROR_LEVELS && e->plan->layout.error_steps > 0;
+    ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD || error ||
                  (state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + slots),
-             ZR_ERR_ARG, "state %d: there are parameters, gradients and %d states of the optimizer", state, slots);
+             ZR_ERR_ARG, "state %d: there are parameters, gradients and %d states of the optimizer%s", state, slots,
+             e->plan->layout.error_steps > 0 ? ", and errors of gradients" : "");
     return ZR_OK;
 }
 
@@ -76,9 +92,10 @@ typedef struct passing {
      * the state */
     zr__window *window;
     int64_t at, n;
-    int64_t whole; /* index, within the whole parameter, of the unit's element `at` */
-    float *host;   /* host memory; NULL if initial values are generated directly in the state */
-    bool rounded;  /* whether to write the parameters also in the 16-bit dtype that ops read */
+    int64_t whole;  /* for initial values: index, within the whole parameter, of the unit's element `at` */
+    int64_t before; /* zr__elements_before */
+    float *host;    /* host memory; NULL if initial values are generated directly in the state */
+    bool rounded;   /* whether to write the parameters also in the 16-bit dtype that ops read */
 } passing;
 
 static zr_status set_part(void *arg, zr_device *device, int64_t index)
@@ -143,6 +160,20 @@ static zr_status close_windows(void *arg, zr_device *device, int64_t index)
     return ZR_OK;
 }
 
+/* Fill the host buffer. Padding becomes 0. */
+static zr_status fill_host(const passing *p, zr_fill_fn fn, void *arg)
+{
+    for (int64_t i = 0, run; i < p->n; i += run) {
+        run = p->n - i;
+        const int64_t whole = zr__whole_of(p->engine, p->param, p->at + i, &run);
+        if (whole < 0)
+            memset(p->host + i, 0, sizeof(float) * (size_t)run);
+        else
+            ZR_TRY(fn(arg, p->param, p->before + whole, run, p->host + i));
+    }
+    return ZR_OK;
+}
+
 static zr_status fill_param(passing *all, int state, const zr_param_info *param, zr_fill_fn fn, void *arg)
 {
     zr_engine *e = all->engine;
@@ -152,6 +183,7 @@ static zr_status fill_param(passing *all, int state, const zr_param_info *param,
     p.param = param;
     p.state = zr__engine_state(e->plan, param->unit, state);
     p.rounded = params;
+    p.before = zr__elements_before(e, param, state);
     if (p.state->buffer == ZR_NONE) return ZR_OK;
     const zr__span mine = zr__meet(e, param, params ? &u->update : &p.state->range);
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
@@ -162,16 +194,13 @@ static zr_status fill_param(passing *all, int state, const zr_param_info *param,
     }
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < most ? mine.end - p.at : most;
-        p.whole = zr__whole_of(e, param, p.at, &p.n);
-        const bool padding = p.whole < 0;
-        if (padding && p.n > ZR_PASSING_ELEMS) p.n = ZR_PASSING_ELEMS;
+        if (made_there) p.whole = zr__whole_of(e, param, p.at, &p.n);
+        const bool passes = !made_there || p.whole < 0; /* generated values do not pass through the host, but padding */
+        if (passes && p.n > ZR_PASSING_ELEMS) p.n = ZR_PASSING_ELEMS;
         p.n = zr__window_meet(e, &p.window[0], p.state, p.at, p.n);
         if (params) p.n = zr__window_meet(e, &p.window[1], &u->param, p.at, p.n);
-        p.host = made_there && !padding ? NULL : zr__result(e, e->plan->passing);
-        if (padding)
-            memset(p.host, 0, sizeof(float) * (size_t)p.n);
-        else if (!made_there)
-            ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
+        p.host = passes ? zr__result(e, e->plan->passing) : NULL;
+        if (passes) ZR_TRY(fill_host(&p, fn, arg));
         ZR_TRY(zr__call(e, set_part, &p));
         zr__moved_part(e);
     }
@@ -228,6 +257,7 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients cannot be filled, and optimizer states only with a function");
     zr_status st = fill_params(e, state, fn, arg);
+    if (state >= ZR_STATE_ERROR) e->error_kept[state - ZR_STATE_ERROR] = true;
     /* Agree here. Otherwise a rank could wait for a rank that failed to read its part. */
     ZR_TRY(zr_comm_agree(e->comm, st));
     return state == ZR_STATE_PARAM ? zr__gather_anew(e) : ZR_OK;
@@ -244,26 +274,39 @@ zr_status zr__gather_anew(zr_engine *e)
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 
+/* Pass the elements in the host buffer to the caller, without padding. */
+static zr_status read_host(const passing *p, zr_read_fn fn, void *arg)
+{
+    for (int64_t i = 0, run; i < p->n; i += run) {
+        run = p->n - i;
+        const int64_t whole = zr__whole_of(p->engine, p->param, p->at + i, &run);
+        if (whole >= 0) ZR_TRY(fn(arg, p->param, p->before + whole, run, p->host + i));
+    }
+    return ZR_OK;
+}
+
 static zr_status read_param(zr_engine *e, int state, zr__window *window, const zr_param_info *param, zr_read_fn fn,
                             void *arg)
 {
-    const zr_plan_unit *u = &e->plan->unit[param->unit];
     passing p = {.engine = e,
                  .param = param,
                  .state = zr__engine_state(e->plan, param->unit, state),
                  .window = window,
+                 .before = zr__elements_before(e, param, state),
                  .host = zr__result(e, e->plan->passing)};
-    if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit is not trained */
-    const zr__span mine = zr__passed(e, param, &u->own);
+    if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit is not trained, or its gradient not cast to records */
+    const zr__span mine = zr__passed(e, param, range_of(e->plan, param->unit, state));
+    const bool cleared = state >= ZR_STATE_ERROR && !e->error_kept[state - ZR_STATE_ERROR];
     const double scale = state == ZR_STATE_GRAD ? e->scale / e->per_counted : 1;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
-        p.whole = zr__whole_of(e, param, p.at, &p.n);
-        if (p.whole < 0) continue; /* padding */
         p.n = zr__window_meet(e, window, p.state, p.at, p.n);
-        ZR_TRY(zr__call(e, get_part, &p));
+        if (cleared)
+            memset(p.host, 0, sizeof(float) * (size_t)p.n);
+        else
+            ZR_TRY(zr__call(e, get_part, &p));
         for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
-        ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
+        ZR_TRY(read_host(&p, fn, arg));
         zr__moved_part(e);
     }
     return ZR_OK;

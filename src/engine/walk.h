@@ -44,10 +44,11 @@ typedef struct zr__saving {
     bool now;      /* whether the current training step issues the saving steps */
     /* whether the training step that issued the saving steps failed; the next training step must then drain the save */
     bool cut;
-    _Atomic bool gone;    /* whether the engine is being destroyed, so that the sink gets no more data */
-    int32_t next;         /* index in the schedule from which saving steps are still to be issued */
-    _Atomic int32_t left; /* number of SAVE steps that have not ended; 0 if no save is in progress */
-    zr__failure failed;   /* first failure of the sink; while left > 0, only the saving queue may access it */
+    _Atomic bool gone;                /* whether the engine is being destroyed, so that the sink gets no more data */
+    int32_t next;                     /* index in the schedule from which saving steps are still to be issued */
+    _Atomic int32_t left;             /* number of SAVE steps that have not ended; 0 if no save is in progress */
+    bool error_kept[ZR_ERROR_LEVELS]; /* zr_engine.error_kept when the save was requested */
+    zr__failure failed; /* first failure of the sink; while left > 0, only the saving queue may access it */
 } zr__saving;
 
 struct zr_engine {
@@ -112,6 +113,9 @@ struct zr_engine {
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
     zr__failure count_failed; /* failure of zr_step_args.count in this step; all micro-batches of the step then fail */
     int64_t updates;          /* number of optimizer steps that were not skipped */
+    /* whether the errors of gradients at a level are kept for the next step. Otherwise they are 0, whatever their
+     * memory holds: at the start, and after a step that was skipped, whose gradients were lost */
+    bool error_kept[ZR_ERROR_LEVELS];
 
     zr__watch_fn watch; /* NULL if the engine is not watched */
     void *watch_arg;
@@ -190,6 +194,9 @@ zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_
  * entry *n is the number of elements wanted. On return *n is the number of elements that are contiguous in the whole
  * parameter. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
+/* Return the number of elements of other ranks before this rank's errors of a parameter (ZR_STATE_ERROR). Return 0 for
+ * any other state. */
+int64_t zr__elements_before(const zr_engine *e, const zr_param_info *param, int state);
 /* Return whether this rank's elements of a parameter count in sums over all ranks and in files. Of the ranks that hold
  * and compute the same elements, only the first counts. */
 bool zr__counts(const zr_engine *engine, const zr_param_info *param);

@@ -118,6 +118,14 @@ static zr_status check_records(const zr_layout *l)
     ZR_CHECK(!frozen || l->home.param != ZR_SPACE_DISK, ZR_ERR_UNSUPPORTED,
              "zero_quantized_nontrainable_weights cannot be used with offload_param.device nvme; leave out one of the "
              "two");
+    ZR_CHECK(l->error_steps >= 0 && l->error_beta >= 0 && l->error_beta < 1, ZR_ERR_ARG,
+             "zr_layout.error_steps is %lld and error_beta %g: at least 0, and from 0 to below 1, are wanted",
+             (long long)l->error_steps, l->error_beta);
+    ZR_CHECK(l->error_steps == 0 || l->grad_records != ZR_F32, ZR_ERR_CONFIG,
+             "error feedback (zeropp_loco_param) without quantised gradients: choose zero_quantized_gradients too");
+    ZR_CHECK(l->error_steps == 0 || !l->two_pass, ZR_ERR_UNSUPPORTED,
+             "error feedback (zeropp_loco_param) with memory.norm two_pass, which quantises each gradient twice; leave "
+             "out one of the two");
     if (l->grad_records == ZR_F32) return ZR_OK;
     ZR_CHECK(!l->rank_free_sums, ZR_ERR_CONFIG,
              "quantised gradients (zero_quantized_gradients) with sums that are the same for any number of ranks "

@@ -11,6 +11,12 @@ extern "C" {
 /** Return the number of elements in a record. */
 int64_t zr__dtype_grain(zr_dtype dtype);
 
+/** Return the type with records of the same length in which the errors of records are kept (zr_rounding.error). */
+static inline zr_dtype zr__error_dtype(zr_dtype records)
+{
+    return zr__dtype_grain(records) == 128 ? ZR_I8X128 : ZR_I8X256;
+}
+
 /** Return element i of a tensor of the type F32, BF16 or F16. */
 static inline float zr__number_at(const zr_tensor *tensor, int64_t i)
 {

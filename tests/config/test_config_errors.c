@@ -348,6 +348,26 @@ static void keys_that_rule_each_other_out(void **state)
     assert_string_equal(zr_error_message(),
                         "c.json: gradient_reduction: micro would quantise the gradients of each micro-batch "
                         "(zero_optimization.zero_quantized_gradients); use step, or leave it out");
+    static const char loco[] = "{\"zero_optimization\": {\"zero_quantized_gradients\": true, \"zeropp_loco_param\": "
+                               "{\"err_beta\": 0.7, \"reset_T\": 1024}}}";
+    assert_int_equal(load(loco, NULL, 2), ZR_OK);
+    assert_int_equal(load(loco, "zero_optimization.zeropp_loco_param.err_beta=1", 2), ZR_ERR_CONFIG);
+    assert_string_equal(
+        zr_error_message(),
+        "command line: zero_optimization.zeropp_loco_param.err_beta: found 1, wanted a number from 0 to "
+        "below 1, or errors would never change");
+    assert_int_equal(load(loco, "zero_optimization.zero_quantized_gradients=false", 2), ZR_ERR_CONFIG);
+    assert_string_equal(zr_error_message(),
+                        "c.json:1:97: zero_optimization.zeropp_loco_param.reset_T: it has no effect alone; give "
+                        "zero_quantized_gradients true too, or leave it out");
+    assert_int_equal(load(loco, "zero_optimization.zeropp_loco_param.reset_T=0", 2), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "err_beta: it has no effect alone; give reset_T too, such as 1024"));
+    static const char two_pass[] = "{\"memory\": {\"layout\": \"lean\", \"norm\": \"two_pass\"}, "
+                                   "\"zero_optimization\": {\"zero_quantized_gradients\": true}}";
+    assert_int_equal(load(two_pass, "zero_optimization.zeropp_loco_param.reset_T=9", 2), ZR_ERR_UNSUPPORTED);
+    assert_string_equal(zr_error_message(),
+                        "command line: zero_optimization.zeropp_loco_param.reset_T: it cannot be used with memory.norm "
+                        "two_pass, which quantises each gradient twice; leave out one of the two");
     expect_override(ZR_ERR_CONFIG, "quantization.block=200",
                     "command line: quantization.block: found 200, wanted 128 or 256 elements");
     static const char first[] =

@@ -27,6 +27,7 @@ static const char *companion(const char *field)
         snprintf(text, sizeof(text), "scheduler.type=%s", schedule[i][1]);
         return text;
     }
+    if (strstr(field, "zeropp_loco_param")) return "zero_optimization.zero_quantized_gradients=true";
     return strstr(field, "offload_param") ? "zero_optimization.stage=3" : "train.steps=10";
 }
 

@@ -188,6 +188,8 @@ static void reductions_without_effect_are_said(void **state)
         {"\"gradient_reduction\": \"step\", \"gradient_accumulation_steps\": 2, " ZERO("\"stage\": 1"), NULL, 2},
         {ZERO("\"zero_quantized_gradients\": true"),
          "zero_quantized_gradients has no effect on one data-parallel rank: nothing is reduced", 1},
+        {ZERO("\"zero_quantized_gradients\": true, \"zeropp_loco_param\": {\"reset_T\": 9}"),
+         "nothing is reduced, and zeropp_loco_param keeps no errors", 1},
         {ZERO("\"zero_quantized_gradients\": true"), NULL, 2},
         {"\"gradient_accumulation_steps\": 2, " ZERO("\"zero_quantized_gradients\": true"),
          "gradient_reduction: step, because of zero_optimization.zero_quantized_gradients", 2},

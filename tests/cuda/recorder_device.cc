@@ -20,6 +20,7 @@
 extern "C" {
 #include "comm/comm.h"
 #include "engine/engine.h"
+#include "tensor/tensor.h"
 }
 
 namespace
@@ -299,10 +300,18 @@ zr_status recorded_update(zr_device *device, const zr_optimizer *optimizer, cons
     return plain.update(device, optimizer, args);
 }
 
+ranges of_cast(const void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
+               const zr_rounding *rounding)
+{
+    ranges all = {{in, span(dtype, n), false}, {out, span(out_dtype, n), true}};
+    if (rounding && rounding->error) all.push_back({rounding->error, span(zr__error_dtype(out_dtype), n), true});
+    return all;
+}
+
 zr_status recorded_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
                         const zr_rounding *rounding)
 {
-    record_op op("a cast", {{in, span(dtype, n), false}, {out, span(out_dtype, n), true}});
+    record_op op("a cast", of_cast(out, out_dtype, in, dtype, n, rounding));
     return plain.cast(device, out, out_dtype, in, dtype, n, rounding);
 }
 
@@ -356,7 +365,7 @@ zr_status host_update(zr_device *device, const zr_optimizer *optimizer, const zr
 zr_status host_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
                     const zr_rounding *rounding)
 {
-    record_hosts("a cast", {{in, span(dtype, n), false}, {out, span(out_dtype, n), true}});
+    record_hosts("a cast", of_cast(out, out_dtype, in, dtype, n, rounding));
     return plain_host.cast(device, out, out_dtype, in, dtype, n, rounding);
 }
 

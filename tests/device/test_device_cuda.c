@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "kernel_check.h"
+#include "tensor/tensor.h"
 
 #ifndef ZR_GPU
 #include "cuda/recorder.h"
@@ -226,9 +227,10 @@ static int64_t words_of(zr_dtype dtype, int64_t n)
 }
 
 /* Check that records have the bits of the processor's: encoded from each type at any alignment, decoded to each type,
- * and summed. */
-static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_rounding *rounding)
+ * and summed. With `keeps`, `rounding` gets errors, which must have the processor's bits too. */
+static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, zr_rounding *rounding, bool keeps)
 {
+    const zr_dtype kept = zr__error_dtype(dtype);
     enum { PIECES = 3 };
     const int64_t words = words_of(dtype, n);
     uint16_t *piece[PIECES];
@@ -240,10 +242,20 @@ static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_rou
         uint16_t *want = array_random(ZR_BF16, words, 1.0), *got = array_copy(want, ZR_BF16, words);
         const unsigned char *from = put(x, type, n + 1);
         uint16_t *to = put(got, ZR_BF16, words);
+        float *wide = array_random(ZR_F32, n, 0.3);
+        uint16_t *error = array_random(ZR_BF16, words_of(kept, n), 1.0), *their_error = NULL;
+        if (keeps) {
+            assert_int_equal(cpu->ops->cast(cpu, error + 1, kept, wide, ZR_F32, n, NULL), ZR_OK);
+            their_error = array_copy(error, ZR_BF16, words_of(kept, n));
+            rounding->error = error + 1;
+            rounding->error_anew = p == 1;
+        }
         assert_int_equal(cpu->ops->cast(cpu, want + 1, dtype, x + at, type, n, rounding), ZR_OK);
+        if (keeps) rounding->error = (uint16_t *)put(their_error, ZR_BF16, words_of(kept, n)) + 1;
         assert_int_equal(gpu->ops->cast(gpu, to + 1, dtype, from + at, type, n, rounding), ZR_OK);
         back();
         assert_memory_equal(want, got, (size_t)words * sizeof *want);
+        if (keeps) assert_memory_equal(error, their_error, (size_t)words_of(kept, n) * sizeof *error);
         piece[p] = want;
         ours[p] = want + 1;
     }
@@ -274,9 +286,14 @@ static void records(void **state)
     for (zr_dtype dtype = ZR_I8X128; dtype < ZR_DTYPES; dtype++)
         for (int t = 0; t < 3; t++)
             for (int s = 0; s < 3; s++) {
-                const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
-                                              .first = s == 2 ? 0x1fffffffdu : 256};
-                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &rounding : NULL);
+                zr_rounding rounding = {.at_random = true,
+                                        .rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
+                                        .first = s == 2 ? 0x1fffffffdu : 256,
+                                        .error_beta = 0.75f,
+                                        .error_scale = t == 1 ? 1000.0f : 1.0f};
+                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &rounding : NULL, false);
+                rounding.at_random = (s + t) % 3 == 1;
+                check_records(dtype, types[t], sizes[s], &rounding, true);
             }
 }
 

@@ -67,7 +67,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
 {
     const zr_layout had = run->layout;
     bool one = had.accum == 1 && !had.rank_free_sums;
-    if (v->set.two_pass && !one) return false;
+    if (v->set.two_pass && (!one || had.error_steps > 0)) return false;
     if (v->set.reduce == ZR_REDUCE_ALL_REDUCE && had.stage > (one ? 1 : 0)) return false;
     run->layout = v->set;
     run->layout.size = had.size;
@@ -93,6 +93,8 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.weight_records = had.weight_records;
     run->layout.frozen_records = had.frozen_records;
     run->layout.grad_records = had.grad_records;
+    run->layout.error_steps = had.error_steps;
+    run->layout.error_beta = had.error_beta;
     run->layout.stochastic = had.stochastic;
     /* Without lanes, overlap only changes places and waits; the result is compared with a run that has lanes. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;

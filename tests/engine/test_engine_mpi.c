@@ -124,6 +124,26 @@ static void test_layouts(void **state)
         }
 }
 
+/* Check that quantised exchanges, with errors of gradients, have the bits of threads. */
+static void test_records(void **state)
+{
+    (void)state;
+    trainer want = layout_trainer(comm->size, ZR_BF16, 2, 0.5);
+    want.layout.weight_records = ZR_I8X128;
+    want.layout.grad_records = ZR_I4X128;
+    want.layout.reduce_once = true;
+    want.layout.error_steps = 1024;
+    want.layout.error_beta = 0.8;
+    trainer_run(&want);
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer got = want;
+        got.layout.stage = stage;
+        if (!layout_vary(&got, &layout_variants[stage])) continue;
+        expect(trainer_rank(comm, &got) == ZR_OK, "quantised exchanges");
+        expect(comm->rank != 0 || layout_same(&want, &got), "quantised exchanges have the bits of threads");
+    }
+}
+
 /* Check that the norms of trust ratios are exchanged between processes. The trainer compares the counted bytes with the
  * plan. */
 static void test_trust_ratios(void **state)
@@ -159,7 +179,7 @@ int main(int argc, char **argv)
     zr_comm_destroy(&usual);
     if (zr__comm_mpi_create(&(zr__mpi_options){.ranks_per_node = 1, .chunk_bytes = 5000}, &comm) != ZR_OK) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_messages_are_the_formula), cmocka_unit_test(test_layouts),
-                                       cmocka_unit_test(test_trust_ratios),
+                                       cmocka_unit_test(test_records), cmocka_unit_test(test_trust_ratios),
                                        cmocka_unit_test(test_a_wrong_count_is_noticed)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_destroy(&comm);

@@ -100,6 +100,7 @@ static inline bool choose(zr_layout *l, int way)
     case 13:
         l->weight_records = ZR_I4X256;
         l->grad_records = ZR_I8X128;
+        l->error_steps = 1024;
         l->reduce_once = true;
         l->accum = 3;
         return true;
@@ -194,6 +195,7 @@ static inline zr_layout mixed_layout(int i)
     case 18:
         l.weight_records = ZR_I8X128;
         l.grad_records = ZR_I4X256;
+        l.error_steps = i < 18 ? 1024 : 0;
         l.reduce_once = i < 18;
         if (i == 16) l.host_ranks = l.hpz_ranks = 2;
         l.hierarchical = i == 16;

@@ -133,6 +133,38 @@ static void test_buckets(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* Check the bytes of errors: 1.016 bytes for each element of a rank's whole gradient, and, in two levels, of its
+ * partial sums. They are the same at every stage, and there are none on one rank. */
+static void test_errors(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= 4; ranks += 3)
+            for (int host = 0; host <= ranks / 2; host++) { /* ranks of a host; 0: one level */
+                zr_layout l = plan_layout(stage, ranks, ZR_BF16, 1);
+                l.grad_records = ZR_I4X128;
+                l.host_ranks = host;
+                l.hierarchical = host > 0;
+                zr_plan *plain = plan_of(&plan_small, &l);
+                l.error_steps = 1024;
+                zr_plan *plan = plan_of(&plan_small, &l);
+                int64_t want = 0;
+                for (int32_t i = 0; i < plan->n_units && ranks > 1; i++) {
+                    const int64_t P = plan->unit[i].padded_elems;
+                    if (!zr_dtype_is_record(plan->unit[i].grad_records)) continue;
+                    want += pad(P / 128 * 130, 64) + (host > 1 ? pad(P / host / 128 * 130, 64) : 0);
+                }
+                assert_true(ranks == 1 || want > 0);
+                assert_int_equal(plan->memory.states_bytes - plain->memory.states_bytes, want);
+                assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_GRAD] -
+                                     plain->memory.category_bytes[ZR_CATEGORY_GRAD],
+                                 want);
+                assert_memory_equal(&plan->traffic, &plain->traffic, sizeof plan->traffic);
+                zr_plan_destroy(&plain);
+                zr_plan_destroy(&plan);
+            }
+}
+
 /* ---- faults ------------------------------------------------------------------------------------ */
 
 /* Return the first step of a kind that makes records (`made`) or reads them. */
@@ -196,11 +228,66 @@ static void test_faults(void **state)
     }
 }
 
+/* Check that the proof notices a gradient that is cast without its errors or with others, or not once, and other errors
+ * that are saved. */
+static void test_error_faults(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = plan_layout(stage, 4, ZR_BF16, 1);
+        l.grad_records = ZR_I4X128;
+        l.error_steps = 1024;
+        l.host_ranks = 2;
+        l.hierarchical = true;
+        l.save = ZR_SAVE_IN_PLACE;
+        zr_plan *plan = plan_of(&plan_small, &l);
+        zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        zr_step *cast[2] = {NULL}, *save = NULL; /* the casts of a unit at both levels, and a save of its errors */
+        for (int32_t i = 0; i < s->n_steps && !cast[1]; i++)
+            if (s->step[i].kind == ZR_STEP_CAST) cast[cast[0] != NULL] = &s->step[i];
+        for (int32_t i = 0; i < s->n_steps; i++)
+            if (s->step[i].kind == ZR_STEP_SAVE && s->step[i].slot == ZR_OPTIMIZER_SLOTS) save = &s->step[i];
+        assert_true(cast[1] && cast[0]->unit == cast[1]->unit && save);
+        for (int level = 0; level < 2; level++) {
+            zr_use *error = &s->use[cast[level]->uses + 2];
+            const zr_use had = *error;
+            assert_int_equal(error->buffer, plan->unit[cast[level]->unit].error[level].buffer);
+            assert_int_equal(error->dtype, ZR_I8X128);
+            cast[level]->n_uses = 2;
+            expect_broken(plan, "are not renewed");
+            cast[level]->n_uses = 3;
+            error->writes = false;
+            expect_broken(plan, "without its errors");
+            *error = had;
+            error->range.first += 128;
+            assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+            *error = had;
+            error->buffer = s->use[cast[!level]->uses + 2].buffer;
+            assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+            *error = had;
+        }
+        save->slot++; /* as other errors */
+        expect_broken(plan, "is not the own shard of the state");
+        save->slot--;
+        cast[0]->range.count -= 128;
+        for (int i = 0; i < 3; i++) s->use[cast[0]->uses + i].range.count -= 128;
+        assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+        cast[0]->range.count += 128;
+        for (int i = 0; i < 3; i++) s->use[cast[0]->uses + i].range.count += 128;
+        cast[0]->when = ZR_WHEN_FIRST;
+        expect_broken(plan, "once a training step");
+        cast[0]->when = ZR_WHEN_ALWAYS;
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units),   cmocka_unit_test(test_states), cmocka_unit_test(test_borders),
-        cmocka_unit_test(test_buckets), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_units),        cmocka_unit_test(test_states),  cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_borders),      cmocka_unit_test(test_buckets), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_error_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,6 +182,23 @@ static int count_quantised(const zr_plans *plans, double *elems, bool is_any[KIN
     return units;
 }
 
+/** Return the bytes of errors of gradients (zr_plan_unit.error) on a rank of the role that has the most. */
+static int64_t most_error_bytes(const zr_plans *plans)
+{
+    int64_t most = 0;
+    for (int32_t r = 0; r < plans->n; r++) {
+        const zr_plan *plan = plans->role[r];
+        int64_t bytes = 0;
+        for (int32_t u = 0; u < plan->n_units; u++)
+            for (int level = 0; level < ZR_ERROR_LEVELS; level++) {
+                const zr_state *error = &plan->unit[u].error[level];
+                if (error->buffer != ZR_NONE) bytes += plan->persistent[error->buffer].bytes;
+            }
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
 {
     static const char *const names[] = {[ZR_CODES_INT8] = "int8",
@@ -223,6 +240,9 @@ zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
             printf(": %.3f bytes each, with their scales", (double)zr_dtype_span(type[i], 256) / 256);
         putchar('\n');
     }
+    const int64_t errors = most_error_bytes(plans);
+    if (errors > 0)
+        printf("  each rank keeps the errors of its gradients (zeropp_loco_param): %s\n", ZR_SIZE((double)errors));
     if (is_any[GRADIENTS] && !plans->role[0]->two_levels && host > l->tensor && host < choices->target.ranks)
         fputs("  gradients are reduced in one level, over all ranks (collectives.hierarchical)\n", stdout);
     print_exchanges(choices, "quantised", true, &choices->own->made);

@@ -151,6 +151,29 @@ static zr_status check_sums(const zr__proof *p)
     return ZR_OK;
 }
 
+/* Check that with error feedback, each element of a unit's gradient is cast with its error once in a training step, and
+ * that no later step uses the error. check_homes.c checks which elements a CAST names. */
+static zr_status check_errors(const zr__proof *p)
+{
+    for (int32_t i = 0; i < p->plan->n_units * ZR_ERROR_LEVELS && p->kind == ZR_SCHEDULE_TRAIN; i++) {
+        const zr_state *error = &p->plan->unit[i / ZR_ERROR_LEVELS].error[i % ZR_ERROR_LEVELS];
+        int64_t open = error->buffer == ZR_NONE ? 0 : error->range.count;
+        for (int32_t k = 0; k < p->s->n_steps && error->buffer != ZR_NONE; k++) {
+            const zr_step *step = &p->s->step[k];
+            if (step->kind != ZR_STEP_CAST || step->n_uses < 3 || p->s->use[step->uses + 2].buffer != error->buffer)
+                continue;
+            const bool often = k < p->end && p->s->step[p->repeat].rounds > 1;
+            ZR_CHECK(step->when == ZR_WHEN_ALWAYS && !often, ZR_ERR_INTERNAL,
+                     "step %d does not renew the errors of unit %d once a training step", k, step->unit);
+            ZR_TRY(check_last_use(p, k, error));
+            open -= step->range.count;
+        }
+        ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "%lld errors of the gradient of unit %d are not renewed", (long long)open,
+                 i / ZR_ERROR_LEVELS);
+    }
+    return ZR_OK;
+}
+
 /* Check that each unit's whole gradient is squared once in each micro-batch, before a reduction. A reduction may
  * overwrite a piece of the gradient with sums. No other check would notice if these sums were squared instead. */
 static zr_status check_micro_squares(const zr__proof *p)
@@ -347,6 +370,7 @@ static zr_status check_rounds(zr__proof *p)
         for (int asked = 0; wanted[pair] && asked <= both; asked++) {
             ZR_TRY(zr__check_order(p, (zr__pair)pair, asked > 0));
             ZR_TRY(check_updates(p));
+            ZR_TRY(check_errors(p));
             ZR_TRY(check_micro_squares(p));
             ZR_TRY(zr__check_trust(p));
         }

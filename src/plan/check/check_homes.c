@@ -28,7 +28,7 @@ typedef struct homes {
     int32_t *unit;   /* unit of the state whose home is this buffer, or -1 */
     int32_t *open;   /* buffers with a changed copy, unordered */
     int32_t *n_open;
-    /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 stands for the parameters */
+    /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state (zr_step.slot) */
     bool *saved;
 } homes;
 
@@ -60,10 +60,14 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the fp32 state that is saved under a number. Number 0 is the master parameters, or the model's parameters if
- * the unit has no master. Numbers from 1 are the optimizer states. */
+/* number of states of a unit that are saved: those, and its errors */
+enum { SAVED = STATES + ZR_ERROR_LEVELS };
+
+/* Return the state that is saved under a number. Number 0 is the master parameters, or the model's parameters if the
+ * unit has no master. Numbers from 1 are the optimizer states, and those from STATES the errors. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
+    if (number >= STATES) return &u->error[number - STATES];
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
@@ -228,6 +232,22 @@ static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
     return ZR_OK;
 }
 
+/* Check that a CAST of a gradient adds and renews the errors of the same elements, if the plan has any. */
+static zr_status check_error(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses + 2];
+    const bool partial = h->p->plan->group[step->range.by.group].size > 1;
+    const zr_state *error = &h->p->plan->unit[step->unit].error[partial ? ZR_ERROR_PARTIAL : ZR_ERROR_WHOLE];
+    const bool kept = error->buffer != ZR_NONE;
+    ZR_CHECK(step->n_uses == 2 + kept &&
+                 (!kept || (use->buffer == error->buffer && use->dtype == error->dtype && use->reads && use->writes &&
+                            zr__names(h->p->plan, use, &error->range, &step->range))),
+             ZR_ERR_INTERNAL, "step %d casts a gradient of unit %d without its errors, or with others", index,
+             step->unit);
+    return ZR_OK;
+}
+
 /* Check a CAST. It casts a unit's master to the type in which its parameters pass between ranks, or the records of a
  * whole unit to the type that ops read, or a gradient to the records in which it is reduced. An element keeps its
  * position in the unit. */
@@ -246,8 +266,10 @@ static zr_status check_cast(const homes *h, int32_t index)
                      to->dtype == u->grad_records,
                  ZR_ERR_INTERNAL, "step %d casts something else than the gradient of unit %d to its records", index,
                  step->unit);
+        ZR_TRY(check_error(h, index));
         return source->unit == step->unit ? ZR_OK : check_operand(h, index, from, &u->sums, true, false);
     }
+    ZR_CHECK(step->n_uses == 2, ZR_ERR_INTERNAL, "step %d casts parameters with errors", index);
     const bool decodes = source->category == ZR_CATEGORY_PARAM && source->unit == step->unit;
     if (decodes)
         ZR_CHECK(from->dtype == passed && to->dtype == read && same_range(h, &step->range, &whole) &&
@@ -535,11 +557,12 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const zr_state *kept = saved_state(u, 1 + step->slot);
     const copied *its = &h->held[use->buffer];
-    bool there = use->buffer == kept->buffer && zr__names(h->p->plan, use, &kept->range, &u->own);
+    const zr_range *range = step->slot < ZR_OPTIMIZER_SLOTS ? &u->own : &kept->range;
+    bool there = use->buffer == kept->buffer && zr__names(h->p->plan, use, &kept->range, range);
     there |= its->when == step->when && holds(h, use, kept->buffer, &u->own);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
              index, h->p->s->buffer[use->buffer].what);
-    h->saved[(int64_t)step->unit * (1 + h->p->plan->optimizer.n_slots) + 1 + step->slot] = true;
+    h->saved[(int64_t)step->unit * SAVED + 1 + step->slot] = true;
     return ZR_OK;
 }
 
@@ -550,8 +573,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;
-        ZR_CHECK(known && step->slot >= -1 && step->slot < h->p->plan->optimizer.n_slots, ZR_ERR_INTERNAL,
-                 "step %d saves no state", i);
+        ZR_CHECK(known && step->slot >= -1 && 1 + step->slot < SAVED, ZR_ERR_INTERNAL, "step %d saves no state", i);
         if (step->kind == ZR_STEP_SAVE) ZR_TRY(check_save(h, i));
     }
     ZR_TRY(check_disk(h, i));
@@ -577,15 +599,15 @@ static zr_status check_step_homes(const homes *h, int32_t i)
 static zr_status check_saves(const homes *h)
 {
     const zr__proof *p = h->p;
-    const int states = 1 + p->plan->optimizer.n_slots;
     const bool saves = p->kind == ZR_SCHEDULE_TRAIN && p->plan->save != ZR_SAVE_NONE;
     ZR_CHECK(saves || !p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL,
              "a step runs only when states are saved, but this plan saves none");
-    for (int64_t i = 0; saves && i < (int64_t)p->plan->n_units * states; i++) {
-        const int32_t unit = (int32_t)(i / states);
-        const bool kept = zr__trains(p, unit) || (i % states == 0 && p->plan->unit[unit].owned);
-        ZR_CHECK(h->saved[i] || p->plan->unit[unit].own.count == 0 || !kept, ZR_ERR_INTERNAL,
-                 "a state of unit %d is not saved", unit);
+    for (int64_t i = 0; saves && i < (int64_t)p->plan->n_units * SAVED; i++) {
+        const int32_t unit = (int32_t)(i / SAVED), number = (int32_t)(i % SAVED);
+        const zr_plan_unit *u = &p->plan->unit[unit];
+        const bool trained = zr__trains(p, unit), there = saved_state(u, number)->buffer != ZR_NONE;
+        const bool kept = number == 0 ? trained || u->owned : trained && there;
+        ZR_CHECK(h->saved[i] || u->own.count == 0 || !kept, ZR_ERR_INTERNAL, "a state of unit %d is not saved", unit);
     }
     return ZR_OK;
 }
@@ -593,7 +615,7 @@ static zr_status check_saves(const homes *h)
 zr_status zr__check_homes(const zr__proof *p)
 {
     const int32_t n = p->s->n_buffers;
-    const size_t states = (size_t)p->plan->n_units * (size_t)(1 + p->plan->optimizer.n_slots);
+    const size_t states = (size_t)p->plan->n_units * SAVED;
     int32_t n_open = 0;
     ZR_AUTO_FREE copied *held = zr_alloc(sizeof *held * (size_t)(n + 1));
     ZR_AUTO_FREE int64_t *writes = zr_alloc(sizeof *writes * (size_t)(n + 1));

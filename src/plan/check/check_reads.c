@@ -216,6 +216,8 @@ static zr_status note_beginning(state *k, bool stale)
         ZR_TRY(note_params(k, u, stale));
         ZR_TRY(note_whole(k, u->master.buffer));
         for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) ZR_TRY(note_whole(k, u->slot[s].buffer));
+        /* the engine takes errors for 0 where none are kept from the step before (zr_rounding.error_anew) */
+        for (int s = 0; s < ZR_ERROR_LEVELS; s++) ZR_TRY(note_whole(k, u->error[s].buffer));
         if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
     }
     for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)

@@ -71,7 +71,8 @@ double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
-    return zr_dtype_span(use->dtype, use->range.count);
+    /* records, such as errors of gradients, are written as fp32 */
+    return zr_dtype_span(zr_dtype_is_record(use->dtype) ? ZR_F32 : use->dtype, use->range.count);
 }
 
 double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rates)

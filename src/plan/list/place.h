@@ -1,5 +1,5 @@
-/** The grid of ranks: a rank's number (place) in a group, its shard, and the bytes that cross a border, such as the
- * border of a host. */
+/** The grid of ranks: a rank's number (place) in a group, its shard, the groups of errors, and the bytes that cross a
+ * border, such as the border of a host. */
 #ifndef ZR_PLAN_LIST_PLACE_H
 #define ZR_PLAN_LIST_PLACE_H
 
@@ -16,6 +16,14 @@ int zr__plan_shard(const zr_plan *plan, int rank);
 
 /** Return the rank of member `place` of a group minus the rank of the group's first member. */
 int zr__plan_member(const zr_plan *plan, int32_t group, int place);
+
+/** Return the group whose ranks each have errors of the same elements at a level (zr_plan_unit.error), or ZR_GROUP_SELF
+ * if no rank has errors at this level (states.c). */
+int32_t zr__error_group(const zr_plan *plan, int level);
+
+/** Return whether a unit's parameters or gradients may pass between ranks as records, whatever role trains the unit
+ * (states.c). */
+bool zr__unit_has_records(const zr_plan *plan, const zr_graph *graph, int32_t unit);
 
 /** Return whether a rank is the first of the ranks with the same rows of the global batch. Their losses are the same,
  * so only the first counts. */

@@ -1,6 +1,7 @@
 /* Plans the model states, which are stored in flat buffers, one set for each unit. A rank stores either a whole buffer
  * or only one shard of it. This choice is the only influence of the ZeRO stage on the memory map (ZeRO section 5). */
 #include "plan/list/list.h"
+#include "plan/list/place.h"
 #include "tensor/tensor.h"
 
 int64_t zr__value_bytes(const zr_value_info *v)
@@ -117,6 +118,49 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     return ZR_OK;
 }
 
+int32_t zr__error_group(const zr_plan *plan, int level)
+{
+    const zr_layout *l = &plan->layout;
+    if (!l->train || l->error_steps == 0 || l->ranks == 1) return ZR_GROUP_SELF;
+    if (level == ZR_ERROR_WHOLE) return ZR_GROUP_DATA;
+    /* in groups of one rank, whose gradients have not been cast yet, the partial sums are the whole gradient */
+    return plan->two_levels && plan->group[ZR_GROUP_LOCAL].size > 1 ? ZR_GROUP_DATA & ~ZR_GROUP_LOCAL : ZR_GROUP_SELF;
+}
+
+/* Check that the rotation of elements mixes no errors of a matrix with those of the padding behind it, which no
+ * checkpoint has. */
+static zr_status check_rotated(const zr_graph *graph, int32_t unit, zr_dtype records)
+{
+    const zr_unit_info *info = zr_graph_unit_info(graph, unit);
+    const bool rotates = records == ZR_H4X128 || records == ZR_H4X256;
+    for (int32_t p = info->first_param; p < info->first_param + info->n_params && rotates; p++) {
+        const zr_param_info *param = zr_graph_param(graph, p);
+        ZR_CHECK(zr_shape_elems(&param->shape) % zr__dtype_grain(records) == 0, ZR_ERR_UNSUPPORTED,
+                 "zeropp_loco_param with quantization.gradients int4_hadamard: %s has %lld elements, wanted a multiple "
+                 "of quantization.block, %lld; choose int4",
+                 param->name, (long long)zr_shape_elems(&param->shape), (long long)zr__dtype_grain(records));
+    }
+    return ZR_OK;
+}
+
+/* Add the errors of a unit's gradient, one state for each level at which it is cast to records. */
+static zr_status error_states(zr_plan *plan, const zr_graph *graph, int32_t index)
+{
+    zr_plan_unit *u = &plan->unit[index];
+    const zr_range range[ZR_ERROR_LEVELS] = {{.count = u->padded_elems},
+                                             {.count = u->own.outer.elems, .by = u->own.outer}};
+    for (int i = 0; i < ZR_ERROR_LEVELS && zr_dtype_is_record(u->grad_records); i++) {
+        zr_state *error = &u->error[i];
+        if (zr__error_group(plan, i) == ZR_GROUP_SELF) continue;
+        ZR_TRY(check_rotated(graph, index, u->grad_records));
+        error->dtype = zr__error_dtype(u->grad_records);
+        error->range = range[i];
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index, "errors of gradients",
+                                   zr_dtype_span(error->dtype, range[i].count), &error->buffer));
+    }
+    return ZR_OK;
+}
+
 static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
@@ -224,8 +268,13 @@ static bool is_block(const zr_graph *graph, int32_t unit)
     return matrices;
 }
 
-/* Decide whether parameters and gradients of a unit pass between ranks as records. A unit that other roles hold too
- * does not, because its owner passes them its parameters as they are. */
+bool zr__unit_has_records(const zr_plan *plan, const zr_graph *graph, int32_t unit)
+{
+    const uint64_t roles = plan->unit[unit].roles;
+    return zr__record_align(&plan->layout) > 1 && (roles & (roles - 1)) == 0 && is_block(graph, unit);
+}
+
+/* Decide whether parameters and gradients of a unit pass between ranks as records. */
 static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
 {
     const zr_layout *l = &plan->layout;
@@ -234,7 +283,7 @@ static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
     const bool frozen = l->train && u->elems > 0 && zr_graph_unit_info(graph, unit)->frozen;
     u->weight_records = u->grad_records = ZR_F32;
     u->align_elems = ZR_SHARD_ALIGN;
-    if (align == 1 || (u->roles & (u->roles - 1)) != 0 || !(u->trains || frozen) || !is_block(graph, unit)) return;
+    if (!(u->trains || frozen) || !zr__unit_has_records(plan, graph, unit)) return;
     u->weight_records = frozen ? l->frozen_records : l->weight_records;
     if (u->trains) u->grad_records = l->grad_records;
     if (align > u->align_elems) u->align_elems = align;
@@ -275,6 +324,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = u->trust = u->norms = ZR_NONE;
         for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) u->slot[s].buffer = ZR_NONE;
+        for (int s = 0; s < ZR_ERROR_LEVELS; s++) u->error[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - (u->held ? param_elems(graph, i) : 0);
     }
     find_homes(plan, graph);
@@ -292,6 +342,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
                               zr__passed_dtype(plan, i), ZR_GROUP_LOCAL, &plan->unit[i].hpz_shard));
     /* Place all gradients before all optimizer states, so that a memory map shows each kind as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
+    for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(error_states(plan, graph, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
     return ZR_OK;
 }

@@ -5,7 +5,7 @@
 #include "plan/cost/cost.h"
 #include "plan/policy/policy.h"
 
-/* Return the number of states of a unit that this role saves. A frozen unit has no optimizer states. */
+/* Return the number of states of a unit that this role saves, besides errors. A frozen unit has no optimizer states. */
 static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
     return u->elems == 0 || !u->owned ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
@@ -18,10 +18,14 @@ static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Return the fp32 state that is saved under a number: 0 for the unit's parameters, 1 and higher for the optimizer
- * states. */
+/* Number of the first state with errors. They are saved in place: a copy of them would be as large as all gradients. */
+enum { ERRORS = 1 + ZR_OPTIMIZER_SLOTS };
+
+/* Return the state that is saved under a number: 0 for the unit's parameters, 1 and higher for the optimizer states,
+ * and ERRORS and higher for the errors of its gradient. */
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
+    if (state >= ERRORS) return &u->error[state - ERRORS];
     if (state > 0) return &u->slot[state - 1];
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
 }
@@ -41,6 +45,7 @@ static zr_status add_save_buffers(zr_plan *plan)
     for (int32_t i = 0; plan->save == ZR_SAVE_COPY && i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
         in_place |= !is_copied(plan, u) && n_states(plan, u) > 0;
+        for (int level = 0; level < ZR_ERROR_LEVELS; level++) in_place |= u->error[level].buffer != ZR_NONE;
         plan->unit[i].saved = plan->n_persistent;
         for (int s = 0; is_copied(plan, u) && s < n_states(plan, u); s++) {
             zr_category category = s == 0 ? ZR_CATEGORY_PARAM : ZR_CATEGORY_OPTIM;
@@ -65,12 +70,13 @@ static void write_copy(zr__list *l, int32_t unit, int state)
 static void write_save(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const bool copied = is_copied(l->plan, u);
-    const zr_state copy = {u->saved + state, ZR_F32, u->own};
+    const bool errors = state >= ERRORS, copied = is_copied(l->plan, u) && !errors;
+    const zr_state copy = {u->saved + state, ZR_F32, u->own}, *its = copied ? &copy : saved_state_of(u, state);
+    const zr_range range = errors ? its->range : u->own;
     zr__id step = zr__list_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
-    zr__list_newest(l)->range = u->own;
+    zr__list_newest(l)->range = range;
     zr__list_newest(l)->slot = state - 1;
-    zr__list_use(l, step, zr__use_state(copied ? &copy : saved_state_of(u, state), u->own, true, false));
+    zr__list_use(l, step, zr__use_state(its, range, true, false));
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
@@ -80,6 +86,10 @@ static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
     l->when = ZR_WHEN_SAVE;
+    /* errors first: the casts of the step wait for them, but not for copies */
+    for (int s = ERRORS; plan->save != ZR_SAVE_NONE && s < ERRORS + ZR_ERROR_LEVELS; s++)
+        for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++)
+            if (saved_state_of(&plan->unit[i], s)->buffer != ZR_NONE) write_save(l, i, s);
     for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
         for (int s = 0; s <= plan->optimizer.n_slots; s++)
             for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++) {

@@ -303,8 +303,9 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
 }
 
 /* Cast a gradient, or partial sums of it, to the records in which the unit is reduced over a level's ranks (qgZ; Wang
- * et al. 2023, ZeRO++ section 3.3). Return the state to be reduced: the records, or `from` itself. */
-static zr_state encoded(zr__list *l, int32_t unit, const level *v, const zr_state *from)
+ * et al. 2023, ZeRO++ section 3.3), with their errors if the plan has any. Return the state to be reduced: the records,
+ * or `from` itself. */
+static zr_state encoded(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *error)
 {
     const zr_dtype records = l->plan->unit[unit].grad_records;
     if (!zr_dtype_is_record(records) || l->plan->group[v->by.group].size == 1) return *from;
@@ -316,6 +317,7 @@ static zr_state encoded(zr__list *l, int32_t unit, const level *v, const zr_stat
     zr__list_newest(l)->range = from->range;
     zr__list_use(l, step, zr__use_state(from, from->range, true, false));
     zr__list_use(l, step, zr__use_state(&to, from->range, false, true));
+    if (error->buffer != ZR_NONE) zr__list_use(l, step, zr__use_state(error, from->range, true, true));
     return to;
 }
 
@@ -324,7 +326,8 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *source, cons
 {
     level v[2];
     const int n = levels_of(&l->plan->unit[unit].own, &whole, v);
-    zr_state from = encoded(l, unit, &v[n - 1], source);
+    const zr_state *error = l->plan->unit[unit].error;
+    zr_state from = encoded(l, unit, &v[n - 1], source, &error[ZR_ERROR_WHOLE]);
     if (n == 1) {
         reduce_level(l, unit, &v[0], &from, sums, kept);
         return;
@@ -335,7 +338,8 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *source, cons
         ZR_F32,
         {.count = v[1].elems, .by = v[1].by}};
     reduce_level(l, unit, &v[1], &from, &partial, false);
-    from = encoded(l, unit, &v[0], &partial);
+    const bool again = l->plan->group[v[1].by.group].size > 1; /* whether the partial sums are of records */
+    from = encoded(l, unit, &v[0], &partial, &error[again ? ZR_ERROR_PARTIAL : ZR_ERROR_WHOLE]);
     reduce_level(l, unit, &v[0], &from, sums, kept);
 }
 

@@ -43,6 +43,8 @@ static const zr__rule rules[] = {
     STAGE_3(ZERO "zero_quantized_weights"),
     STAGE_3(ZERO "zero_quantized_nontrainable_weights"),
     STAGE_3(ZERO "zero_quantized_gradients"),
+    STAGE_3(ZERO "zeropp_loco_param.reset_T"),
+    STAGE_3(ZERO "zeropp_loco_param.err_beta"),
     KEY(ZERO "offload_optimizer.device"),
     KEY(ZERO "offload_optimizer.nvme_path"),
     KEY(ZERO "offload_optimizer.ratio"),

@@ -259,6 +259,12 @@ zr_status zr__resume_open(zr__run *r)
     return choose_together(r);
 }
 
+/** Return whether quantised gradients are summed on the same ranks. */
+static bool same_sums(const zr__checkpoint_run *a, const zr__checkpoint_run *b)
+{
+    return a->summing_ranks == b->summing_ranks && a->near_ranks == b->near_ranks;
+}
+
 /** Refuse to go on with quantised gradients on other ranks than the checkpoint's, on which other values would follow,
  * or say that they do. */
 zr_status zr__resume_check_sums(zr__run *r)
@@ -268,8 +274,7 @@ zr_status zr__resume_check_sums(zr__run *r)
     zr__checkpoint_run now = {.config = NULL};
     if (!r->resume.asked || r->resume.step < 0) return ZR_OK;
     zr__checkpoint_run_sums(&now, &r->plan->layout);
-    if (now.summing_ranks == 0 || from->summing_ranks == 0) return ZR_OK;
-    if (now.summing_ranks == from->summing_ranks && now.near_ranks == from->near_ranks) return ZR_OK;
+    if (now.summing_ranks == 0 || from->summing_ranks == 0 || same_sums(&now, from)) return ZR_OK;
     zr_checkpoint_name(r->resume.step, name);
     ZR_CHECK(r->config->quantization.any_ranks, ZR_ERR_CONFIG,
              "zero_quantized_gradients on %s, but on %s when %s was written: each rank quantises its own sums, so "
@@ -304,45 +309,58 @@ static zr_status fill_elements(void *arg, const zr_param_info *param, int64_t fi
     return from->weights ? zr__weights_finite("", param->name, first, out, n) : ZR_OK;
 }
 
-/** Check that the file has every parameter of a set in its shape. */
-static zr_status check_shapes(const zr_graph *graph, zr__params set, const zr_safetensors *file)
+/** Check that a file with a state has every tensor in its shape. */
+static zr_status check_shapes(const zr_plan *plan, int index, const zr_safetensors *file)
 {
     char have[ZR_QUOTE_BYTES], wanted[ZR_QUOTE_BYTES];
-    const bool adapters = zr__has_adapters(graph);
-    for (int32_t i = 0; i < zr_graph_params(graph); i++) {
-        const zr_param_info *param = zr_graph_param(graph, i);
-        if (!zr__param_in(param, set, adapters)) continue;
-        const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
-        zr_shape_print(&param->whole, wanted, sizeof(wanted));
-        ZR_CHECK(tensor, ZR_ERR_DATA, "%s: there is no tensor %s; wanted: F32 %s", zr__safetensors_path(file),
-                 param->name, wanted);
-        const bool same = zr__safetensors_has_shape(tensor, &param->whole) && strcmp(tensor->dtype, "F32") == 0;
-        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is %s %s; wanted: F32 %s", zr__safetensors_path(file), param->name,
+    ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
+    int64_t n;
+    ZR_TRY(zr__state_specs(plan, index, &specs, &n));
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = specs[i].name;
+        const zr_safetensors_tensor *tensor = zr_safetensors_find(file, name);
+        zr_shape_print(&specs[i].shape, wanted, sizeof(wanted));
+        ZR_CHECK(tensor, ZR_ERR_DATA, "%s: there is no tensor %s; wanted: F32 %s", zr__safetensors_path(file), name,
+                 wanted);
+        const bool same = zr__safetensors_has_shape(tensor, &specs[i].shape) && strcmp(tensor->dtype, "F32") == 0;
+        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is %s %s; wanted: F32 %s", zr__safetensors_path(file), name,
                  tensor->dtype, zr__safetensors_print_dims(tensor, have), wanted);
     }
     return ZR_OK;
 }
 
-/** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL and succeed. */
-static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int state, zr__chunk_reader **reader)
+/** Return whether a file has errors of gradients, which a run takes over only on the same ranks. */
+static bool has_errors(const zr__run *r, int file)
 {
-    char path[PATH_MAX], name[ZR_STATE_FILE_BYTES];
-    *reader = NULL;
-    zr__state_file(r->plan, state, name);
-    if (state > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
-    ZR_TRY(checkpoint_dir(r, path));
-    ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
-    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED,
-                        zr__chunk_reader_tensors(*reader));
+    return zr__state_of_file(r->plan, file) >= ZR_STATE_ERROR;
 }
 
-static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int state)
+/** Open the file of a state. If the checkpoint lacks this file, or has errors of other ranks in it, set *reader to NULL
+ * and succeed. */
+static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int file, zr__chunk_reader **reader)
+{
+    char path[PATH_MAX], name[ZR_STATE_FILE_BYTES];
+    zr__checkpoint_run now = {.config = NULL};
+    *reader = NULL;
+    zr__state_file(r->plan, file, name);
+    zr__checkpoint_run_sums(&now, &r->plan->layout);
+    if (file > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
+    if (has_errors(r, file) && !same_sums(&now, &r->resume.from)) return ZR_OK;
+    ZR_TRY(checkpoint_dir(r, path));
+    ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
+    return check_shapes(r->plan, file, zr__chunk_reader_tensors(*reader));
+}
+
+static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int file)
 {
     ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *reader = NULL;
-    ZR_TRY(zr__run_agree(&r->ranks, open_state(r, manifest, state, &reader)));
-    filling from = {state == 0, reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
-    r->resume.anew |= !reader;
-    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fill_elements, &from));
+    ZR_TRY(zr__run_agree(&r->ranks, open_state(r, manifest, file, &reader)));
+    filling from = {file == 0, reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
+    if (!reader && has_errors(r, file))
+        r->resume.errors_anew = true;
+    else if (!reader)
+        r->resume.anew = true;
+    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(r->plan, file), fill_elements, &from));
 }
 
 static zr_status fill_all(zr__run *r)
@@ -351,10 +369,10 @@ static zr_status fill_all(zr__run *r)
     ZR_AUTO(zr__manifest_free) zr__manifest *manifest = NULL;
     zr_status st = checkpoint_dir(r, path);
     if (st == ZR_OK) st = zr__manifest_read(path, &manifest);
-    r->resume.anew = false;
+    r->resume.anew = r->resume.errors_anew = false;
     ZR_TRY(zr__run_agree(&r->ranks, st));
     /* The parameters are filled last, because the engine then also gathers them. */
-    for (int state = r->plan->optimizer.n_slots; state >= 0; state--) ZR_TRY(fill_state(r, manifest, state));
+    for (int file = zr__state_files(r->plan) - 1; file >= 0; file--) ZR_TRY(fill_state(r, manifest, file));
     return ZR_OK;
 }
 
@@ -469,6 +487,9 @@ void zr__resume_announce(const zr__run *r)
     if (resume->anew)
         zr__run_note(&r->ranks, "the checkpoint has no states of the optimizer %s, so they start at zero",
                      r->plan->optimizer.name);
+    if (resume->errors_anew)
+        zr__run_note(&r->ranks, "zeropp_loco_param: the checkpoint has no errors of gradients of these ranks, so they "
+                                "start at zero");
 }
 
 void zr__resume_close(zr__resume *r)

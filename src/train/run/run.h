@@ -37,9 +37,10 @@ typedef struct zr__run_data {
 /** Earlier starts of the run, and the checkpoint from which it resumes. */
 typedef struct zr__resume {
     bool asked;
-    bool there;   /* whether the directory already belongs to a run */
-    int64_t step; /* step of the checkpoint from which the run resumes; -1 without a checkpoint */
-    bool anew;    /* whether the checkpoint lacks states of this optimizer, so that they begin at zero */
+    bool there;       /* whether the directory already belongs to a run */
+    int64_t step;     /* step of the checkpoint from which the run resumes; -1 without a checkpoint */
+    bool anew;        /* whether the checkpoint lacks states of this optimizer, so that they begin at zero */
+    bool errors_anew; /* whether the checkpoint lacks errors of gradients for this run, so that they begin at zero */
     double read_sec;
     /* `steps` lists the steps of all n checkpoints in the directory, newest first, on rank 0. The checkpoints before
      * index `next` were skipped because they are damaged. `from` is the chosen checkpoint's record of its run. Only

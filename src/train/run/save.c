@@ -165,7 +165,7 @@ static zr_status begin_save(zr__run *r, zr__save **save)
         *s = (zr__save){.ranks = &r->ranks,
                         .plan = r->plan,
                         .step = r->ranks.result->steps,
-                        .n_states = 1 + r->plan->optimizer.n_slots,
+                        .n_states = zr__state_files(r->plan),
                         .file = -1};
     ZR_TRY(zr__run_agree(&r->ranks, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
     ZR_TRY(zr__run_agree(&r->ranks, name_place(&r->ranks, &r->dir, s)));
@@ -250,11 +250,11 @@ static void keep_saving_event(void *arg, const zr_event *event)
 }
 
 /** Write elements of an asynchronous save. If the save reads a copy, no training step waits for it, so this thread gets
- * a lower priority than computation. */
+ * a lower priority than computation. Only errors of gradients, which come first, are not read from a copy. */
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
-    if (s->begin_sec == 0 && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    if (state == ZR_STATE_PARAM && s->file != 0 && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
     return zr__save_put(arg, state, param, first, n, in);
 }
 

@@ -5,6 +5,7 @@
 #include "base/file/folder.h"
 #include "base/number/finite.h"
 #include "comm/comm.h"
+#include "plan/list/place.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
 
@@ -13,19 +14,60 @@
 
 enum { CONFIG = ZR_CHECKPOINT_STATES, ADAPTER };
 
-void zr__state_file(const zr_plan *plan, int state, char name[ZR_STATE_FILE_BYTES])
+/** Return whether a parameter has errors, on whatever rank. */
+static bool has_errors(const zr_plan *plan, const zr_param_info *param)
 {
-    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors", state == 0 ? "model" : plan->optimizer.slot_name[state - 1]);
+    return !param->frozen && zr__unit_has_records(plan, plan->graph[ZR_SCHEDULE_TRAIN], param->unit);
 }
 
-int zr__state_of_file(int file)
+int zr__state_files(const zr_plan *plan)
 {
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+    int n = 1 + plan->optimizer.n_slots;
+    bool any = false;
+    for (int32_t p = 0; p < zr_graph_params(g) && !any; p++) any = has_errors(plan, zr_graph_param(g, p));
+    for (int level = 0; any && level < ZR_ERROR_LEVELS; level++) n += zr__error_group(plan, level) != ZR_GROUP_SELF;
+    return n;
+}
+
+void zr__state_file(const zr_plan *plan, int file, char name[ZR_STATE_FILE_BYTES])
+{
+    static const char *const errors[] = {"gradient_error", "partial_sum_error"};
+    const int slots = plan->optimizer.n_slots;
+    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors",
+             file == 0       ? "model"
+             : file <= slots ? plan->optimizer.slot_name[file - 1]
+                             : errors[file - 1 - slots]);
+}
+
+int zr__state_of_file(const zr_plan *plan, int file)
+{
+    const int slots = plan->optimizer.n_slots;
+    if (file > slots) return ZR_STATE_ERROR + file - 1 - slots;
     return file == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + file - 1;
 }
 
-static int file_of(int state)
+static int file_of(const zr_plan *plan, int state)
 {
+    if (state >= ZR_STATE_ERROR) return 1 + plan->optimizer.n_slots + state - ZR_STATE_ERROR;
     return state == ZR_STATE_PARAM ? 0 : state - ZR_STATE_SLOT + 1;
+}
+
+zr_status zr__state_specs(const zr_plan *plan, int file, zr__tensor_spec **specs, int64_t *n)
+{
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+    const int level = zr__state_of_file(plan, file) - ZR_STATE_ERROR;
+    ZR_TRY(zr__param_specs(g, file > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, specs, n));
+    if (level < 0) return ZR_OK;
+    const int64_t all = *n;
+    *n = 0;
+    for (int64_t i = 0; i < all; i++) {
+        zr__tensor_spec spec = (*specs)[i];
+        if (!has_errors(plan, zr__param_named(g, spec.name))) continue;
+        spec.shape.dim[0] *= plan->group[zr__error_group(plan, level)].size;
+        (*specs)[(*n)++] = spec;
+    }
+    return ZR_OK;
 }
 
 /* ---- files, by rank 0 ------------------------------------------------------------------------- */
@@ -46,7 +88,7 @@ zr_status zr__save_make_files(const zr__save *s, const zr__family_model *model, 
     if (s->adapters) ZR_TRY(zr__adapter_write(s->tmp, &adapter));
     for (int i = 0; i < s->n_states; i++) {
         ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
-        ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));
+        ZR_TRY(zr__state_specs(s->plan, i, &specs, &n));
         ZR_TRY(zr__path_join(path, s->tmp, s->part[i].name));
         ZR_TRY(zr__safetensors_create(path, NULL, specs, n));
     }
@@ -109,13 +151,14 @@ static zr_status close_other(zr__save *s, int file)
  * lie completely in this rank's shard. In this region the rank writes only its own columns of each row, and other ranks
  * write the remaining columns. If rows have several parts (zr_cut), each part is treated as a row. Return an empty
  * region for any other parameter, and for fewer than two such rows. Elements outside the region are written as
- * contiguous ranges. */
-static zr__slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
+ * contiguous ranges. `offset` is the place in the file of the parameter's first element, or of its first error of this
+ * rank. */
+static zr__slices slices_of(const zr_engine *engine, const zr_param_info *param, int state, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
     int64_t first, n, inner = sizeof(float);
     if (parts == 0) return (zr__slices){0};
-    zr__engine_part(engine, param, &first, &n);
+    zr__engine_part(engine, param, state, &first, &n);
     for (int d = param->cut.dim + 1; d < param->whole.ndim; d++) inner *= param->whole.dim[d];
     const int64_t here = param->shape.dim[param->cut.dim] / parts * inner;
     const int64_t there = param->whole.dim[param->cut.dim] / parts * inner;
@@ -135,7 +178,9 @@ static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, 
     if (s->file < 0) ZR_TRY(open_state_file(s, file));
     const zr_safetensors_tensor *tensor = zr_safetensors_find(s->layout, param->name);
     ZR_ASSERT(tensor);
-    if (s->param != param) s->slices = slices_of(*s->ranks->engine, param, tensor->offset);
+    const int64_t before = first - first % zr_shape_elems(&param->whole); /* errors of other ranks */
+    if (s->param != param)
+        s->slices = slices_of(*s->ranks->engine, param, zr__state_of_file(s->plan, file), tensor->offset + 4 * before);
     s->param = param;
     ZR_CHECK(file != 0 || zr__first_bad(in, n) < 0, ZR_ERR_DIVERGED, "%s is not finite", param->name);
     const int64_t offset = tensor->offset + 4 * first;
@@ -148,7 +193,7 @@ zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t
     zr__save *s = arg;
     /* The base of adapters is not saved, because a resumed run reads it from model.init. */
     if (s->adapters && !param->adapter) return ZR_OK;
-    zr_status st = put_in_file(s, file_of(state), param, first, n, in);
+    zr_status st = put_in_file(s, file_of(s->plan, state), param, first, n, in);
     if (st != ZR_OK) drop_file(s);
     return st;
 }
@@ -176,7 +221,7 @@ static zr_status put_read(void *arg, const zr_param_info *param, int64_t first, 
 zr_status zr__save_put_all(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++) {
-        reading r = {s, zr__state_of_file(i)};
+        reading r = {s, zr__state_of_file(s->plan, i)};
         ZR_TRY(zr_engine_read(*s->ranks->engine, r.state, put_read, &r));
     }
     return zr__save_put_end(s);

@@ -151,6 +151,10 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     if (config->zero.quantized_weights) layout->weight_records = records_of(config, config->quantization.weights);
     if (config->zero.quantized_frozen) layout->frozen_records = records_of(config, config->quantization.weights);
     if (config->zero.quantized_gradients) layout->grad_records = records_of(config, config->quantization.gradients);
+    if (config->zero.quantized_gradients && config->zero.loco_reset_steps > 0) {
+        layout->error_steps = config->zero.loco_reset_steps;
+        layout->error_beta = config->zero.loco_beta;
+    }
     layout->stochastic = config->quantization.stochastic;
     /* a way that is tried may accumulate where the configuration does not */
     if (config->zero.quantized_gradients) layout->reduce_once = true;

@@ -26,11 +26,12 @@ assert told['train_batch_size'] == 32 and told['gradient_clipping'] == 1
 assert any('nvidia-smi' in line for line in told['zr']['about'])"
 check 'and a configuration of zr' sh -c '"$0" plan --quiet first --preset llama3.1-8b --ranks 8 --schedule >/dev/null' "$ZR"
 check 'DeepSpeed, with quantised exchanges' again deepspeed --stage 3 --zero_optimization.zero_quantized_weights=true \
-    --zero_optimization.zero_quantized_gradients=true
+    --zero_optimization.zero_quantized_gradients=true --zero_optimization.zeropp_loco_param.reset_T=1024
 check 'which it reads in its own section' python3 -c "
 import json
 told = json.load(open('first'))
 assert told['zero_optimization']['zero_quantized_weights'] is told['zero_optimization']['zero_quantized_gradients'] is True
+assert told['zero_optimization']['zeropp_loco_param']['reset_T'] == 1024, told
 assert 'quantized' not in json.dumps(told['zr']), told['zr']"
 check 'accelerate with FSDP2' again accelerate --stage 3 --activation_checkpointing.policy=unit --gradient_clipping=0
 check 'accelerate with DeepSpeed' again accelerate --system deepspeed --stage 3 --zero_optimization.offload_param.device=cpu

@@ -60,6 +60,61 @@ check "half a run goes on on other ranks, if that is wanted" sh -c '
     "$0" train c.json --train.output_dir=other --ranks 4 --resume --quantization.any_ranks=true' "$ZR"
 check "... which is said" grep -q 'note: quantization.any_ranks: gradients are quantised on 4 data-parallel ranks' err
 
+# Errors of gradients (zeropp_loco_param) go on when a run resumes on the same ranks, at whatever stage.
+loco="--zero_optimization.zeropp_loco_param.reset_T=1024 --zero_optimization.zeropp_loco_param.err_beta=0.5"
+check "a plan with errors" sh -c '"$0" plan c.json --ranks 2 $1 >out 2>err &&
+    grep "^  each rank keeps the errors of its gradients (zeropp_loco_param): [0-9.]* kB$" out' "$ZR" "$loco"
+check "... which one rank lacks" sh -c '"$0" plan c.json --ranks 1 $1 >out 2>err && ! grep "each rank keeps" out &&
+    grep "zeropp_loco_param keeps no errors" err' "$ZR" "$loco"
+check "a run with errors" train fed --ranks 2 $loco
+check "... has other losses" sh -c '! cmp -s zero/model/model.safetensors fed/model/model.safetensors'
+check "half of it" train fed2 --ranks 2 $loco --zero_optimization.stage=0 --train.steps=4
+check "... has a file of errors of both ranks" "$ZR" inspect fed2/step-00000004/gradient_error.safetensors
+check "... of the matrices of blocks" grep -q 'transformer.h.0.attn.c_attn.weight *F32 *.32,48.' out
+check "... alone" sh -c '! grep -e wte -e bias -e ln_ out'
+check "... resumed at another stage, in small buckets, layer by layer" train fed2 --ranks 2 $loco --resume \
+    --zero_optimization.stage=3 --zero_optimization.reduce_bucket_size=500 --train.accumulation_order=layer
+check "... has the same losses" same fed fed2
+check "... and the same errors" cmp fed/step-00000008/gradient_error.safetensors fed2/step-00000008/gradient_error.safetensors
+check "half of it" train piped --ranks 2 $loco --train.steps=4
+check "... resumed as a pipeline of as many data-parallel ranks" train piped --ranks 4 $loco --resume \
+    --parallel.pipeline=2 --parallel.tied_apart=true
+check "... has the same losses" same fed piped
+check "... and the same errors" cmp fed/step-00000008/gradient_error.safetensors piped/step-00000008/gradient_error.safetensors
+check "half of it" train fed3 --ranks 2 $loco --train.steps=4
+check "... resumed without its errors" sh -c 'rm -r fed3/model &&
+    "$0" train c.json --train.output_dir=fed3 --ranks 2 --resume $1 --zero_optimization.zeropp_loco_param.err_beta=0' "$ZR" "$loco"
+check "... says what has changed" grep -q 'note: changed since the checkpoint: .*err_beta was 0.5, and is now 0' err
+check "half a run without errors" train fed4 --ranks 2 --train.steps=4
+check "... goes on with them" sh -c '"$0" train c.json --train.output_dir=fed4 --ranks 2 --resume $1' "$ZR" "$loco"
+check "... which start at zero" grep -q 'note: zeropp_loco_param: the checkpoint has no errors of gradients of these ranks' err
+check "errors on other ranks" sh -c '"$0" train c.json --quiet --train.output_dir=fed5 --ranks 2 $1 --train.steps=4 &&
+    "$0" train c.json --train.output_dir=fed5 --ranks 4 --resume $1 --quantization.any_ranks=true' "$ZR" "$loco"
+check "... start at zero, too" grep -q 'note: zeropp_loco_param: the checkpoint has no errors of gradients of these ranks' err
+
+# In two levels, on four ranks of two hosts, each level has its errors.
+hosts="--ranks 4 --parallel.ranks_per_host=2 --collectives.hierarchical=true"
+check "a run in two levels" train two $hosts $loco
+check "half of it" train two2 $hosts $loco --zero_optimization.stage=1 --train.steps=4
+check "... has the errors of partial sums of each host" "$ZR" inspect two2/step-00000004/partial_sum_error.safetensors
+check "... of the matrices of blocks" grep -q 'transformer.h.0.attn.c_attn.weight *F32 *.32,48.' out
+check "... resumed" train two2 $hosts $loco --zero_optimization.stage=3 --resume
+check "... has the same losses" same two two2
+
+# Tensor-parallel ranks save the errors of their columns. Steps that are skipped, here before and after the stop, since
+# the loss scale is too large, clear errors.
+halves() { # NAME OPTION...
+    name=$1; shift
+    check "a run, $name" train all "$@" $loco
+    check "half of it" train cut "$@" $loco --train.steps=4
+    check "... resumed at another stage" train cut "$@" $loco --resume --zero_optimization.stage=3
+    check "... has the same losses" same all cut
+    check "... and the same errors" cmp all/step-00000008/gradient_error.safetensors cut/step-00000008/gradient_error.safetensors
+    rm -r all cut
+}
+halves 'on tensor-parallel ranks' --ranks 4 --parallel.tensor=2 --model.n_embd=32
+halves 'with skipped steps' --ranks 2 --bf16.enabled=false --fp16.enabled=true --fp16.initial_scale_power=24 --fp16.hysteresis=1
+
 # Stochastic rounding depends on the number of updates, which a resumed run must know before it gathers.
 random="--ranks 2 --zero_optimization.stage=1 --quantization.rounding=stochastic"
 check "a run with stochastic rounding" train whole $random

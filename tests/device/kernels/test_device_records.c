@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Records: errors of codes, scales at the ends of fp32's range, equal bits at all levels, stochastic rounding. The
- * checks decode by the definition of each code, and compare in double, which is exact here. */
+/* Records: errors of codes, scales at the ends of fp32's range, equal bits at all levels, stochastic rounding, error
+ * feedback. The checks decode by the definition of each code, and compare in double, which is exact here. */
 #include <math.h>
 
 #include "device/device_levels.h"
@@ -271,7 +271,7 @@ static void check_types(zr_device *device)
         assert_memory_equal(made, records, bytes);
         assert_int_equal(made[bytes], 0xa5);
     }
-    const zr_rounding rounding = {.rng = {.purpose = ZR_RNG_ROUND}};
+    const zr_rounding rounding = {.at_random = true, .rng = {.purpose = ZR_RNG_ROUND}};
     assert_int_equal(ops->cast(device, narrow_back, ZR_BF16, wide, ZR_F32, ALL, &rounding), ZR_ERR_ARG);
     assert_int_equal(ops->cast(device, records, ZR_I8X128, wide, ZR_I32, ALL, NULL), ZR_ERR_DTYPE);
     assert_int_equal(ops->cast(device, wide, ZR_I32, records, ZR_I8X128, ALL, NULL), ZR_ERR_DTYPE);
@@ -372,7 +372,8 @@ static void check_rotated(zr_device *device)
 
 static zr_rounding rounding_of(uint32_t step, uint64_t first)
 {
-    return (zr_rounding){.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .stream = 5, .step = step}, .first = first};
+    return (zr_rounding){
+        .at_random = true, .rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .stream = 5, .step = step}, .first = first};
 }
 
 /* Check that each element becomes one of its two neighbours, the upper one if its random number is so large that the
@@ -449,6 +450,118 @@ static void check_random_mean(zr_device *device)
     }
 }
 
+/* ---- error feedback ------------------------------------------------------------------------------ */
+
+/* Check a cast that keeps errors: its records are those of the elements and their earlier errors, and its new errors
+ * follow from the definition (zr_rounding). A record whose errors are not finite or too small keeps none. */
+static void check_kept_kind(zr_device *device, zr_dtype dtype, int kind, int way)
+{
+    static float x[N], had[N], y[N], error[N];
+    static unsigned char records[MOST_BYTES], want[MOST_BYTES], kept[MOST_BYTES + 2], want_kept[MOST_BYTES];
+    const zr_dtype errors = zr__error_dtype(dtype);
+    const int64_t grain = zr__dtype_grain(dtype), bytes = zr_dtype_span(errors, N);
+    zr_rounding rounding = rounding_of(3, 77);
+    rounding.at_random = way == 1;
+    rounding.error = kept;
+    rounding.error_anew = way == 2;
+    rounding.error_beta = 0.8f;
+    rounding.error_scale = way == 3 ? 1000.0f : kind == SUBNORMAL ? 0x1p-20f : 1.0f;
+    fill_kind(x, kind, dtype, 1);
+    fill(had, N, 5);
+    for (int64_t i = 0; i < N; i++) had[i] *= 0.07f / rounding.error_scale;
+    encode(device, kept, errors, had, N);
+    decode(device, had, kept, errors, N);
+    if (way == 2) memset(kept, 0xff, sizeof kept); /* errors that are not read */
+    kept[bytes] = kept[bytes + 1] = 0xa5;
+    for (int64_t i = 0; i < N; i++) {
+        had[i] = way == 2 ? 0 : had[i] * rounding.error_scale;
+        y[i] = x[i] + had[i];
+    }
+    const zr_rounding plain = {.at_random = rounding.at_random, .rng = rounding.rng, .first = rounding.first};
+    assert_int_equal(device->ops->cast(device, records, dtype, x, ZR_F32, N, &rounding), ZR_OK);
+    assert_int_equal(device->ops->cast(device, want, dtype, y, ZR_F32, N, &plain), ZR_OK);
+    assert_memory_equal(records, want, (size_t)zr_dtype_span(dtype, N));
+    assert_true(kept[bytes] == 0xa5 && kept[bytes + 1] == 0xa5);
+    decode(device, error, records, dtype, N);
+    for (int64_t i = 0; i < N; i++)
+        error[i] = (0.8f * had[i] + (1.0f - 0.8f) * (y[i] - error[i])) / rounding.error_scale;
+    encode(device, want_kept, errors, error, N);
+    for (int64_t i = 0; i < N; i += grain) {
+        const double scale = scale_of(want_kept, errors, i);
+        if (!(scale >= 0x1p-126)) memset(want_kept + zr_dtype_span(errors, i), 0, (size_t)zr_dtype_bytes(errors));
+    }
+    assert_memory_equal(kept, want_kept, (size_t)bytes);
+    decode(device, error, kept, errors, N); /* what was decoded is encoded again without a change */
+    for (int64_t i = 0; i < N; i++) assert_true(isfinite(error[i]));
+    encode(device, want_kept, errors, error, N);
+    for (int64_t i = 0; i < N; i += grain)
+        assert_true(scale_of(kept, errors, i) == 0 || scale_of(kept, errors, i) >= 0x1p-126);
+    assert_memory_equal(kept, want_kept, (size_t)bytes);
+}
+
+static void check_kept(zr_device *device)
+{
+    for (int t = 0; t < TYPES; t++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int way = 0; way < 4; way++)
+                if (kind != LARGEST || t < PLAIN_TYPES) check_kept_kind(device, types[t], kind, way);
+}
+
+/* Check that records and errors do not depend on how a range is divided. */
+static void check_kept_parts(zr_device *device)
+{
+    enum { ALL = 66000 };
+    static float x[ALL], had[ALL];
+    static unsigned char whole[2 * ALL], parts[2 * ALL], kept[2 * ALL], kept_parts[2 * ALL];
+    take(x, ALL, 3);
+    take(had, ALL, 2);
+    for (int t = 0; t < TYPES; t++) {
+        const zr_dtype errors = zr__error_dtype(types[t]);
+        zr_rounding rounding = {.error = kept, .error_beta = 0.5f, .error_scale = 1.0f};
+        encode(device, kept, errors, had, ALL);
+        memcpy(kept_parts, kept, sizeof kept);
+        assert_int_equal(device->ops->cast(device, whole, types[t], x, ZR_F32, ALL, &rounding), ZR_OK);
+        for (int64_t at = 0, n; at < ALL; at += n) {
+            n = at == 0 ? 256 : at < 2048 ? 1792 : ALL - at;
+            rounding.error = kept_parts + zr_dtype_span(errors, at);
+            assert_int_equal(
+                device->ops->cast(device, parts + zr_dtype_span(types[t], at), types[t], x + at, ZR_F32, n, &rounding),
+                ZR_OK);
+        }
+        assert_memory_equal(parts, whole, (size_t)zr_dtype_span(types[t], ALL));
+        assert_memory_equal(kept_parts, kept, (size_t)zr_dtype_span(errors, ALL));
+    }
+}
+
+/* Check that a constant element below half a scale, which a record alone loses, arrives in the sum over steps: at most
+ * the error that is still kept is missing, divided by its share 1 - error_beta. */
+static void check_kept_sum(zr_device *device)
+{
+    enum { STEPS = 400, ELEMS = 256 };
+    static float x[N];
+    unsigned char records[2 * (2 + ELEMS)], kept[2 * (2 + ELEMS)];
+    for (int t = 0; t < TYPES; t++) {
+        if (!has_4_bits(types[t]) || is_rotated(types[t])) continue;
+        double sum[2][ELEMS] = {{0}}, scale = 0;
+        zr_rounding rounding = {.error = kept, .error_beta = 0.8f, .error_scale = 1.0f};
+        for (int i = 0; i < ELEMS; i++) x[i] = i % 128 == 9 ? 1.0f : (float)(i % 13 - 6) * 0.01f;
+        for (int step = 0; step < STEPS; step++)
+            for (int feeds = 0; feeds < 2; feeds++) {
+                rounding.error_anew = step == 0;
+                assert_int_equal(
+                    device->ops->cast(device, records, types[t], x, ZR_F32, ELEMS, feeds ? &rounding : NULL), ZR_OK);
+                for (int64_t i = 0; i < ELEMS; i++) sum[feeds][i] += value_of(records, types[t], i);
+                scale = fmax(scale, scale_of(records, types[t], 0));
+            }
+        for (int i = 0; i < ELEMS; i++) {
+            if (i % 128 == 9) continue;
+            assert_true(sum[0][i] == 0 && fabs((double)x[i]) < scale / 2);
+            if (!(fabs(sum[1][i] - STEPS * (double)x[i]) <= scale / 0.2))
+                fail_msg("%s, element %d: %g of %g arrived", zr_dtype_name(types[t]), i, sum[1][i], STEPS * x[i]);
+        }
+    }
+}
+
 #define EACH(name)                                                                                                     \
     static void test_##name(void **state)                                                                              \
     {                                                                                                                  \
@@ -463,13 +576,17 @@ EACH(rotated)
 EACH(random)
 EACH(random_parts)
 EACH(random_mean)
+EACH(kept)
+EACH(kept_parts)
+EACH(kept_sum)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),        cmocka_unit_test(test_ends),        cmocka_unit_test(test_types),
         cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean),
+        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_kept_parts),   cmocka_unit_test(test_kept_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

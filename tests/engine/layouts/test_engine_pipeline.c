@@ -240,7 +240,11 @@ static void drawn_layouts(void **state)
         if (draw(3) == 0) want.layout.optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
         want.layout.rank_free_sums = draw(5) == 0;
         if (draw(3) == 0) want.layout.weight_records = draw(2) ? ZR_I8X128 : ZR_I4X256;
-        if (!want.layout.rank_free_sums && draw(4) == 0) want.layout.grad_records = ZR_I4X128;
+        if (!want.layout.rank_free_sums && draw(4) == 0) {
+            want.layout.grad_records = ZR_I4X128;
+            want.layout.error_steps = draw(2) ? 1024 : 0;
+            want.layout.error_beta = 0.8;
+        }
         trainer got = want;
         got.lanes = draw(3) == 0;
         const bool varies = layout_vary(&got, &layout_variants[draw(LAYOUT_VARIANTS)]);

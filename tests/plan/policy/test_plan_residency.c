@@ -58,6 +58,7 @@ static zr_layout draw_layout(zr_profile *profile)
     if (!l.rank_free_sums && draw(4) == 0) {
         l.grad_records = ZR_I4X128;
         l.reduce_once = true;
+        l.error_steps = !l.two_pass && draw(2) ? 1024 : 0;
     }
     if (draw(4) == 0) l.persist_elems = 1000;
     if (draw(4) == 0) l.reuse_elems = 50000;

@@ -161,13 +161,40 @@ static inline void zr__records_load(float *restrict out, const void *in, zr_dtyp
         zr__record_decode(out + i, its, record, zr__min64(its.elems, n - i));
 }
 
+/* Encode a whole record of x with error feedback. `error` is the record of the errors of x, of the kind `kept`. Only
+ * the first n elements have errors. */
+static inline void zr__record_encode_kept(uint8_t *restrict out, zr__record its, const float *restrict x,
+                                          const uint32_t *restrict random, uint8_t *restrict error, zr__record kept,
+                                          const zr_rounding *rounding, int64_t n)
+{
+    const float beta = rounding->error_beta, scale = rounding->error_scale;
+    float had[ZR__RECORD_ELEMS] = {0}, y[ZR__RECORD_ELEMS], value[ZR__RECORD_ELEMS];
+    uint16_t error_scale;
+    if (!rounding->error_anew) zr__record_decode(had, kept, error, its.elems);
+    ZR_WIDE_LOOP
+    for (int i = 0; i < its.elems; i++) {
+        had[i] *= scale;
+        y[i] = x[i] + had[i];
+    }
+    zr__record_encode(out, its, y, random);
+    zr__record_decode(value, its, out, its.elems);
+    ZR_WIDE_LOOP
+    for (int i = 0; i < its.elems; i++) had[i] = zr__record_error(y[i], had[i], value[i], beta, scale);
+    for (int64_t i = n; i < its.elems; i++) had[i] = 0;
+    zr__record_encode(error, kept, had, NULL);
+    memcpy(&error_scale, error, sizeof error_scale);
+    if (zr__record_drops_errors(error_scale)) memset(error, 0, (size_t)kept.bytes);
+}
+
 /* Encode n elements from `first` on, the first of a record: out[first + i] = in[i]. Elements of the last record that
  * `in` lacks become 0. `rounding` as in zr_device_ops.cast. */
 static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, const float *in, int64_t n,
                                      const zr_rounding *rounding)
 {
-    const zr__record its = zr__record_of(dtype);
+    const zr__record its = zr__record_of(dtype), kept = zr__record_of(zr__error_dtype(dtype));
+    const bool at_random = rounding && rounding->at_random, keeps = rounding && rounding->error;
     uint8_t *record = (uint8_t *)out + first / its.elems * its.bytes;
+    uint8_t *error = keeps ? (uint8_t *)rounding->error + first / its.elems * kept.bytes : NULL;
     for (int64_t i = 0; i < n; i += its.elems, record += its.bytes) {
         const float *x = in + i;
         float last[ZR__RECORD_ELEMS];
@@ -176,8 +203,12 @@ static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, c
             memset(last, 0, sizeof last);
             x = memcpy(last, x, (size_t)(n - i) * sizeof *x);
         }
-        if (rounding) zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i), its.elems, random);
-        zr__record_encode(record, its, x, rounding ? random : NULL);
+        if (at_random) zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i), its.elems, random);
+        if (keeps)
+            zr__record_encode_kept(record, its, x, at_random ? random : NULL, error + i / its.elems * kept.bytes, kept,
+                                   rounding, n - i);
+        else
+            zr__record_encode(record, its, x, at_random ? random : NULL);
     }
 }
 

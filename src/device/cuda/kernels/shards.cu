@@ -149,10 +149,9 @@ __device__ __forceinline__ uint32_t more_of(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Multiply each 128 elements, of 16 threads, by the Hadamard matrix and by 1/128. */
+/* Multiply each 128 elements, of 16 threads, by the Hadamard matrix. */
 __device__ __forceinline__ void turn(float (&x)[encoded], int lane)
 {
-    for (int v = 0; v < encoded; v++) x[v] *= 1.0f / ZR__RECORD_TURNED;
     for (int mask = ZR__RECORD_TURNED / encoded / 2; mask > 0; mask /= 2)
         for (int v = 0; v < encoded; v++) {
             const float other = __shfl_xor_sync(ZR__ALL_LANES, x[v], mask);
@@ -169,10 +168,48 @@ __device__ __forceinline__ void turn(float (&x)[encoded], int lane)
             }
 }
 
-/* Encode n elements of `in`. `packed`: whether elements are read several at a time. Without `at_random`, `rounding` is
- * not used. */
-__global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr__reader reader, int64_t n, bool packed,
-                               bool at_random, zr_rounding rounding)
+/* Return the scale of a record of x, which several threads of a warp have. *finite becomes whether its elements are. */
+__device__ __forceinline__ uint16_t scale_of(const zr__record &its, const float (&x)[encoded], bool up, bool *finite)
+{
+    uint32_t most = 0; /* bits of the largest magnitude; NaN has the most */
+    for (int v = 0; v < encoded; v++) most = more_of(most, __float_as_uint(x[v]) & 0x7fffffffu);
+    for (int mask = its.elems / encoded / 2; mask > 0; mask /= 2)
+        most = more_of(most, __shfl_xor_sync(ZR__ALL_LANES, most, mask));
+    *finite = most < 0x7f800000u;
+    return zr__record_scale(most, its.largest, up);
+}
+
+/* Renew the errors of a record (zr__record_error). y: elements of this thread, `had`: their earlier errors, `code`:
+ * their codes as numbers, `scale`: the record's scale. `kept` is the kind of the record of errors, `word` its first
+ * word, or NULL beyond the end, and `i` the index in it of this thread's first element. Only the first n of this
+ * thread's elements have errors. */
+__device__ __forceinline__ void renew_errors(const zr__record &its, const float (&y)[encoded],
+                                             const float (&had)[encoded], float (&code)[encoded], float scale,
+                                             const zr__record &kept, uint16_t *word, int i, int64_t n,
+                                             const zr_rounding &rounding)
+{
+    float error[encoded];
+    bool finite;
+    if (its.turns) turn(code, (int)threadIdx.x % ZR__WARP);
+    for (int v = 0; v < encoded; v++)
+        error[v] =
+            v < n ? zr__record_error(y[v], had[v], code[v] * scale, rounding.error_beta, rounding.error_scale) : 0.0f;
+    const uint16_t own = scale_of(kept, error, false, &finite);
+    const bool drops = zr__record_drops_errors(own);
+    if (!word) return;
+    if (i == 0) word[0] = drops ? 0 : own;
+    for (int v = 0; v < encoded; v += 2) {
+        const float divisor = zr__record_divisor(own);
+        const uint32_t low = zr__code_of(kept, error[v] / divisor, false, 0),
+                       high = zr__code_of(kept, error[v + 1] / divisor, false, 0);
+        word[1 + (i + v) / 2] = drops ? 0 : (uint16_t)(low | high << 8);
+    }
+}
+
+/* Encode n elements of `in`. `kept` is the kind of the records of errors, if `rounding` keeps any. `packed`: whether
+ * elements are read several at a time. */
+__global__ void encode_records(uint16_t *out, zr__record its, zr__record kept, const void *in, zr__reader reader,
+                               int64_t n, bool packed, zr_rounding rounding)
 {
     const int lane = (int)threadIdx.x % ZR__WARP;
     const int64_t warps = zr__step() / ZR__WARP;
@@ -188,31 +225,40 @@ __global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr
                 if (first + v < n) zr__read_all<1>(one, reader, in, first + v);
                 x[v] = one[0];
             }
-        if (its.turns) turn(x, lane);
-        uint32_t most = 0; /* bits of the largest magnitude; NaN has the most */
-        for (int v = 0; v < encoded; v++) most = more_of(most, __float_as_uint(x[v]) & 0x7fffffffu);
-        for (int mask = its.elems / encoded / 2; mask > 0; mask /= 2)
-            most = more_of(most, __shfl_xor_sync(ZR__ALL_LANES, most, mask));
-        const uint16_t scale = zr__record_scale(most, its.largest, at_random);
-        const float divisor = zr__record_divisor(scale);
-        int64_t i = first;
+        int64_t i = first, same = first;
         uint16_t *word = out + zr__record_words(its, &i);
-        if (first - i >= n) continue; /* the record is beyond the end */
-        if (i == 0) word[0] = scale;
+        uint16_t *error = (uint16_t *)rounding.error + zr__record_words(kept, &same);
+        const bool there = first - i < n; /* whether the record is not beyond the end */
+        float had[encoded] = {}, y[encoded], value[encoded];
+        if (rounding.error && !rounding.error_anew && there) zr__decode<encoded, 8>(had, kept, error, (int)i);
+        for (int v = 0; v < encoded; v++) {
+            had[v] *= rounding.error_scale;
+            y[v] = rounding.error ? x[v] + had[v] : x[v];
+            x[v] = its.turns ? y[v] * (1.0f / ZR__RECORD_TURNED) : y[v];
+        }
+        if (its.turns) turn(x, lane);
+        bool finite;
+        const uint16_t scale = scale_of(its, x, rounding.at_random, &finite);
+        const float divisor = zr__record_divisor(scale);
+        if (i == 0 && there) word[0] = scale;
         word += 1 + i * its.bits / 16;
         uint32_t random[4] = {}, filled = 0;
 #pragma unroll
         for (int v = 0; v < encoded; v++) {
             const uint64_t index = rounding.first + (uint64_t)(first + v);
             const int part = (int)(index & 3);
-            if (at_random && (v == 0 || part == 0)) zr__rng_block(&rounding.rng, index >> 2, random);
+            if (rounding.at_random && (v == 0 || part == 0)) zr__rng_block(&rounding.rng, index >> 2, random);
             const uint32_t number = part == 0 ? random[0] : part == 1 ? random[1] : part == 2 ? random[2] : random[3];
-            const uint32_t code = most < 0x7f800000u ? zr__code_of(its, x[v] / divisor, at_random, number) : 0;
+            const uint32_t code = finite ? zr__code_of(its, x[v] / divisor, rounding.at_random, number) : 0;
+            value[v] = zr__code_value(its, code);
             filled |= code << (v * its.bits % 16);
             if ((v + 1) * its.bits % 16 > 0) continue;
-            word[v * its.bits / 16] = (uint16_t)filled;
+            if (there) word[v * its.bits / 16] = (uint16_t)filled;
             filled = 0;
         }
+        if (rounding.error)
+            renew_errors(its, y, had, value, zr_f32_from_bf16(scale), kept, there ? error : NULL, (int)i, n - first,
+                         rounding);
     }
 }
 
@@ -223,8 +269,8 @@ zr_status encode(cudaStream_t stream, void *out, zr_dtype out_dtype, const void 
     const zr__reader reader = zr__reader_of(dtype);
     if (n <= 0) return ZR_OK;
     ZR_LAUNCH(stream, encode_records, zr__blocks(n, threads * encoded), threads, 0, (uint16_t *)out,
-              zr__record_of(out_dtype), in, reader, n, zr__can_pack(reader, in), rounding != NULL,
-              rounding ? *rounding : zr_rounding{});
+              zr__record_of(out_dtype), zr__record_of(zr__error_dtype(out_dtype)), in, reader, n,
+              zr__can_pack(reader, in), rounding ? *rounding : zr_rounding{});
     return zr__launched();
 }
 
