@@ -143,6 +143,16 @@ typedef struct zr_rounding {
     uint64_t first; /* index of the random number of element 0 */
 } zr_rounding;
 
+/** What a cast from or to a type with records does besides the conversion. */
+typedef struct zr_casting {
+    const zr_rounding *rounding; /* random numbers by which records are made, or NULL for rounding to nearest */
+    /* array of F32, BF16 or F16, or NULL: element i of the source becomes in[i] + sign * added[i], in F32, before it is
+     * converted. May be the output, unless that has records */
+    const void *added;
+    zr_dtype added_dtype;
+    float sign; /* 1 or -1 */
+} zr_casting;
+
 /** Level name of GPUs in zr_rates. The peak rates of a GPU are rates of matrix products. */
 #define ZR_CUDA_LEVEL "cuda"
 
@@ -239,10 +249,10 @@ typedef struct zr_device_ops {
     void (*populate)(zr_device *device, void *memory, int64_t bytes);
     /** Convert n elements between F32, BF16, F16 and types with records, or copy them if the types are equal. Elements
      * of a record from n on are set to 0. Records may not overlap the other array. Codes of records are rounded to
-     * nearest, ties to even, if `rounding` is NULL, else up or down at random. Other types are always rounded to
-     * nearest, and `rounding` must be NULL. */
+     * nearest, ties to even, without casting->rounding, else up or down at random. Other types are always rounded to
+     * nearest. `casting` may be NULL, for a conversion alone. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                      const zr_rounding *rounding);
+                      const zr_casting *casting);
     /** Add the elements of x (n) to *sum exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
     /** Write n normal numbers with standard deviation `std` to `out`. out[i] is std times element first+i of

@@ -116,7 +116,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \
     X(CAST, "cast")   /* cast elements of a unit to another type: parameters from the fp32 master or from records,     \
-                         gradients to records. Uses: the elements, the elements in the other type */                   \
+                         gradients to records. Uses: the elements, the elements in the other type,                     \
+                         [parameters that are subtracted before records are made, or to which records are added] */    \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
     X(GATHER, "gather")           /* all-gather parameters. Uses: own range (mine), all ranges (each), staging */      \
     X(GATHER_GRAD, "gather_grad") /* all-gather sums of gradients. Uses: as in GATHER */                               \
@@ -264,7 +265,9 @@ typedef struct zr_step {
     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a gathered
      * checkpoint; otherwise -1 */
     int32_t op;
-    int32_t slot;  /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    /* for SAVE: index of the saved optimizer state; -1 if the step saves parameters, n_slots if it saves those that ops
+     * read (ZR_STATE_SENT) */
+    int32_t slot;
     int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
     /* for SEND, SENT, RECV and RECEIVED: the value of the graph, or the first parameter of the unit of which a part is
@@ -328,7 +331,8 @@ typedef enum zr_schedule_kind {
     ZR_SCHEDULE_TRAIN,
     ZR_SCHEDULE_EVAL,
     ZR_SCHEDULE_DECODE,
-    ZR_SCHEDULE_FLUSH,
+    ZR_SCHEDULE_FLUSH, /* brings parameters up to date after an update */
+    ZR_SCHEDULE_FILL,  /* with zr_layout.weight_differences, does so after zr_engine_fill, without a rounding */
     ZR_SCHEDULES
 } zr_schedule_kind;
 

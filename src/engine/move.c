@@ -37,11 +37,18 @@ static const zr_rounding *rounding_of(const zr__running *r, zr_rounding *roundin
     return rounding;
 }
 
+/* A third operand is subtracted before records are made, and added where they are read. */
 zr_status zr__cast(const zr__running *r)
 {
     zr_rounding rounding;
+    zr_casting casting = {.rounding = rounding_of(r, &rounding)};
+    if (r->step->n_uses > 2) {
+        casting.added = zr__at(r, 2);
+        casting.added_dtype = r->use[2].dtype;
+        casting.sign = zr_dtype_is_record(r->use[1].dtype) ? -1 : 1;
+    }
     return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype, r->count,
-                                rounding_of(r, &rounding));
+                                &casting);
 }
 
 zr_status zr__gather(const zr__running *r)

@@ -12,7 +12,9 @@ static zr_status put_param(const zr__running *r, zr__window *window, const zr_pa
     const zr_sink *sink = &e->saving.sink;
     const zr_range *range = &r->step->range;
     const zr__span mine = zr__passed(e, param, range);
-    const int state = r->step->slot < 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + r->step->slot;
+    const int slot = r->step->slot, state = slot < 0                             ? ZR_STATE_PARAM
+                                            : slot == e->plan->optimizer.n_slots ? ZR_STATE_SENT
+                                                                                 : ZR_STATE_SLOT + slot;
     const bool in_place = r->use[1].buffer != ZR_NONE;
     const bool on_disk = e->plan->persistent[r->use->buffer].space == ZR_SPACE_DISK;
     const zr_state *its = zr__engine_state(e->plan, r->step->unit, state);
@@ -104,6 +106,8 @@ zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
     ZR_CHECK(sink && sink->put && sink->end, ZR_ERR_ARG, "zr_engine_save: no functions to pass states to");
     ZR_CHECK(steps > 0, ZR_ERR_STATE, "the plan has no save after a step: set zr_layout.save");
     ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "a save is already in progress: call zr_engine_save_end first");
+    ZR_CHECK(!e->plan->layout.weight_differences || !e->stale, ZR_ERR_STATE,
+             "parameters as they are sent are not up to date: call zr_engine_flush first");
     e->saving.sink = *sink;
     e->saving.next = 0;
     e->saving.failed.status = ZR_OK;

@@ -227,7 +227,7 @@ static int64_t words_of(zr_dtype dtype, int64_t n)
 
 /* Check that records have the bits of the processor's: encoded from each type at any alignment, decoded to each type,
  * and summed. */
-static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_rounding *rounding)
+static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_casting *casting)
 {
     enum { PIECES = 3 };
     const int64_t words = words_of(dtype, n);
@@ -240,8 +240,8 @@ static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_rou
         uint16_t *want = array_random(ZR_BF16, words, 1.0), *got = array_copy(want, ZR_BF16, words);
         const unsigned char *from = put(x, type, n + 1);
         uint16_t *to = put(got, ZR_BF16, words);
-        assert_int_equal(cpu->ops->cast(cpu, want + 1, dtype, x + at, type, n, rounding), ZR_OK);
-        assert_int_equal(gpu->ops->cast(gpu, to + 1, dtype, from + at, type, n, rounding), ZR_OK);
+        assert_int_equal(cpu->ops->cast(cpu, want + 1, dtype, x + at, type, n, casting), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, to + 1, dtype, from + at, type, n, casting), ZR_OK);
         back();
         assert_memory_equal(want, got, (size_t)words * sizeof *want);
         piece[p] = want;
@@ -276,8 +276,38 @@ static void records(void **state)
             for (int s = 0; s < 3; s++) {
                 const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
                                               .first = s == 2 ? 0x1fffffffdu : 256};
-                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &rounding : NULL);
+                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &(zr_casting){.rounding = &rounding} : NULL);
             }
+}
+
+/* Check casts to and from records with an array that is added: subtracted before records are made, and the output in
+ * which they are added, at any alignment. */
+static void records_added(void **state)
+{
+    (void)state;
+    enum { N = 2600 };
+    for (int way = 0; way < 18; way++) {
+        const zr_dtype dtype = (zr_dtype)(ZR_I8X128 + way % (ZR_DTYPES - ZR_I8X128)), type = types[way % 3];
+        const int64_t n = N - way % 2 * 1711, at = way / 3 % 2 * zr_dtype_bytes(type);
+        const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND}, .first = 256};
+        float *x = array_random(ZR_F32, n, 3.0);
+        unsigned char *want = array_random(type, n + 1, 3.0), *got = array_copy(want, type, n + 1);
+        uint16_t *want_made = array_new(ZR_BF16, words_of(dtype, n)), *made = array_new(ZR_BF16, words_of(dtype, n));
+        unsigned char *target = put(got, type, n + 1);
+        uint16_t *records = put(made, ZR_BF16, words_of(dtype, n));
+        zr_casting ours = {way % 4 ? NULL : &rounding, want + at, type, -1}, its = ours;
+        its.added = target + at;
+        assert_int_equal(cpu->ops->cast(cpu, want_made, dtype, x, ZR_F32, n, &ours), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, records, dtype, put(x, ZR_F32, n), ZR_F32, n, &its), ZR_OK);
+        ours.rounding = its.rounding = NULL;
+        ours.sign = its.sign = 1;
+        assert_int_equal(cpu->ops->cast(cpu, want + at, type, want_made, dtype, n, &ours), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, target + at, type, records, dtype, n, &its), ZR_OK);
+        back();
+        assert_memory_equal(want_made, made, (size_t)zr_dtype_span(dtype, n));
+        assert_memory_equal(want, got, (size_t)zr_dtype_span(type, n + 1));
+        pool_clear();
+    }
 }
 
 /* Check casts from records of a type to records of others, and copies of records. */
@@ -297,7 +327,8 @@ static void records_again(void **state)
             pool_clear();
         }
     const zr_rounding rounding = {.first = 0};
-    assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_BF16, NULL, ZR_F32, 0, &rounding), ZR_ERR_ARG);
+    assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_BF16, NULL, ZR_F32, 0, &(zr_casting){.rounding = &rounding}),
+                     ZR_ERR_ARG);
     assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_I8X128, NULL, ZR_I32, 0, NULL), ZR_ERR_DTYPE);
 }
 
@@ -843,28 +874,15 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),
-        cmocka_unit_test(squares),
-        cmocka_unit_test(squares_apart),
-        cmocka_unit_test(many_squares),
-        cmocka_unit_test(totals),
-        cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(records),
-        cmocka_unit_test(records_again),
-        cmocka_unit_test(initial_values),
-        cmocka_unit_test(updates),
-        cmocka_unit_test(squares_of_updates),
-        cmocka_unit_test(queues),
-        cmocka_unit_test(cleared_memory),
-        cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),           cmocka_unit_test(squares),        cmocka_unit_test(squares_apart),
+        cmocka_unit_test(many_squares),   cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(records),        cmocka_unit_test(records_added),  cmocka_unit_test(records_again),
+        cmocka_unit_test(initial_values), cmocka_unit_test(updates),        cmocka_unit_test(squares_of_updates),
+        cmocka_unit_test(queues),         cmocka_unit_test(cleared_memory), cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(priorities),
-        cmocka_unit_test(noted_points),
-        cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),         cmocka_unit_test(failures),       cmocka_unit_test(streams),
+        cmocka_unit_test(priorities),     cmocka_unit_test(noted_points),   cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

@@ -134,13 +134,16 @@ static inline zr_status trainer_put_end(void *arg)
     return ZR_OK;
 }
 
-/* Start a save of the current states after the next step, and note their hash. */
+/* Start a save of the current states during the next step, and note their hash. */
 static inline zr_status trainer_save(const zr_plan *plan, zr_engine *engine, trainer_saving *s)
 {
     const zr_sink sink = {trainer_put, trainer_put_end, NULL, s};
     *s = (trainer_saving){.on_its_way = true, .pause_ns = 20000};
-    for (int state = 0; state <= plan->optimizer.n_slots; state++) {
-        const int which = state == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + state - 1;
+    if (plan->layout.weight_differences) ZR_TRY(zr_engine_flush(engine));
+    for (int state = 0; state <= plan->optimizer.n_slots + plan->layout.weight_differences; state++) {
+        const int which = state == 0                        ? ZR_STATE_PARAM
+                          : state > plan->optimizer.n_slots ? ZR_STATE_SENT
+                                                            : ZR_STATE_SLOT + state - 1;
         uint64_t sum = 0;
         ZR_TRY(zr_engine_read(engine, which, trainer_hash, &sum));
         s->want += sum * (2 * (uint64_t)which + 1);

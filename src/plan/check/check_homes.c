@@ -28,7 +28,8 @@ typedef struct homes {
     int32_t *unit;   /* unit of the state whose home is this buffer, or -1 */
     int32_t *open;   /* buffers with a changed copy, unordered */
     int32_t *n_open;
-    /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 stands for the parameters */
+    /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 stands for the parameters,
+     * the last one with differences for those that ops read */
     bool *saved;
 } homes;
 
@@ -60,11 +61,19 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the fp32 state that is saved under a number. Number 0 is the master parameters, or the model's parameters if
- * the unit has no master. Numbers from 1 are the optimizer states. */
-static const zr_state *saved_state(const zr_plan_unit *u, int number)
+/* Return the number of states that are saved of a trained unit. */
+static int saved_states(const zr_plan *plan)
 {
-    return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
+    return 1 + plan->optimizer.n_slots + (plan->layout.weight_differences ? 1 : 0);
+}
+
+/* Return the state that is saved under a number. Number 0 is the master parameters, or the model's parameters if the
+ * unit has no master. Numbers from 1 are the optimizer states. With differences, the last one is the parameters to
+ * which they are added. */
+static const zr_state *saved_state(const zr_plan *plan, const zr_plan_unit *u, int number)
+{
+    const bool sent = number > plan->optimizer.n_slots;
+    return sent || (number == 0 && u->master.buffer == ZR_NONE) ? &u->param : kept_state(u, number);
 }
 
 static bool is_off_device(const homes *h, int32_t buffer)
@@ -229,8 +238,8 @@ static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
 }
 
 /* Check a CAST. It casts a unit's master to the type in which its parameters pass between ranks, or the records of a
- * whole unit to the type that ops read, or a gradient to the records in which it is reduced. An element keeps its
- * position in the unit. */
+ * whole unit to the type that ops read, or a gradient to the records in which it is reduced. Where records have
+ * differences, a third operand is the same elements of the parameters. An element keeps its position in the unit. */
 static zr_status check_cast(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -258,6 +267,12 @@ static zr_status check_cast(const homes *h, int32_t index)
     ZR_CHECK(decodes || to->dtype == passed, ZR_ERR_INTERNAL,
              "step %d casts the master of unit %d to another type than the one that passes between ranks", index,
              step->unit);
+    const zr_use *old = from + 2;
+    const bool differs = step->n_uses == 3 && old->buffer == u->param.buffer && old->dtype == u->param.dtype &&
+                         old->reads && !old->writes && (!decodes || to->buffer == old->buffer) &&
+                         zr__names(h->p->plan, old, &u->param.range, &step->range);
+    ZR_CHECK(u->differs ? differs : step->n_uses == 2, ZR_ERR_INTERNAL,
+             "step %d casts something else than differences to the parameters of unit %d", index, step->unit);
     return check_gathered(h, index, to);
 }
 
@@ -273,9 +288,9 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     if (step->when == ZR_WHEN_SAVE) {
         const zr_plan_unit *u = &h->p->plan->unit[step->unit];
         kept = false;
-        for (int i = 0; i <= h->p->plan->optimizer.n_slots && !kept; i++) {
-            kept = saved_state(u, i)->buffer == from->buffer;
-            if (kept) source = *saved_state(u, i);
+        for (int i = 0; i < saved_states(h->p->plan) && !kept; i++) {
+            kept = saved_state(h->p->plan, u, i)->buffer == from->buffer;
+            if (kept) source = *saved_state(h->p->plan, u, i);
         }
         ZR_CHECK(kept && same_range(h, &step->range, &u->own) && zr__names(h->p->plan, from, &source.range, &u->own) &&
                      is_copy_of(h, to, &u->own),
@@ -533,13 +548,19 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const zr_state *kept = saved_state(u, 1 + step->slot);
+    const zr_state *kept = saved_state(h->p->plan, u, 1 + step->slot);
     const copied *its = &h->held[use->buffer];
     bool there = use->buffer == kept->buffer && zr__names(h->p->plan, use, &kept->range, &u->own);
     there |= its->when == step->when && holds(h, use, kept->buffer, &u->own);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
              index, h->p->s->buffer[use->buffer].what);
-    h->saved[(int64_t)step->unit * (1 + h->p->plan->optimizer.n_slots) + 1 + step->slot] = true;
+    bool *saved = &h->saved[(int64_t)step->unit * saved_states(h->p->plan)];
+    /* no update waits for the save of parameters that ops read, but for saves that follow it on the stream */
+    bool behind = step->slot < h->p->plan->optimizer.n_slots;
+    for (int i = 0; i < 1 + step->slot; i++) behind |= !saved[i];
+    ZR_CHECK(behind, ZR_ERR_INTERNAL, "step %d saves parameters that ops read, but no other state of its unit follows",
+             index);
+    saved[1 + step->slot] = true;
     return ZR_OK;
 }
 
@@ -550,7 +571,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;
-        ZR_CHECK(known && step->slot >= -1 && step->slot < h->p->plan->optimizer.n_slots, ZR_ERR_INTERNAL,
+        ZR_CHECK(known && step->slot >= -1 && step->slot < saved_states(h->p->plan) - 1, ZR_ERR_INTERNAL,
                  "step %d saves no state", i);
         if (step->kind == ZR_STEP_SAVE) ZR_TRY(check_save(h, i));
     }
@@ -577,7 +598,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
 static zr_status check_saves(const homes *h)
 {
     const zr__proof *p = h->p;
-    const int states = 1 + p->plan->optimizer.n_slots;
+    const int states = saved_states(p->plan);
     const bool saves = p->kind == ZR_SCHEDULE_TRAIN && p->plan->save != ZR_SAVE_NONE;
     ZR_CHECK(saves || !p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL,
              "a step runs only when states are saved, but this plan saves none");
@@ -593,7 +614,7 @@ static zr_status check_saves(const homes *h)
 zr_status zr__check_homes(const zr__proof *p)
 {
     const int32_t n = p->s->n_buffers;
-    const size_t states = (size_t)p->plan->n_units * (size_t)(1 + p->plan->optimizer.n_slots);
+    const size_t states = (size_t)p->plan->n_units * (size_t)saved_states(p->plan);
     int32_t n_open = 0;
     ZR_AUTO_FREE copied *held = zr_alloc(sizeof *held * (size_t)(n + 1));
     ZR_AUTO_FREE int64_t *writes = zr_alloc(sizeof *writes * (size_t)(n + 1));

@@ -236,6 +236,7 @@ static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
     u->align_elems = ZR_SHARD_ALIGN;
     if (align == 1 || (u->roles & (u->roles - 1)) != 0 || !(u->trains || frozen) || !is_block(graph, unit)) return;
     u->weight_records = frozen ? l->frozen_records : l->weight_records;
+    u->differs = u->trains && l->weight_differences;
     if (u->trains) u->grad_records = l->grad_records;
     if (align > u->align_elems) u->align_elems = align;
 }

@@ -5,10 +5,10 @@
 #include "plan/cost/cost.h"
 #include "plan/policy/policy.h"
 
-/* Return the number of states of a unit that this role saves. A frozen unit has no optimizer states. */
+/* Return the number of states of a unit that this role saves. A frozen unit has only parameters. */
 static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
-    return u->elems == 0 || !u->owned ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
+    return u->elems == 0 || !u->owned ? 0 : u->trains ? zr__plan_saved_states(plan) : 1;
 }
 
 /* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update waits for its
@@ -18,12 +18,19 @@ static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Return the fp32 state that is saved under a number: 0 for the unit's parameters, 1 and higher for the optimizer
- * states. */
-static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
+/* Return the state that is saved under a number: 0 for the unit's parameters, 1 and higher for the optimizer states,
+ * then the parameters that ops read. */
+static const zr_state *saved_state_of(const zr_plan *plan, const zr_plan_unit *u, int state)
 {
+    if (state > plan->optimizer.n_slots) return &u->param;
     if (state > 0) return &u->slot[state - 1];
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
+}
+
+/* Return the copy of a state that is saved in its place. */
+static zr_state copy_of(const zr_plan *plan, const zr_plan_unit *u, int state)
+{
+    return (zr_state){u->saved + state, saved_state_of(plan, u, state)->dtype, u->own};
 }
 
 static zr_status check_save_trains(const zr_layout *l)
@@ -43,10 +50,12 @@ static zr_status add_save_buffers(zr_plan *plan)
         in_place |= !is_copied(plan, u) && n_states(plan, u) > 0;
         plan->unit[i].saved = plan->n_persistent;
         for (int s = 0; is_copied(plan, u) && s < n_states(plan, u); s++) {
-            zr_category category = s == 0 ? ZR_CATEGORY_PARAM : ZR_CATEGORY_OPTIM;
+            const zr_state copy = copy_of(plan, u, s);
+            const bool slot = s > 0 && s <= plan->optimizer.n_slots;
             int32_t index;
-            ZR_TRY(
-                zr__plan_persistent(plan, ZR_SPACE_HOST, category, i, "copy that is saved", 4 * u->own.count, &index));
+            in_place |= copy.dtype != ZR_F32;
+            ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_HOST, slot ? ZR_CATEGORY_OPTIM : ZR_CATEGORY_PARAM, i,
+                                       "copy that is saved", zr_dtype_span(copy.dtype, copy.range.count), &index));
         }
     }
     if (!in_place) return ZR_OK;
@@ -57,8 +66,9 @@ static zr_status add_save_buffers(zr_plan *plan)
 static void write_copy(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const zr_state copy = {u->saved + state, ZR_F32, u->own};
-    (void)zr__list_copy(l, ZR_STREAM_COPY, unit, u->own, zr__use_state(saved_state_of(u, state), u->own, true, false),
+    const zr_state copy = copy_of(l->plan, u, state);
+    (void)zr__list_copy(l, ZR_STREAM_COPY, unit, u->own,
+                        zr__use_state(saved_state_of(l->plan, u, state), u->own, true, false),
                         zr__use_state(&copy, u->own, false, true));
 }
 
@@ -66,22 +76,23 @@ static void write_save(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const bool copied = is_copied(l->plan, u);
-    const zr_state copy = {u->saved + state, ZR_F32, u->own};
+    const zr_state copy = copy_of(l->plan, u, state), *from = copied ? &copy : saved_state_of(l->plan, u, state);
     zr__id step = zr__list_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
     zr__list_newest(l)->range = u->own;
     zr__list_newest(l)->slot = state - 1;
-    zr__list_use(l, step, zr__use_state(copied ? &copy : saved_state_of(u, state), u->own, true, false));
-    zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
+    zr__list_use(l, step, zr__use_state(from, u->own, true, false));
+    zr__list_use(l, step, zr__use_all(copied && from->dtype == ZR_F32 ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* Write the copies of the states that are saved from a copy, then the SAVE steps, in the order of the checkpoint's
- * files. All are at the beginning of a micro-batch, after the gathers of parameters that other ranks have updated. */
+/* Write the copies of the states that are saved from a copy, then the SAVE steps, one state after the other. All are at
+ * the beginning of a micro-batch, after the gathers of parameters that other ranks have updated. The last state comes
+ * first: no update waits for a save of the parameters that ops read, but for those behind it. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
     l->when = ZR_WHEN_SAVE;
     for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
-        for (int s = 0; s <= plan->optimizer.n_slots; s++)
+        for (int s = zr__plan_saved_states(plan) - 1; s >= 0; s--)
             for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++) {
                 const zr_plan_unit *u = &plan->unit[i];
                 const bool wanted = s < n_states(plan, u) && (pass == 1 || is_copied(plan, u));

@@ -341,8 +341,11 @@ static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int state)
     ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *reader = NULL;
     ZR_TRY(zr__run_agree(&r->ranks, open_state(r, manifest, state, &reader)));
     filling from = {state == 0, reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
+    const int its = zr__state_of_file(r->plan, state);
+    if (its == ZR_STATE_SENT) r->resume.unsent = !reader;
+    if (its == ZR_STATE_SENT && !reader) return ZR_OK;
     r->resume.anew |= !reader;
-    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(state), fill_elements, &from));
+    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, its, fill_elements, &from));
 }
 
 static zr_status fill_all(zr__run *r)
@@ -353,9 +356,10 @@ static zr_status fill_all(zr__run *r)
     if (st == ZR_OK) st = zr__manifest_read(path, &manifest);
     r->resume.anew = false;
     ZR_TRY(zr__run_agree(&r->ranks, st));
-    /* The parameters are filled last, because the engine then also gathers them. */
+    /* The parameters are filled behind the states of the optimizer, because the engine then also gathers them, and
+     * then, in their place, those that were sent. */
     for (int state = r->plan->optimizer.n_slots; state >= 0; state--) ZR_TRY(fill_state(r, manifest, state));
-    return ZR_OK;
+    return r->plan->layout.weight_differences ? fill_state(r, manifest, 1 + r->plan->optimizer.n_slots) : ZR_OK;
 }
 
 /** Initialise the run's counters, such as the number of completed steps, with the values in the checkpoint. */
@@ -469,6 +473,9 @@ void zr__resume_announce(const zr__run *r)
     if (resume->anew)
         zr__run_note(&r->ranks, "the checkpoint has no states of the optimizer %s, so they start at zero",
                      r->plan->optimizer.name);
+    if (resume->unsent)
+        zr__run_note(&r->ranks, "the checkpoint has no parameters as they were sent (quantization.weight_differences), "
+                                "so the first differences are to the exact ones");
 }
 
 void zr__resume_close(zr__resume *r)

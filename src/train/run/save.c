@@ -3,6 +3,7 @@
 #include "train/run/run.h"
 
 #include "config/config.h"
+#include "plan/cost/cost.h"
 #include "train/host/host.h"
 #include "train/run/save_files.h"
 
@@ -156,7 +157,8 @@ void zr__run_save_drop(zr__save **s)
     *s = NULL;
 }
 
-/** Begin a checkpoint, and create the files into which all ranks write. *save may be set even after a failure; free it
+/** Begin a checkpoint, and create the files into which all ranks write. If parameters are saved as they are sent, bring
+ * them up to date. *save may be set even after a failure; free it
  * with end_save or zr__run_save_drop. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
@@ -165,13 +167,14 @@ static zr_status begin_save(zr__run *r, zr__save **save)
         *s = (zr__save){.ranks = &r->ranks,
                         .plan = r->plan,
                         .step = r->ranks.result->steps,
-                        .n_states = 1 + r->plan->optimizer.n_slots,
+                        .n_states = zr__plan_saved_states(r->plan),
                         .file = -1};
     ZR_TRY(zr__run_agree(&r->ranks, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
     ZR_TRY(zr__run_agree(&r->ranks, name_place(&r->ranks, &r->dir, s)));
     ZR_TRY(zr__run_share_text(&r->ranks, s->run_dir));
     ZR_TRY(zr__run_share_text(&r->ranks, s->tmp));
-    return zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? make_place(r, s) : ZR_OK);
+    ZR_TRY(zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? make_place(r, s) : ZR_OK));
+    return r->plan->layout.weight_differences ? zr__run_agreed(&r->ranks, zr_engine_flush(r->engine)) : ZR_OK;
 }
 
 /** Report a completed checkpoint. If `st` is an error, remove the remains of the failed checkpoint instead. */

@@ -15,17 +15,23 @@ enum { CONFIG = ZR_CHECKPOINT_STATES, ADAPTER };
 
 void zr__state_file(const zr_plan *plan, int state, char name[ZR_STATE_FILE_BYTES])
 {
-    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors", state == 0 ? "model" : plan->optimizer.slot_name[state - 1]);
+    const bool sent = state > plan->optimizer.n_slots;
+    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors",
+             state == 0 ? "model"
+             : sent     ? "sent"
+                        : plan->optimizer.slot_name[state - 1]);
 }
 
-int zr__state_of_file(int file)
+int zr__state_of_file(const zr_plan *plan, int file)
 {
-    return file == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + file - 1;
+    return file == 0 ? ZR_STATE_PARAM : file > plan->optimizer.n_slots ? ZR_STATE_SENT : ZR_STATE_SLOT + file - 1;
 }
 
-static int file_of(int state)
+static int file_of(const zr_plan *plan, int state)
 {
-    return state == ZR_STATE_PARAM ? 0 : state - ZR_STATE_SLOT + 1;
+    return state == ZR_STATE_PARAM  ? 0
+           : state == ZR_STATE_SENT ? 1 + plan->optimizer.n_slots
+                                    : state - ZR_STATE_SLOT + 1;
 }
 
 /* ---- files, by rank 0 ------------------------------------------------------------------------- */
@@ -148,7 +154,7 @@ zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t
     zr__save *s = arg;
     /* The base of adapters is not saved, because a resumed run reads it from model.init. */
     if (s->adapters && !param->adapter) return ZR_OK;
-    zr_status st = put_in_file(s, file_of(state), param, first, n, in);
+    zr_status st = put_in_file(s, file_of(s->plan, state), param, first, n, in);
     if (st != ZR_OK) drop_file(s);
     return st;
 }
@@ -176,7 +182,7 @@ static zr_status put_read(void *arg, const zr_param_info *param, int64_t first, 
 zr_status zr__save_put_all(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++) {
-        reading r = {s, zr__state_of_file(i)};
+        reading r = {s, zr__state_of_file(s->plan, i)};
         ZR_TRY(zr_engine_read(*s->ranks->engine, r.state, put_read, &r));
     }
     return zr__save_put_end(s);

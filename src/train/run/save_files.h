@@ -5,8 +5,9 @@
 
 #include "train/ranks/ranks.h"
 
-/** Maximum number of states in a checkpoint: the parameters and four states of the optimizer. */
-#define ZR_CHECKPOINT_STATES 5
+/** Maximum number of states in a checkpoint: the parameters, four states of the optimizer, and the parameters as they
+ * are sent. */
+#define ZR_CHECKPOINT_STATES 6
 #define ZR_STATE_FILE_BYTES 64
 /** Maximum number of files in a checkpoint: one for each state, config.json, and adapter_config.json. */
 #define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 2)
@@ -30,8 +31,8 @@ typedef struct zr__save {
     const zr_plan *plan;
     int64_t step;                          /* training step of the checkpoint */
     char run_dir[PATH_MAX], tmp[PATH_MAX]; /* directory of the run; path of the checkpoint until it is complete */
-    int n_states;  /* number of states (parameters and optimizer states), each with its own file */
-    bool adapters; /* whether the model has adapters, which alone are then saved */
+    int n_states;                          /* number of states (zr__plan_saved_states), each with its own file */
+    bool adapters;                         /* whether the model has adapters, which alone are then saved */
     /* files of the states; config.json at index ZR_CHECKPOINT_STATES; then adapter_config.json of a model with adapters
      */
     zr__save_part part[ZR__SAVE_FILES];
@@ -50,13 +51,13 @@ typedef struct zr__save {
     int32_t n_events, event_room;
 } zr__save;
 
-/** Write the file name of a state into `name`. State 0 is the parameters, and the other states belong to the optimizer.
- */
+/** Write the file name of a state into `name`. State 0 is the parameters. The optimizer's states follow, then, with
+ * quantization.weight_differences, the parameters as they are sent. */
 void zr__state_file(const zr_plan *plan, int state, char name[ZR_STATE_FILE_BYTES]);
 
 /** Return the number by which the engine knows the state in file `file`, an index in `part`. File 0 has the parameters.
  */
-int zr__state_of_file(int file);
+int zr__state_of_file(const zr_plan *plan, int file);
 
 /** Set the names of all files of the checkpoint. */
 void zr__save_names(zr__save *save);

@@ -272,9 +272,46 @@ static void check_types(zr_device *device)
         assert_int_equal(made[bytes], 0xa5);
     }
     const zr_rounding rounding = {.rng = {.purpose = ZR_RNG_ROUND}};
-    assert_int_equal(ops->cast(device, narrow_back, ZR_BF16, wide, ZR_F32, ALL, &rounding), ZR_ERR_ARG);
+    const zr_casting rounds = {.rounding = &rounding}, adds = {.added = back, .added_dtype = ZR_F32, .sign = 1},
+                     wrong = {.added = back, .added_dtype = ZR_I32, .sign = 1};
+    assert_int_equal(ops->cast(device, narrow_back, ZR_BF16, wide, ZR_F32, ALL, &rounds), ZR_ERR_ARG);
+    assert_int_equal(ops->cast(device, narrow_back, ZR_BF16, wide, ZR_F32, ALL, &adds), ZR_ERR_ARG);
+    assert_int_equal(ops->cast(device, want, ZR_I8X128, records, ZR_I4X128, ALL, &adds), ZR_ERR_ARG);
+    assert_int_equal(ops->cast(device, records, ZR_I8X128, wide, ZR_F32, ALL, &wrong), ZR_ERR_DTYPE);
     assert_int_equal(ops->cast(device, records, ZR_I8X128, wide, ZR_I32, ALL, NULL), ZR_ERR_DTYPE);
     assert_int_equal(ops->cast(device, wide, ZR_I32, records, ZR_I8X128, ALL, NULL), ZR_ERR_DTYPE);
+}
+
+/* Check casts with an array that is added: records of x - y have the bits of records of the differences, and records
+ * that are added to y, in its place, those of the sums of the decoded elements and y, rounded once. */
+static void check_added(zr_device *device)
+{
+    enum { ALL = 70001 };
+    static float x[ALL], y[ALL], sum[ALL], decoded[ALL];
+    static uint16_t narrow_y[ALL];
+    static unsigned char want[2 * ALL], got[2 * ALL];
+    const zr_device_ops *ops = device->ops;
+    for (int t = 0; t < TYPES; t++)
+        for (zr_dtype type = ZR_F32; type <= ZR_F16; type++) {
+            if (!zr_dtype_is_float(type)) continue;
+            const bool wide = type == ZR_F32;
+            void *place = wide ? (void *)y : narrow_y;
+            zr_casting casting = {.added = place, .added_dtype = type, .sign = -1};
+            take(x, ALL, 2);
+            take(y, ALL, 9);
+            if (!wide) narrow(narrow_y, type, y, ALL);
+            if (!wide) assert_int_equal(ops->cast(device, y, ZR_F32, narrow_y, type, ALL, NULL), ZR_OK);
+            for (int64_t i = 0; i < ALL; i++) sum[i] = x[i] - y[i];
+            encode(device, want, types[t], sum, ALL);
+            assert_int_equal(ops->cast(device, got, types[t], x, ZR_F32, ALL, &casting), ZR_OK);
+            assert_memory_equal(got, want, (size_t)zr_dtype_span(types[t], ALL));
+            decode(device, decoded, want, types[t], ALL);
+            for (int64_t i = 0; i < ALL; i++) sum[i] = decoded[i] + y[i];
+            casting.sign = 1;
+            assert_int_equal(ops->cast(device, place, type, got, types[t], ALL, &casting), ZR_OK);
+            if (!wide) narrow((uint16_t *)(void *)decoded, type, sum, ALL);
+            assert_memory_equal(place, wide ? sum : decoded, (size_t)zr_dtype_span(type, ALL));
+        }
 }
 
 /* Check that a sum of records has the bits of the sum of the decoded elements. */
@@ -384,7 +421,8 @@ static void check_random_kind(zr_device *device, zr_dtype dtype, int kind, uint6
     const zr_rounding rounding = rounding_of(9, begin);
     const double Q = largest_code(dtype);
     fill_kind(x, kind, dtype, 4);
-    assert_int_equal(device->ops->cast(device, records, dtype, x, ZR_F32, N, &rounding), ZR_OK);
+    assert_int_equal(device->ops->cast(device, records, dtype, x, ZR_F32, N, &(zr_casting){.rounding = &rounding}),
+                     ZR_OK);
     for (int64_t i = 0; i < N; i++) {
         const double scale = scale_of(records, dtype, i), quotient = scale > 0 ? (float)(fabs(x[i]) / scale) : 0;
         const double unit = unit_at(dtype, quotient), low = floor(quotient / unit), got = value_of(records, dtype, i);
@@ -415,16 +453,17 @@ static void check_random_parts(zr_device *device)
     for (int t = 0; t < TYPES; t++) {
         const zr_rounding rounding = rounding_of(1, 1021), next = rounding_of(2, 1021);
         const size_t bytes = (size_t)zr_dtype_span(types[t], ALL);
-        assert_int_equal(device->ops->cast(device, whole, types[t], x, ZR_F32, ALL, &rounding), ZR_OK);
+        const zr_casting whole_way = {.rounding = &rounding}, other_way = {.rounding = &next};
+        assert_int_equal(device->ops->cast(device, whole, types[t], x, ZR_F32, ALL, &whole_way), ZR_OK);
         for (int64_t at = 0, n; at < ALL; at += n) {
             n = at == 0 ? 256 : at < 2048 ? 1792 : ALL - at;
             const zr_rounding part = rounding_of(1, 1021 + (uint64_t)at);
-            assert_int_equal(
-                device->ops->cast(device, parts + zr_dtype_span(types[t], at), types[t], x + at, ZR_F32, n, &part),
-                ZR_OK);
+            assert_int_equal(device->ops->cast(device, parts + zr_dtype_span(types[t], at), types[t], x + at, ZR_F32, n,
+                                               &(zr_casting){.rounding = &part}),
+                             ZR_OK);
         }
         assert_memory_equal(parts, whole, bytes);
-        assert_int_equal(device->ops->cast(device, other, types[t], x, ZR_F32, ALL, &next), ZR_OK);
+        assert_int_equal(device->ops->cast(device, other, types[t], x, ZR_F32, ALL, &other_way), ZR_OK);
         assert_memory_not_equal(other, whole, bytes);
     }
 }
@@ -440,7 +479,8 @@ static void check_random_mean(zr_device *device)
         fill(x, N, 6);
         for (uint32_t step = 0; step < STEPS; step++) {
             const zr_rounding rounding = rounding_of(step, 0);
-            assert_int_equal(device->ops->cast(device, records, types[t], x, ZR_F32, ELEMS, &rounding), ZR_OK);
+            const zr_casting casting = {.rounding = &rounding};
+            assert_int_equal(device->ops->cast(device, records, types[t], x, ZR_F32, ELEMS, &casting), ZR_OK);
             for (int64_t i = 0; i < ELEMS; i++) sum[i] += value_of(records, types[t], i);
             scale = scale_of(records, types[t], 0);
         }
@@ -458,6 +498,7 @@ static void check_random_mean(zr_device *device)
 EACH(kinds)
 EACH(ends)
 EACH(types)
+EACH(added)
 EACH(sums)
 EACH(rotated)
 EACH(random)
@@ -467,9 +508,9 @@ EACH(random_mean)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),        cmocka_unit_test(test_ends),        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean),
+        cmocka_unit_test(test_kinds),  cmocka_unit_test(test_ends),         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_added),  cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),
+        cmocka_unit_test(test_random), cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

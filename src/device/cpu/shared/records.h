@@ -162,7 +162,7 @@ static inline void zr__records_load(float *restrict out, const void *in, zr_dtyp
 }
 
 /* Encode n elements from `first` on, the first of a record: out[first + i] = in[i]. Elements of the last record that
- * `in` lacks become 0. `rounding` as in zr_device_ops.cast. */
+ * `in` lacks become 0. `rounding` as in zr_casting. */
 static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, const float *in, int64_t n,
                                      const zr_rounding *rounding)
 {

@@ -126,16 +126,37 @@ template <typename Out, typename In> struct cast_each {
     }
 };
 
+/* What a cast adds to its source: sign * x. Without an array it adds nothing. */
+struct addend {
+    zr__array x;
+    float sign;
+
+    template <int V> __device__ void add_to(float (&sum)[V], int64_t i) const
+    {
+        float more[V];
+        if (!x.data) return;
+        zr__get_all<V>(more, x, i);
+        for (int v = 0; v < V; v++) sum[v] += sign * more[v];
+    }
+};
+
+addend addend_of(const zr_casting *casting)
+{
+    return casting ? addend{{(void *)casting->added, casting->added_dtype}, casting->sign} : addend{};
+}
+
 /* Functor that decodes records. */
 struct decode_each {
     zr__array out;
     const void *in;
     zr__reader reader;
+    addend added;
 
     template <int V> __device__ void run(int64_t i) const
     {
         float x[V];
         zr__read_all<V>(x, reader, in, i);
+        added.add_to<V>(x, i);
         zr__put_all<V>(out, i, x);
     }
 };
@@ -171,21 +192,25 @@ __device__ __forceinline__ void turn(float (&x)[encoded], int lane)
 
 /* Encode n elements of `in`. `packed`: whether elements are read several at a time. Without `at_random`, `rounding` is
  * not used. */
-__global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr__reader reader, int64_t n, bool packed,
-                               bool at_random, zr_rounding rounding)
+__global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr__reader reader, addend added,
+                               int64_t n, bool packed, bool at_random, zr_rounding rounding)
 {
     const int lane = (int)threadIdx.x % ZR__WARP;
     const int64_t warps = zr__step() / ZR__WARP;
     for (int64_t at = zr__first() / ZR__WARP * encoded_warp; at < n; at += warps * encoded_warp) {
         const int64_t first = at + lane * encoded;
         float x[encoded] = {};
-        if (packed && first + encoded <= n)
+        if (packed && first + encoded <= n) {
             zr__read_all<encoded>(x, reader, in, first);
-        else
+            added.add_to<encoded>(x, first);
+        } else
 #pragma unroll
             for (int v = 0; v < encoded; v++) {
                 float one[1] = {};
-                if (first + v < n) zr__read_all<1>(one, reader, in, first + v);
+                if (first + v < n) {
+                    zr__read_all<1>(one, reader, in, first + v);
+                    added.add_to<1>(one, first + v);
+                }
                 x[v] = one[0];
             }
         if (its.turns) turn(x, lane);
@@ -217,14 +242,16 @@ __global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr
 }
 
 zr_status encode(cudaStream_t stream, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                 const zr_rounding *rounding)
+                 const zr_casting *casting)
 {
     constexpr int threads = 256;
     const zr__reader reader = zr__reader_of(dtype);
+    const addend added = addend_of(casting);
+    const zr_rounding *rounding = casting ? casting->rounding : NULL;
     if (n <= 0) return ZR_OK;
     ZR_LAUNCH(stream, encode_records, zr__blocks(n, threads * encoded), threads, 0, (uint16_t *)out,
-              zr__record_of(out_dtype), in, reader, n, zr__can_pack(reader, in), rounding != NULL,
-              rounding ? *rounding : zr_rounding{});
+              zr__record_of(out_dtype), in, reader, added, n, zr__can_pack(reader, in) && zr__is_aligned(added.x.data),
+              rounding != NULL, rounding ? *rounding : zr_rounding{});
     return zr__launched();
 }
 
@@ -352,12 +379,14 @@ zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact 
 }
 
 zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                        const zr_rounding *rounding)
+                        const zr_casting *casting)
 {
     const cudaStream_t stream = zr__cuda(device)->stream;
-    if (zr_dtype_is_record(out_dtype)) return encode(stream, out, out_dtype, in, dtype, n, rounding);
-    if (zr_dtype_is_record(dtype))
-        return zr__each(stream, n, zr__is_aligned(out), decode_each{{out, out_dtype}, in, zr__reader_of(dtype)});
+    if (zr_dtype_is_record(out_dtype)) return encode(stream, out, out_dtype, in, dtype, n, casting);
+    if (zr_dtype_is_record(dtype)) {
+        const decode_each each = {{out, out_dtype}, in, zr__reader_of(dtype), addend_of(casting)};
+        return zr__each(stream, n, zr__are_aligned(out, each.added.x), each);
+    }
     return zr__typed2(out_dtype, dtype, [&]<typename Out, typename In>(Out *, In *) {
         const cast_each<Out, In> each = {(Out *)out, (const In *)in};
         return zr__each(stream, n, zr__are_aligned(out, in), each);
