@@ -121,9 +121,9 @@ static zr_status run_widen(bench *b)
 }
 
 /* Encode x. */
-static zr_status encode(bench *b, zr_dtype dtype, const zr_rounding *rounding)
+static zr_status encode(bench *b, zr_dtype dtype, const zr_casting *casting)
 {
-    return b->device->ops->cast(b->device, b->a.out16, dtype, b->a.x, ZR_F32, ELEMS, rounding);
+    return b->device->ops->cast(b->device, b->a.out16, dtype, b->a.x, ZR_F32, ELEMS, casting);
 }
 
 /* Decode the words of x16 as records. Their scales are numbers of bf16 that are neither NaN nor subnormal. */
@@ -149,7 +149,8 @@ static zr_status run_encode_e4m3(bench *b)
 
 static zr_status run_encode_i4_random(bench *b)
 {
-    return encode(b, ZR_I4X128, &(zr_rounding){.at_random = true, .rng = {.seed = 1, .purpose = ZR_RNG_ROUND}});
+    const zr_rounding rounding = {.rng = {.seed = 1, .purpose = ZR_RNG_ROUND}};
+    return encode(b, ZR_I4X128, &(zr_casting){.rounding = &rounding});
 }
 
 static zr_status run_encode_h4(bench *b)

@@ -245,8 +245,9 @@ typedef struct zr_config {
     struct {
         int64_t block_elems; /* elements that share a scale: 128 or 256 */
         zr_config_codes weights, gradients;
-        bool stochastic; /* key "quantization.rounding" */
-        bool any_ranks;  /* whether a run with quantised gradients may resume on other ranks */
+        bool weight_differences; /* whether parameters pass as differences to what ranks have */
+        bool stochastic;         /* key "quantization.rounding" */
+        bool any_ranks;          /* whether a run with quantised gradients may resume on other ranks */
     } quantization;
     struct {
         zr_recompute policy;

@@ -135,30 +135,38 @@ typedef struct zr_peak {
 
 #define ZR_PEAKS 8
 
-/** How a cast rounds elements to records.
+/** Random numbers of stochastic rounding. Element i of a cast is rounded up with the probability that makes the mean of
+ * the result equal to the element, within 2^-20 of a code's unit. The decision depends only on number `first` + i of
+ * the sequence, so that the result does not depend on how a range is divided into casts. */
+typedef struct zr_rounding {
+    zr_rng rng;     /* of the purpose ZR_RNG_ROUND */
+    uint64_t first; /* index of the random number of element 0 */
+} zr_rounding;
+
+/** Error feedback (LoCo: Xie et al. 2024): a cast adds the errors of an earlier cast to its elements x, and renews them:
  *
- * Stochastic rounding (`at_random`): element i of a cast is rounded up with the probability that makes the mean of the
- * result equal to the element, within 2^-20 of a code's unit. The decision depends only on number `first` + i of the
- * sequence, so that the result does not depend on how a range is divided into casts.
- *
- * Error feedback (`error`; LoCo: Xie et al. 2024): the cast adds the errors of an earlier cast to the elements x, and
- * renews them:
- *
- *     y = x + error_scale * error
- *     error = (error_beta * error_scale * error + (1 - error_beta) * (y - value of y's record)) / error_scale
+ *     y = x + scale * error
+ *     error = (beta * scale * error + (1 - beta) * (y - value of y's record)) / scale
  *
  * All operations round to F32. The new errors are rounded to nearest. They become 0 where the errors of a record would
  * not be finite, or would have a subnormal scale, so that a decoded error is always encoded again without a change. */
-typedef struct zr_rounding {
-    bool at_random;
-    zr_rng rng;     /* of the purpose ZR_RNG_ROUND */
-    uint64_t first; /* index of the random number of element 0 */
-    /* errors of as many elements, I8X128 or I8X256 as long as the records that the cast makes; or NULL */
-    void *error;
-    bool error_anew;   /* whether errors before the cast are 0, whatever is in `error` */
-    float error_beta;  /* from 0 to below 1 */
-    float error_scale; /* factor of the elements, such as the loss scale, that the errors do not have; above 0 */
-} zr_rounding;
+typedef struct zr_feedback {
+    void *error; /* errors of as many elements, I8X128 or I8X256 as long as the records that the cast makes */
+    bool anew;   /* whether errors before the cast are 0, whatever is in `error` */
+    float beta;  /* from 0 to below 1 */
+    float scale; /* factor of the elements, such as the loss scale, that the errors do not have; above 0 */
+} zr_feedback;
+
+/** What a cast from or to a type with records does besides the conversion. */
+typedef struct zr_casting {
+    const zr_rounding *rounding; /* random numbers by which records are made, or NULL for rounding to nearest */
+    const zr_feedback *feedback; /* errors of the records that are made, or NULL */
+    /* array of F32, BF16 or F16, or NULL: element i of the source becomes in[i] + sign * added[i], in F32, before it is
+     * converted. May be the output, unless that has records */
+    const void *added;
+    zr_dtype added_dtype;
+    float sign; /* 1 or -1 */
+} zr_casting;
 
 /** Level name of GPUs in zr_rates. The peak rates of a GPU are rates of matrix products. */
 #define ZR_CUDA_LEVEL "cuda"
@@ -256,10 +264,10 @@ typedef struct zr_device_ops {
     void (*populate)(zr_device *device, void *memory, int64_t bytes);
     /** Convert n elements between F32, BF16, F16 and types with records, or copy them if the types are equal. Elements
      * of a record from n on are set to 0. Records may not overlap the other array. Codes of records are rounded to
-     * nearest, ties to even, without errors, unless `rounding` says otherwise. Other types are always rounded to
-     * nearest, and `rounding` must be NULL. */
+     * nearest, ties to even, without casting->rounding, else up or down at random. Other types are always rounded to
+     * nearest. `casting` may be NULL, for a conversion alone. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                      const zr_rounding *rounding);
+                      const zr_casting *casting);
     /** Add the elements of x (n) to *sum exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
     /** Write n normal numbers with standard deviation `std` to `out`. out[i] is std times element first+i of

@@ -125,11 +125,14 @@ enum {
     ZR_STATE_PARAM, /* fp32 master of the parameter, or the parameter itself if it has no master */
     ZR_STATE_GRAD,  /* gradient of the last step, before clipping and without the loss scale; cannot be filled */
     ZR_STATE_SLOT,  /* first state of the optimizer; the next numbers are its other states */
+    /* with zr_layout.weight_differences: parameters that ops read, to which the next differences are added. To be
+     * filled after ZR_STATE_PARAM, which sets them to the rounded master */
+    ZR_STATE_SENT = ZR_STATE_SLOT + ZR_SLOT_SENT,
     /* With error feedback (zr_layout.error_steps): the errors of whole gradients; the next number is those of partial
      * sums (zr_plan_unit.error). Each rank has its own, so that a parameter has as many elements as its own times the
      * number of ranks of the level: those of the first rank, then those of the second, and so on. They are 0 after a
      * step that was skipped, and until they are filled. Only matrices that are cast to records have errors */
-    ZR_STATE_ERROR = ZR_STATE_SLOT + ZR_OPTIMIZER_SLOTS
+    ZR_STATE_ERROR = ZR_STATE_SLOT + ZR_SLOT_ERROR
 };
 
 /** Callback that writes elements [first, first+n) of a parameter's state into `out` (n). */
@@ -137,13 +140,14 @@ typedef zr_status (*zr_fill_fn)(void *arg, const zr_param_info *param, int64_t f
 
 /** Set a state of all parameters. fn is called for the ranges that this rank updates, and for the frozen ranges that it
  * stores. Each call of fn asks for at most ZR_PASSING_ELEMS elements. Afterwards parameters are rounded and gathered.
- * If fn is NULL, parameters get the model's initial values (zr_init). Only trained parameters have optimizer states.
- * Collective. */
+ * If fn is NULL, parameters get the model's initial values (zr_init). Only trained parameters have optimizer states,
+ * and only matrices that are quantised are sent in another form than they are (ZR_STATE_SENT). Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fill_fn fn, void *arg);
 
 /** Read a state. The calls of fn on all ranks together pass every element of every parameter once. For gradients and
  * optimizer states, they pass the elements of trained parameters only. Fail with ZR_ERR_STATE if gradients are read
- * before the first step, or after layout lean has freed them in the update. Not collective. */
+ * before the first step, or after layout lean has freed them in the update, or if ZR_STATE_SENT is read after a step
+ * and not after zr_engine_flush. Not collective. */
 typedef zr_status (*zr_read_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in);
 ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_read_fn fn, void *arg);
 
@@ -175,7 +179,7 @@ typedef struct zr_sink {
  * (zr_layout.save). The calls of `put` on all ranks together pass every element of every parameter, of every optimizer
  * state and of the errors of gradients once. If a function of the sink fails, the sink is not called again, and
  * training continues. Not collective. Fail with ZR_ERR_STATE if the plan has no save steps, or if a save is in
- * progress. */
+ * progress, or with zr_layout.weight_differences if zr_engine_flush has not been called since the last step. */
 ZR_API ZR_NODISCARD zr_status zr_engine_save(zr_engine *engine, const zr_sink *sink);
 /** Return whether no save is in progress. The result is true if no save has begun yet, or if the last save has ended
  * or failed. */

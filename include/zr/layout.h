@@ -241,6 +241,10 @@ typedef struct zr_layout {
      * cleared; 0 for no error feedback. error_beta: share of the earlier errors in the new ones, from 0 to below 1 */
     int64_t error_steps;
     double error_beta;
+    /* whether weight_records, at stages 0 to 2, have the differences between the master and the parameters that ops
+     * read, which are the same on every rank, and to which every rank adds them. Errors then do not add up: a
+     * difference has what earlier ones have left. The parameters begin as the master, rounded to dtype */
+    bool weight_differences;
     bool stochastic; /* whether records are rounded up or down at random, so that the mean of a value is exact */
     int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */

@@ -44,6 +44,7 @@ typedef struct zr_plan_unit {
     /* record types in which the unit's parameters and gradients pass between ranks, or F32 for none. Trained parameters
      * are cast to them from the master, frozen ones are stored in them */
     zr_dtype weight_records, grad_records;
+    bool differs;         /* whether the unit's records have differences to `param` (zr_layout.weight_differences) */
     int64_t align_elems;  /* alignment of shards and buckets: ZR_SHARD_ALIGN, or a multiple of it that records need */
     int64_t padded_elems; /* elems rounded up to a multiple of N * align_elems */
     int64_t shard_elems;  /* padded_elems / N */
@@ -168,7 +169,7 @@ typedef struct zr_plan {
     int32_t *stage[ZR_SCHEDULES];
     int32_t stages;                /* number of stages of the model, of all pipeline ranks */
     zr_pipe_table *table;          /* copy of zr_layout.pipeline_table, or NULL */
-    zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
+    zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH, FILL and schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
     int32_t n_units;

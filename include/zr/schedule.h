@@ -116,7 +116,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \
     X(CAST, "cast")   /* cast elements of a unit to another type: parameters from the fp32 master or from records,     \
-                         gradients to records. Uses: the elements, the elements in the other type, [the errors of      \
+                         gradients to records. Uses: the elements, the elements in the other type, [parameters that    \
+                         are subtracted before records are made, or to which records are added; or the errors of       \
                          gradients, which are added and renewed: zr_plan_unit.error] */                                \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
     X(GATHER, "gather")           /* all-gather parameters. Uses: own range (mine), all ranges (each), staging */      \
@@ -244,6 +245,10 @@ static inline int64_t zr_when_rounds(zr_when when, int64_t rounds, bool stale, b
     return zr_when_runs(when, 0, stale, saves) + (rounds - 1) * zr_when_runs(when, 1, stale, saves);
 }
 
+/** States of a unit that are saved besides those of the optimizer, which have lower numbers (zr_step.slot): the parameters
+ * that ops read (zr_layout.weight_differences), and the first of the errors of gradients (zr_layout.error_steps). */
+enum { ZR_SLOT_SENT = ZR_OPTIMIZER_SLOTS, ZR_SLOT_ERROR };
+
 /** Step of a schedule. */
 typedef struct zr_step {
     zr_step_kind kind : 8;
@@ -265,8 +270,8 @@ typedef struct zr_step {
     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a gathered
      * checkpoint; otherwise -1 */
     int32_t op;
-    /* for SAVE: index of the saved optimizer state; -1 if the step saves parameters; ZR_OPTIMIZER_SLOTS plus the level
-     * if it saves errors of gradients */
+    /* for SAVE: index of the saved optimizer state; -1 if the step saves parameters, ZR_SLOT_SENT if it saves those
+     * that ops read, ZR_SLOT_ERROR plus the level if it saves errors of gradients */
     int32_t slot;
     int32_t term;  /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro; /* index of the step's micro-batch within the round; 0 if a round is one micro-batch */
@@ -331,7 +336,8 @@ typedef enum zr_schedule_kind {
     ZR_SCHEDULE_TRAIN,
     ZR_SCHEDULE_EVAL,
     ZR_SCHEDULE_DECODE,
-    ZR_SCHEDULE_FLUSH,
+    ZR_SCHEDULE_FLUSH, /* brings parameters up to date after an update */
+    ZR_SCHEDULE_FILL,  /* with zr_layout.weight_differences, does so after zr_engine_fill, without a rounding */
     ZR_SCHEDULES
 } zr_schedule_kind;
 

@@ -168,6 +168,10 @@ static zr_status check_quantization(const zr_config *config, const zr__source *s
     const char *gradients = "zero_optimization.zero_quantized_gradients";
     REFUSE(block != 128 && block != 256, "quantization.block", ZR_ERR_CONFIG,
            "found %" PRId64 ", wanted 128 or 256 elements", block);
+    REFUSE(config->quantization.weight_differences && config->zero.quantized_weights && config->zero.stage == 3,
+           "quantization.weight_differences", ZR_ERR_CONFIG,
+           "it cannot be used with zero_optimization.stage 3, where no rank has all parameters, to which differences "
+           "could be added; leave it out, or use stage 2");
     const char *frozen = "zero_optimization.zero_quantized_nontrainable_weights";
     REFUSE(config->zero.quantized_frozen && config->parallel.tensor > 1, frozen, ZR_ERR_UNSUPPORTED,
            "it cannot be used with parallel.tensor %" PRId64

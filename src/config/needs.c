@@ -70,6 +70,7 @@ static const requirement needs[] = {
     {"aio.block_size", DISK, "nothing is stored on disk", false},
     {"aio.queue_depth", DISK, "nothing is stored on disk", false},
     {"quantization.weights", ZERO "zero_quantized_weights|" ZERO "zero_quantized_nontrainable_weights", NULL, false},
+    {"quantization.weight_differences", ZERO "zero_quantized_weights", NULL, false},
     {ZERO "zero_quantized_nontrainable_weights", ZERO "stage=3", NULL, false},
     {ZERO "zero_quantized_nontrainable_weights", "model.lora.rank|model.lora.init|model.frozen",
      "no parameters are frozen", false},

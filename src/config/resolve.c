@@ -537,6 +537,14 @@ static zr_status note_quantised_weights(zr_config *config, int ranks)
                            "other parameters are offloaded");
 }
 
+/* Without a form that is given, differences of parameters are int4: they are small, and errors do not add up. */
+static void settle_weight_form(zr_config *config)
+{
+    const bool given = zr__config_given(config, "quantization.weights");
+    if (config->zero.quantized_weights && config->quantization.weight_differences && !given)
+        config->quantization.weights = ZR_CODES_INT4;
+}
+
 /* Reduce quantised gradients once per step: a reduction in every micro-batch would round as often. */
 static zr_status settle_quantised(zr_config *config, int ranks)
 {
@@ -641,6 +649,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_clipping(config));
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_quantised_weights(config, ranks));
+    settle_weight_form(config);
     ZR_TRY(settle_quantised(config, ranks));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));

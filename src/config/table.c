@@ -587,6 +587,10 @@ const zr_key zr__common_keys[] = {
         "form of quantised parameters. int8, int4: integers; fp8_e4m3, fp8_e5m2: floating-point numbers of 8 bits; "
         "int4_hadamard: int4 after a rotation of 128 elements, which spreads large ones",
         .choices = "int8|int4|fp8_e4m3|fp8_e5m2|int4_hadamard"),
+    KEY(BOOL, "quantization.weight_differences", "false", quantization.weight_differences,
+        "with zero_quantized_weights at stages 0 to 2: gather the differences of the updated parameters to those that "
+        "every rank has, in the form of quantization.weights, int4 if that is left out. What one difference loses is "
+        "in the next, so errors stay as small as a step's change"),
     KEY(CHOICE, "quantization.gradients", "\"int4\"", quantization.gradients,
         "form of quantised gradients, as in quantization.weights",
         .choices = "int8|int4|fp8_e4m3|fp8_e5m2|int4_hadamard"),

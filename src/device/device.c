@@ -18,14 +18,20 @@ static bool can_cast(zr_dtype dtype)
     return zr_dtype_is_float(dtype) || zr_dtype_is_record(dtype);
 }
 
-zr_status zr__check_cast(zr_dtype out_dtype, zr_dtype dtype, const zr_rounding *rounding)
+zr_status zr__check_cast(zr_dtype out_dtype, zr_dtype dtype, const zr_casting *casting)
 {
     ZR_CHECK(out_dtype == dtype || (can_cast(out_dtype) && can_cast(dtype)), ZR_ERR_DTYPE,
              "cannot cast %s to %s; wanted F32, BF16, F16 or a type with records", zr_dtype_name(dtype),
              zr_dtype_name(out_dtype));
-    ZR_CHECK(!rounding || (out_dtype != dtype && zr_dtype_is_record(out_dtype)), ZR_ERR_ARG,
-             "a cast of %s to %s cannot round at random or keep errors, only a cast that makes records",
+    if (!casting) return ZR_OK;
+    ZR_CHECK((!casting->rounding && !casting->feedback) || (out_dtype != dtype && zr_dtype_is_record(out_dtype)),
+             ZR_ERR_ARG, "a cast of %s to %s cannot round at random or keep errors, only a cast that makes records",
              zr_dtype_name(dtype), zr_dtype_name(out_dtype));
+    ZR_CHECK(!casting->added || zr_dtype_is_record(out_dtype) != zr_dtype_is_record(dtype), ZR_ERR_ARG,
+             "a cast of %s to %s cannot add an array, only a cast that makes records or reads them",
+             zr_dtype_name(dtype), zr_dtype_name(out_dtype));
+    ZR_CHECK(!casting->added || zr_dtype_is_float(casting->added_dtype), ZR_ERR_DTYPE,
+             "a cast cannot add an array of %s; wanted F32, BF16 or F16", zr_dtype_name(casting->added_dtype));
     return ZR_OK;
 }
 

@@ -46,9 +46,8 @@ const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op);
 /** Return the kernel of an op: the user's own kernel if there is one, else zr's kernel. `family` is a NULL-terminated
  * array of zr's kernel lists. Return NULL if no list has a kernel of the op. */
 const zr_kernel *zr__kernel_first(const zr_kernel *user, const zr_kernel *const *family, const char *op);
-/** Check the types of a cast, and that `rounding` is NULL unless the cast makes records from elements of another type.
- */
-zr_status zr__check_cast(zr_dtype out_dtype, zr_dtype dtype, const zr_rounding *rounding);
+/** Check the types of a cast, and what `casting` asks for. */
+zr_status zr__check_cast(zr_dtype out_dtype, zr_dtype dtype, const zr_casting *casting);
 /** Return whether every operand of the op is small enough that index computations in kernels cannot overflow. */
 bool zr__op_is_counted(const zr_graph *graph, const zr_op *op);
 

@@ -83,7 +83,7 @@ ZR_INLINE uint16_t zr__record_scale(uint32_t most, float largest, bool up)
     return (uint16_t)(above > least ? above : least);
 }
 
-/** Return whether a record of errors (zr_rounding.error) with this scale is not kept, but set to 0: errors that are not
+/** Return whether a record of errors (zr_feedback.error) with this scale is not kept, but set to 0: errors that are not
  * finite, and those with a subnormal scale, which might change each time they are decoded and encoded. */
 ZR_INLINE bool zr__record_drops_errors(uint16_t scale)
 {
@@ -91,7 +91,7 @@ ZR_INLINE bool zr__record_drops_errors(uint16_t scale)
 }
 
 /** Return the error of an element that is kept for the next cast. y: the element with the earlier error; `had`: this
- * error, with the factor of the elements; `value`: what y's code stands for (zr_rounding). */
+ * error, with the factor of the elements; `value`: what y's code stands for (zr_feedback). */
 ZR_INLINE float zr__record_error(float y, float had, float value, float beta, float scale)
 {
     return (beta * had + (1.0f - beta) * (y - value)) / scale;

@@ -416,6 +416,27 @@ static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
     return st;
 }
 
+/* Count what the schedule FLUSH moves, for a failed walk that has done the same. */
+static void count_flush(zr_engine *e)
+{
+    const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_FLUSH];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        const zr_use *use = &s->use[step->uses];
+        const int64_t bytes = zr__wire_bytes(e->plan, s, step);
+        const zr_traffic_kind kind = zr_step_traits_of(step->kind).traffic;
+        if (step->kind == ZR_STEP_COPY)
+            e->moved.copied[s->buffer[use[0].buffer].space][s->buffer[use[1].buffer].space] +=
+                zr_dtype_span(use->dtype, use->range.count);
+        if (bytes == 0) continue;
+        e->moved.traffic.bytes[kind] += bytes;
+        for (int b = 0; b < ZR_BORDERS; b++)
+            e->moved.across[b].bytes[kind] +=
+                step->channel < 0 ? zr__plan_across(e->plan, step->group, (zr_border)b, e->comm->rank, bytes)
+                                  : zr__plan_peer_beyond(e->plan, e->comm->rank, step->peer, (zr_border)b) * bytes;
+    }
+}
+
 /* Clear the sums to which LOSS adds, and return them, one for each term. */
 static zr_exact *clear_loss(zr_engine *e)
 {
@@ -429,6 +450,16 @@ zr_status zr_engine_flush(zr_engine *e)
     if (!e->stale) return ZR_OK;
     e->stale = false;
     return e->bound[ZR_SCHEDULE_FLUSH].schedule ? walk_counted(e, ZR_SCHEDULE_FLUSH) : ZR_OK;
+}
+
+zr_status zr__gather_anew(zr_engine *e)
+{
+    const bool fill = e->bound[ZR_SCHEDULE_FILL].schedule;
+    const zr__moved before = e->moved; /* traffic at start-up does not count as a training step's traffic */
+    e->stale = !fill;
+    ZR_TRY(fill ? walk_counted(e, ZR_SCHEDULE_FILL) : zr_engine_flush(e));
+    e->moved = before;
+    return ZR_OK;
 }
 
 static zr_status begin_step(zr_engine *e, const zr_step_args *args)
@@ -498,9 +529,11 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
-    /* Whether the training step failed before it changed anything. */
+    /* Whether the training step failed before it updated anything. Parameters are up to date then: no step ends in this
+     * way before the steps of its first round that make them so. */
     const bool whole = (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0;
-    if (whole) e->stale = e->refresh;
+    if (whole) e->stale = false;
+    if (whole && e->refresh) count_flush(e);
     *result = result_of(e);
     if (st == ZR_OK && !result->skipped) e->updates++;
     /* a step that was asked to stop has cast no gradient */
@@ -634,8 +667,8 @@ static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value valu
 
 zr_status zr_engine_value(zr_engine *e, zr_schedule_kind kind, zr_value value, void *out)
 {
-    static const char *const walk[ZR_SCHEDULES] = {"zr_engine_step", "zr_engine_eval", "zr_engine_decode", ""};
-    static const char *const name[ZR_SCHEDULES] = {"train", "eval", "decode", "flush"};
+    static const char *const walk[ZR_SCHEDULES] = {"zr_engine_step", "zr_engine_eval", "zr_engine_decode", "", ""};
+    static const char *const name[ZR_SCHEDULES] = {"train", "eval", "decode", "flush", "fill"};
     ZR_CHECK((unsigned)kind < ZR_SCHEDULES, ZR_ERR_ARG, "no schedule %d", (int)kind);
     const zr_schedule *s = e->bound[kind].schedule;
     const zr_graph *g = e->plan->graph[kind];

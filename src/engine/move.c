@@ -19,46 +19,58 @@ static zr_status finish_pending(const zr__running *r)
     return zr__comm_of(r)->size > 1 && !r->engine->in_stream ? r->device->ops->finish(r->device) : ZR_OK;
 }
 
-enum { ERROR = 2 }; /* index in `use` of the errors that a CAST renews */
+/* Index in `use` of the parameters that a CAST subtracts or adds, or of the errors that it adds and renews. */
+enum { ADDED = 2 };
 
-/* Set the random numbers by which a CAST rounds records. An element of a parameter has a number for each update, so
+/* Return the random numbers by which a CAST rounds records. An element of a parameter has a number for each update, so
  * that every gather between two updates gives the same values. An element of a gradient has a number for each training
  * step, rank and level of the reduction. */
-static void set_random(const zr__running *r, zr_rounding *rounding)
+static zr_rounding rounding_of(const zr__running *r, bool gradient)
 {
     const zr_engine *e = r->engine;
-    const bool gradient = r->bound->schedule->buffer[r->use[1].buffer].category == ZR_CATEGORY_GRAD;
     const uint64_t rank = gradient ? (uint64_t)e->place[ZR_GROUP_DATA] : 0;
     const uint32_t kind = !gradient ? 0 : r->step->range.by.elems > 0 ? 2 : 1; /* parameters; level of gradients */
-    rounding->at_random = true;
-    rounding->rng = (zr_rng){.seed = e->runtime.seed,
-                             .purpose = ZR_RNG_ROUND,
-                             .stream = 3 * (uint32_t)r->step->unit + kind,
-                             .step = gradient ? e->runtime.step : (uint32_t)e->updates};
-    rounding->first = rank << 44 | (uint64_t)zr__first(e, &r->step->range);
+    return (zr_rounding){.rng = {.seed = e->runtime.seed,
+                                 .purpose = ZR_RNG_ROUND,
+                                 .stream = 3 * (uint32_t)r->step->unit + kind,
+                                 .step = gradient ? e->runtime.step : (uint32_t)e->updates},
+                         .first = rank << 44 | (uint64_t)zr__first(e, &r->step->range)};
 }
 
-/* Set the errors that a CAST of a gradient adds and renews. A probe leaves them as they are. */
-static void set_error(const zr__running *r, zr_rounding *rounding)
+/* Return the errors that a CAST of a gradient adds and renews. */
+static zr_feedback feedback_of(const zr__running *r)
 {
     const zr_engine *e = r->engine;
     const zr_layout *l = &e->plan->layout;
     const bool partial = e->plan->group[r->step->range.by.group].size > 1;
-    if (r->step->n_uses <= ERROR || e->probing) return;
-    rounding->error = zr__at(r, ERROR);
-    rounding->error_anew =
-        !e->error_kept[partial ? ZR_ERROR_PARTIAL : ZR_ERROR_WHOLE] || e->step->step % l->error_steps == 0;
-    rounding->error_beta = (float)l->error_beta;
-    rounding->error_scale = (float)e->scale;
+    return (zr_feedback){.error = zr__at(r, ADDED),
+                         .anew = !e->error_kept[partial ? ZR_ERROR_PARTIAL : ZR_ERROR_WHOLE] ||
+                                 e->step->step % l->error_steps == 0,
+                         .beta = (float)l->error_beta,
+                         .scale = (float)e->scale};
 }
 
 zr_status zr__cast(const zr__running *r)
 {
-    zr_rounding rounding = {.at_random = false};
-    if (r->engine->plan->stochastic && zr_dtype_is_record(r->use[1].dtype)) set_random(r, &rounding);
-    set_error(r, &rounding);
+    const bool encodes = zr_dtype_is_record(r->use[1].dtype);
+    const bool gradient = r->bound->schedule->buffer[r->use[1].buffer].category == ZR_CATEGORY_GRAD;
+    zr_rounding rounding;
+    zr_feedback feedback;
+    zr_casting casting = {.rounding = NULL};
+    if (encodes && r->engine->plan->stochastic) {
+        rounding = rounding_of(r, gradient);
+        casting.rounding = &rounding;
+    }
+    if (r->step->n_uses > ADDED && !gradient) {
+        casting.added = zr__at(r, ADDED);
+        casting.added_dtype = r->use[ADDED].dtype;
+        casting.sign = encodes ? -1 : 1;
+    } else if (r->step->n_uses > ADDED && !r->engine->probing) { /* a probe leaves errors as they are */
+        feedback = feedback_of(r);
+        casting.feedback = &feedback;
+    }
     return r->device->ops->cast(r->device, zr__at(r, 1), r->use[1].dtype, zr__at(r, 0), r->use[0].dtype, r->count,
-                                rounding.at_random || rounding.error ? &rounding : NULL);
+                                &casting);
 }
 
 zr_status zr__gather(const zr__running *r)

@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 /* Of each thread's two numbers, the first has these bits, from the highest down: 1 that is set during a walk, 1 that is
- * set when the step has ended, 2 for the schedule, 28 for the micro-batch, 32 for the step. The second has 6 for the
+ * set when the step has ended, 3 for the schedule, 27 for the micro-batch, 32 for the step. The second has 6 for the
  * kind, 8 for the action, 12 for the stage, 8 for the peer, 30 for the op or the unit. */
-enum { MICRO_BITS = 28, STEP_BITS = 32, KIND_AT = 58, ACTION_AT = 50, STAGE_AT = 38, PEER_AT = 30 };
+enum { MICRO_BITS = 27, STEP_BITS = 32, KIND_AT = 58, ACTION_AT = 50, STAGE_AT = 38, PEER_AT = 30 };
 #define ENDED_BIT ((uint64_t)1 << 62)
 
 static uint64_t low(uint64_t number, int bits)
@@ -58,12 +58,12 @@ void zr__show_nothing(zr_engine *e)
 
 zr__engine_at zr__engine_shown(const uint64_t *shown, int thread)
 {
-    _Static_assert(ZR_SCHEDULES <= 4 && ZR_STEP_KINDS <= 64 && ZR_ROLES < 255 && ZR_ROLES * ZR_CHUNKS < 4096,
+    _Static_assert(ZR_SCHEDULES <= 8 && ZR_STEP_KINDS <= 64 && ZR_ROLES < 255 && ZR_ROLES * ZR_CHUNKS < 4096,
                    "the bits are enough");
     const uint64_t at = shown[ZR_ENGINE_SHOWN + 2 * thread], what = shown[ZR_ENGINE_SHOWN + 2 * thread + 1];
     return (zr__engine_at){.walks = at >> 63,
                            .ended = (at & ENDED_BIT) != 0,
-                           .schedule = (zr_schedule_kind)low(at >> (MICRO_BITS + STEP_BITS), 2),
+                           .schedule = (zr_schedule_kind)low(at >> (MICRO_BITS + STEP_BITS), 3),
                            .micro = (int64_t)low(at >> STEP_BITS, MICRO_BITS),
                            .step = (int32_t)(at & INT32_MAX),
                            .kind = (zr_step_kind)(what >> KIND_AT),

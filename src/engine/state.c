@@ -11,6 +11,7 @@ const zr_state *zr__engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
     if (state >= ZR_STATE_ERROR) return &u->error[state - ZR_STATE_ERROR];
+    if (state == ZR_STATE_SENT) return &u->param;
     if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
     return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
 }
@@ -75,6 +76,7 @@ static zr_status check_state(const zr_engine *e, int state)
     const int slots = e->plan->optimizer.n_slots, level = state - ZR_STATE_ERROR;
     const bool error = level >= 0 && level < ZR_ERROR_LEVELS && e->plan->layout.error_steps > 0;
     ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD || error ||
+                 (state == ZR_STATE_SENT && e->plan->layout.weight_differences) ||
                  (state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + slots),
              ZR_ERR_ARG, "state %d: there are parameters, gradients and %d states of the optimizer%s", state, slots,
              e->plan->layout.error_steps > 0 ? ", and errors of gradients" : "");
@@ -178,14 +180,14 @@ static zr_status fill_param(passing *all, int state, const zr_param_info *param,
 {
     zr_engine *e = all->engine;
     const zr_plan_unit *u = &e->plan->unit[param->unit];
-    const bool params = state == ZR_STATE_PARAM;
+    const bool params = state == ZR_STATE_PARAM, sent = state == ZR_STATE_SENT;
     passing p = *all;
     p.param = param;
     p.state = zr__engine_state(e->plan, param->unit, state);
     p.rounded = params;
     p.before = zr__elements_before(e, param, state);
-    if (p.state->buffer == ZR_NONE) return ZR_OK;
-    const zr__span mine = zr__meet(e, param, params ? &u->update : &p.state->range);
+    if (p.state->buffer == ZR_NONE || (sent && !u->differs)) return ZR_OK;
+    const zr__span mine = zr__meet(e, param, params || sent ? &u->update : &p.state->range);
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
     const int64_t most = made_there ? INT64_MAX : ZR_PASSING_ELEMS;
     if (!fn) {
@@ -260,16 +262,7 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     if (state >= ZR_STATE_ERROR) e->error_kept[state - ZR_STATE_ERROR] = true;
     /* Agree here. Otherwise a rank could wait for a rank that failed to read its part. */
     ZR_TRY(zr_comm_agree(e->comm, st));
-    return state == ZR_STATE_PARAM ? zr__gather_anew(e) : ZR_OK;
-}
-
-zr_status zr__gather_anew(zr_engine *e)
-{
-    e->stale = true;
-    const zr__moved before = e->moved; /* traffic at start-up does not count as a training step's traffic */
-    ZR_TRY(zr_engine_flush(e));
-    e->moved = before;
-    return ZR_OK;
+    return state == ZR_STATE_PARAM || state == ZR_STATE_SENT ? zr__gather_anew(e) : ZR_OK;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------- */
@@ -294,7 +287,8 @@ static zr_status read_param(zr_engine *e, int state, zr__window *window, const z
                  .window = window,
                  .before = zr__elements_before(e, param, state),
                  .host = zr__result(e, e->plan->passing)};
-    if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit is not trained, or its gradient not cast to records */
+    /* the unit is not trained, or its gradient not cast to records */
+    if (p.state->buffer == ZR_NONE || (state == ZR_STATE_SENT && !u->trains)) return ZR_OK;
     const zr__span mine = zr__passed(e, param, range_of(e->plan, param->unit, state));
     const bool cleared = state >= ZR_STATE_ERROR && !e->error_kept[state - ZR_STATE_ERROR];
     const double scale = state == ZR_STATE_GRAD ? e->scale / e->per_counted : 1;
@@ -317,6 +311,8 @@ zr_status zr_engine_read(zr_engine *e, int state, zr_read_fn fn, void *arg)
     ZR_CHECK(fn, ZR_ERR_ARG, "zr_engine_read: no function to pass elements to");
     ZR_TRY(check_state(e, state));
     ZR_CHECK(state != ZR_STATE_GRAD || e->steps > 0, ZR_ERR_STATE, "there is no gradient before the first step");
+    ZR_CHECK(state != ZR_STATE_SENT || !e->stale, ZR_ERR_STATE,
+             "parameters as they are sent are not up to date: call zr_engine_flush first");
     bool kept = state != ZR_STATE_GRAD;
     for (int32_t u = 0; u < e->plan->n_units && !kept; u++) kept = e->plan->unit[u].sums.buffer != ZR_NONE;
     ZR_CHECK(kept, ZR_ERR_STATE, "the layout lean has consumed the gradient; plan with ZR_STATES_PAPER to read it");

@@ -110,6 +110,11 @@ static zr_status check_records(const zr_layout *l)
         ZR_CHECK(records[i].type == ZR_F32 || zr_dtype_is_record(records[i].type), ZR_ERR_ARG,
                  "zr_layout.%s is %s: a type of records is wanted, or F32 for none", records[i].name,
                  zr_dtype_name(records[i].type));
+    ZR_CHECK(!l->weight_differences || l->weight_records != ZR_F32, ZR_ERR_CONFIG,
+             "quantization.weight_differences without zero_quantized_weights: no parameters are quantised");
+    ZR_CHECK(!l->weight_differences || l->stage < 3, ZR_ERR_CONFIG,
+             "quantization.weight_differences at zero_optimization.stage 3, where no rank has all parameters, to which "
+             "differences could be added: leave it out, or use stage 2");
     const bool frozen = l->frozen_records != ZR_F32;
     ZR_CHECK(!frozen || l->tensor == 1, ZR_ERR_UNSUPPORTED,
              "zero_quantized_nontrainable_weights cannot be used with parallel.tensor %d, which cuts matrices within "
@@ -531,7 +536,8 @@ static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *
     for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++)
         if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
-    if (l->train) ZR_TRY(zr__write_flush(plan));
+    if (l->train) ZR_TRY(zr__write_flush(plan, ZR_SCHEDULE_FLUSH));
+    if (l->train && l->weight_differences) ZR_TRY(zr__write_flush(plan, ZR_SCHEDULE_FILL));
     return zr__account(plan);
 }
 

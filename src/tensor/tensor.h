@@ -11,7 +11,7 @@ extern "C" {
 /** Return the number of elements in a record. */
 int64_t zr__dtype_grain(zr_dtype dtype);
 
-/** Return the type with records of the same length in which the errors of records are kept (zr_rounding.error). */
+/** Return the type with records of the same length in which the errors of records are kept (zr_feedback.error). */
 static inline zr_dtype zr__error_dtype(zr_dtype records)
 {
     return zr__dtype_grain(records) == 128 ? ZR_I8X128 : ZR_I8X256;

@@ -301,18 +301,20 @@ zr_status recorded_update(zr_device *device, const zr_optimizer *optimizer, cons
 }
 
 ranges of_cast(const void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-               const zr_rounding *rounding)
+               const zr_casting *casting)
 {
     ranges all = {{in, span(dtype, n), false}, {out, span(out_dtype, n), true}};
-    if (rounding && rounding->error) all.push_back({rounding->error, span(zr__error_dtype(out_dtype), n), true});
+    if (casting && casting->added) all.push_back({casting->added, span(casting->added_dtype, n), false});
+    if (casting && casting->feedback)
+        all.push_back({casting->feedback->error, span(zr__error_dtype(out_dtype), n), true});
     return all;
 }
 
 zr_status recorded_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                        const zr_rounding *rounding)
+                        const zr_casting *casting)
 {
-    record_op op("a cast", of_cast(out, out_dtype, in, dtype, n, rounding));
-    return plain.cast(device, out, out_dtype, in, dtype, n, rounding);
+    record_op op("a cast", of_cast(out, out_dtype, in, dtype, n, casting));
+    return plain.cast(device, out, out_dtype, in, dtype, n, casting);
 }
 
 zr_status recorded_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
@@ -363,10 +365,10 @@ zr_status host_update(zr_device *device, const zr_optimizer *optimizer, const zr
 }
 
 zr_status host_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                    const zr_rounding *rounding)
+                    const zr_casting *casting)
 {
-    record_hosts("a cast", of_cast(out, out_dtype, in, dtype, n, rounding));
-    return plain_host.cast(device, out, out_dtype, in, dtype, n, rounding);
+    record_hosts("a cast", of_cast(out, out_dtype, in, dtype, n, casting));
+    return plain_host.cast(device, out, out_dtype, in, dtype, n, casting);
 }
 
 zr_status host_copy(zr_device *device, void *to, const void *from, int64_t bytes)

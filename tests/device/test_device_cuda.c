@@ -227,8 +227,8 @@ static int64_t words_of(zr_dtype dtype, int64_t n)
 }
 
 /* Check that records have the bits of the processor's: encoded from each type at any alignment, decoded to each type,
- * and summed. With `keeps`, `rounding` gets errors, which must have the processor's bits too. */
-static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, zr_rounding *rounding, bool keeps)
+ * and summed. With `feedback`, errors must have the processor's bits too. */
+static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, const zr_rounding *rounding, zr_feedback *feedback)
 {
     const zr_dtype kept = zr__error_dtype(dtype);
     enum { PIECES = 3 };
@@ -244,18 +244,19 @@ static void check_records(zr_dtype dtype, zr_dtype type, int64_t n, zr_rounding 
         uint16_t *to = put(got, ZR_BF16, words);
         float *wide = array_random(ZR_F32, n, 0.3);
         uint16_t *error = array_random(ZR_BF16, words_of(kept, n), 1.0), *their_error = NULL;
-        if (keeps) {
+        const zr_casting casting = {.rounding = rounding, .feedback = feedback};
+        if (feedback) {
             assert_int_equal(cpu->ops->cast(cpu, error + 1, kept, wide, ZR_F32, n, NULL), ZR_OK);
             their_error = array_copy(error, ZR_BF16, words_of(kept, n));
-            rounding->error = error + 1;
-            rounding->error_anew = p == 1;
+            feedback->error = error + 1;
+            feedback->anew = p == 1;
         }
-        assert_int_equal(cpu->ops->cast(cpu, want + 1, dtype, x + at, type, n, rounding), ZR_OK);
-        if (keeps) rounding->error = (uint16_t *)put(their_error, ZR_BF16, words_of(kept, n)) + 1;
-        assert_int_equal(gpu->ops->cast(gpu, to + 1, dtype, from + at, type, n, rounding), ZR_OK);
+        assert_int_equal(cpu->ops->cast(cpu, want + 1, dtype, x + at, type, n, &casting), ZR_OK);
+        if (feedback) feedback->error = (uint16_t *)put(their_error, ZR_BF16, words_of(kept, n)) + 1;
+        assert_int_equal(gpu->ops->cast(gpu, to + 1, dtype, from + at, type, n, &casting), ZR_OK);
         back();
         assert_memory_equal(want, got, (size_t)words * sizeof *want);
-        if (keeps) assert_memory_equal(error, their_error, (size_t)words_of(kept, n) * sizeof *error);
+        if (feedback) assert_memory_equal(error, their_error, (size_t)words_of(kept, n) * sizeof *error);
         piece[p] = want;
         ours[p] = want + 1;
     }
@@ -286,15 +287,43 @@ static void records(void **state)
     for (zr_dtype dtype = ZR_I8X128; dtype < ZR_DTYPES; dtype++)
         for (int t = 0; t < 3; t++)
             for (int s = 0; s < 3; s++) {
-                zr_rounding rounding = {.at_random = true,
-                                        .rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
-                                        .first = s == 2 ? 0x1fffffffdu : 256,
-                                        .error_beta = 0.75f,
-                                        .error_scale = t == 1 ? 1000.0f : 1.0f};
-                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &rounding : NULL, false);
-                rounding.at_random = (s + t) % 3 == 1;
-                check_records(dtype, types[t], sizes[s], &rounding, true);
+                const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .step = 7, .stream = 2},
+                                              .first = s == 2 ? 0x1fffffffdu : 256};
+                zr_feedback feedback = {.beta = 0.75f, .scale = t == 1 ? 1000.0f : 1.0f};
+                check_records(dtype, types[t], sizes[s], (s + t) % 3 ? &rounding : NULL, NULL);
+                check_records(dtype, types[t], sizes[s], (s + t) % 3 == 1 ? &rounding : NULL, &feedback);
             }
+}
+
+/* Check casts to and from records with an array that is added: subtracted before records are made, and the output in
+ * which they are added, at any alignment. */
+static void records_added(void **state)
+{
+    (void)state;
+    enum { N = 2600 };
+    for (int way = 0; way < 18; way++) {
+        const zr_dtype dtype = (zr_dtype)(ZR_I8X128 + way % (ZR_DTYPES - ZR_I8X128)), type = types[way % 3];
+        const int64_t n = N - way % 2 * 1711, at = way / 3 % 2 * zr_dtype_bytes(type);
+        const zr_rounding rounding = {.rng = {.seed = 3, .purpose = ZR_RNG_ROUND}, .first = 256};
+        float *x = array_random(ZR_F32, n, 3.0);
+        unsigned char *want = array_random(type, n + 1, 3.0), *got = array_copy(want, type, n + 1);
+        uint16_t *want_made = array_new(ZR_BF16, words_of(dtype, n)), *made = array_new(ZR_BF16, words_of(dtype, n));
+        unsigned char *target = put(got, type, n + 1);
+        uint16_t *records = put(made, ZR_BF16, words_of(dtype, n));
+        zr_casting ours = {.rounding = way % 4 ? NULL : &rounding, .added = want + at, .added_dtype = type, .sign = -1},
+                   its = ours;
+        its.added = target + at;
+        assert_int_equal(cpu->ops->cast(cpu, want_made, dtype, x, ZR_F32, n, &ours), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, records, dtype, put(x, ZR_F32, n), ZR_F32, n, &its), ZR_OK);
+        ours.rounding = its.rounding = NULL;
+        ours.sign = its.sign = 1;
+        assert_int_equal(cpu->ops->cast(cpu, want + at, type, want_made, dtype, n, &ours), ZR_OK);
+        assert_int_equal(gpu->ops->cast(gpu, target + at, type, records, dtype, n, &its), ZR_OK);
+        back();
+        assert_memory_equal(want_made, made, (size_t)zr_dtype_span(dtype, n));
+        assert_memory_equal(want, got, (size_t)zr_dtype_span(type, n + 1));
+        pool_clear();
+    }
 }
 
 /* Check casts from records of a type to records of others, and copies of records. */
@@ -314,7 +343,8 @@ static void records_again(void **state)
             pool_clear();
         }
     const zr_rounding rounding = {.first = 0};
-    assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_BF16, NULL, ZR_F32, 0, &rounding), ZR_ERR_ARG);
+    assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_BF16, NULL, ZR_F32, 0, &(zr_casting){.rounding = &rounding}),
+                     ZR_ERR_ARG);
     assert_int_equal(gpu->ops->cast(gpu, NULL, ZR_I8X128, NULL, ZR_I32, 0, NULL), ZR_ERR_DTYPE);
 }
 
@@ -860,28 +890,15 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),
-        cmocka_unit_test(squares),
-        cmocka_unit_test(squares_apart),
-        cmocka_unit_test(many_squares),
-        cmocka_unit_test(totals),
-        cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(records),
-        cmocka_unit_test(records_again),
-        cmocka_unit_test(initial_values),
-        cmocka_unit_test(updates),
-        cmocka_unit_test(squares_of_updates),
-        cmocka_unit_test(queues),
-        cmocka_unit_test(cleared_memory),
-        cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),           cmocka_unit_test(squares),        cmocka_unit_test(squares_apart),
+        cmocka_unit_test(many_squares),   cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(records),        cmocka_unit_test(records_added),  cmocka_unit_test(records_again),
+        cmocka_unit_test(initial_values), cmocka_unit_test(updates),        cmocka_unit_test(squares_of_updates),
+        cmocka_unit_test(queues),         cmocka_unit_test(cleared_memory), cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(priorities),
-        cmocka_unit_test(noted_points),
-        cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),         cmocka_unit_test(failures),       cmocka_unit_test(streams),
+        cmocka_unit_test(priorities),     cmocka_unit_test(noted_points),   cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

@@ -91,6 +91,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.tile_elems = had.tile_elems;
     run->layout.vectors_apart = had.vectors_apart;
     run->layout.weight_records = had.weight_records;
+    run->layout.weight_differences = had.weight_differences;
     run->layout.frozen_records = had.frozen_records;
     run->layout.grad_records = had.grad_records;
     run->layout.error_steps = had.error_steps;
@@ -124,7 +125,7 @@ static inline void layout_assert_same(const trainer *want, const trainer *got, c
 /* Check that every `shares`-th combination of variant and stage, starting at `share`, gives the bits of `want`. */
 static inline void layout_check(const trainer *want, int share, int shares)
 {
-    for (int stage = 0; stage <= 3; stage++)
+    for (int stage = 0; stage <= (want->layout.weight_differences ? 2 : 3); stage++)
         for (int v = 0; v < LAYOUT_VARIANTS; v++) {
             trainer got = *want;
             got.layout.stage = stage;

@@ -216,18 +216,18 @@ static void cleared_in_time(void **state)
 
 static zr_device_ops spoilt;
 static zr_status (*cast_of)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                            const zr_rounding *rounding);
+                            const zr_casting *casting);
 static _Atomic int devices, casts, bad_cast, had_errors;
 
 /* Make one element of one gradient infinite before it is cast to records. Count casts to which errors are added. */
 static zr_status spoil(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                       const zr_rounding *rounding)
+                       const zr_casting *casting)
 {
-    if (zr_dtype_is_record(out_dtype) && rounding && rounding->error) {
+    if (zr_dtype_is_record(out_dtype) && casting && casting->feedback) {
         if (atomic_fetch_add(&casts, 1) == bad_cast) ((float *)(uintptr_t)in)[5] = INFINITY;
-        had_errors += !rounding->error_anew;
+        had_errors += !casting->feedback->anew;
     }
-    return cast_of(device, out, out_dtype, in, dtype, n, rounding);
+    return cast_of(device, out, out_dtype, in, dtype, n, casting);
 }
 
 /* Let one of two ranks spoil a gradient. */

@@ -1,7 +1,8 @@
 //TEST timeout=240 tsan=1
 /* Quantised exchanges (zr_layout.weight_records, grad_records). Ops compute with parameters that were cast to records
- * and back, the same at every stage, in every layout and on any number of ranks. Gradients are the sums of what each
- * rank has cast; they have the same bits at one number of ranks, and one number of ranks of a host. */
+ * and back, or to which differences in records were added, the same at every stage, in every layout and on any number
+ * of ranks. Gradients are the sums of what each rank has cast; they have the same bits at one number of ranks, and one
+ * number of ranks of a host. */
 #include "engine/layout_variants.h"
 #include "engine/walk.h"
 
@@ -159,6 +160,200 @@ static void weights_are_those_of_records(void **state)
     for (got.layout.stage = 0; got.layout.stage <= 3; got.layout.stage++) {
         trainer_run(&got);
         assert_true(got.loss[0] == want.loss[0]);
+    }
+}
+
+/* ---- differences of parameters ------------------------------------------------------------------- */
+
+static trainer differences(int ranks, zr_dtype dtype, int64_t accum, zr_dtype weights)
+{
+    trainer run = records(ranks, dtype, accum, weights, ZR_F32);
+    run.layout.weight_differences = true;
+    return run;
+}
+
+/* Check that all stages and layouts with whole parameters have the same bits, which begin with those of a run without
+ * records and then stay nearer to them than those of whole parameters in records. */
+static void check_differences(int ranks, zr_dtype dtype, int64_t accum, zr_dtype weights)
+{
+    static int share;
+    trainer want = differences(ranks, dtype, accum, weights), plain = want, whole = want;
+    trainer_run(&want);
+    plain.layout.weight_records = ZR_F32;
+    plain.layout.weight_differences = whole.layout.weight_differences = false;
+    trainer_run(&plain);
+    trainer_run(&whole);
+    assert_true(want.loss[0] == plain.loss[0] && whole.loss[0] != plain.loss[0] && differ(&want, &plain));
+    assert_true(fabs(want.norm[2] - plain.norm[2]) < fabs(whole.norm[2] - plain.norm[2]));
+    layout_check(&want, share++, 3);
+}
+
+static void differences_in_all_layouts(void **state)
+{
+    (void)state;
+    check_differences(1, ZR_F32, 1, ZR_I4X128);
+    check_differences(2, ZR_BF16, 2, ZR_I4X256);
+    check_differences(4, ZR_F16, 1, ZR_H4X128);
+    check_differences(3, ZR_F32, 2, ZR_I4X128);
+}
+
+/* Check that differences pass alike in groups, in two levels, and rounded at random. */
+static void differences_in_groups(void **state)
+{
+    (void)state;
+    for (int random = 0; random < 2; random++) {
+        trainer want = differences(4, ZR_BF16, 2, ZR_I4X128);
+        want.layout.stochastic = random;
+        trainer_run(&want);
+        for (int way = 0; way < 6; way++) {
+            trainer run = want;
+            run.layout.stage = way % 3;
+            run.layout.host_ranks = 2;
+            run.layout.hierarchical = way < 3;
+            run.layout.shard_ranks = way > 3 ? 2 : 0;
+            run.layout.accum_order = way == 4 ? ZR_ACCUM_LAYER : ZR_ACCUM_MICRO;
+            run.layout.home.optim = way % 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+            trainer_run(&run);
+            layout_assert_same(&want, &run, "groups");
+        }
+    }
+}
+
+static void differences_on_any_ranks(void **state)
+{
+    (void)state;
+    trainer want = {0};
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        trainer run = differences(ranks, ZR_BF16, 8 / ranks, ZR_I4X128);
+        run.layout.rank_free_sums = true;
+        run.layout.batch = 1;
+        run.layout.stage = ranks % 3;
+        trainer_run(&run);
+        if (want.steps == 0) want = run;
+        layout_assert_same(&want, &run, "any number of ranks");
+    }
+}
+
+static float sent_before[PARAMS_MOST], sent[PARAMS_MOST];
+
+static zr_status keep_in(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    memcpy((float *)arg + param->first + first, in, sizeof *in * (size_t)n);
+    return ZR_OK;
+}
+
+/* Check that all ranks have the same parameters, to the bit. */
+static zr_status check_replicas(zr_engine *engine, zr_comm *comm)
+{
+    for (int32_t i = 0; i < engine->plan->n_units; i++) {
+        const zr_state *param = &engine->plan->unit[i].param;
+        const zr_buffer *buffer = &engine->plan->persistent[param->buffer];
+        const unsigned char *at = (const unsigned char *)zr__buffer(engine, buffer);
+        uint64_t hash = 0;
+        for (int64_t b = 0; b < zr_dtype_span(param->dtype, param->range.count); b++)
+            hash = (hash ^ at[b]) * 0x100000001b3u;
+        ZR_TRY(zr__comm_same(comm, "the parameters of a unit", hash));
+    }
+    return ZR_OK;
+}
+
+static zr_status stop_now(void *arg)
+{
+    (void)arg;
+    return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
+}
+
+/* Keep the parameters as they are sent before and behind a further step, and its masters. */
+static zr_status step_on(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    const zr_step_args args = {.step = run->steps, .lr = run->lr, .batch = trainer_batch, .arg = run};
+    zr_step_result result;
+    ZR_TRY(zr_engine_read(engine, ZR_STATE_SENT, keep_in, sent_before));
+    ZR_TRY(zr_engine_step(engine, &args, &result));
+    ZR_CHECK(zr_engine_read(engine, ZR_STATE_SENT, keep_in, sent) == ZR_ERR_STATE, ZR_ERR_INTERNAL,
+             "parameters are read that are not up to date");
+    ZR_TRY(zr_engine_flush(engine));
+    ZR_TRY(zr_engine_read(engine, ZR_STATE_SENT, keep_in, sent));
+    ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, keep, NULL));
+    return check_replicas(engine, comm);
+}
+
+/* Check that after many steps a parameter is still within half a code of the last difference of its master, and a
+ * rounding to its type. */
+static void differences_do_not_add_up(void **state)
+{
+    (void)state;
+    for (int narrow = 0; narrow < 2; narrow++) {
+        trainer run = differences(4, narrow ? ZR_BF16 : ZR_F32, 1, ZR_I4X128);
+        run.steps = TRAINER_STEPS;
+        run.layout.stage = 2 - narrow;
+        run.after = step_on;
+        run.clip = 0;
+        run.layout.norm_first = false;
+        trainer_run(&run);
+        zr_model model = trainer_model(&run);
+        zr_device *device = NULL;
+        zr_plan *plan = NULL;
+        assert_int_equal(zr_device_create_cpu(&(zr_device_config){.threads = 1}, &device), ZR_OK);
+        assert_int_equal(zr_plan_create(&model, &run.layout, &device->profile, &plan), ZR_OK);
+        const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+        int blocks = 0;
+        for (int32_t p = 0; p < zr_graph_params(g); p++) {
+            const zr_param_info *param = zr_graph_param(g, p);
+            const int64_t n = zr_shape_elems(&param->shape);
+            for (int64_t b = 0; b < n && is_quantised(param); b += 128, blocks++) {
+                const int64_t first = param->first + b, end = param->first + (b + 128 < n ? b + 128 : n);
+                float most = 0;
+                for (int64_t i = first; i < end; i++) most = fmaxf(most, fabsf(value[i] - sent_before[i]));
+                for (int64_t i = first; i < end; i++) {
+                    const float half = most / 7 * (1 + 0x1p-8f) / 2;
+                    const float rounded = fabsf(value[i]) * (narrow ? 0x1p-8f : 0x1p-23f) + half * 0x1p-8f;
+                    if (fabsf(value[i] - sent[i]) > half + rounded)
+                        fail_msg("%s, element %lld: %g, its master is %g, its block's difference %g", param->name,
+                                 (long long)(i - param->first), (double)sent[i], (double)value[i], (double)most);
+                }
+            }
+        }
+        assert_true(blocks > 100);
+        zr_plan_destroy(&plan);
+        zr_device_destroy(&device);
+    }
+}
+
+static zr_status flush(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)run, (void)comm;
+    return zr_engine_flush(engine);
+}
+
+/* Begin a step that is stopped behind its first micro-batch. */
+static zr_status stop_a_step(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    const zr_step_args args = {.step = 1, .lr = run->lr, .batch = trainer_batch, .arg = run, .stop = stop_now};
+    zr_step_result result;
+    (void)comm;
+    const zr_status st = zr_engine_step(engine, &args, &result);
+    ZR_CHECK(st == ZR_ERR_STOPPED, ZR_ERR_INTERNAL, "a step that should stop returns %d", st);
+    return ZR_OK;
+}
+
+/* Check that a difference is sent once a step, also if an evaluation has asked for it or the step is done again. */
+static void one_difference_a_step(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 2; stage++) {
+        trainer want = differences(2, ZR_BF16, 2, ZR_I4X128), flushed, stopped;
+        want.layout.stage = stage;
+        flushed = stopped = want;
+        flushed.after_first = flush;
+        stopped.after_first = stop_a_step;
+        trainer_run(&want);
+        trainer_run(&flushed);
+        layout_assert_same(&want, &flushed, "a flush");
+        stopped.layout.save = stage > 1 ? ZR_SAVE_IN_PLACE : ZR_SAVE_COPY;
+        stopped.layout.home.optim = stage == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+        trainer_run(&stopped);
+        layout_assert_same(&want, &stopped, "a stopped step");
     }
 }
 
@@ -331,15 +526,16 @@ static void gradients_are_those_of_records(void **state)
 
 static zr_device_ops spoilt;
 static zr_status (*cast_of)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                            const zr_rounding *rounding);
+                            const zr_casting *casting);
 static _Atomic int devices;
 
 /* Make one element of a gradient infinite before it is cast to records. */
 static zr_status spoil(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                       const zr_rounding *rounding)
+                       const zr_casting *casting)
 {
-    if (zr_dtype_is_record(out_dtype)) ((float *)(uintptr_t)in)[n / 3] = INFINITY;
-    return cast_of(device, out, out_dtype, in, dtype, n, rounding);
+    const bool gradient = zr_dtype_is_record(out_dtype) && !(casting && casting->added);
+    if (gradient) ((float *)(uintptr_t)in)[n / 3] = INFINITY;
+    return cast_of(device, out, out_dtype, in, dtype, n, casting);
 }
 
 /* Let one of two ranks spoil its gradients. */
@@ -369,6 +565,24 @@ static void not_finite(void **state)
         trainer_run(&run);
         assert_true(run.skipped[0] && run.skipped[1] && run.bad_param[0] >= 0 && isfinite(run.loss[1]));
         assert_true(run.weights == before.weights);
+    }
+}
+
+/* Check that a skipped step is followed by another difference to the same masters, at every stage. */
+static void not_finite_differences(void **state)
+{
+    (void)state;
+    double loss = 0;
+    for (int stage = 0; stage <= 2; stage++) {
+        trainer run = records(2, ZR_BF16, 1, ZR_I4X128, ZR_I4X128);
+        run.layout.weight_differences = true;
+        run.layout.stage = stage;
+        run.tune = spoil_one;
+        run.steps = 3;
+        trainer_run(&run);
+        assert_true(run.skipped[0] && run.skipped[1] && run.skipped[2] && isfinite(run.loss[2]));
+        assert_true(loss == 0 || run.loss[2] == loss);
+        loss = run.loss[2];
     }
 }
 
@@ -414,6 +628,13 @@ static void refused(void **state)
     assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "nccl"));
     run.layout.reduce = ZR_REDUCE_TO_SHARDS;
+    run.layout.weight_differences = true;
+    assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "without zero_quantized_weights"));
+    run.layout.weight_records = ZR_I4X128;
+    run.layout.stage = 3;
+    assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "at zero_optimization.stage 3"));
     run.layout.weight_records = ZR_I32;
     assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_ARG);
     assert_non_null(strstr(zr_error_message(), "I32"));
@@ -426,12 +647,18 @@ int main(void)
         cmocka_unit_test(weights_in_groups),
         cmocka_unit_test(weights_on_any_ranks),
         cmocka_unit_test(weights_are_those_of_records),
+        cmocka_unit_test(differences_in_all_layouts),
+        cmocka_unit_test(differences_in_groups),
+        cmocka_unit_test(differences_on_any_ranks),
+        cmocka_unit_test(differences_do_not_add_up),
+        cmocka_unit_test(one_difference_a_step),
         cmocka_unit_test(frozen_records),
         cmocka_unit_test(gradients_in_all_layouts),
         cmocka_unit_test(gradients_in_two_levels),
         cmocka_unit_test(gradients_are_those_of_records),
         cmocka_unit_test(rounded_at_random),
         cmocka_unit_test(not_finite),
+        cmocka_unit_test(not_finite_differences),
         cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,19 +134,21 @@ static inline zr_status trainer_put_end(void *arg)
     return ZR_OK;
 }
 
-/* Start a save of the current states after the next step, and note their hash. */
+/* Start a save of the current states during the next step, and note their hash. */
 static inline zr_status trainer_save(const zr_plan *plan, zr_engine *engine, trainer_saving *s)
 {
     const zr_sink sink = {trainer_put, trainer_put_end, NULL, s};
     *s = (trainer_saving){.on_its_way = true, .pause_ns = 20000};
-    const int slots = plan->optimizer.n_slots, errors = plan->layout.error_steps > 0 ? ZR_ERROR_LEVELS : 0;
-    for (int state = 0; state <= slots + errors; state++) {
-        const int which = state == 0       ? ZR_STATE_PARAM
-                          : state <= slots ? ZR_STATE_SLOT + state - 1
-                                           : ZR_STATE_ERROR + state - 1 - slots;
+    const zr_layout *l = &plan->layout;
+    if (l->weight_differences) ZR_TRY(zr_engine_flush(engine));
+    for (int state = 0; state < ZR_STATE_ERROR + ZR_ERROR_LEVELS; state++) {
+        const bool slot = state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + plan->optimizer.n_slots;
+        if (state != ZR_STATE_PARAM && !slot && !(state == ZR_STATE_SENT && l->weight_differences) &&
+            !(state >= ZR_STATE_ERROR && l->error_steps > 0))
+            continue;
         uint64_t sum = 0;
-        ZR_TRY(zr_engine_read(engine, which, trainer_hash, &sum));
-        s->want += sum * (2 * (uint64_t)which + 1);
+        ZR_TRY(zr_engine_read(engine, state, trainer_hash, &sum));
+        s->want += sum * (2 * (uint64_t)state + 1);
     }
     return zr_engine_save(engine, &sink);
 }

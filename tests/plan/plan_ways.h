@@ -103,6 +103,7 @@ static inline bool choose(zr_layout *l, int way)
         l->error_steps = 1024;
         l->reduce_once = true;
         l->accum = 3;
+        l->weight_differences = l->stage < 3;
         return true;
     default:
         return true;
@@ -201,6 +202,7 @@ static inline zr_layout mixed_layout(int i)
         l.hierarchical = i == 16;
         if (i == 17) l.accum_order = ZR_ACCUM_LAYER;
         if (i == 18) l.home.optim = ZR_SPACE_DEVICE;
+        l.weight_differences = l.stage < 3;
         break;
     default:
         break;

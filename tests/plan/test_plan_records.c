@@ -55,7 +55,8 @@ static void test_units(void **state)
     }
 }
 
-/* Check the bytes of states: a quantised unit has a master also in fp32, and at stage 3 no other parameters. */
+/* Check the bytes of states: a quantised unit has a master also in fp32, and at stage 3 no other parameters.
+ * Differences take no more. */
 static void test_states(void **state)
 {
     (void)state;
@@ -64,6 +65,7 @@ static void test_states(void **state)
             const int64_t N = 4, e = wide ? 4 : 2;
             zr_layout l = plan_layout(stage, (int)N, wide ? ZR_F32 : ZR_BF16, 1);
             l.weight_records = ZR_I8X128;
+            l.weight_differences = stage == 1;
             zr_plan *plan = plan_of(&plan_small, &l);
             int64_t want = 0;
             for (int32_t i = 0; i < plan->n_units; i++) {
@@ -107,6 +109,37 @@ static void test_borders(void **state)
             assert_int_equal(hosts->bytes[ZR_TRAFFIC_REDUCE_SCATTER], reduced);
             assert_int_equal(quantised, 12 * 12 * 768 * 768);
             if (n == 2) assert_int_equal(g * (gathered + reduced), quantised * 196 / 256 + g * (2 + 4) * (rest / N));
+            zr_plan_destroy(&plan);
+        }
+}
+
+/* Check the bytes of differences across n hosts of g ranks, and on one: parameters are gathered once a step, at 0.516
+ * bytes each. With two hosts a host receives 0.258 bytes for each quantised parameter. */
+static void test_differences(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 4; n *= 2)
+        for (int stage = 1; stage <= 2; stage++) {
+            const int64_t g = 4, N = n * g;
+            zr_layout l = plan_layout(stage, (int)N, ZR_BF16, 1);
+            l.weight_records = ZR_I4X128;
+            l.weight_differences = true;
+            l.host_ranks = n > 1 ? (int)g : 0;
+            l.hierarchical = n > 1;
+            zr_plan *plan = plan_of(&gpt2_124m, &l);
+            int64_t all = 0, across = 0, quantised = 0, rest = 0;
+            for (int32_t i = 0; i < plan->n_units; i++) {
+                const zr_plan_unit *u = &plan->unit[i];
+                const int64_t piece = u->padded_elems / N, bytes = u->differs ? piece / 128 * 66 : 2 * piece;
+                assert_true(u->differs == zr_dtype_is_record(u->weight_records));
+                *(u->differs ? &quantised : &rest) += u->padded_elems;
+                all += (N - 1) * bytes;
+                across += (n - 1) * bytes;
+            }
+            assert_int_equal(plan->traffic.bytes[ZR_TRAFFIC_ALL_GATHER], all);
+            assert_int_equal(plan->across[ZR_BORDER_HOST].bytes[ZR_TRAFFIC_ALL_GATHER], across);
+            assert_int_equal(quantised, 12 * 12 * 768 * 768);
+            if (n == 2) assert_int_equal(g * across, quantised * 33 / 128 + g * 2 * (rest / N));
             zr_plan_destroy(&plan);
         }
 }
@@ -246,7 +279,7 @@ static void test_error_faults(void **state)
         for (int32_t i = 0; i < s->n_steps && !cast[1]; i++)
             if (s->step[i].kind == ZR_STEP_CAST) cast[cast[0] != NULL] = &s->step[i];
         for (int32_t i = 0; i < s->n_steps; i++)
-            if (s->step[i].kind == ZR_STEP_SAVE && s->step[i].slot == ZR_OPTIMIZER_SLOTS) save = &s->step[i];
+            if (s->step[i].kind == ZR_STEP_SAVE && s->step[i].slot == ZR_SLOT_ERROR) save = &s->step[i];
         assert_true(cast[1] && cast[0]->unit == cast[1]->unit && save);
         for (int level = 0; level < 2; level++) {
             zr_use *error = &s->use[cast[level]->uses + 2];
@@ -282,12 +315,70 @@ static void test_error_faults(void **state)
     }
 }
 
+/* Check that the proof notices differences to other parameters, and differences that are added twice, or never. */
+static void test_faults_of_differences(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 2; stage++) {
+        zr_layout l = plan_layout(stage, 2, ZR_BF16, 1);
+        l.weight_records = ZR_I4X128;
+        l.weight_differences = true;
+        zr_plan *plan = plan_of(&plan_small, &l);
+        zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        zr_step *encode = step_of(plan, ZR_STEP_CAST, true), *decode = step_of(plan, ZR_STEP_CAST, false);
+        zr_step *cast[] = {encode, decode};
+        for (int i = 0; i < 2; i++) {
+            zr_use *old = &s->use[cast[i]->uses + 2];
+            const zr_use had = *old;
+            cast[i]->n_uses = 2; /* the master itself, or an overwritten parameter */
+            expect_broken(plan, "casts something else than differences");
+            cast[i]->n_uses = 3;
+            old->buffer = plan->unit[0].param.buffer;
+            assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+            *old = had;
+            old->range.by.elems += stage > 0 && i == 0 ? 128 : 0;
+            old->range.first += stage > 0 && i == 0 ? 0 : 128;
+            assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+            *old = had;
+        }
+        const zr_schedule *flush = &plan->schedule[ZR_SCHEDULE_FLUSH];
+        zr_step *added = flush->step, *other;
+        while (added->kind != ZR_STEP_CAST || zr_dtype_is_record(flush->use[added->uses + 1].dtype)) added++;
+        for (other = added + 1; other->kind != ZR_STEP_CAST;) other++; /* of the next unit */
+        const zr_step was = *other, had = *added;
+        *other = *added; /* a difference that is added twice */
+        expect_broken(plan, "reads buffer parameters,");
+        *other = was;
+        *added = (zr_step){.kind = ZR_STEP_ZERO, .stream = had.stream, .unit = -1, .op = -1, .channel = -1};
+        expect_broken(plan, "is not brought up to date by a flush");
+        *added = had;
+        zr_schedule *fill = &plan->schedule[ZR_SCHEDULE_FILL];
+        int gathers = 0;
+        for (int32_t i = 0; i < fill->n_steps; i++) gathers += fill->step[i].kind == ZR_STEP_GATHER;
+        assert_int_equal(gathers, stage > 0 ? plan->n_units : 0);
+        assert_int_equal(gathers, fill->n_steps); /* and no casts */
+        if (gathers > 0) {
+            fill->step[1].range.count -= 32; /* a part that is not filled on other ranks */
+            assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
+            fill->step[1].range.count += 32;
+        }
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units),        cmocka_unit_test(test_states),  cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_borders),      cmocka_unit_test(test_buckets), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_borders),
+        cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_faults),
         cmocka_unit_test(test_error_faults),
+        cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_faults_of_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

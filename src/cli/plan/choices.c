@@ -76,6 +76,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     zr__way_least(&w, config);
     zr__way_set(&w, ranks, &least);
     if (least.collectives.reduce == ZR_REDUCE_ALL_REDUCE) least.collectives.reduce = ZR_REDUCE_TO_SHARDS;
+    least.quantization.weight_differences = false; /* like all-reduce, not at stage 3 */
     ZR_TRY(zr__try(&where, &least, &made, NULL));
     /* a plan that fits the device, but not the hosts or the disk, counts as one that does not fit */
     *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1;

@@ -210,7 +210,10 @@ zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
     const zr_config *config = choices->config;
     const int32_t host = cli_host_ranks(&choices->target);
     const bool passes = l->ranks > 1 && l->stage > 0; /* stage 0 gathers sums of gradients instead */
-    const char *const what[] = {passes ? "trained parameters pass as" : "trained parameters are rounded to",
+    const char *const what[] = {l->weight_differences ? passes ? "differences of trained parameters pass as"
+                                                               : "differences of trained parameters are rounded to"
+                                : passes              ? "trained parameters pass as"
+                                                      : "trained parameters are rounded to",
                                 l->ranks > 1 ? "frozen parameters are kept, and pass, as"
                                              : "frozen parameters are kept as",
                                 "gradients pass as"};

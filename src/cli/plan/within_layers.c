@@ -24,6 +24,7 @@ static double tensor_to_stage3(const cli_choices *choices, const zr_plan *given)
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
+    layout.weight_differences = false;                                              /* nor differences */
     /* Policy unit gathers the same bytes as auto. */
     if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT;
     if (zr__train_plan_layout(choices->config, &layout, &choices->target.profile, &plan) != ZR_OK) return NAN;

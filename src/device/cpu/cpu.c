@@ -382,10 +382,10 @@ static zr_status cpu_fill(zr_device *device, void *x, int byte, int64_t bytes)
 }
 
 static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                          const zr_rounding *rounding)
+                          const zr_casting *casting)
 {
-    ZR_TRY(zr__check_cast(out_dtype, dtype, rounding));
-    level_of(device)->shards->cast(device->profile.facts.threads, out, out_dtype, in, dtype, n, rounding);
+    ZR_TRY(zr__check_cast(out_dtype, dtype, casting));
+    level_of(device)->shards->cast(device->profile.facts.threads, out, out_dtype, in, dtype, n, casting);
     return ZR_OK;
 }
 

@@ -18,7 +18,7 @@ typedef struct zr__shards {
     double (*square_sum)(int threads, const void *x, zr_dtype dtype, int64_t n);
     int64_t (*first_bad)(const void *x, zr_dtype dtype, int64_t n);
     void (*cast)(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                 const zr_rounding *rounding);
+                 const zr_casting *casting);
 } zr__shards;
 
 /* Maximum number of pieces that `sum` can add. The limit follows from the fixed depth of its summation tree. */

@@ -270,12 +270,12 @@ static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
 }
 
 static zr_status cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                           const zr_rounding *rounding)
+                           const zr_casting *casting)
 {
-    ZR_TRY(zr__check_cast(out_dtype, dtype, rounding));
+    ZR_TRY(zr__check_cast(out_dtype, dtype, casting));
     if (out_dtype == dtype) return cuda_copy(device, out, in, zr_dtype_span(dtype, n));
     ZR_TRY(zr__cuda_begin(device));
-    return zr__cuda_end(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n, rounding));
+    return zr__cuda_end(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n, casting));
 }
 
 static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)

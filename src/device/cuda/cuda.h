@@ -141,7 +141,7 @@ zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int6
                           zr_square *square);
 zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum);
 zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                        const zr_rounding *rounding);
+                        const zr_casting *casting);
 zr_status zr__cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
 zr_status zr__cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
 zr_status zr__cuda_square_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args,

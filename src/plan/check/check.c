@@ -321,8 +321,8 @@ static zr_status check_part(const zr__proof *p, int32_t index)
 
 /* Check the ZR_WHEN_STALE steps, which are skipped if a flush has run before, and so must wait for no others. Each must
  * gather parts of a unit that is stored whole, cast its records, or pass a part to or from another role. Together the
- * steps of a unit must gather all its parameters that other ranks have updated. Check the flush schedule in the same
- * way. */
+ * steps of a unit must gather all its parameters that other ranks have updated. Check the schedules FLUSH and FILL in
+ * the same way. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -392,7 +392,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY(check_sums(&p));
     ZR_TRY(check_counts(&p));
     ZR_TRY(zr__check_micros(&p));
-    return kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH ? check_once(&p) : ZR_OK;
+    return kind != ZR_SCHEDULE_EVAL && kind != ZR_SCHEDULE_DECODE ? check_once(&p) : ZR_OK;
 }
 
 /* Check that each rank has its own place in the grid of ranks, and that no place is empty. Check the size of each

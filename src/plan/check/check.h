@@ -29,7 +29,7 @@ typedef enum zr__pair {
  * points from n_steps on are REPEAT's steps in the second round. A transient buffer has one instance for each round. */
 typedef struct zr__proof {
     const zr_plan *plan;
-    const zr_graph *graph; /* NULL for the schedule FLUSH */
+    const zr_graph *graph; /* NULL for the schedules FLUSH and FILL */
     const zr_schedule *s;
     zr_schedule_kind kind;
     /* `repeat`, `end`: positions of REPEAT and END in the schedule, or -1 if absent; `times`: number of time points */

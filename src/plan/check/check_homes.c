@@ -60,14 +60,16 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* number of states of a unit that are saved: those, and its errors */
-enum { SAVED = STATES + ZR_ERROR_LEVELS };
+/* number of states of a unit that may be saved: those, the parameters that ops read, and its errors */
+enum { SAVED = 1 + ZR_SLOT_ERROR + ZR_ERROR_LEVELS };
 
-/* Return the state that is saved under a number. Number 0 is the master parameters, or the model's parameters if the
- * unit has no master. Numbers from 1 are the optimizer states, and those from STATES the errors. */
-static const zr_state *saved_state(const zr_plan_unit *u, int number)
+/* Return the state that is saved under a number, 1 + zr_step.slot, or a state without a buffer. Number 0 is the master
+ * parameters, or the model's parameters if the unit has no master. */
+static const zr_state *saved_state(const zr_plan *plan, const zr_plan_unit *u, int number)
 {
-    if (number >= STATES) return &u->error[number - STATES];
+    static const zr_state none = {.buffer = ZR_NONE};
+    if (number > ZR_SLOT_ERROR) return &u->error[number - 1 - ZR_SLOT_ERROR];
+    if (number == 1 + ZR_SLOT_SENT) return plan->layout.weight_differences ? &u->param : &none;
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
@@ -249,8 +251,8 @@ static zr_status check_error(const homes *h, int32_t index)
 }
 
 /* Check a CAST. It casts a unit's master to the type in which its parameters pass between ranks, or the records of a
- * whole unit to the type that ops read, or a gradient to the records in which it is reduced. An element keeps its
- * position in the unit. */
+ * whole unit to the type that ops read, or a gradient to the records in which it is reduced. Where records have
+ * differences, a third operand is the same elements of the parameters. An element keeps its position in the unit. */
 static zr_status check_cast(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -269,7 +271,6 @@ static zr_status check_cast(const homes *h, int32_t index)
         ZR_TRY(check_error(h, index));
         return source->unit == step->unit ? ZR_OK : check_operand(h, index, from, &u->sums, true, false);
     }
-    ZR_CHECK(step->n_uses == 2, ZR_ERR_INTERNAL, "step %d casts parameters with errors", index);
     const bool decodes = source->category == ZR_CATEGORY_PARAM && source->unit == step->unit;
     if (decodes)
         ZR_CHECK(from->dtype == passed && to->dtype == read && same_range(h, &step->range, &whole) &&
@@ -280,6 +281,12 @@ static zr_status check_cast(const homes *h, int32_t index)
     ZR_CHECK(decodes || to->dtype == passed, ZR_ERR_INTERNAL,
              "step %d casts the master of unit %d to another type than the one that passes between ranks", index,
              step->unit);
+    const zr_use *old = from + 2;
+    const bool differs = step->n_uses == 3 && old->buffer == u->param.buffer && old->dtype == u->param.dtype &&
+                         old->reads && !old->writes && (!decodes || to->buffer == old->buffer) &&
+                         zr__names(h->p->plan, old, &u->param.range, &step->range);
+    ZR_CHECK(u->differs ? differs : step->n_uses == 2, ZR_ERR_INTERNAL,
+             "step %d casts something else than differences to the parameters of unit %d", index, step->unit);
     return check_gathered(h, index, to);
 }
 
@@ -295,9 +302,9 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     if (step->when == ZR_WHEN_SAVE) {
         const zr_plan_unit *u = &h->p->plan->unit[step->unit];
         kept = false;
-        for (int i = 0; i <= h->p->plan->optimizer.n_slots && !kept; i++) {
-            kept = saved_state(u, i)->buffer == from->buffer;
-            if (kept) source = *saved_state(u, i);
+        for (int i = 0; i < SAVED && !kept; i++) {
+            kept = saved_state(h->p->plan, u, i)->buffer == from->buffer;
+            if (kept) source = *saved_state(h->p->plan, u, i);
         }
         ZR_CHECK(kept && same_range(h, &step->range, &u->own) && zr__names(h->p->plan, from, &source.range, &u->own) &&
                      is_copy_of(h, to, &u->own),
@@ -555,14 +562,20 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const zr_state *kept = saved_state(u, 1 + step->slot);
+    const zr_state *kept = saved_state(h->p->plan, u, 1 + step->slot);
     const copied *its = &h->held[use->buffer];
-    const zr_range *range = step->slot < ZR_OPTIMIZER_SLOTS ? &u->own : &kept->range;
+    const zr_range *range = step->slot < ZR_SLOT_ERROR ? &u->own : &kept->range;
     bool there = use->buffer == kept->buffer && zr__names(h->p->plan, use, &kept->range, range);
     there |= its->when == step->when && holds(h, use, kept->buffer, &u->own);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
              index, h->p->s->buffer[use->buffer].what);
-    h->saved[(int64_t)step->unit * SAVED + 1 + step->slot] = true;
+    bool *saved = &h->saved[(int64_t)step->unit * SAVED];
+    /* no update waits for the save of parameters that ops read, but for saves that follow it on the stream */
+    bool behind = step->slot != ZR_SLOT_SENT;
+    for (int i = 0; i <= h->p->plan->optimizer.n_slots; i++) behind |= !saved[i];
+    ZR_CHECK(behind, ZR_ERR_INTERNAL, "step %d saves parameters that ops read, but no other state of its unit follows",
+             index);
+    saved[1 + step->slot] = true;
     return ZR_OK;
 }
 
@@ -605,7 +618,7 @@ static zr_status check_saves(const homes *h)
     for (int64_t i = 0; saves && i < (int64_t)p->plan->n_units * SAVED; i++) {
         const int32_t unit = (int32_t)(i / SAVED), number = (int32_t)(i % SAVED);
         const zr_plan_unit *u = &p->plan->unit[unit];
-        const bool trained = zr__trains(p, unit), there = saved_state(u, number)->buffer != ZR_NONE;
+        const bool trained = zr__trains(p, unit), there = saved_state(p->plan, u, number)->buffer != ZR_NONE;
         const bool kept = number == 0 ? trained || u->owned : trained && there;
         ZR_CHECK(h->saved[i] || u->own.count == 0 || !kept, ZR_ERR_INTERNAL, "a state of unit %d is not saved", unit);
     }

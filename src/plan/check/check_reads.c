@@ -23,6 +23,7 @@ typedef struct stride {
 typedef struct spot {
     int32_t buffer;
     bool summed; /* whether the bytes are sums over all ranks instead of this rank's own values */
+    bool old;    /* whether the bytes are parameters to which no difference has been added since the last update */
     int n_strides;
     stride by[2];
     int64_t begin, end;
@@ -35,7 +36,7 @@ typedef struct stretch {
 /* The bytes of a buffer that were written with one combination of strides, the strides of `at`. `stretch` lists them as
  * disjoint ranges in ascending order, with gaps between the ranges. */
 typedef struct written {
-    spot at; /* only its fields buffer, summed, n_strides and by are used */
+    spot at; /* only its fields buffer, summed, old, n_strides and by are used */
     stretch *stretch;
     int32_t n, next; /* `next`: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
@@ -82,7 +83,7 @@ static spot along(const zr_plan *plan, spot at, int i)
 
 static bool same_strides(const spot *a, const spot *b)
 {
-    bool same = a->summed == b->summed && a->n_strides == b->n_strides;
+    bool same = a->summed == b->summed && a->old == b->old && a->n_strides == b->n_strides;
     for (int i = 0; same && i < a->n_strides; i++)
         same = a->by[i].bytes == b->by[i].bytes && a->by[i].group == b->by[i].group && a->by[i].each == b->by[i].each;
     return same;
@@ -170,20 +171,24 @@ static bool is_written(const state *k, const spot *at)
 
 /* ---- what is there at the beginning ------------------------------------------------------------ */
 
-static zr_status note_whole(state *k, int32_t buffer)
+static zr_status note_whole(state *k, int32_t buffer, bool old)
 {
-    return buffer == ZR_NONE ? ZR_OK : note_spot(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
+    const int64_t end = buffer == ZR_NONE ? 0 : k->p->s->buffer[buffer].bytes;
+    return note_spot(k, (spot){.buffer = buffer, .old = old, .end = end});
 }
 
 /* Mark the bytes of a unit's parameters as already written when the schedule begins. With `stale`, every rank stores
- * the whole unit, but has only the updates of its own part: mark only this part. A copy of another role's unit then has
- * no updates yet, nor has a unit whose updated parameters are in its master and pass as records. */
+ * the whole unit, but has only the updates of its own part, or only this part is filled: mark only this part. A copy of
+ * another role's unit then has no updates yet, nor has a unit whose updated parameters are in its master and pass as
+ * records. Differences are added to the parameters before the update. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
     bool others = plan->shards_optim && plan->moves && !u->gathered;
-    if (stale && (u->copied || (u->trains && zr_dtype_is_record(u->weight_records)))) return ZR_OK;
-    if (!stale || !others || u->param.buffer == ZR_NONE) return note_whole(k, u->param.buffer);
+    const bool records = u->trains && zr_dtype_is_record(u->weight_records) && k->p->kind != ZR_SCHEDULE_FILL;
+    if (stale && records && u->differs) return note_whole(k, u->param.buffer, true);
+    if (stale && (u->copied || records)) return ZR_OK;
+    if (!stale || !others || u->param.buffer == ZR_NONE) return note_whole(k, u->param.buffer, false);
     const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
 }
@@ -214,14 +219,14 @@ static zr_status note_beginning(state *k, bool stale)
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
         ZR_TRY(note_params(k, u, stale));
-        ZR_TRY(note_whole(k, u->master.buffer));
-        for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) ZR_TRY(note_whole(k, u->slot[s].buffer));
-        /* the engine takes errors for 0 where none are kept from the step before (zr_rounding.error_anew) */
-        for (int s = 0; s < ZR_ERROR_LEVELS; s++) ZR_TRY(note_whole(k, u->error[s].buffer));
+        ZR_TRY(note_whole(k, u->master.buffer, false));
+        for (int s = 0; s < ZR_OPTIMIZER_SLOTS; s++) ZR_TRY(note_whole(k, u->slot[s].buffer, false));
+        /* the engine takes errors for 0 where none are kept from the step before (zr_feedback.anew) */
+        for (int s = 0; s < ZR_ERROR_LEVELS; s++) ZR_TRY(note_whole(k, u->error[s].buffer, false));
         if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
     }
     for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)
-        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_whole(k, b)); /* key-value caches */
+        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_whole(k, b, false)); /* key-value caches */
     return ZR_OK;
 }
 
@@ -251,6 +256,13 @@ static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 
+/* Forget the old parameters in a buffer: once differences are added to them, no others are made or added. */
+static void forget_old(state *k, int32_t buffer)
+{
+    for (int32_t i = k->newest[buffer]; i >= 0; i = k->list[i].next)
+        if (k->list[i].at.old) k->list[i].n = 0;
+}
+
 static zr_status check_step_reads(state *k, int32_t index, bool later)
 {
     const zr_step *step = &k->p->s->step[index];
@@ -260,6 +272,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
+        at.old = step->kind == ZR_STEP_CAST && i == 2;
         bool there = is_written(k, &at);
         /* the input of a reduction may already be sums over fewer ranks; a copy of sums counts as sums */
         if (i == 0 && (zr__reduces(step) || copies)) {
@@ -272,6 +285,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
                  "step %d reads buffer %s, of which nothing has written all of the bytes from %lld to %lld", index,
                  k->p->s->buffer[at.buffer].what, (long long)at.begin, (long long)at.end);
     }
+    if (step->kind == ZR_STEP_CAST) forget_old(k, use[1].buffer);
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !use[i].writes) continue;
         ZR_TRY(note_spot(k, spot_of(k->p, &use[i], sums_copied || is_summed(k->p->plan, step, i))));
@@ -279,12 +293,13 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     return ZR_OK;
 }
 
-/* Check that the schedule has written the results that the caller reads after the schedule. After a flush these are
- * also the copies of other roles' units, and units whose parameters pass as records. */
+/* Check that the schedule has written the results that the caller reads after the schedule. After a flush or a fill
+ * these are also the copies of other roles' units, and units whose parameters pass as records. */
 static zr_status check_results(const state *k)
 {
     const zr__proof *p = k->p;
-    for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_FLUSH; u++) {
+    const bool flushes = p->kind == ZR_SCHEDULE_FLUSH || p->kind == ZR_SCHEDULE_FILL;
+    for (int32_t u = 0; u < p->plan->n_units && flushes; u++) {
         const zr_plan_unit *unit = &p->plan->unit[u];
         const zr_state *param = &unit->param;
         const zr_use all = {.buffer = param->buffer, .dtype = param->dtype, .range.count = param->range.count};
@@ -336,7 +351,7 @@ zr_status zr__check_reads(const zr__proof *p)
     state k = {.p = p, .newest = zr_alloc(sizeof *k.newest * (size_t)(p->s->n_buffers + 1))};
     ZR_CHECK(k.newest, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
     for (int32_t b = 0; b < p->s->n_buffers; b++) k.newest[b] = -1;
-    const bool stale = p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_FLUSH;
+    const bool stale = p->kind != ZR_SCHEDULE_EVAL && p->kind != ZR_SCHEDULE_DECODE;
     zr_status st = check_run_reads(&k, stale, true);
     if (st == ZR_OK && p->has_when[ZR_WHEN_SAVE]) st = check_run_reads(&k, stale, false);
     if (st == ZR_OK && p->has_when[ZR_WHEN_STALE]) st = check_run_reads(&k, false, true);

@@ -30,7 +30,7 @@ typedef struct zr__pace {
  * `status` keeps its error and later calls do nothing. */
 typedef struct zr__list {
     zr_plan *plan;
-    const zr_graph *graph; /* NULL for the schedule FLUSH */
+    const zr_graph *graph; /* NULL for the schedules FLUSH and FILL */
     zr_schedule *schedule; /* schedule being written; it gets its steps when the list is finished */
     zr_step *step;         /* steps, indexed by id; their waits are derived when the list is finished */
     zr__link *link;        /* indexed by id */

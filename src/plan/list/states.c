@@ -285,6 +285,7 @@ static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
     u->align_elems = ZR_SHARD_ALIGN;
     if (!(u->trains || frozen) || !zr__unit_has_records(plan, graph, unit)) return;
     u->weight_records = frozen ? l->frozen_records : l->weight_records;
+    u->differs = u->trains && l->weight_differences;
     if (u->trains) u->grad_records = l->grad_records;
     if (align > u->align_elems) u->align_elems = align;
 }

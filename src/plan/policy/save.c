@@ -5,29 +5,39 @@
 #include "plan/cost/cost.h"
 #include "plan/policy/policy.h"
 
-/* Return the number of states of a unit that this role saves, besides errors. A frozen unit has no optimizer states. */
-static int n_states(const zr_plan *plan, const zr_plan_unit *u)
-{
-    return u->elems == 0 || !u->owned ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
-}
+/* Numbers of states, 1 + zr_step.slot: 0 for a unit's parameters, 1 and higher for the optimizer states, SENT for the
+ * parameters that ops read, and ERRORS and higher for the errors of its gradient. */
+enum { SENT = 1 + ZR_SLOT_SENT, ERRORS = 1 + ZR_SLOT_ERROR, STATES = ERRORS + ZR_ERROR_LEVELS };
 
-/* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update waits for its
- * save. */
-static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
-{
-    return plan->save == ZR_SAVE_COPY && u->trains;
-}
-
-/* Number of the first state with errors. They are saved in place: a copy of them would be as large as all gradients. */
-enum { ERRORS = 1 + ZR_OPTIMIZER_SLOTS };
-
-/* Return the state that is saved under a number: 0 for the unit's parameters, 1 and higher for the optimizer states,
- * and ERRORS and higher for the errors of its gradient. */
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state >= ERRORS) return &u->error[state - ERRORS];
+    if (state == SENT) return &u->param;
     if (state > 0) return &u->slot[state - 1];
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
+}
+
+/* Return whether a state of a unit is saved by this role. A frozen unit has only parameters. */
+static bool is_saved(const zr_plan *plan, const zr_plan_unit *u, int state)
+{
+    if (u->elems == 0 || !u->owned) return false;
+    if (state == 0 || !u->trains) return state == 0;
+    if (state == SENT) return plan->layout.weight_differences;
+    return state < SENT ? state <= plan->optimizer.n_slots : saved_state_of(u, state)->buffer != ZR_NONE;
+}
+
+/* Return whether a state is saved from a copy. A frozen unit needs no copy, since no update waits for its save. A copy
+ * of errors would be as large as all gradients. */
+static bool is_copied(const zr_plan *plan, const zr_plan_unit *u, int state)
+{
+    return plan->save == ZR_SAVE_COPY && u->trains && state < ERRORS && is_saved(plan, u, state);
+}
+
+/* Return the copy of a state that is saved in its place. Copies of a unit's states follow each other. */
+static zr_state copy_of(const zr_plan *plan, const zr_plan_unit *u, int state)
+{
+    const int index = state == SENT ? 1 + plan->optimizer.n_slots : state;
+    return (zr_state){u->saved + index, saved_state_of(u, state)->dtype, u->own};
 }
 
 static zr_status check_save_trains(const zr_layout *l)
@@ -44,14 +54,16 @@ static zr_status add_save_buffers(zr_plan *plan)
     bool in_place = plan->save == ZR_SAVE_IN_PLACE;
     for (int32_t i = 0; plan->save == ZR_SAVE_COPY && i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
-        in_place |= !is_copied(plan, u) && n_states(plan, u) > 0;
-        for (int level = 0; level < ZR_ERROR_LEVELS; level++) in_place |= u->error[level].buffer != ZR_NONE;
         plan->unit[i].saved = plan->n_persistent;
-        for (int s = 0; is_copied(plan, u) && s < n_states(plan, u); s++) {
-            zr_category category = s == 0 ? ZR_CATEGORY_PARAM : ZR_CATEGORY_OPTIM;
+        for (int s = 0; s < STATES; s++) {
+            if (!is_saved(plan, u, s)) continue;
+            const bool slot = s > 0 && s < SENT, copied = is_copied(plan, u, s);
+            const zr_dtype dtype = saved_state_of(u, s)->dtype;
             int32_t index;
-            ZR_TRY(
-                zr__plan_persistent(plan, ZR_SPACE_HOST, category, i, "copy that is saved", 4 * u->own.count, &index));
+            in_place |= !copied || dtype != ZR_F32;
+            if (copied)
+                ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_HOST, slot ? ZR_CATEGORY_OPTIM : ZR_CATEGORY_PARAM, i,
+                                           "copy that is saved", zr_dtype_span(dtype, u->own.count), &index));
         }
     }
     if (!in_place) return ZR_OK;
@@ -62,7 +74,7 @@ static zr_status add_save_buffers(zr_plan *plan)
 static void write_copy(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const zr_state copy = {u->saved + state, ZR_F32, u->own};
+    const zr_state copy = copy_of(l->plan, u, state);
     (void)zr__list_copy(l, ZR_STREAM_COPY, unit, u->own, zr__use_state(saved_state_of(u, state), u->own, true, false),
                         zr__use_state(&copy, u->own, false, true));
 }
@@ -70,33 +82,30 @@ static void write_copy(zr__list *l, int32_t unit, int state)
 static void write_save(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const bool errors = state >= ERRORS, copied = is_copied(l->plan, u) && !errors;
-    const zr_state copy = {u->saved + state, ZR_F32, u->own}, *its = copied ? &copy : saved_state_of(u, state);
-    const zr_range range = errors ? its->range : u->own;
+    const bool copied = is_copied(l->plan, u, state);
+    const zr_state copy = copied ? copy_of(l->plan, u, state) : *saved_state_of(u, state);
+    const zr_range range = state < ERRORS ? u->own : copy.range;
     zr__id step = zr__list_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
     zr__list_newest(l)->range = range;
     zr__list_newest(l)->slot = state - 1;
-    zr__list_use(l, step, zr__use_state(its, range, true, false));
-    zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
+    zr__list_use(l, step, zr__use_state(&copy, range, true, false));
+    zr__list_use(l, step, zr__use_all(copied && copy.dtype == ZR_F32 ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* Write the copies of the states that are saved from a copy, then the SAVE steps, in the order of the checkpoint's
- * files. All are at the beginning of a micro-batch, after the gathers of parameters that other ranks have updated. */
+/* Write the copies of the states that are saved from a copy, then the SAVE steps, one state after the other. All are at
+ * the beginning of a micro-batch, after the gathers of parameters that other ranks have updated. The last state comes
+ * first: casts of the step wait for saves of errors, but not for copies; no update waits for a save of the parameters
+ * that ops read, but for those behind it. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
     l->when = ZR_WHEN_SAVE;
-    /* errors first: the casts of the step wait for them, but not for copies */
-    for (int s = ERRORS; plan->save != ZR_SAVE_NONE && s < ERRORS + ZR_ERROR_LEVELS; s++)
+    for (int s = STATES - 1; plan->save == ZR_SAVE_COPY && s >= 0; s--)
         for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++)
-            if (saved_state_of(&plan->unit[i], s)->buffer != ZR_NONE) write_save(l, i, s);
-    for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
-        for (int s = 0; s <= plan->optimizer.n_slots; s++)
-            for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++) {
-                const zr_plan_unit *u = &plan->unit[i];
-                const bool wanted = s < n_states(plan, u) && (pass == 1 || is_copied(plan, u));
-                if (wanted) (pass == 0 ? write_copy : write_save)(l, i, s);
-            }
+            if (is_copied(plan, &plan->unit[i], s)) write_copy(l, i, s);
+    for (int s = STATES - 1; plan->save != ZR_SAVE_NONE && s >= 0; s--)
+        for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++)
+            if (is_saved(plan, &plan->unit[i], s)) write_save(l, i, s);
     l->when = ZR_WHEN_ALWAYS;
 }
 

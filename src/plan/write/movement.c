@@ -88,8 +88,8 @@ static bool is_cast(const zr_plan_unit *u)
     return u->param.buffer == ZR_NONE || (u->trains && zr_dtype_is_record(u->weight_records));
 }
 
-/* Write this rank's part of a unit into a buffer of the whole unit: cast it from the fp32 master, or copy it from its
- * home off the device. */
+/* Write this rank's part of a unit into a buffer of the whole unit: cast it, or its difference to the parameters that
+ * ops read, from the fp32 master, or copy it from its home off the device. */
 static void write_own_part(zr__list *l, int32_t unit, const level *v, const zr_state *target, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
@@ -105,6 +105,7 @@ static void write_own_part(zr__list *l, int32_t unit, const level *v, const zr_s
         zr__list_newest(l)->range = range;
         zr__list_use(l, step, zr__use_state(&u->master, range, true, false));
         zr__list_use(l, step, to);
+        if (u->differs) zr__list_use(l, step, zr__use_state(&u->param, range, true, false));
     }
     zr__list_pace(l, step, pace);
 }
@@ -138,7 +139,7 @@ static zr_state passed_to(zr__list *l, int32_t unit, const zr_state *target)
                     records);
 }
 
-/* If a unit has passed as records, cast them to the type that ops read. */
+/* If a unit has passed as records, cast them to the type that ops read, or add them to what ops have read. */
 static void write_decode(zr__list *l, int32_t unit, const zr_state *passed, const zr_state *target)
 {
     if (passed->buffer == target->buffer) return;
@@ -146,6 +147,7 @@ static void write_decode(zr__list *l, int32_t unit, const zr_state *passed, cons
     zr__list_newest(l)->range = target->range;
     zr__list_use(l, step, zr__use_state(passed, target->range, true, false));
     zr__list_use(l, step, zr__use_state(target, target->range, false, true));
+    if (l->plan->unit[unit].differs) zr__list_use(l, step, zr__use_state(target, target->range, true, false));
 }
 
 /* Write the gather of a whole unit into `target`, or only one half of it: the step that writes this rank's part
@@ -394,8 +396,10 @@ void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
     const bool exchanged = plan->shards_optim && plan->moves;
     if (u->gathered || !(exchanged || zr_dtype_is_record(u->weight_records))) return;
     l->when = when;
-    const zr_state passed = passed_to(l, unit, &u->param);
-    write_gather(l, unit, &passed, true, true, ZR_NONE);
+    /* after a fill, each rank has its part of the parameters themselves */
+    const bool filled = u->differs && l->schedule == &plan->schedule[ZR_SCHEDULE_FILL];
+    const zr_state passed = filled ? u->param : passed_to(l, unit, &u->param);
+    write_gather(l, unit, &passed, !filled, true, ZR_NONE);
     write_decode(l, unit, &passed, &u->param);
     l->when = ZR_WHEN_ALWAYS;
 }

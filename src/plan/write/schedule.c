@@ -534,12 +534,12 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     return zr__list_finish(&w.list);
 }
 
-/* Write the flush schedule. It gathers the parameters that other ranks have updated, for each unit that is stored whole
- * on every rank, and brings the copies of other roles up to date. */
-zr_status zr__write_flush(zr_plan *plan)
+/* Write the schedule FLUSH or FILL. It gathers the parameters that other ranks have updated or filled, for each unit
+ * that is stored whole on every rank, and brings the copies of other roles up to date. */
+zr_status zr__write_flush(zr_plan *plan, zr_schedule_kind kind)
 {
     ZR_AUTO(end_writing) zr__writing w = {0};
-    ZR_TRY(zr__list_begin(&w.list, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]));
+    ZR_TRY(zr__list_begin(&w.list, plan, NULL, &plan->schedule[kind]));
     zr__write_copies(&w, ZR_WHEN_ALWAYS);
     for (int32_t u = 0; u < plan->n_units; u++) zr__write_refresh(&w.list, u, ZR_WHEN_ALWAYS);
     zr__write_all_sent(&w, w.n_channels);

@@ -9,7 +9,7 @@
 #include "plan/policy/policy.h"
 
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind);
-zr_status zr__write_flush(zr_plan *plan);
+zr_status zr__write_flush(zr_plan *plan, zr_schedule_kind kind);
 
 /* A gather of a unit at stage 3. The unit stays gathered from visit `from` to visit `to` (zr__cell). */
 typedef struct zr__fetch {

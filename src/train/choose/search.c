@@ -680,8 +680,10 @@ static void usual_rates(zr__searching *s)
 
 void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *found)
 {
-    /* With offload_param try only stage 3, since only this stage has shards of parameters to move. */
-    const int64_t stage = q->config->zero.stage, first = q->config->zero.param.device != ZR_HOME_NONE ? 3 : 0;
+    /* With offload_param try only stage 3, since only this stage has shards of parameters to move. Differences need
+     * whole parameters. */
+    const int64_t stage = q->config->zero.stage, first = q->config->zero.param.device != ZR_HOME_NONE ? 3 : 0,
+                  last = q->config->zero.quantized_weights && q->config->quantization.weight_differences ? 2 : 3;
     *s = (zr__searching){.q = q,
                          .found = found,
                          .rates = q->target->rates ? *q->target->rates : *q->target->profile,
@@ -689,7 +691,7 @@ void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *foun
                          .limit = zr__limit_of(q->target, q->config),
                          .any_policy = q->free.policy || q->config->recompute.policy == ZR_RECOMPUTE_AUTO,
                          .tiers = q->free.host && q->target->profile->facts.own_memory,
-                         .stages = {q->free.stage ? first : stage, q->free.stage ? 3 : stage}};
+                         .stages = {q->free.stage ? first : stage, q->free.stage ? last : stage}};
     usual_rates(s);
 }
 

@@ -354,13 +354,16 @@ static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int 
 static zr_status fill_state(zr__run *r, const zr__manifest *manifest, int file)
 {
     ZR_AUTO(zr__chunk_reader_close) zr__chunk_reader *reader = NULL;
+    const int state = zr__state_of_file(r->plan, file);
     ZR_TRY(zr__run_agree(&r->ranks, open_state(r, manifest, file, &reader)));
     filling from = {file == 0, reader, r->config->model.lora.rank > 0 ? r->data.inputs.weights : NULL};
+    if (state == ZR_STATE_SENT) r->resume.unsent = !reader;
+    if (state == ZR_STATE_SENT && !reader) return ZR_OK;
     if (!reader && has_errors(r, file))
         r->resume.errors_anew = true;
     else if (!reader)
         r->resume.anew = true;
-    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, zr__state_of_file(r->plan, file), fill_elements, &from));
+    return zr__run_agreed(&r->ranks, zr_engine_fill(r->engine, state, fill_elements, &from));
 }
 
 static zr_status fill_all(zr__run *r)
@@ -371,9 +374,11 @@ static zr_status fill_all(zr__run *r)
     if (st == ZR_OK) st = zr__manifest_read(path, &manifest);
     r->resume.anew = r->resume.errors_anew = false;
     ZR_TRY(zr__run_agree(&r->ranks, st));
-    /* The parameters are filled last, because the engine then also gathers them. */
-    for (int file = zr__state_files(r->plan) - 1; file >= 0; file--) ZR_TRY(fill_state(r, manifest, file));
-    return ZR_OK;
+    /* The parameters are filled behind the states of the optimizer, because the engine then also gathers them, and
+     * then, in their place, those that were sent. */
+    for (int file = zr__state_files(r->plan) - 1; file >= 0; file--)
+        if (zr__state_of_file(r->plan, file) != ZR_STATE_SENT) ZR_TRY(fill_state(r, manifest, file));
+    return r->plan->layout.weight_differences ? fill_state(r, manifest, 1 + r->plan->optimizer.n_slots) : ZR_OK;
 }
 
 /** Initialise the run's counters, such as the number of completed steps, with the values in the checkpoint. */
@@ -490,6 +495,9 @@ void zr__resume_announce(const zr__run *r)
     if (resume->errors_anew)
         zr__run_note(&r->ranks, "zeropp_loco_param: the checkpoint has no errors of gradients of these ranks, so they "
                                 "start at zero");
+    if (resume->unsent)
+        zr__run_note(&r->ranks, "the checkpoint has no parameters as they were sent (quantization.weight_differences), "
+                                "so the first differences are to the exact ones");
 }
 
 void zr__resume_close(zr__resume *r)

@@ -41,6 +41,7 @@ typedef struct zr__resume {
     int64_t step;     /* step of the checkpoint from which the run resumes; -1 without a checkpoint */
     bool anew;        /* whether the checkpoint lacks states of this optimizer, so that they begin at zero */
     bool errors_anew; /* whether the checkpoint lacks errors of gradients for this run, so that they begin at zero */
+    bool unsent;      /* whether it lacks the parameters as they were sent, so that these begin as the rounded ones */
     double read_sec;
     /* `steps` lists the steps of all n checkpoints in the directory, newest first, on rank 0. The checkpoints before
      * index `next` were skipped because they are damaged. `from` is the chosen checkpoint's record of its run. Only

@@ -3,6 +3,7 @@
 #include "train/run/run.h"
 
 #include "config/config.h"
+#include "plan/cost/cost.h"
 #include "train/host/host.h"
 #include "train/run/save_files.h"
 
@@ -156,7 +157,8 @@ void zr__run_save_drop(zr__save **s)
     *s = NULL;
 }
 
-/** Begin a checkpoint, and create the files into which all ranks write. *save may be set even after a failure; free it
+/** Begin a checkpoint, and create the files into which all ranks write. If parameters are saved as they are sent, bring
+ * them up to date. *save may be set even after a failure; free it
  * with end_save or zr__run_save_drop. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
@@ -171,7 +173,8 @@ static zr_status begin_save(zr__run *r, zr__save **save)
     ZR_TRY(zr__run_agree(&r->ranks, name_place(&r->ranks, &r->dir, s)));
     ZR_TRY(zr__run_share_text(&r->ranks, s->run_dir));
     ZR_TRY(zr__run_share_text(&r->ranks, s->tmp));
-    return zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? make_place(r, s) : ZR_OK);
+    ZR_TRY(zr__run_agree(&r->ranks, r->ranks.comm->rank == 0 ? make_place(r, s) : ZR_OK));
+    return r->plan->layout.weight_differences ? zr__run_agreed(&r->ranks, zr_engine_flush(r->engine)) : ZR_OK;
 }
 
 /** Report a completed checkpoint. If `st` is an error, remove the remains of the failed checkpoint instead. */
@@ -254,7 +257,8 @@ static void keep_saving_event(void *arg, const zr_event *event)
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
-    if (state == ZR_STATE_PARAM && s->file != 0 && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    const bool first = s->file < 0 || zr__state_of_file(s->plan, s->file) >= ZR_STATE_ERROR;
+    if (first && state < ZR_STATE_ERROR && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
     return zr__save_put(arg, state, param, first, n, in);
 }
 

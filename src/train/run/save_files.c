@@ -5,6 +5,7 @@
 #include "base/file/folder.h"
 #include "base/number/finite.h"
 #include "comm/comm.h"
+#include "plan/cost/cost.h"
 #include "plan/list/place.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
@@ -23,34 +24,35 @@ static bool has_errors(const zr_plan *plan, const zr_param_info *param)
 int zr__state_files(const zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-    int n = 1 + plan->optimizer.n_slots;
+    int n = zr__plan_saved_states(plan);
     bool any = false;
     for (int32_t p = 0; p < zr_graph_params(g) && !any; p++) any = has_errors(plan, zr_graph_param(g, p));
     for (int level = 0; any && level < ZR_ERROR_LEVELS; level++) n += zr__error_group(plan, level) != ZR_GROUP_SELF;
     return n;
 }
 
-void zr__state_file(const zr_plan *plan, int file, char name[ZR_STATE_FILE_BYTES])
-{
-    static const char *const errors[] = {"gradient_error", "partial_sum_error"};
-    const int slots = plan->optimizer.n_slots;
-    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors",
-             file == 0       ? "model"
-             : file <= slots ? plan->optimizer.slot_name[file - 1]
-                             : errors[file - 1 - slots]);
-}
-
 int zr__state_of_file(const zr_plan *plan, int file)
 {
-    const int slots = plan->optimizer.n_slots;
-    if (file > slots) return ZR_STATE_ERROR + file - 1 - slots;
-    return file == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + file - 1;
+    const int slots = plan->optimizer.n_slots, states = zr__plan_saved_states(plan);
+    if (file >= states) return ZR_STATE_ERROR + file - states;
+    return file == 0 ? ZR_STATE_PARAM : file > slots ? ZR_STATE_SENT : ZR_STATE_SLOT + file - 1;
+}
+
+void zr__state_file(const zr_plan *plan, int file, char name[ZR_STATE_FILE_BYTES])
+{
+    static const char *const others[] = {"sent", "gradient_error", "partial_sum_error"}; /* from ZR_STATE_SENT on */
+    const int state = zr__state_of_file(plan, file);
+    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors",
+             state == ZR_STATE_PARAM  ? "model"
+             : state >= ZR_STATE_SENT ? others[state - ZR_STATE_SENT]
+                                      : plan->optimizer.slot_name[state - ZR_STATE_SLOT]);
 }
 
 static int file_of(const zr_plan *plan, int state)
 {
-    if (state >= ZR_STATE_ERROR) return 1 + plan->optimizer.n_slots + state - ZR_STATE_ERROR;
-    return state == ZR_STATE_PARAM ? 0 : state - ZR_STATE_SLOT + 1;
+    int file = 0;
+    while (zr__state_of_file(plan, file) != state) file++;
+    return file;
 }
 
 zr_status zr__state_specs(const zr_plan *plan, int file, zr__tensor_spec **specs, int64_t *n)

@@ -5,8 +5,9 @@
 
 #include "train/ranks/ranks.h"
 
-/** Maximum number of states in a checkpoint: the parameters, states of the optimizer, and errors of gradients. */
-#define ZR_CHECKPOINT_STATES (1 + ZR_OPTIMIZER_SLOTS + ZR_ERROR_LEVELS)
+/** Maximum number of states in a checkpoint: the parameters, states of the optimizer, the parameters as they are sent,
+ * and errors of gradients. */
+#define ZR_CHECKPOINT_STATES (1 + ZR_SLOT_ERROR + ZR_ERROR_LEVELS)
 #define ZR_STATE_FILE_BYTES 64
 /** Maximum number of files in a checkpoint: one for each state, config.json, and adapter_config.json. */
 #define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 2)
@@ -50,8 +51,9 @@ typedef struct zr__save {
     int32_t n_events, event_room;
 } zr__save;
 
-/** Return the number of files with states. File 0 has the parameters. The states of the optimizer follow, and then the
- * errors of gradients at each level (ZR_STATE_ERROR), if the plan keeps any. */
+/** Return the number of files with states. File 0 has the parameters. The states of the optimizer follow, then, with
+ * quantization.weight_differences, the parameters as they are sent (ZR_STATE_SENT), and then the errors of gradients at
+ * each level (ZR_STATE_ERROR), if the plan keeps any. */
 int zr__state_files(const zr_plan *plan);
 
 /** Write the name of a file with a state into `name`. */

@@ -149,6 +149,7 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
     layout->reduce = config->collectives.reduce;
     if (config->zero.quantized_weights) layout->weight_records = records_of(config, config->quantization.weights);
+    layout->weight_differences = config->zero.quantized_weights && config->quantization.weight_differences;
     if (config->zero.quantized_frozen) layout->frozen_records = records_of(config, config->quantization.weights);
     if (config->zero.quantized_gradients) layout->grad_records = records_of(config, config->quantization.gradients);
     if (config->zero.quantized_gradients && config->zero.loco_reset_steps > 0) {

@@ -161,7 +161,8 @@ static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *t
     static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
                                                     [ZR_SCHEDULE_EVAL] = "eval",
                                                     [ZR_SCHEDULE_DECODE] = "decode",
-                                                    [ZR_SCHEDULE_FLUSH] = "flush"};
+                                                    [ZR_SCHEDULE_FLUSH] = "flush",
+                                                    [ZR_SCHEDULE_FILL] = "fill"};
     const zr_plan *plan = h->plan;
     const zr__engine_at at = step_of(b);
     if (!at.walks || !plan || at.kind >= ZR_STEP_KINDS) return;

@@ -1,6 +1,7 @@
 #TEST timeout=120
 # Check quantised exchanges (zero_quantized_weights, zero_quantized_gradients) from the command: what a plan says, the
-# same losses at every stage, and resumed runs, which need the same ranks if gradients are quantised.
+# same losses at every stage, and resumed runs, which need the same ranks if gradients are quantised, and the parameters
+# as they were sent if these are differences.
 . tests/support/command.inc
 
 i=0
@@ -121,4 +122,31 @@ check "a run with stochastic rounding" train whole $random
 check "half of it" train parts $random --train.steps=4
 check "... resumed" train parts $random --resume
 check "... has the same losses" same whole parts
+
+# Differences are added to parameters that depend on all earlier ones, and so are saved. With sums for any number of ranks
+# all losses are the same on other ranks, at other stages.
+differences="--zero_optimization.zero_quantized_gradients=false --quantization.weight_differences=true
+    --train.reproducible=world"
+check "a plan with differences" sh -c '"$0" plan c.json --ranks 2 --zero_optimization.stage=1 $1 >out 2>err &&
+    grep "^  differences of trained parameters pass as int4 in blocks of 128: 0.516 bytes each" out' "$ZR" "$differences"
+check "... at stage 3 is refused" code 78 "$ZR" plan c.json --ranks 2 --zero_optimization.stage=3 $differences
+check "... and a mending is told" grep -q 'quantization.weight_differences: it cannot be used with .*; leave it out, or use stage 2' err
+check "... without quantised weights they have no effect" sh -c '"$0" plan c.json --ranks 2 \
+    --zero_optimization.zero_quantized_weights=false $1 >out 2>err &&
+    grep "quantization.weight_differences has no effect: .*zero_quantized_weights is false" err' "$ZR" "$differences"
+check "... the nearest to a limit is not stage 3" sh -c '"$0" plan c.json --ranks 4 --memory.limit=1MB $1 >out 2>err &&
+    grep "^Advice: nothing fits 1.00 MB. The nearest is stage 2" out' "$ZR" "$differences"
+differences="$differences --train_micro_batch_size_per_gpu=1 --gradient_accumulation_steps"
+check "a run with differences" train all --ranks 2 --zero_optimization.stage=2 $differences=4
+check "... its checkpoint has the parameters as they were sent" test -f all/step-00000004/sent.safetensors
+check "... all of it is sound" "$ZR" verify all/step-00000004
+check "half of it" train some --ranks 4 --zero_optimization.stage=1 $differences=2 --train.steps=4
+check "... resumed at another stage, on other ranks" train some --resume --ranks 1 --zero_optimization.stage=0 $differences=8
+check "... has the same losses" same all some
+check "... and the same exact weights" cmp all/model/model.safetensors some/model/model.safetensors
+check "a run of whole parameters" train undivided --ranks 2 --zero_optimization.stage=2 $differences=4 \
+    --quantization.weight_differences=false --train.steps=4
+check "... goes on with differences" sh -c '"$0" train c.json --train.output_dir=undivided --resume --ranks 2 $1=4 \
+    --zero_optimization.stage=2 >out 2>err' "$ZR" "$differences"
+check "... which begin anew, as is said" grep -q 'note: the checkpoint has no parameters as they were sent' err
 echo "1..$n"

@@ -271,10 +271,47 @@ static void check_types(zr_device *device)
         assert_memory_equal(made, records, bytes);
         assert_int_equal(made[bytes], 0xa5);
     }
-    const zr_rounding rounding = {.at_random = true, .rng = {.purpose = ZR_RNG_ROUND}};
-    assert_int_equal(ops->cast(device, narrow_back, ZR_BF16, wide, ZR_F32, ALL, &rounding), ZR_ERR_ARG);
+    const zr_rounding rounding = {.rng = {.purpose = ZR_RNG_ROUND}};
+    const zr_casting rounds = {.rounding = &rounding}, adds = {.added = back, .added_dtype = ZR_F32, .sign = 1},
+                     wrong = {.added = back, .added_dtype = ZR_I32, .sign = 1};
+    assert_int_equal(ops->cast(device, narrow_back, ZR_BF16, wide, ZR_F32, ALL, &rounds), ZR_ERR_ARG);
+    assert_int_equal(ops->cast(device, narrow_back, ZR_BF16, wide, ZR_F32, ALL, &adds), ZR_ERR_ARG);
+    assert_int_equal(ops->cast(device, want, ZR_I8X128, records, ZR_I4X128, ALL, &adds), ZR_ERR_ARG);
+    assert_int_equal(ops->cast(device, records, ZR_I8X128, wide, ZR_F32, ALL, &wrong), ZR_ERR_DTYPE);
     assert_int_equal(ops->cast(device, records, ZR_I8X128, wide, ZR_I32, ALL, NULL), ZR_ERR_DTYPE);
     assert_int_equal(ops->cast(device, wide, ZR_I32, records, ZR_I8X128, ALL, NULL), ZR_ERR_DTYPE);
+}
+
+/* Check casts with an array that is added: records of x - y have the bits of records of the differences, and records
+ * that are added to y, in its place, those of the sums of the decoded elements and y, rounded once. */
+static void check_added(zr_device *device)
+{
+    enum { ALL = 70001 };
+    static float x[ALL], y[ALL], sum[ALL], decoded[ALL];
+    static uint16_t narrow_y[ALL];
+    static unsigned char want[2 * ALL], got[2 * ALL];
+    const zr_device_ops *ops = device->ops;
+    for (int t = 0; t < TYPES; t++)
+        for (zr_dtype type = ZR_F32; type <= ZR_F16; type++) {
+            if (!zr_dtype_is_float(type)) continue;
+            const bool wide = type == ZR_F32;
+            void *place = wide ? (void *)y : narrow_y;
+            zr_casting casting = {.added = place, .added_dtype = type, .sign = -1};
+            take(x, ALL, 2);
+            take(y, ALL, 9);
+            if (!wide) narrow(narrow_y, type, y, ALL);
+            if (!wide) assert_int_equal(ops->cast(device, y, ZR_F32, narrow_y, type, ALL, NULL), ZR_OK);
+            for (int64_t i = 0; i < ALL; i++) sum[i] = x[i] - y[i];
+            encode(device, want, types[t], sum, ALL);
+            assert_int_equal(ops->cast(device, got, types[t], x, ZR_F32, ALL, &casting), ZR_OK);
+            assert_memory_equal(got, want, (size_t)zr_dtype_span(types[t], ALL));
+            decode(device, decoded, want, types[t], ALL);
+            for (int64_t i = 0; i < ALL; i++) sum[i] = decoded[i] + y[i];
+            casting.sign = 1;
+            assert_int_equal(ops->cast(device, place, type, got, types[t], ALL, &casting), ZR_OK);
+            if (!wide) narrow((uint16_t *)(void *)decoded, type, sum, ALL);
+            assert_memory_equal(place, wide ? sum : decoded, (size_t)zr_dtype_span(type, ALL));
+        }
 }
 
 /* Check that a sum of records has the bits of the sum of the decoded elements. */
@@ -372,8 +409,7 @@ static void check_rotated(zr_device *device)
 
 static zr_rounding rounding_of(uint32_t step, uint64_t first)
 {
-    return (zr_rounding){
-        .at_random = true, .rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .stream = 5, .step = step}, .first = first};
+    return (zr_rounding){.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .stream = 5, .step = step}, .first = first};
 }
 
 /* Check that each element becomes one of its two neighbours, the upper one if its random number is so large that the
@@ -385,7 +421,8 @@ static void check_random_kind(zr_device *device, zr_dtype dtype, int kind, uint6
     const zr_rounding rounding = rounding_of(9, begin);
     const double Q = largest_code(dtype);
     fill_kind(x, kind, dtype, 4);
-    assert_int_equal(device->ops->cast(device, records, dtype, x, ZR_F32, N, &rounding), ZR_OK);
+    assert_int_equal(device->ops->cast(device, records, dtype, x, ZR_F32, N, &(zr_casting){.rounding = &rounding}),
+                     ZR_OK);
     for (int64_t i = 0; i < N; i++) {
         const double scale = scale_of(records, dtype, i), quotient = scale > 0 ? (float)(fabs(x[i]) / scale) : 0;
         const double unit = unit_at(dtype, quotient), low = floor(quotient / unit), got = value_of(records, dtype, i);
@@ -416,16 +453,17 @@ static void check_random_parts(zr_device *device)
     for (int t = 0; t < TYPES; t++) {
         const zr_rounding rounding = rounding_of(1, 1021), next = rounding_of(2, 1021);
         const size_t bytes = (size_t)zr_dtype_span(types[t], ALL);
-        assert_int_equal(device->ops->cast(device, whole, types[t], x, ZR_F32, ALL, &rounding), ZR_OK);
+        const zr_casting whole_way = {.rounding = &rounding}, other_way = {.rounding = &next};
+        assert_int_equal(device->ops->cast(device, whole, types[t], x, ZR_F32, ALL, &whole_way), ZR_OK);
         for (int64_t at = 0, n; at < ALL; at += n) {
             n = at == 0 ? 256 : at < 2048 ? 1792 : ALL - at;
             const zr_rounding part = rounding_of(1, 1021 + (uint64_t)at);
-            assert_int_equal(
-                device->ops->cast(device, parts + zr_dtype_span(types[t], at), types[t], x + at, ZR_F32, n, &part),
-                ZR_OK);
+            assert_int_equal(device->ops->cast(device, parts + zr_dtype_span(types[t], at), types[t], x + at, ZR_F32, n,
+                                               &(zr_casting){.rounding = &part}),
+                             ZR_OK);
         }
         assert_memory_equal(parts, whole, bytes);
-        assert_int_equal(device->ops->cast(device, other, types[t], x, ZR_F32, ALL, &next), ZR_OK);
+        assert_int_equal(device->ops->cast(device, other, types[t], x, ZR_F32, ALL, &other_way), ZR_OK);
         assert_memory_not_equal(other, whole, bytes);
     }
 }
@@ -441,7 +479,8 @@ static void check_random_mean(zr_device *device)
         fill(x, N, 6);
         for (uint32_t step = 0; step < STEPS; step++) {
             const zr_rounding rounding = rounding_of(step, 0);
-            assert_int_equal(device->ops->cast(device, records, types[t], x, ZR_F32, ELEMS, &rounding), ZR_OK);
+            const zr_casting casting = {.rounding = &rounding};
+            assert_int_equal(device->ops->cast(device, records, types[t], x, ZR_F32, ELEMS, &casting), ZR_OK);
             for (int64_t i = 0; i < ELEMS; i++) sum[i] += value_of(records, types[t], i);
             scale = scale_of(records, types[t], 0);
         }
@@ -453,42 +492,40 @@ static void check_random_mean(zr_device *device)
 /* ---- error feedback ------------------------------------------------------------------------------ */
 
 /* Check a cast that keeps errors: its records are those of the elements and their earlier errors, and its new errors
- * follow from the definition (zr_rounding). A record whose errors are not finite or too small keeps none. */
+ * follow from the definition (zr_feedback). A record whose errors are not finite or too small keeps none. */
 static void check_kept_kind(zr_device *device, zr_dtype dtype, int kind, int way)
 {
     static float x[N], had[N], y[N], error[N];
     static unsigned char records[MOST_BYTES], want[MOST_BYTES], kept[MOST_BYTES + 2], want_kept[MOST_BYTES];
     const zr_dtype errors = zr__error_dtype(dtype);
     const int64_t grain = zr__dtype_grain(dtype), bytes = zr_dtype_span(errors, N);
-    zr_rounding rounding = rounding_of(3, 77);
-    rounding.at_random = way == 1;
-    rounding.error = kept;
-    rounding.error_anew = way == 2;
-    rounding.error_beta = 0.8f;
-    rounding.error_scale = way == 3 ? 1000.0f : kind == SUBNORMAL ? 0x1p-20f : 1.0f;
+    const zr_rounding rounding = rounding_of(3, 77);
+    const float scale = way == 3 ? 1000.0f : kind == SUBNORMAL ? 0x1p-20f : 1.0f;
+    const zr_feedback feedback = {.error = kept, .anew = way == 2, .beta = 0.8f, .scale = scale};
+    const zr_casting plain = {.rounding = way == 1 ? &rounding : NULL},
+                     keeps = {.rounding = plain.rounding, .feedback = &feedback};
     fill_kind(x, kind, dtype, 1);
     fill(had, N, 5);
-    for (int64_t i = 0; i < N; i++) had[i] *= 0.07f / rounding.error_scale;
+    for (int64_t i = 0; i < N; i++) had[i] *= 0.07f / scale;
     encode(device, kept, errors, had, N);
     decode(device, had, kept, errors, N);
     if (way == 2) memset(kept, 0xff, sizeof kept); /* errors that are not read */
     kept[bytes] = kept[bytes + 1] = 0xa5;
     for (int64_t i = 0; i < N; i++) {
-        had[i] = way == 2 ? 0 : had[i] * rounding.error_scale;
+        had[i] = way == 2 ? 0 : had[i] * scale;
         y[i] = x[i] + had[i];
     }
-    const zr_rounding plain = {.at_random = rounding.at_random, .rng = rounding.rng, .first = rounding.first};
-    assert_int_equal(device->ops->cast(device, records, dtype, x, ZR_F32, N, &rounding), ZR_OK);
+    assert_int_equal(device->ops->cast(device, records, dtype, x, ZR_F32, N, &keeps), ZR_OK);
     assert_int_equal(device->ops->cast(device, want, dtype, y, ZR_F32, N, &plain), ZR_OK);
     assert_memory_equal(records, want, (size_t)zr_dtype_span(dtype, N));
     assert_true(kept[bytes] == 0xa5 && kept[bytes + 1] == 0xa5);
     decode(device, error, records, dtype, N);
     for (int64_t i = 0; i < N; i++)
-        error[i] = (0.8f * had[i] + (1.0f - 0.8f) * (y[i] - error[i])) / rounding.error_scale;
+        error[i] = (0.8f * had[i] + (1.0f - 0.8f) * (y[i] - error[i])) / scale;
     encode(device, want_kept, errors, error, N);
     for (int64_t i = 0; i < N; i += grain) {
-        const double scale = scale_of(want_kept, errors, i);
-        if (!(scale >= 0x1p-126)) memset(want_kept + zr_dtype_span(errors, i), 0, (size_t)zr_dtype_bytes(errors));
+        const double own = scale_of(want_kept, errors, i);
+        if (!(own >= 0x1p-126)) memset(want_kept + zr_dtype_span(errors, i), 0, (size_t)zr_dtype_bytes(errors));
     }
     assert_memory_equal(kept, want_kept, (size_t)bytes);
     decode(device, error, kept, errors, N); /* what was decoded is encoded again without a change */
@@ -517,15 +554,16 @@ static void check_kept_parts(zr_device *device)
     take(had, ALL, 2);
     for (int t = 0; t < TYPES; t++) {
         const zr_dtype errors = zr__error_dtype(types[t]);
-        zr_rounding rounding = {.error = kept, .error_beta = 0.5f, .error_scale = 1.0f};
+        zr_feedback feedback = {.error = kept, .beta = 0.5f, .scale = 1.0f};
+        const zr_casting casting = {.feedback = &feedback};
         encode(device, kept, errors, had, ALL);
         memcpy(kept_parts, kept, sizeof kept);
-        assert_int_equal(device->ops->cast(device, whole, types[t], x, ZR_F32, ALL, &rounding), ZR_OK);
+        assert_int_equal(device->ops->cast(device, whole, types[t], x, ZR_F32, ALL, &casting), ZR_OK);
         for (int64_t at = 0, n; at < ALL; at += n) {
             n = at == 0 ? 256 : at < 2048 ? 1792 : ALL - at;
-            rounding.error = kept_parts + zr_dtype_span(errors, at);
+            feedback.error = kept_parts + zr_dtype_span(errors, at);
             assert_int_equal(
-                device->ops->cast(device, parts + zr_dtype_span(types[t], at), types[t], x + at, ZR_F32, n, &rounding),
+                device->ops->cast(device, parts + zr_dtype_span(types[t], at), types[t], x + at, ZR_F32, n, &casting),
                 ZR_OK);
         }
         assert_memory_equal(parts, whole, (size_t)zr_dtype_span(types[t], ALL));
@@ -534,7 +572,7 @@ static void check_kept_parts(zr_device *device)
 }
 
 /* Check that a constant element below half a scale, which a record alone loses, arrives in the sum over steps: at most
- * the error that is still kept is missing, divided by its share 1 - error_beta. */
+ * the error that is still kept is missing, divided by its share 1 - beta. */
 static void check_kept_sum(zr_device *device)
 {
     enum { STEPS = 400, ELEMS = 256 };
@@ -543,13 +581,14 @@ static void check_kept_sum(zr_device *device)
     for (int t = 0; t < TYPES; t++) {
         if (!has_4_bits(types[t]) || is_rotated(types[t])) continue;
         double sum[2][ELEMS] = {{0}}, scale = 0;
-        zr_rounding rounding = {.error = kept, .error_beta = 0.8f, .error_scale = 1.0f};
+        zr_feedback feedback = {.error = kept, .beta = 0.8f, .scale = 1.0f};
+        const zr_casting casting = {.feedback = &feedback};
         for (int i = 0; i < ELEMS; i++) x[i] = i % 128 == 9 ? 1.0f : (float)(i % 13 - 6) * 0.01f;
         for (int step = 0; step < STEPS; step++)
             for (int feeds = 0; feeds < 2; feeds++) {
-                rounding.error_anew = step == 0;
+                feedback.anew = step == 0;
                 assert_int_equal(
-                    device->ops->cast(device, records, types[t], x, ZR_F32, ELEMS, feeds ? &rounding : NULL), ZR_OK);
+                    device->ops->cast(device, records, types[t], x, ZR_F32, ELEMS, feeds ? &casting : NULL), ZR_OK);
                 for (int64_t i = 0; i < ELEMS; i++) sum[feeds][i] += value_of(records, types[t], i);
                 scale = fmax(scale, scale_of(records, types[t], 0));
             }
@@ -571,6 +610,7 @@ static void check_kept_sum(zr_device *device)
 EACH(kinds)
 EACH(ends)
 EACH(types)
+EACH(added)
 EACH(sums)
 EACH(rotated)
 EACH(random)
@@ -583,10 +623,10 @@ EACH(kept_sum)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),        cmocka_unit_test(test_ends),        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean), cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_kept_parts),   cmocka_unit_test(test_kept_sum),
+        cmocka_unit_test(test_kinds),        cmocka_unit_test(test_ends),         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_added),        cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean),
+        cmocka_unit_test(test_kept),         cmocka_unit_test(test_kept_parts),   cmocka_unit_test(test_kept_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

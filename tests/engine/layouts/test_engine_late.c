@@ -28,6 +28,7 @@ typedef struct call {
     zr_update_args update;
     zr_rng rng;
     float std;
+    zr_casting casting; /* with `flag`, its numbers are in `rounding` */
     zr_rounding rounding;
     struct lane *other; /* for WAIT: lane whose first n calls must be made before */
 } call;
@@ -77,6 +78,7 @@ static zr_status do_until(lane *l, int64_t n);
 static zr_status do_call(const call *c)
 {
     zr_kernel_args args = c->args;
+    zr_casting casting = c->casting;
     args.runtime = &c->runtime;
     switch (c->what) {
     case RUN:
@@ -94,7 +96,8 @@ static zr_status do_call(const call *c)
     case FILL:
         return plain.fill(c->device, c->out, c->number, c->n);
     case CAST:
-        return plain.cast(c->device, c->out, c->out_dtype, c->in, c->dtype, c->n, c->flag ? &c->rounding : NULL);
+        casting.rounding = c->flag ? &c->rounding : NULL;
+        return plain.cast(c->device, c->out, c->out_dtype, c->in, c->dtype, c->n, &casting);
     case TOTAL:
         return plain.total(c->device, c->in, c->n, c->out);
     case NORMAL:
@@ -207,8 +210,9 @@ static zr_status late_fill(zr_device *device, void *x, int byte, int64_t bytes)
 }
 
 static zr_status late_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                           const zr_rounding *rounding)
+                           const zr_casting *casting)
 {
+    const bool rounds = casting && casting->rounding;
     return ask(&(call){.what = CAST,
                        .device = device,
                        .out = out,
@@ -216,8 +220,9 @@ static zr_status late_cast(zr_device *device, void *out, zr_dtype out_dtype, con
                        .in = in,
                        .dtype = dtype,
                        .n = n,
-                       .flag = rounding != NULL,
-                       .rounding = rounding ? *rounding : (zr_rounding){.first = 0}});
+                       .flag = rounds,
+                       .casting = casting ? *casting : (zr_casting){NULL},
+                       .rounding = rounds ? *casting->rounding : (zr_rounding){.first = 0}});
 }
 
 static zr_status late_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)

@@ -55,6 +55,7 @@ static zr_layout draw_layout(zr_profile *profile)
     l.rank_free_sums = l.ranks != 3 && !l.two_pass && draw(6) == 0;
     l.reduce_once = draw(4) == 0;
     if (draw(3) == 0) l.weight_records = draw(2) ? ZR_I8X128 : ZR_I4X256;
+    l.weight_differences = zr_dtype_is_record(l.weight_records) && l.stage < 3 && draw(2);
     if (!l.rank_free_sums && draw(4) == 0) {
         l.grad_records = ZR_I4X128;
         l.reduce_once = true;

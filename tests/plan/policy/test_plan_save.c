@@ -14,11 +14,18 @@ static zr_plan *saving_plan(zr_layout l, zr_save save)
     return plan_of(&l);
 }
 
+/* Return the bytes of all states of an element that are saved. */
+static int64_t elem_bytes(const zr_plan *plan)
+{
+    const int64_t sent = plan->layout.weight_differences ? zr_dtype_bytes(plan->layout.dtype) : 0;
+    return 4 * (1 + plan->optimizer.n_slots) + sent;
+}
+
 static int64_t own_bytes(const zr_plan *plan)
 {
     int64_t elems = 0;
     for (int32_t u = 0; u < plan->n_units; u++) elems += plan->unit[u].own.count;
-    return 4 * elems * (1 + plan->optimizer.n_slots);
+    return elems * elem_bytes(plan);
 }
 
 /* Check that all ranks together save every element once, also in groups, and that the memory of the device and of other
@@ -36,7 +43,7 @@ static void test_what_is_taken(void **state)
             assert_int_equal(zr_plan_check(with), ZR_OK);
             assert_int_equal(zr__plans_price_save(&ZR__ALONE(with), &rates, 1e9, &price), ZR_OK);
             assert_int_equal(price.bytes, own_bytes(with));
-            assert_int_equal(price.bytes * l.ranks, 12 * (with->params + with->padding_elems));
+            assert_int_equal(price.bytes * l.ranks, elem_bytes(with) * (with->params + with->padding_elems));
             assert_memory_equal(with->memory.category_bytes, without->memory.category_bytes,
                                 sizeof with->memory.category_bytes);
             assert_int_equal(with->memory.total_bytes, without->memory.total_bytes);
@@ -280,13 +287,40 @@ static void test_auto(void **state)
     assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_ERR_CONFIG);
 }
 
+/* Check that the proof wants the parameters that ops read saved before another state of their unit: only for the save
+ * of that one an update waits. */
+static void test_sent_first(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(1, 2, ZR_BF16, 1);
+    l.weight_records = ZR_I4X128;
+    l.weight_differences = true;
+    zr_plan *plan = saving_plan(l, ZR_SAVE_IN_PLACE);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    zr_step *sent = NULL, *last = NULL;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_step *step = &s->step[i];
+        if (step->kind != ZR_STEP_SAVE || step->unit != plan->n_units / 2) continue;
+        if (step->slot == ZR_SLOT_SENT) sent = step;
+        if (step->slot < 0) last = step;
+    }
+    assert_true(sent && last && sent < last);
+    const zr_step was = *sent;
+    *sent = *last;
+    *last = was;
+    expect_refused(plan, "a save behind all others");
+    assert_non_null(strstr(zr_error_message(), "no other state of its unit follows"));
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_taken), cmocka_unit_test(test_other_waits_stay),
         cmocka_unit_test(test_updates_wait),  cmocka_unit_test(test_broken),
         cmocka_unit_test(test_waits_in_fp32), cmocka_unit_test(test_price),
-        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_auto),          cmocka_unit_test(test_sent_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

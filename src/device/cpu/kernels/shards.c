@@ -140,8 +140,18 @@ static int64_t first_bad(const void *x, zr_dtype dtype, int64_t n)
     return -1;
 }
 
+/* Compute out = x + sign * added, from element `first` of the added array on. `out` may be x. */
+static const float *plus_added(float *out, const float *x, const zr_casting *casting, int64_t first, int64_t n)
+{
+    float buffer[ZR_CHUNK];
+    const float *y = zr__view(buffer, casting->added, casting->added_dtype, first, n), sign = casting->sign;
+    ZR_WIDE_LOOP
+    for (int64_t i = 0; i < n; i++) out[i] = x[i] + sign * y[i];
+    return out;
+}
+
 static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t first, int64_t n,
-                       const zr_rounding *rounding)
+                       const zr_casting *casting)
 {
     if (dtype == out_dtype) {
         const int64_t bytes = zr_dtype_bytes(dtype), at = first * bytes;
@@ -153,20 +163,22 @@ static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype d
         zr__stream_end();
         return;
     }
+    const bool adds = casting && casting->added;
     float wide[ZR_CHUNK];
     for (int64_t i = first; i < first + n; i += ZR_CHUNK) {
         const int64_t length = zr__min64(ZR_CHUNK, first + n - i);
-        float *target = zr_dtype_is_record(dtype) ? zr__target(wide, out, out_dtype, i) : wide;
+        float *target = zr_dtype_is_record(dtype) && !adds ? zr__target(wide, out, out_dtype, i) : wide;
         const float *x = view(target, in, dtype, i, length);
+        if (adds) x = plus_added(wide, x, casting, i, length);
         if (zr_dtype_is_record(out_dtype))
-            zr__records_store(out, out_dtype, i, x, length, rounding);
+            zr__records_store(out, out_dtype, i, x, length, casting);
         else if (target == wide)
             zr__store(out, out_dtype, i, x, length);
     }
 }
 
 static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                 const zr_rounding *rounding)
+                 const zr_casting *casting)
 {
     if (dtype == out_dtype && zr_dtype_is_record(dtype)) { /* copy the records by words, whose size divides theirs */
         n = zr_dtype_span(dtype, n) / 2;
@@ -179,7 +191,7 @@ static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_
     for (int t = 0; t < threads; t++) {
         int64_t begin, end;
         zr__share(n, ZR_CHUNK, t, threads, &begin, &end);
-        cast_range(out, out_dtype, in, dtype, begin, end - begin, rounding);
+        cast_range(out, out_dtype, in, dtype, begin, end - begin, casting);
     }
 }
 

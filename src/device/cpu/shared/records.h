@@ -165,12 +165,12 @@ static inline void zr__records_load(float *restrict out, const void *in, zr_dtyp
  * the first n elements have errors. */
 static inline void zr__record_encode_kept(uint8_t *restrict out, zr__record its, const float *restrict x,
                                           const uint32_t *restrict random, uint8_t *restrict error, zr__record kept,
-                                          const zr_rounding *rounding, int64_t n)
+                                          const zr_feedback *feedback, int64_t n)
 {
-    const float beta = rounding->error_beta, scale = rounding->error_scale;
+    const float beta = feedback->beta, scale = feedback->scale;
     float had[ZR__RECORD_ELEMS] = {0}, y[ZR__RECORD_ELEMS], value[ZR__RECORD_ELEMS];
     uint16_t error_scale;
-    if (!rounding->error_anew) zr__record_decode(had, kept, error, its.elems);
+    if (!feedback->anew) zr__record_decode(had, kept, error, its.elems);
     ZR_WIDE_LOOP
     for (int i = 0; i < its.elems; i++) {
         had[i] *= scale;
@@ -187,14 +187,15 @@ static inline void zr__record_encode_kept(uint8_t *restrict out, zr__record its,
 }
 
 /* Encode n elements from `first` on, the first of a record: out[first + i] = in[i]. Elements of the last record that
- * `in` lacks become 0. `rounding` as in zr_device_ops.cast. */
+ * `in` lacks become 0. `casting` may be NULL. */
 static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, const float *in, int64_t n,
-                                     const zr_rounding *rounding)
+                                     const zr_casting *casting)
 {
     const zr__record its = zr__record_of(dtype), kept = zr__record_of(zr__error_dtype(dtype));
-    const bool at_random = rounding && rounding->at_random, keeps = rounding && rounding->error;
+    const zr_rounding *rounding = casting ? casting->rounding : NULL;
+    const zr_feedback *feedback = casting ? casting->feedback : NULL;
     uint8_t *record = (uint8_t *)out + first / its.elems * its.bytes;
-    uint8_t *error = keeps ? (uint8_t *)rounding->error + first / its.elems * kept.bytes : NULL;
+    uint8_t *error = feedback ? (uint8_t *)feedback->error + first / its.elems * kept.bytes : NULL;
     for (int64_t i = 0; i < n; i += its.elems, record += its.bytes) {
         const float *x = in + i;
         float last[ZR__RECORD_ELEMS];
@@ -203,12 +204,12 @@ static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, c
             memset(last, 0, sizeof last);
             x = memcpy(last, x, (size_t)(n - i) * sizeof *x);
         }
-        if (at_random) zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i), its.elems, random);
-        if (keeps)
-            zr__record_encode_kept(record, its, x, at_random ? random : NULL, error + i / its.elems * kept.bytes, kept,
-                                   rounding, n - i);
+        if (rounding) zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i), its.elems, random);
+        if (feedback)
+            zr__record_encode_kept(record, its, x, rounding ? random : NULL, error + i / its.elems * kept.bytes, kept,
+                                   feedback, n - i);
         else
-            zr__record_encode(record, its, x, at_random ? random : NULL);
+            zr__record_encode(record, its, x, rounding ? random : NULL);
     }
 }
 

@@ -126,16 +126,37 @@ template <typename Out, typename In> struct cast_each {
     }
 };
 
+/* What a cast adds to its source: sign * x. Without an array it adds nothing. */
+struct addend {
+    zr__array x;
+    float sign;
+
+    template <int V> __device__ void add_to(float (&sum)[V], int64_t i) const
+    {
+        float more[V];
+        if (!x.data) return;
+        zr__get_all<V>(more, x, i);
+        for (int v = 0; v < V; v++) sum[v] += sign * more[v];
+    }
+};
+
+addend addend_of(const zr_casting *casting)
+{
+    return casting ? addend{{(void *)casting->added, casting->added_dtype}, casting->sign} : addend{};
+}
+
 /* Functor that decodes records. */
 struct decode_each {
     zr__array out;
     const void *in;
     zr__reader reader;
+    addend added;
 
     template <int V> __device__ void run(int64_t i) const
     {
         float x[V];
         zr__read_all<V>(x, reader, in, i);
+        added.add_to<V>(x, i);
         zr__put_all<V>(out, i, x);
     }
 };
@@ -186,14 +207,14 @@ __device__ __forceinline__ uint16_t scale_of(const zr__record &its, const float 
 __device__ __forceinline__ void renew_errors(const zr__record &its, const float (&y)[encoded],
                                              const float (&had)[encoded], float (&code)[encoded], float scale,
                                              const zr__record &kept, uint16_t *word, int i, int64_t n,
-                                             const zr_rounding &rounding)
+                                             const zr_feedback &feedback)
 {
     float error[encoded];
     bool finite;
     if (its.turns) turn(code, (int)threadIdx.x % ZR__WARP);
     for (int v = 0; v < encoded; v++)
         error[v] =
-            v < n ? zr__record_error(y[v], had[v], code[v] * scale, rounding.error_beta, rounding.error_scale) : 0.0f;
+            v < n ? zr__record_error(y[v], had[v], code[v] * scale, feedback.beta, feedback.scale) : 0.0f;
     const uint16_t own = scale_of(kept, error, false, &finite);
     const bool drops = zr__record_drops_errors(own);
     if (!word) return;
@@ -206,39 +227,44 @@ __device__ __forceinline__ void renew_errors(const zr__record &its, const float 
     }
 }
 
-/* Encode n elements of `in`. `kept` is the kind of the records of errors, if `rounding` keeps any. `packed`: whether
- * elements are read several at a time. */
-__global__ void encode_records(uint16_t *out, zr__record its, zr__record kept, const void *in, zr__reader reader,
-                               int64_t n, bool packed, zr_rounding rounding)
+/* Encode n elements of `in`. `packed`: whether elements are read several at a time. Without `at_random`, `rounding` is
+ * not used. `kept` is the kind of the records of errors, which are NULL without feedback. */
+__global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr__reader reader, addend added,
+                               int64_t n, bool packed, bool at_random, zr_rounding rounding, zr__record kept,
+                               zr_feedback feedback)
 {
     const int lane = (int)threadIdx.x % ZR__WARP;
     const int64_t warps = zr__step() / ZR__WARP;
     for (int64_t at = zr__first() / ZR__WARP * encoded_warp; at < n; at += warps * encoded_warp) {
         const int64_t first = at + lane * encoded;
         float x[encoded] = {};
-        if (packed && first + encoded <= n)
+        if (packed && first + encoded <= n) {
             zr__read_all<encoded>(x, reader, in, first);
-        else
+            added.add_to<encoded>(x, first);
+        } else
 #pragma unroll
             for (int v = 0; v < encoded; v++) {
                 float one[1] = {};
-                if (first + v < n) zr__read_all<1>(one, reader, in, first + v);
+                if (first + v < n) {
+                    zr__read_all<1>(one, reader, in, first + v);
+                    added.add_to<1>(one, first + v);
+                }
                 x[v] = one[0];
             }
         int64_t i = first, same = first;
         uint16_t *word = out + zr__record_words(its, &i);
-        uint16_t *error = (uint16_t *)rounding.error + zr__record_words(kept, &same);
+        uint16_t *error = (uint16_t *)feedback.error + zr__record_words(kept, &same);
         const bool there = first - i < n; /* whether the record is not beyond the end */
         float had[encoded] = {}, y[encoded], value[encoded];
-        if (rounding.error && !rounding.error_anew && there) zr__decode<encoded, 8>(had, kept, error, (int)i);
+        if (feedback.error && !feedback.anew && there) zr__decode<encoded, 8>(had, kept, error, (int)i);
         for (int v = 0; v < encoded; v++) {
-            had[v] *= rounding.error_scale;
-            y[v] = rounding.error ? x[v] + had[v] : x[v];
+            had[v] *= feedback.scale;
+            y[v] = feedback.error ? x[v] + had[v] : x[v];
             x[v] = its.turns ? y[v] * (1.0f / ZR__RECORD_TURNED) : y[v];
         }
         if (its.turns) turn(x, lane);
         bool finite;
-        const uint16_t scale = scale_of(its, x, rounding.at_random, &finite);
+        const uint16_t scale = scale_of(its, x, at_random, &finite);
         const float divisor = zr__record_divisor(scale);
         if (i == 0 && there) word[0] = scale;
         word += 1 + i * its.bits / 16;
@@ -247,30 +273,34 @@ __global__ void encode_records(uint16_t *out, zr__record its, zr__record kept, c
         for (int v = 0; v < encoded; v++) {
             const uint64_t index = rounding.first + (uint64_t)(first + v);
             const int part = (int)(index & 3);
-            if (rounding.at_random && (v == 0 || part == 0)) zr__rng_block(&rounding.rng, index >> 2, random);
+            if (at_random && (v == 0 || part == 0)) zr__rng_block(&rounding.rng, index >> 2, random);
             const uint32_t number = part == 0 ? random[0] : part == 1 ? random[1] : part == 2 ? random[2] : random[3];
-            const uint32_t code = finite ? zr__code_of(its, x[v] / divisor, rounding.at_random, number) : 0;
+            const uint32_t code = finite ? zr__code_of(its, x[v] / divisor, at_random, number) : 0;
             value[v] = zr__code_value(its, code);
             filled |= code << (v * its.bits % 16);
             if ((v + 1) * its.bits % 16 > 0) continue;
             if (there) word[v * its.bits / 16] = (uint16_t)filled;
             filled = 0;
         }
-        if (rounding.error)
+        if (feedback.error)
             renew_errors(its, y, had, value, zr_f32_from_bf16(scale), kept, there ? error : NULL, (int)i, n - first,
-                         rounding);
+                         feedback);
     }
 }
 
 zr_status encode(cudaStream_t stream, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                 const zr_rounding *rounding)
+                 const zr_casting *casting)
 {
     constexpr int threads = 256;
     const zr__reader reader = zr__reader_of(dtype);
+    const addend added = addend_of(casting);
+    const zr_rounding *rounding = casting ? casting->rounding : NULL;
+    const zr_feedback *feedback = casting ? casting->feedback : NULL;
     if (n <= 0) return ZR_OK;
     ZR_LAUNCH(stream, encode_records, zr__blocks(n, threads * encoded), threads, 0, (uint16_t *)out,
-              zr__record_of(out_dtype), zr__record_of(zr__error_dtype(out_dtype)), in, reader, n,
-              zr__can_pack(reader, in), rounding ? *rounding : zr_rounding{});
+              zr__record_of(out_dtype), in, reader, added, n, zr__can_pack(reader, in) && zr__is_aligned(added.x.data),
+              rounding != NULL, rounding ? *rounding : zr_rounding{}, zr__record_of(zr__error_dtype(out_dtype)),
+              feedback ? *feedback : zr_feedback{});
     return zr__launched();
 }
 
@@ -398,12 +428,14 @@ zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact 
 }
 
 zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n,
-                        const zr_rounding *rounding)
+                        const zr_casting *casting)
 {
     const cudaStream_t stream = zr__cuda(device)->stream;
-    if (zr_dtype_is_record(out_dtype)) return encode(stream, out, out_dtype, in, dtype, n, rounding);
-    if (zr_dtype_is_record(dtype))
-        return zr__each(stream, n, zr__is_aligned(out), decode_each{{out, out_dtype}, in, zr__reader_of(dtype)});
+    if (zr_dtype_is_record(out_dtype)) return encode(stream, out, out_dtype, in, dtype, n, casting);
+    if (zr_dtype_is_record(dtype)) {
+        const decode_each each = {{out, out_dtype}, in, zr__reader_of(dtype), addend_of(casting)};
+        return zr__each(stream, n, zr__are_aligned(out, each.added.x), each);
+    }
     return zr__typed2(out_dtype, dtype, [&]<typename Out, typename In>(Out *, In *) {
         const cast_each<Out, In> each = {(Out *)out, (const In *)in};
         return zr__each(stream, n, zr__are_aligned(out, in), each);
