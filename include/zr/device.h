@@ -136,8 +136,9 @@ typedef struct zr_peak {
 #define ZR_PEAKS 8
 
 /** Random numbers of stochastic rounding. Element i of a cast is rounded up with the probability that makes the mean of
- * the result equal to the element, within 2^-20 of a code's unit. The decision depends only on number `first` + i of
- * the sequence, so that the result does not depend on how a range is divided into casts. */
+ * the result equal to the element, within 2^-20 of a code's unit. The decision depends only on random number `first`
+ * + i (zr__record_random in src/device/records.h), so that the result does not depend on how a range is divided into
+ * casts. */
 typedef struct zr_rounding {
     zr_rng rng;     /* of the purpose ZR_RNG_ROUND */
     uint64_t first; /* index of the random number of element 0 */
