@@ -147,6 +147,11 @@ typedef struct zr_rounding {
 /** Level name of GPUs in zr_rates. The peak rates of a GPU are rates of matrix products. */
 #define ZR_CUDA_LEVEL "cuda"
 
+/** Measured rates of casts to and from records, as in zr_record_rate. */
+typedef struct zr_record_rates {
+    zr_rate encode, encode_random, decode;
+} zr_record_rates;
+
 /** Measured rates of a device (zr_device_ops.bench). */
 typedef struct zr_rates {
     int threads;
@@ -158,6 +163,7 @@ typedef struct zr_rates {
     zr_rate triad; /* memory bandwidth in bytes/s, by the loop a = b + s * c with 12 bytes per element (STREAM triad) */
     /* rate in bytes/s at which threads of one process read each other's memory; `all` is the sum over all threads */
     zr_rate link;
+    zr_record_rates records[ZR_RECORD_CODES]; /* zeros if the device does not measure them */
     /* Rates of matrix products with all threads, and the rate of the fastest product in each type. zr_device_ops.bench
      * does not measure these rates. */
     zr_product_rate product[ZR_PRODUCT_RATES];
