@@ -236,7 +236,8 @@ typedef struct zr_config {
         int64_t hpz_partition_ranks;
         /* whether trained parameters are gathered (qwZ), frozen ones kept, and gradients reduced (qgZ) in the forms of
          * `quantization` */
-        bool quantized_weights, quantized_frozen, quantized_gradients;
+        zr_config_switch quantized_weights, quantized_gradients; /* see zr_layout.weight_records and grad_records */
+        bool quantized_frozen;
     } zero;
     struct {
         int64_t block_elems; /* elements that share a scale: 128 or 256 */

@@ -175,7 +175,7 @@ static zr_status check_quantization(const zr_config *config, const zr__source *s
            config->parallel.tensor);
     REFUSE(config->zero.quantized_frozen && config->zero.param.device == ZR_HOME_NVME, frozen, ZR_ERR_UNSUPPORTED,
            "it cannot be used with offload_param.device nvme; leave out one of the two");
-    if (!config->zero.quantized_gradients) return ZR_OK;
+    if (config->zero.quantized_gradients != ZR_SWITCH_ON) return ZR_OK;
     REFUSE(config->train.rank_free_sums, gradients, ZR_ERR_CONFIG,
            "it cannot be used with train.reproducible world: each rank quantises its own sums, so values depend on the "
            "number of ranks; leave out one of the two");
