@@ -5,7 +5,7 @@
 #include "base/core/scope.h"
 #include "tensor/tensor.h"
 
-enum { ELEMS = 1 << 22, PASSES = 3 };
+enum { ELEMS = 1 << 21, PASSES = 3 };
 
 typedef struct arrays {
     float *elems;
