@@ -1,13 +1,17 @@
 """Two hosts of two ranks each: traffic between the hosts and step times, with flat collectives and with two levels, and
-with quantised exchanges (ZeRO++).
+with quantised exchanges (ZeRO++), also as `zr simulate` predicts them.
 
 The model is wide and its batch small, so that communication takes most of a step.
 """
+import shutil
 import statistics
+import tempfile
+from types import SimpleNamespace
 
 import measure
 from measure import result, without
 from namespaces import Hosts, Unavailable
+from simulate import Simulator
 
 STAGES = (2, 3)
 RANKS_PER_HOST = 2
@@ -93,20 +97,41 @@ def report_parts(dtype, sent):
                f"{levels / 1e6:.2f} MB against {flat / 1e6:.2f}, from the difference of stages 3 and 2")
 
 
-def train_quantised(hosts, quantised, steps):
-    """Train at stage 3 with hpZ, in two levels."""
+def quantised_config(quantised, steps):
+    """Return a configuration at stage 3 with hpZ, in two levels."""
     config = measure.bytes_config(LAYERS, WIDTH, SEQ, 3, BATCH, steps, bf16=True,
                                   collectives={"hierarchical": "auto"})
     config["zero_optimization"]["zero_hpz_partition_size"] = RANKS_PER_HOST
     for key in QUANTISED:
         config["zero_optimization"][key] = quantised
-    return measure.train(config, hosts.launch, RANKS, ["--quiet"], 600, {"ZR_MPI": None})
+    return config
+
+
+def train_quantised(hosts, quantised, steps):
+    return measure.train(quantised_config(quantised, steps), hosts.launch, RANKS, ["--quiet"], 600, {"ZR_MPI": None})
+
+
+def simulate_quantised(hosts, rate):
+    """Measure the rates of the launch. Return the milliseconds that a step takes by `zr simulate`, exact and
+    quantised."""
+    folder = tempfile.mkdtemp(dir=measure.OUT)
+    try:
+        simulator = Simulator(folder)
+        simulator.calibrate(SimpleNamespace(name="one host", rate=None), [])
+        simulator.calibrate(SimpleNamespace(name=f"2 hosts, {rate} Mbit/s", rate=rate), hosts.launch)
+        told = SimpleNamespace(told=lambda _: ["--ranks", RANKS, "--transport", "mpi",
+                                               f"--parallel.ranks_per_host={RANKS_PER_HOST}"])
+        return {way: 1e3 * simulator.step(told, SimpleNamespace(
+            document=quantised_config(way == "quantised", 1)))["step_sec"] for way in ("exact", "quantised")}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def report_quantised(rate, wanted, options):
     """Report how many times as fast a step is with quantised exchanges, on a link of `rate` Mbit/s."""
     rounds, steps = (1, 3) if options.quick else (2, 6)
     with Hosts(RANKS_PER_HOST, rate) as hosts:
+        told_ms = simulate_quantised(hosts, rate)
         turns = measure.Turns(rounds, {way: lambda way=way: train_quantised(hosts, way == "quantised", steps)
                                        for way in ("exact", "quantised")})
         if why := turns.why_not("exact", "quantised"):
@@ -116,6 +141,9 @@ def report_quantised(rate, wanted, options):
     result(f"{rate} Mbit/s, bf16, hpZ: step, exact / quantised", round(ms["exact"] / ms["quantised"], 2), wanted, "",
            f"{ms['exact']:.0f} and {ms['quantised']:.0f} ms; across hosts {sent['exact']:.1f} and "
            f"{sent['quantised']:.1f} MB a rank")
+    for way in turns.runs:
+        result(f"{rate} Mbit/s, {way}: step, simulated / measured", round(told_ms[way] / ms[way], 3), "0.9 .. 1.1", "",
+               f"{told_ms[way]:.0f} ms, measured {ms[way]:.0f}")
 
 
 def main():

@@ -262,6 +262,16 @@ typedef struct zr_link {
     double latency_sec; /* latency of the first byte of a message, in seconds; not used by estimates yet */
 } zr_link;
 
+/** Number of kinds of codes in records (zr/tensor.h): integers of 8 bits, of 4 bits, E4M3, E5M2, and integers of 4 bits
+ * that are rotated. Records of 128 and of 256 elements have the same rates. */
+#define ZR_RECORD_CODES 5
+
+/** Rates at which kernels make records, with rounding to nearest or at random, and read them, in elements per second.
+ * A value of 0 is unknown. */
+typedef struct zr_record_rate {
+    double encode, encode_random, decode;
+} zr_record_rate;
+
 /** Rates of the hardware that one rank uses. A value of 0 is unknown. */
 typedef struct zr_machine {
     double flops_f32, flops_bf16; /* peak FLOPs per second */
@@ -290,6 +300,9 @@ typedef struct zr_machine {
      * measured sizes. If the array is empty, every product is assumed to run at the peak rate. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
+    /** Rates of casts to and from records, in the order of zr_dtype. If a rate is 0, such a cast is assumed to take as
+     * long as its bytes in memory, as on GPUs. */
+    zr_record_rate records[ZR_RECORD_CODES];
 } zr_machine;
 
 /** Description of a device for the planner. Plans depend on `facts`, and estimated times depend on `machine`. */

@@ -236,7 +236,8 @@ typedef struct zr_config {
         int64_t hpz_partition_ranks;
         /* whether trained parameters are gathered (qwZ), frozen ones kept, and gradients reduced (qgZ) in the forms of
          * `quantization` */
-        bool quantized_weights, quantized_frozen, quantized_gradients;
+        zr_config_switch quantized_weights, quantized_gradients; /* see zr_layout.weight_records and grad_records */
+        bool quantized_frozen;
         /* error feedback of quantised gradients: number of steps after which the errors are cleared, or 0 for none; and
          * share of the earlier errors in the new ones */
         int64_t loco_reset_steps;

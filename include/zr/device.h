@@ -136,8 +136,9 @@ typedef struct zr_peak {
 #define ZR_PEAKS 8
 
 /** Random numbers of stochastic rounding. Element i of a cast is rounded up with the probability that makes the mean of
- * the result equal to the element, within 2^-20 of a code's unit. The decision depends only on number `first` + i of
- * the sequence, so that the result does not depend on how a range is divided into casts. */
+ * the result equal to the element, within 2^-20 of a code's unit. The decision depends only on random number `first`
+ * + i (zr__record_random in src/device/records.h), so that the result does not depend on how a range is divided into
+ * casts. */
 typedef struct zr_rounding {
     zr_rng rng;     /* of the purpose ZR_RNG_ROUND */
     uint64_t first; /* index of the random number of element 0 */
@@ -171,6 +172,11 @@ typedef struct zr_casting {
 /** Level name of GPUs in zr_rates. The peak rates of a GPU are rates of matrix products. */
 #define ZR_CUDA_LEVEL "cuda"
 
+/** Measured rates of casts to and from records, as in zr_record_rate. */
+typedef struct zr_record_rates {
+    zr_rate encode, encode_random, decode;
+} zr_record_rates;
+
 /** Measured rates of a device (zr_device_ops.bench). */
 typedef struct zr_rates {
     int threads;
@@ -182,6 +188,7 @@ typedef struct zr_rates {
     zr_rate triad; /* memory bandwidth in bytes/s, by the loop a = b + s * c with 12 bytes per element (STREAM triad) */
     /* rate in bytes/s at which threads of one process read each other's memory; `all` is the sum over all threads */
     zr_rate link;
+    zr_record_rates records[ZR_RECORD_CODES]; /* zeros if the device does not measure them */
     /* Rates of matrix products with all threads, and the rate of the fastest product in each type. zr_device_ops.bench
      * does not measure these rates. */
     zr_product_rate product[ZR_PRODUCT_RATES];

@@ -44,6 +44,9 @@ typedef struct zr__config_open {
     bool host, offload;
     /* Whether the shares of an offload are open (ratio "auto"); until they are chosen, they are 1. */
     bool optim_ratio, param_ratio;
+    /* whether zero_quantized_weights and zero_quantized_gradients are open ("auto"); until they are chosen, nothing is
+     * quantised */
+    bool weights, gradients;
     bool order; /* whether train.accumulation_order is open ("auto"); until it is chosen, its value is "micro" */
 } zr__config_open;
 
@@ -78,11 +81,11 @@ ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *
  * and resolving. */
 void zr__config_go_on(zr_config *config);
 
-/** Return the open choices. All members but the last three (optim_ratio, param_ratio, order) can be open only if
- * memory.limit is given. Even without zr__config_leave_open, `split` is open if train_batch_size is given and three
- * keys are "auto": train_micro_batch_size_per_gpu, gradient_accumulation_steps and activation_checkpointing.policy.
- * `offload` is open if no device of offload is given, and either zr__config_offer_disk was called, or nvme_path is
- * given with zr__config_leave_open or with offload_optimizer.device "auto". */
+/** Return the open choices. Members before optim_ratio can be open only if memory.limit is given. Even without
+ * zr__config_leave_open, `split` is open if train_batch_size is given and three keys are "auto":
+ * train_micro_batch_size_per_gpu, gradient_accumulation_steps and activation_checkpointing.policy. `offload` is open if
+ * no device of offload is given, and either zr__config_offer_disk was called, or nvme_path is given with
+ * zr__config_leave_open or with offload_optimizer.device "auto". */
 zr__config_open zr__config_get_open(const zr_config *config);
 
 /** Return whether any choice is open. */

@@ -115,6 +115,8 @@ static bool is_open_key(const zr_config *config, const zr_key *key)
            (open.offload && strcmp(key->path, "zero_optimization.offload_optimizer.device") == 0) ||
            (open.optim_ratio && strcmp(key->path, "zero_optimization.offload_optimizer.ratio") == 0) ||
            (open.param_ratio && strcmp(key->path, "zero_optimization.offload_param.ratio") == 0) ||
+           (open.weights && strcmp(key->path, "zero_optimization.zero_quantized_weights") == 0) ||
+           (open.gradients && strcmp(key->path, "zero_optimization.zero_quantized_gradients") == 0) ||
            (open.order && strcmp(key->path, "train.accumulation_order") == 0);
 }
 

@@ -177,6 +177,8 @@ zr__config_open zr__config_get_open(const zr_config *config)
                        is_automatic(config, ZERO "offload_optimizer.ratio");
     open.param_ratio =
         (open.offload || config->zero.param.device != ZR_HOME_NONE) && is_automatic(config, ZERO "offload_param.ratio");
+    open.weights = config->zero.quantized_weights == ZR_SWITCH_AUTO;
+    open.gradients = config->zero.quantized_gradients == ZR_SWITCH_AUTO;
     open.order = (open.split || open.batch || config->accumulation_steps > 1) &&
                  is_automatic(config, "train.accumulation_order");
     return open;
@@ -186,7 +188,7 @@ bool zr__config_is_open(const zr_config *config)
 {
     const zr__config_open open = zr__config_get_open(config);
     return open.stage || open.policy || open.split || open.batch || open.host || open.offload || open.optim_ratio ||
-           open.param_ratio || open.order;
+           open.param_ratio || open.weights || open.gradients || open.order;
 }
 
 void zr__config_go_on(zr_config *config)
@@ -502,7 +504,8 @@ static zr_status note_two_pass(zr_config *config)
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
-    if (config->accumulation_steps == 1 && config->zero.quantized_gradients) return ZR_OK; /* settle_quantised set it */
+    if (config->accumulation_steps == 1 && config->zero.quantized_gradients == ZR_SWITCH_ON)
+        return ZR_OK; /* settle_quantised set it */
     if (config->accumulation_steps == 1)
         return zr__config_note(config, "gradient_reduction: step has no effect, because a training step has one "
                                        "micro-batch (gradient_accumulation_steps 1)");
@@ -519,7 +522,7 @@ static zr_status note_quantised_weights(zr_config *config, int ranks)
 {
     const char *key = "zero_optimization.zero_quantized_weights";
     const bool lean = config->memory.layout == ZR_LAYOUT_LEAN && (config->bf16 || config->fp16);
-    if (!config->zero.quantized_weights) return ZR_OK;
+    if (config->zero.quantized_weights != ZR_SWITCH_ON) return ZR_OK;
     if (ranks == 1 || (config->zero.stage == 0 && !zr__config_get_open(config).stage))
         ZR_TRY(zr__config_note(config,
                                "%s: %s no parameters pass between ranks: values are rounded, but nothing is saved", key,
@@ -541,7 +544,8 @@ static zr_status note_quantised_weights(zr_config *config, int ranks)
 static void settle_weight_form(zr_config *config)
 {
     const bool given = zr__config_given(config, "quantization.weights");
-    if (config->zero.quantized_weights && config->quantization.weight_differences && !given)
+    const bool records = config->zero.quantized_weights == ZR_SWITCH_ON || zr__config_get_open(config).weights;
+    if (records && config->quantization.weight_differences && !given)
         config->quantization.weights = ZR_CODES_INT4;
 }
 
@@ -549,7 +553,7 @@ static void settle_weight_form(zr_config *config)
 static zr_status settle_quantised(zr_config *config, int ranks)
 {
     const char *key = "zero_optimization.zero_quantized_gradients";
-    if (!config->zero.quantized_gradients) return ZR_OK;
+    if (config->zero.quantized_gradients != ZR_SWITCH_ON) return ZR_OK;
     const bool micro = !config->reduce_once, given = zr__config_given(config, "gradient_reduction");
     if (micro && ranks > 1 && given)
         return zr__config_refuse(config,

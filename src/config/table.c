@@ -534,16 +534,17 @@ const zr_key zr__common_keys[] = {
         "hpZ of ZeRO++, at stage 3: keep a second copy of the parameters, sharded over this number of neighbouring "
         "data-parallel ranks (a power of two), for all gathers of a step but the first",
         FROM(0)),
-    KEY(BOOL, ZERO "zero_quantized_weights", "false", zero.quantized_weights,
+    KEY(SWITCH, ZERO "zero_quantized_weights", "false", zero.quantized_weights,
         "qwZ of ZeRO++, at every stage: gather the trained matrices of blocks in the form of quantization.weights. "
-        "Every rank computes with the quantised values, also one rank alone; the update keeps exact ones in fp32"),
+        "Every rank computes with the quantised values, also one rank alone; the update keeps exact ones in fp32. "
+        "auto: true if the planned step is shorter; a resumed run keeps what was chosen"),
     KEY(BOOL, ZERO "zero_quantized_nontrainable_weights", "false", zero.quantized_frozen,
         "MixZ++ of DeepSpeed, at stage 3: keep the frozen matrices of blocks (model.lora, model.frozen) in memory, and "
         "gather them, in the form of quantization.weights"),
-    KEY(BOOL, ZERO "zero_quantized_gradients", "false", zero.quantized_gradients,
+    KEY(SWITCH, ZERO "zero_quantized_gradients", "false", zero.quantized_gradients,
         "qgZ of ZeRO++, at every stage: reduce the gradients of the matrices of blocks in the form of "
         "quantization.gradients, once per step (gradient_reduction step). Values then depend on the number of ranks, "
-        "and with collectives.hierarchical on the ranks of a host"),
+        "and with collectives.hierarchical on the ranks of a host. auto: as in zero_quantized_weights"),
     KEY(INT, ZERO "zeropp_loco_param.reset_T", "0", zero.loco_reset_steps,
         "LoCo of ZeRO++, with zero_quantized_gradients: each rank adds the errors of its quantised gradients to the "
         "next ones, and clears them after this number of steps, such as 1024; 0: gradients without their errors",

@@ -282,6 +282,7 @@ static zr_status set_meant(zr_config *config, const zr_key *key, const json_t *v
     origin->given = origin->automatic = false;
     if (is_auto(key, value)) {
         ZR_TRY(zr__value_default(config, key));
+        if (key->type == ZR_KEY_SWITCH) store_nothing(config, key); /* also if its default is false */
         origin->automatic = true;
         return ZR_OK;
     }

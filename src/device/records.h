@@ -25,6 +25,7 @@
 #ifndef ZR_DEVICE_RECORDS_H
 #define ZR_DEVICE_RECORDS_H
 
+#include "base/number/rng.h"
 #include "tensor/tensor.h"
 
 #define ZR__RECORD_ELEMS 256 /* maximum number of elements of a record */
@@ -102,6 +103,37 @@ ZR_INLINE float zr__record_divisor(uint16_t scale)
 {
     return scale > 0 ? zr_f32_from_bf16(scale) : 1.0f;
 }
+
+/* ---- random numbers of stochastic rounding ---- */
+
+/** Keys of 2^32 random numbers. */
+typedef struct zr__record_keys {
+    uint32_t first, second;
+} zr__record_keys;
+
+/** Return the keys of the random numbers of `rng` whose index has this high word. */
+ZR_INLINE zr__record_keys zr__record_keys_of(const zr_rng *rng, uint32_t high)
+{
+    uint32_t word[4];
+    zr__rng_block(rng, high, word);
+    const zr__record_keys keys = {word[0], word[1]};
+    return keys;
+}
+
+/** Return the random number whose index has the low word `low`: a hash of it and the keys. It takes three products of
+ * 32 bits, so that rounding at random costs little more than rounding to nearest; a block of Philox takes 20 of 64 bits
+ * for four numbers. Products and shifts are those of triple32, a hash function of 32 bits that a search has found
+ * (Wellons, hash-prospector). */
+ZR_INLINE uint32_t zr__record_random(zr__record_keys keys, uint32_t low)
+{
+    uint32_t x = low ^ keys.first;
+    x = (x ^ x >> 17) * 0xed5ad4bbu;
+    x = ((x ^ x >> 11) + keys.second) * 0xac4c1b51u;
+    x = (x ^ x >> 15) * 0x31848babu;
+    return x ^ x >> 14;
+}
+
+/* ---- codes ---- */
 
 /** Round y, at least 0 and below 2^11, to an integer: to nearest, or up with the probability of its fraction, for a
  * uniform number `random` of 32 bits. */

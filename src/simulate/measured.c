@@ -2,6 +2,7 @@
  * measured steps, by inverse distance weighting (Shepard, 1968). */
 #include "simulate/simulate.h"
 #include "plan/list/place.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,13 +12,32 @@
  * nearly equal weights. Beyond it, the weight falls with the fourth power of the distance. */
 #define NEAR 0.05
 
+/* Name a step that makes or reads records, such as "encode int8", because it takes longer than others of its kind with
+ * as many bytes. Return false for other steps. */
+static bool name_coding(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step, char name[32])
+{
+    const zr_step_traits traits = zr_step_traits_of(step->kind);
+    const bool reduces = traits.move == ZR_MOVE_REDUCE;
+    if (step->kind != ZR_STEP_CAST && !reduces) return false;
+    const zr_use *use = &plan->schedule[kind].use[step->uses + (reduces ? traits.pieces : 0)];
+    const bool decodes = zr_dtype_is_record(use[0].dtype), encodes = !reduces && zr_dtype_is_record(use[1].dtype);
+    if (!decodes && !encodes) return false;
+    snprintf(name, 32, "%s %s",
+             reduces            ? zr_step_kind_name(step->kind)
+             : decodes          ? "decode"
+             : plan->stochastic ? "encode at random"
+                                : "encode",
+             zr__record_codes_names[zr__record_codes_of(use[decodes ? 0 : 1].dtype)]);
+    return true;
+}
+
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
     const bool runs = step->kind == ZR_STEP_RUN;
     const char *name = runs ? zr_graph_get_op(plan->graph[kind], step->op)->def->name : zr_step_kind_name(step->kind);
     zr_step_sample sample = {.narrow = plan->layout.dtype == ZR_BF16, .cost = zr__plan_step_cost(plan, kind, index)};
-    snprintf(sample.kind, sizeof(sample.kind), "%s", name);
+    if (!name_coding(plan, kind, step, sample.kind)) snprintf(sample.kind, sizeof(sample.kind), "%s", name);
     if (zr_step_traits_of(step->kind).move == ZR_MOVE_NONE) return sample;
     sample.cost.wire_bytes /= sample.cost.calls;
     sample.cost.memory_bytes /= sample.cost.calls;

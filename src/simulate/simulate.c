@@ -100,14 +100,15 @@ static double factor_of(double factor)
     return factor > 0 ? factor : 1;
 }
 
+/* `coding`: seconds of zr__plan_coding_sec. */
 static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, const zr_step *step,
-                         const zr_step_cost *cost, parts *p)
+                         const zr_step_cost *cost, double coding, parts *p)
 {
     const zr_cluster *cluster = me->cluster;
     const double rate = cluster->device.memory_bytes_sec * cluster->memory_share;
     const bool product = cost->pairs > 0 || cost->product.size[0] > 0, run = step->kind == ZR_STEP_RUN;
     const double passes = product ? 1 : factor_of(run ? cluster->pass_factor : cluster->update_factor),
-                 memory = passes * cost->memory_bytes / rate;
+                 memory = fmax(passes * cost->memory_bytes / rate, coding);
     double compute = 0, scores = 0, casts = 0;
     if (run) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
@@ -196,6 +197,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     const zr_step *step = &plan->schedule[kind].step[index];
     const zr_step_cost cost = zr__plan_step_cost(plan, kind, index);
     const zr__spot *spot = &me->spot[plan->group[step->group].same];
+    const double coding = zr__plan_coding_sec(plan, kind, index, &me->cluster->device);
     const double saved = step->when == ZR_WHEN_SAVE ? (double)zr__plan_saved_bytes(plan, step) : 0;
     double sec;
     *p = (parts){{0}};
@@ -208,7 +210,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
                me->path[plan->layout.role][step->peer].byte_sec * cost.wire_bytes;
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
-        if (spot->size > 1) return exchange_sec(me, step, spot, &cost);
+        if (spot->size > 1) return exchange_sec(me, step, spot, &cost) + coding;
         break; /* with one rank in the group, the step is a copy */
     case ZR_MOVE_SCALARS:
         return cost.calls * zr__exchange_sec(me->cluster, spot, 0);
@@ -218,7 +220,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (step->kind == ZR_STEP_SAVE) return saved * host_ranks(me, plan) / me->cluster->disk_bytes_sec;
     if (zr__is_host_copy(plan, kind, step))
         return (step->when == ZR_WHEN_SAVE ? saved : cost.memory_bytes) / me->cluster->host_bytes_sec;
-    return kernel_sec(me, plan, kind, step, &cost, p);
+    return kernel_sec(me, plan, kind, step, &cost, coding, p);
 }
 
 /* Return a step's time in the current draw, divided by its mean time. For an exchange this ratio is lognormal with mean

@@ -40,6 +40,8 @@ int64_t zr_dtype_span(zr_dtype dtype, int64_t n)
     return its.elems == 1 ? n * its.bytes : (n + its.elems - 1) / its.elems * its.bytes;
 }
 
+const char *const zr__record_codes_names[ZR_RECORD_CODES] = {"int8", "int4", "fp8_e4m3", "fp8_e5m2", "int4_hadamard"};
+
 bool zr_dtype_is_float(zr_dtype dtype)
 {
     return dtype == ZR_F32 || dtype == ZR_BF16 || dtype == ZR_F16;

@@ -17,6 +17,15 @@ static inline zr_dtype zr__error_dtype(zr_dtype records)
     return zr__dtype_grain(records) == 128 ? ZR_I8X128 : ZR_I8X256;
 }
 
+/** Return the index of a type's codes among the kinds that have rates (ZR_RECORD_CODES). The type has records. */
+static inline int zr__record_codes_of(zr_dtype dtype)
+{
+    return ((int)dtype - (int)ZR_I8X128) / 2;
+}
+
+/** Names of the kinds of codes, as in the configuration's section quantization. */
+extern const char *const zr__record_codes_names[ZR_RECORD_CODES];
+
 /** Return element i of a tensor of the type F32, BF16 or F16. */
 static inline float zr__number_at(const zr_tensor *tensor, int64_t i)
 {

@@ -367,6 +367,51 @@ static void test_faults_of_differences(void **state)
     }
 }
 
+/* Return the seconds of a step on a machine that takes time only for records, in COMM and COMPUTE together. */
+static double coding_sec(const zr_plan *plan, zr_record_rate weights, zr_record_rate grads)
+{
+    zr_price price;
+    const zr_profile profile = {.machine = {.records = {weights, grads}}}; /* of int8, of int4 */
+    assert_int_equal(zr_plans_price(&(zr_plans){.role = {(zr_plan *)plan}, .n = 1}, &profile, &price), ZR_OK);
+    return price.comm_sec + price.compute_sec;
+}
+
+/* Check that the time of a step includes what encoding and decoding take: each rank encodes its part of a unit for each
+ * gather, and decodes the unit; it encodes its gradient, and decodes its part of the gradients of all ranks. */
+static void test_coding(void **state)
+{
+    (void)state;
+    enum { RANKS = 4, RATE = 1000 };
+    zr_layout l = plan_layout(3, RANKS, ZR_BF16, 1);
+    l.weight_records = ZR_I8X128;
+    l.grad_records = ZR_I4X256;
+    for (int random = 0; random < 2; random++) {
+        l.stochastic = random;
+        zr_plan *plan = plan_of(&plan_small, &l);
+        const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        double gathered = 0, reduced = 0;
+        for (int32_t i = 0; i < s->n_steps; i++) {
+            const zr_plan_unit *u = &plan->unit[s->step[i].unit > 0 ? s->step[i].unit : 0];
+            if (s->step[i].kind == ZR_STEP_GATHER && zr_dtype_is_record(u->weight_records))
+                gathered += (double)u->padded_elems;
+        }
+        for (int32_t u = 0; u < plan->n_units; u++)
+            if (zr_dtype_is_record(plan->unit[u].grad_records)) reduced += (double)plan->unit[u].padded_elems;
+        assert_true(gathered >= 2 * reduced - 1 && reduced > 0); /* forward and backward */
+        const zr_record_rate none = {0}, decode = {.decode = RATE},
+                             encode =
+                                 random ? (zr_record_rate){.encode_random = RATE} : (zr_record_rate){.encode = RATE},
+                             other =
+                                 random ? (zr_record_rate){.encode = RATE} : (zr_record_rate){.encode_random = RATE};
+        assert_float_equal(coding_sec(plan, encode, none), gathered / RANKS / RATE, 1e-9 * gathered);
+        assert_float_equal(coding_sec(plan, decode, none), gathered / RATE, 1e-9 * gathered);
+        assert_float_equal(coding_sec(plan, none, encode), reduced / RATE, 1e-9 * reduced);
+        assert_float_equal(coding_sec(plan, none, decode), reduced / RATE, 1e-9 * reduced);
+        assert_true(coding_sec(plan, none, none) == 0 && coding_sec(plan, other, other) == 0);
+        zr_plan_destroy(&plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_error_faults),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_faults_of_differences),
+        cmocka_unit_test(test_coding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -252,8 +252,8 @@ static void test_pipeline(void **state)
     zr_plan_destroy(&plans.role[1]);
 }
 
-/* Check that with one level of links, no shares and no latencies, the prices equal a profile's. FLOPs of a micro-batch
- * follow the formula of Narayanan et al. (2021, equation 3, without recompute). */
+/* Check that with one level of links, no shares and no latencies, the prices equal a profile's, also of records. FLOPs
+ * of a micro-batch follow the formula of Narayanan et al. (2021, equation 3, without recompute). */
 static void test_as_a_profile(void **state)
 {
     (void)state;
@@ -264,10 +264,17 @@ static void test_as_a_profile(void **state)
             zr_layout layout = layout_of(stage, 4, 1);
             layout.accum = accum;
             if (accum == 2) layout.recompute = ZR_RECOMPUTE_UNIT; /* recompute adds no FLOPs to the model's */
+            if (accum == 3) {
+                layout.weight_records = ZR_I8X128;
+                layout.grad_records = ZR_I4X128;
+                layout.reduce_once = true;
+            }
             zr_plan *plan = plan_of(&layout);
             assert_true((plan->flops_hardware > plan->flops_model) == (accum == 2));
             zr_cluster c = cluster_of(ZR_ALGORITHM_EXCHANGE);
             c.link[0].latency_sec = 0;
+            c.device.records[0] = (zr_record_rate){.encode = 50, .decode = 100};
+            c.device.records[1] = (zr_record_rate){.encode = 200, .decode = 400};
             const zr_simulation made = simulate(plan, &c, (zr_simulate_options){0});
             zr_profile profile = {.machine = c.device};
             profile.machine.link[ZR_LINK_HOST].bytes_sec = 100;

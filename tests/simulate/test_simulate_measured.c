@@ -333,12 +333,49 @@ static void test_types(void **state)
     }
 }
 
+static bool has_kind(const zr_launch *launch, const char *kind)
+{
+    for (int32_t i = 0; i < launch->n_samples; i++)
+        if (strcmp(launch->sample[i].kind, kind) == 0) return true;
+    return false;
+}
+
+/* Check that steps that make or read records are not taken for others of their kind, nor for those of other codes. */
+static void test_records(void **state)
+{
+    (void)state;
+    for (int random = 0; random < 2; random++) {
+        const zr_gpt2_config sizes = {.n_layer = 1,
+                                      .n_head = 1,
+                                      .n_embd = 32,
+                                      .n_positions = 16,
+                                      .vocab_size = 96,
+                                      .layer_norm_epsilon = 1e-5,
+                                      .initializer_range = 0.02};
+        const zr_model model = zr_gpt2(&sizes);
+        zr_layout layout = plan_layout(3, 2, ZR_BF16, 1);
+        layout.weight_records = ZR_I8X256;
+        layout.grad_records = ZR_I4X128;
+        layout.stochastic = random;
+        layout.states = ZR_STATES_LEAN;
+        zr_profile profile = {.facts = {.name = "test", .threads = 1}};
+        zr_plan *plan = plan_make(&model, &layout, &profile);
+        const zr_launch launch = launch_of(plan, sample, MOST);
+        assert_true(has_kind(&launch, "cast") && has_kind(&launch, "gather") && has_kind(&launch, "decode int8"));
+        assert_int_equal(has_kind(&launch, "encode int8") && has_kind(&launch, "encode int4"), !random);
+        assert_int_equal(has_kind(&launch, "encode at random int8") && has_kind(&launch, "encode at random int4"),
+                         random);
+        assert_true(has_kind(&launch, "reduce_scatter int4") && has_kind(&launch, "reduce_scatter"));
+        zr_plan_destroy(&plan);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_between),    cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_exchanges),  cmocka_unit_test(test_sum),
-                                       cmocka_unit_test(test_waits),      cmocka_unit_test(test_beside),
-                                       cmocka_unit_test(test_links),      cmocka_unit_test(test_spread),
-                                       cmocka_unit_test(test_other_load), cmocka_unit_test(test_types)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_between), cmocka_unit_test(test_products), cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_sum),     cmocka_unit_test(test_waits),    cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_links),   cmocka_unit_test(test_spread),   cmocka_unit_test(test_other_load),
+        cmocka_unit_test(test_types),   cmocka_unit_test(test_records)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

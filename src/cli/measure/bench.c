@@ -2,6 +2,7 @@
 #include "cli/measure/bench.h"
 #include "base/json/json_write.h"
 #include "device/device.h"
+#include "tensor/tensor.h"
 #include "train/family/family.h"
 
 #include <stdio.h>
@@ -157,6 +158,20 @@ static void add_shapes(zr__json_out *json, const zr__products *products)
     }
 }
 
+static void add_records(zr__json_out *json, const zr_rates *rates)
+{
+    zr__json_open(json, "records", '[');
+    for (int i = 0; i < ZR_RECORD_CODES; i++) {
+        const zr_record_rates *r = &rates->records[i];
+        zr__json_break(json, "\n  ");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "codes", zr__record_codes_names[i], "encode_elems_sec", known(r->encode.all),
+                     "encode_random_elems_sec", known(r->encode_random.all), "decode_elems_sec", known(r->decode.all));
+        zr__json_close(json, '}');
+    }
+    zr__json_close(json, ']');
+}
+
 static zr_status print_bench_json(const cli_bench *b)
 {
     const zr_rates *r = &b->rates;
@@ -168,6 +183,8 @@ static zr_status print_bench_json(const cli_bench *b)
     zr__json_add(&json, "matmul_f32_flops", known(r->matmul_f32), "matmul_bf16_flops", known(r->matmul_bf16),
                  "triad_bytes_sec", known(r->triad.all), "triad_thread_bytes_sec", known(r->triad.one),
                  "link_bytes_sec", known(r->link.all / r->threads), "link_alone_bytes_sec", known(r->link.one));
+    zr__json_break(&json, "\n ");
+    add_records(&json, r);
     zr__json_break(&json, "\n ");
     zr__json_open(&json, "peak", '{');
     add_peak(&json, r, ZR_F32);
@@ -209,6 +226,18 @@ static void print_levels(const zr_rates *rates)
                GIGA(peak->fma_f32.all), GIGA(peak->dot_bf16.one * rates->threads), GIGA(peak->dot_bf16.all));
     }
     printf("    %-10s%18s%10s%11s\n", "products", GIGA(rates->matmul_f32), "", GIGA(rates->matmul_bf16));
+}
+
+/** Print the rates of casts to and from records, unless the device does not measure them. */
+static void print_records(const zr_rates *rates)
+{
+    if (rates->records[0].encode.all <= 0) return;
+    printf("\nquantised values, 10^9 elements/s      encoded   at random    decoded\n");
+    for (int i = 0; i < ZR_RECORD_CODES; i++) {
+        const zr_record_rates *r = &rates->records[i];
+        printf("  %-30s%14.2f%12.2f%11.2f\n", zr__record_codes_names[i], r->encode.all / 1e9,
+               r->encode_random.all / 1e9, r->decode.all / 1e9);
+    }
 }
 
 /** Print a note that the peak is the library's rate, if a product of the library ran faster than zr's register loop. */
@@ -263,6 +292,7 @@ static void print_bench(const cli_bench *b)
            GIGA(r->triad.one));
     printf("ranks       %s GB/s into each of %d that read each other's memory, one alone %s\n",
            GIGA(r->link.all / r->threads), r->threads, GIGA(r->link.one));
+    print_records(r);
     print_products(b);
     printf("\nbound       %s", CLI_SECONDS(b->f32.bound_sec));
     if (b->narrow.n) printf(" in fp32, %s in bf16,", CLI_SECONDS(b->narrow.bound_sec));

@@ -31,35 +31,6 @@ void cli_cluster_profile(const zr_cluster *cluster, zr_profile *profile)
 
 /* ---- this machine ------------------------------------------------------------------------------- */
 
-static void add_link(zr_cluster *cluster, const char *name, int32_t devices, double bytes_sec)
-{
-    zr_cluster_link *link = &cluster->link[cluster->n_links++];
-    *link = (zr_cluster_link){.devices = devices, .bytes_sec = bytes_sec};
-    snprintf(link->name, sizeof(link->name), "%s", name);
-}
-
-/** Create a cluster whose hosts are all like this host. Steps are priced as `launch` measured them. Kinds of steps that
- * were not measured are priced by the rates of `profile`. */
-static void cluster_of(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
-{
-    const zr_machine *machine = &profile->machine;
-    const int hosts = (ranks + local - 1) / local;
-    *cluster = (zr_cluster){.name = "this machine",
-                            .device = *machine,
-                            .product_share = 1,
-                            .memory_share = 1,
-                            .link_share = 1,
-                            .devices = hosts * local,
-                            .host_devices = local,
-                            /* A copy reads and writes each byte, so its rate is half of the memory's bandwidth. */
-                            .host_bytes_sec = machine->memory_bytes_sec / 2,
-                            .algorithm = ZR_ALGORITHM_EXCHANGE,
-                            .measured = launch};
-    cluster->device.memory_bytes = zr__train_limit(profile, local, local);
-    if (local > 1) add_link(cluster, "memory", local, machine->memory_bytes_sec / 2);
-    if (hosts > 1) add_link(cluster, "network", hosts * local, launch->across_bytes_sec);
-}
-
 /** Return the command that measures training steps on a transport, for a message. */
 static const char *command_of(const char *transport)
 {
@@ -92,7 +63,7 @@ static zr_status this_cluster(const char *wanted, const zr_config *config, cli_t
     const int n_hosts = (ranks + local - 1) / local;
     st = zr__launch_recall(&profile->facts, transport, ranks, n_hosts, launch);
     if (st == ZR_OK)
-        cluster_of(profile, launch, ranks, local, &target->cluster);
+        zr__launch_cluster(profile, launch, ranks, local, &target->cluster);
     else
         zr_free(launch);
     if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_DATA)

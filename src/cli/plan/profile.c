@@ -3,6 +3,7 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "cli/plan/profile.h"
+#include "tensor/tensor.h"
 #include "train/family/family.h"
 #include "train/measure/measure.h"
 
@@ -136,6 +137,23 @@ static zr_rate alone_and_all(double rate)
     return (zr_rate){rate, rate};
 }
 
+/** Read the rates of casts to and from records. A file without them gives 0. */
+static void take_records(const json_t *root, zr_rates *rates)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(root, "records"), i, one)
+    {
+        const char *codes = json_string_value(json_object_get(one, "codes"));
+        for (int k = 0; codes && k < ZR_RECORD_CODES; k++)
+            if (strcmp(codes, zr__record_codes_names[k]) == 0)
+                rates->records[k] = (zr_record_rates){
+                    .encode = alone_and_all(json_number_value(json_object_get(one, "encode_elems_sec"))),
+                    .encode_random = alone_and_all(json_number_value(json_object_get(one, "encode_random_elems_sec"))),
+                    .decode = alone_and_all(json_number_value(json_object_get(one, "decode_elems_sec")))};
+    }
+}
+
 /** Read the rates of a machine from the output of `zr info --bench --json`. A machine that widens bf16 to fp32 has no
  * bf16 rates. */
 static zr_status take_bench_rates(const json_t *root, const char *file, zr_profile *profile)
@@ -155,6 +173,7 @@ static zr_status take_bench_rates(const json_t *root, const char *file, zr_profi
     const bool pairs = level && (strcmp(level, "v4bf16") == 0 || strcmp(level, "v4amx") == 0);
     profile->facts.narrow_attention = profile->facts.own_memory || pairs;
     bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
+    take_records(root, &rates);
     ZR_TRY(take_products(root, ZR_F32, &rates));
     if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));
     zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, 1, 1, profile);

@@ -5,6 +5,7 @@
 
 #include "base/text/text.h"
 #include "config/config.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -201,11 +202,6 @@ static int64_t most_error_bytes(const zr_plans *plans)
 
 zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
 {
-    static const char *const names[] = {[ZR_CODES_INT8] = "int8",
-                                        [ZR_CODES_INT4] = "int4",
-                                        [ZR_CODES_E4M3] = "fp8_e4m3",
-                                        [ZR_CODES_E5M2] = "fp8_e5m2",
-                                        [ZR_CODES_H4] = "int4_hadamard"};
     const zr_layout *l = &plans->role[0]->layout;
     const zr_config *config = choices->config;
     const int32_t host = cli_host_ranks(&choices->target);
@@ -229,7 +225,8 @@ zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
     }
     zr_config other = *config;
     cli_trial made;
-    other.zero.quantized_weights = other.zero.quantized_frozen = other.zero.quantized_gradients = false;
+    other.zero.quantized_weights = other.zero.quantized_gradients = ZR_SWITCH_OFF;
+    other.zero.quantized_frozen = false;
     if (!zr__config_given(&other, "gradient_reduction")) other.reduce_once = false; /* quantised gradients set it */
     ZR_TRY(cli_try(&choices->target, &other, &made, NULL));
     printf("\nquantised exchanges: %.0f %% of the parameters, the matrices of %d unit%s of blocks\n",
@@ -237,7 +234,7 @@ zr_status cli_records_print(const cli_choices *choices, const zr_plans *plans)
     for (int i = 0; i < KINDS; i++) {
         if (!is_any[i]) continue;
         printf("  %s %s in blocks of %lld", what[i],
-               names[i == GRADIENTS ? config->quantization.gradients : config->quantization.weights],
+               zr__record_codes_names[i == GRADIENTS ? config->quantization.gradients : config->quantization.weights],
                (long long)config->quantization.block_elems);
         if (i != WEIGHTS || passes)
             printf(": %.3f bytes each, with their scales", (double)zr_dtype_span(type[i], 256) / 256);

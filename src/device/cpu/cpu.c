@@ -433,7 +433,7 @@ static zr_status cpu_bench(zr_device *device, zr_rates *rates)
     rates->matmul_f32 = zr__cpu_peak_flops(panels, threads, ZR_F32);
     if (device->profile.facts.bf16_products) rates->matmul_bf16 = zr__cpu_peak_flops(panels, threads, ZR_BF16);
     ZR_TRY(zr__cpu_bandwidth(level_of(device)->peaks, threads, &rates->triad, &rates->link));
-    return ZR_OK;
+    return zr__cpu_coding(level_of(device)->shards, *level_of(device)->normal, threads, rates->records);
 }
 
 static const zr_device_ops cpu_ops = {

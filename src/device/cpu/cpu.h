@@ -31,6 +31,11 @@ typedef void (*zr__square_exact)(int threads, const void *x, zr_dtype dtype, int
  * normal numbers. */
 typedef void (*zr__normal_fn)(int threads, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
 
+/* Measure the rates of casts to and from records, on one thread and on all threads. The measurement takes about
+ * half a second and 11 MB. Return ZR_ERR_MEMORY if the memory is not available. */
+ZR_NODISCARD zr_status zr__cpu_coding(const zr__shards *shards, zr__normal_fn normal, int threads,
+                                      zr_record_rates rates[ZR_RECORD_CODES]);
+
 /* An optimizer's name and update rule, and its direction if it has trust ratios (zr_optimizer.direction). The table in
  * kernels/optimizer.c ends with an entry whose name is NULL. */
 typedef struct zr__rule {

@@ -5,7 +5,6 @@
 #ifndef ZR_DEVICE_CUDA_RECORDS_H
 #define ZR_DEVICE_CUDA_RECORDS_H
 
-#include "base/number/rng.h"
 #include "device/cuda/launch.h"
 #include "device/records.h"
 

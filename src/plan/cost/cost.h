@@ -86,6 +86,10 @@ static inline bool zr__plan_narrow_attention(const zr_plan *plan)
     return facts->narrow_attention && (facts->own_memory || plan->layout.dtype == ZR_BF16);
 }
 
+/** Return the seconds in which a step's kernels make and read records at the rates of a machine: a CAST, or a
+ * reduction, which reads the records of all ranks. The result is 0 for other steps, and if the rate is unknown. */
+double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t step, const zr_machine *machine);
+
 /** Return the FLOP/s at which a machine computes an op's matrix products. The FLOP/s depend on the dtype in which the
  * plan's device (plan->profile.facts) multiplies. */
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,

@@ -2,6 +2,7 @@
  * each step. With a profile, the duration is the larger of the step's time for FLOPs and its time for bytes. */
 #include "plan/cost/walk.h"
 #include "base/core/core.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 
@@ -68,6 +69,25 @@ double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr
     return zr__machine_flops(machine, narrow, sizes);
 }
 
+double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t index, const zr_machine *machine)
+{
+    const zr_schedule *s = &plan->schedule[kind];
+    const zr_step *step = &s->step[index];
+    const zr_step_traits traits = zr_step_traits_of(step->kind);
+    const bool reduces = traits.move == ZR_MOVE_REDUCE;
+    if (step->kind != ZR_STEP_CAST && !reduces) return 0;
+    const zr_use *use = &s->use[step->uses + (reduces ? traits.pieces : 0)];
+    const zr_dtype from = use[0].dtype, to = reduces ? ZR_F32 : use[1].dtype;
+    const double elems =
+        reduces ? (double)plan->group[step->group].size * (double)step->range.count : (double)use[0].range.count;
+    double sec = 0;
+    if (from == to) return 0;
+    if (zr_dtype_is_record(from)) sec += seconds(elems, machine->records[zr__record_codes_of(from)].decode);
+    if (!zr_dtype_is_record(to)) return sec;
+    const zr_record_rate *rate = &machine->records[zr__record_codes_of(to)];
+    return sec + seconds(elems, plan->stochastic ? rate->encode_random : rate->encode);
+}
+
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
@@ -118,9 +138,9 @@ static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_sch
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
         compute = seconds(cost.flops, zr__plan_op_flops_sec(plan, op->def, me->machine, cost.product));
     }
-    double move = fmax(seconds(cost.memory_bytes, me->machine->memory_bytes_sec),
-                       seconds(cost.wire_bytes, zr__machine_link(me->machine).bytes_sec));
-    return fmax(compute, move);
+    const double coding = zr__plan_coding_sec(plan, kind, index, m);
+    if (cost.wire_bytes > 0) return seconds(cost.wire_bytes, zr__machine_link(m).bytes_sec) + coding;
+    return fmax(fmax(compute, coding), seconds(cost.memory_bytes, m->memory_bytes_sec));
 }
 
 static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec)

@@ -129,6 +129,7 @@ zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr
     ZR_AUTO(zr__choices_clear) zr__choices own = {0};
     note[0] = '\0';
     ZR_TRY(choose_keys(config, target, kept, found ? found : &own, &text));
+    ZR_TRY(zr__choose_quantised(config, target, kept, &text));
     ZR_TRY(zr__train_choose_shares(config, target, &text));
     ZR_CHECK(!text.failed, ZR_ERR_MEMORY, "no memory to describe the choice");
     if (text.data) snprintf(note, ZR_TRAIN_NOTE_BYTES, "%s", text.data);

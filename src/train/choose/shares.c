@@ -25,8 +25,7 @@ static const zr_profile *rates_of(const zr__train_target *target)
     return target->rates ? target->rates : target->profile;
 }
 
-/** Return whether the profile has the rates of products, of memory and, with several ranks, of the link. */
-static bool is_timed(const zr_config *config, const zr__train_target *target)
+bool zr__is_timed(const zr_config *config, const zr__train_target *target)
 {
     zr_machine m = rates_of(target)->machine;
     const bool narrow = config->bf16 || config->fp16;
@@ -64,7 +63,7 @@ static zr_status see(const zr_config *config, const zr__train_target *target, se
                 .needs = trial.needs_bytes,
                 .disk_bytes = trial.disk_bytes,
                 .fits = config->memory.limit_bytes == 0 || trial.needs_bytes <= config->memory.limit_bytes,
-                .timed = is_timed(config, target) && copies_timed(target, made.role[0], &trial.simulation.price),
+                .timed = zr__is_timed(config, target) && copies_timed(target, made.role[0], &trial.simulation.price),
                 .step_sec = trial.simulation.price.step_sec};
     if (!plans) return ZR_OK;
     *plans = made;

@@ -190,6 +190,9 @@ static zr_status read_record(const reader *r, zr__checkpoint_run *run)
     const reader its = {config, r->where};
     if (ranks > 0) ZR_TRY(read_count(&its, "train_micro_batch_size_per_gpu", 1, &run->micro_batch_size));
     if (ranks > 0) ZR_TRY(read_count(&its, "gradient_accumulation_steps", 1, &run->accumulation_steps));
+    const json_t *zero = json_object_get(config, "zero_optimization");
+    run->quantised[0] = json_is_true(json_object_get(zero, "zero_quantized_weights"));
+    run->quantised[1] = json_is_true(json_object_get(zero, "zero_quantized_gradients"));
     return zr__json_print(config, &run->config);
 }
 

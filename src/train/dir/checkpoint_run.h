@@ -36,6 +36,7 @@ typedef struct zr__checkpoint_run {
     /* if gradients are quantised: number of ranks that sum them, and of those of a first level (a host), or 0 for one
      * level. Values depend on both. 0 and 0 for other runs */
     int summing_ranks, near_ranks;
+    bool quantised[2]; /* whether weights and gradients are quantised; false in a checkpoint of zr__convert_dir */
     char optimizer[ZR_OPTIMIZER_BYTES];
     zr__input_prints prints;
     /* name or path of the tokenizer; "" if the data files contain tokens and need no tokenizer */

@@ -3,6 +3,7 @@
 #include "train/launch/launch.h"
 #include "train/host/device.h"
 #include "train/host/host.h"
+#include "train/host/limits.h"
 
 #include <math.h>
 #include <string.h>
@@ -81,4 +82,33 @@ double zr__launch_gather_bytes_sec(const zr_launch *launch)
         rate = bytes / s->sec;
     }
     return rate;
+}
+
+/* ---- a cluster like this machine ---------------------------------------------------------------- */
+
+static void add_link(zr_cluster *cluster, const char *name, int32_t devices, double bytes_sec)
+{
+    zr_cluster_link *link = &cluster->link[cluster->n_links++];
+    *link = (zr_cluster_link){.devices = devices, .bytes_sec = bytes_sec};
+    snprintf(link->name, sizeof(link->name), "%s", name);
+}
+
+void zr__launch_cluster(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
+{
+    const zr_machine *machine = &profile->machine;
+    const int hosts = (ranks + local - 1) / local;
+    *cluster = (zr_cluster){.name = "this machine",
+                            .device = *machine,
+                            .product_share = 1,
+                            .memory_share = 1,
+                            .link_share = 1,
+                            .devices = hosts * local,
+                            .host_devices = local,
+                            /* A copy reads and writes each byte, so its rate is half of the memory's bandwidth. */
+                            .host_bytes_sec = machine->memory_bytes_sec / 2,
+                            .algorithm = ZR_ALGORITHM_EXCHANGE,
+                            .measured = launch};
+    cluster->device.memory_bytes = zr__train_limit(profile, local, local);
+    if (local > 1) add_link(cluster, "memory", local, machine->memory_bytes_sec / 2);
+    if (hosts > 1) add_link(cluster, "network", hosts * local, launch->across_bytes_sec);
 }

@@ -53,6 +53,11 @@ ZR_NODISCARD zr_status zr__launch_remember(const zr_device_facts *facts, const z
 ZR_NODISCARD zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
 
+/** Create a cluster for `ranks` ranks whose hosts are all like this host, with `local` ranks each. Steps are priced as
+ * `launch` measured them, which is borrowed. Kinds of steps that were not measured are priced by the rates of
+ * `profile`. */
+void zr__launch_cluster(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster);
+
 /** Numbers of a zr_launch that are measured once for all its steps: the key in the file and the member's offset. A
  * number of a valid file is at least 0 and less than `below`. */
 #define ZR__LAUNCH_NUMBERS 5

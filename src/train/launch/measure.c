@@ -41,14 +41,16 @@ typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } 
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
-    bool flat; /* whether collectives have one level and not two (within hosts, and between hosts) */
+    bool flat;      /* whether collectives have one level and not two (within hosts, and between hosts) */
+    bool quantised; /* whether parameters pass as int8 and gradients as int4 (zr_layout.weight_records, grad_records) */
 } trials[] = {
-    {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
-    {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
-    {256, 4, 4, 1024, 4, 128, 1, STAGE3, false}, {256, 4, 2, 256, 1, 512, 2, GROUPS, false},
-    {512, 8, 1, 1024, 1, 256, 1, STAGE2, true},  {512, 8, 1, 256, 1, 128, 1, TENSOR, false},
-    {768, 12, 1, 256, 1, 128, 1, STAGE3, false}, {256, 4, 1, 16384, 1, 128, 1, STAGE0, false},
-    {256, 4, 4, 256, 1, 8, 1, LINKS, false},
+    {64, 1, 4, 256, 1, 64, 1, STAGE3, false, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true, false},
+    {128, 2, 4, 256, 2, 64, 4, STAGE2, false, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false, false},
+    {256, 4, 4, 1024, 4, 128, 1, STAGE3, false, false}, {256, 4, 2, 256, 1, 512, 2, GROUPS, false, false},
+    {512, 8, 1, 1024, 1, 256, 1, STAGE2, true, false},  {512, 8, 1, 256, 1, 128, 1, TENSOR, false, false},
+    {768, 12, 1, 256, 1, 128, 1, STAGE3, false, false}, {256, 4, 1, 16384, 1, 128, 1, STAGE0, false, false},
+    {256, 4, 4, 256, 1, 8, 1, LINKS, false, false},     {128, 2, 4, 256, 1, 64, 1, STAGE3, false, true},
+    {768, 12, 1, 256, 1, 16, 1, STAGE3, false, true},
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
@@ -349,6 +351,10 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     l->optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
     l->stage = t->division <= STAGE3 ? (int)t->division : 3;
     l->accum = t->micro;
+    if (t->quantised) {
+        l->weight_records = ZR_I8X128;
+        l->grad_records = ZR_I4X128;
+    }
     if (t->division == LINKS && l->host_ranks == 0) return false;
     if (t->division == TENSOR && (ranks % 2 != 0 || t->heads % 2 != 0)) return false;
     if (t->division == TENSOR) {

@@ -12,6 +12,7 @@
 #include "base/file/folder.h"
 #include "base/text/text.h"
 #include "device/device.h"
+#include "tensor/tensor.h"
 #include "train/host/host.h"
 #include "train/measure/measure.h"
 
@@ -84,6 +85,20 @@ static json_t *products_to_json(const zr_rates *rates)
     return products;
 }
 
+/** Return the rates of casts to and from records as a JSON list, or NULL if memory runs out. */
+static json_t *records_to_json(const zr_rates *rates)
+{
+    json_t *records = json_array();
+    for (int i = 0; records && i < ZR_RECORD_CODES; i++) {
+        const zr_record_rates *r = &rates->records[i];
+        zr__machine_append(&records,
+                           json_pack("{s:s, s:o, s:o, s:o}", "codes", zr__record_codes_names[i], "encode_elems_sec",
+                                     rate_to_json(r->encode), "encode_random_elems_sec", rate_to_json(r->encode_random),
+                                     "decode_elems_sec", rate_to_json(r->decode)));
+    }
+    return records;
+}
+
 static bool finite_rate(zr_rate rate)
 {
     return isfinite(rate.one) && isfinite(rate.all);
@@ -97,6 +112,9 @@ static bool finite_rates(const zr_rates *rates)
     for (int i = 0; i < rates->n_levels; i++)
         finite = finite && finite_rate(rates->level[i].fma_f32) && finite_rate(rates->level[i].dot_bf16);
     for (int i = 0; i < rates->n_products; i++) finite = finite && isfinite(rates->product[i].flops);
+    for (int i = 0; i < ZR_RECORD_CODES; i++)
+        finite = finite && finite_rate(rates->records[i].encode) && finite_rate(rates->records[i].encode_random) &&
+                 finite_rate(rates->records[i].decode);
     return finite;
 }
 
@@ -148,6 +166,19 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
+static bool get_records(const json_t *records, zr_rates *rates)
+{
+    bool good = json_is_array(records) && json_array_size(records) == ZR_RECORD_CODES;
+    for (size_t i = 0; good && i < ZR_RECORD_CODES; i++) {
+        const json_t *json = json_array_get(records, i);
+        zr_record_rates *r = &rates->records[i];
+        good = get_rate(json, "encode_elems_sec", false, &r->encode) &&
+               get_rate(json, "encode_random_elems_sec", false, &r->encode_random) &&
+               get_rate(json, "decode_elems_sec", false, &r->decode);
+    }
+    return good;
+}
+
 /** Arguments of read_rates. `own_memory` tells whether the rates are the rates of a GPU. */
 typedef struct wanted_rates {
     bool own_memory;
@@ -166,6 +197,7 @@ static bool read_rates(void *arg, const json_t *root)
            get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
            get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
            get_rate(root, "link_bytes_sec", true, &rates->link) &&
+           get_records(json_object_get(root, "records"), rates) &&
            get_products(json_object_get(root, "products"), rates) &&
            get_number(root, "best_f32_flops", &rates->best_f32) &&
            get_number(root, "best_bf16_flops", &rates->best_bf16);
@@ -224,11 +256,11 @@ zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates
              "one of the measured rates is infinite or not a number, and cannot be stored; measure again");
     return zr__machine_remember(
         "machine", key,
-        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads", rates->threads,
+        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads", rates->threads,
                   "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32, "matmul_bf16_flops",
                   rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad), "link_bytes_sec",
-                  rate_to_json(rates->link), "products", products_to_json(rates), "best_f32_flops", rates->best_f32,
-                  "best_bf16_flops", rates->best_bf16));
+                  rate_to_json(rates->link), "records", records_to_json(rates), "products", products_to_json(rates),
+                  "best_f32_flops", rates->best_f32, "best_bf16_flops", rates->best_bf16));
 }
 
 zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
@@ -275,6 +307,12 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
         machine->product[machine->n_products++] = product;
     }
     machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
+    for (int i = 0; i < ZR_RECORD_CODES; i++) {
+        const zr_record_rates *r = &rates->records[i];
+        machine->records[i] = (zr_record_rate){.encode = rank_part(r->encode, threads, local_ranks),
+                                               .encode_random = rank_part(r->encode_random, threads, local_ranks),
+                                               .decode = rank_part(r->decode, threads, local_ranks)};
+    }
     machine->link_copies = local_ranks == ranks;
     /* This one link prices all exchanges. With ranks on several hosts its rate is unknown, because the copy rate within
      * a host would be too high. */

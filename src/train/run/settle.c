@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
+#include "train/launch/launch.h"
 #include "train/measure/measure.h"
 
 #include <string.h>
@@ -44,7 +45,10 @@ static const struct {
               CHOSEN(zero.prefetch_bucket_elems),
               CHOSEN(zero.overlap_comm),
               CHOSEN(zero.reduce_bucket_elems),
-              CHOSEN(zero.allgather_bucket_elems)};
+              CHOSEN(zero.allgather_bucket_elems),
+              CHOSEN(zero.quantized_weights),
+              CHOSEN(zero.quantized_gradients),
+              CHOSEN(reduce_once)};
 enum { CHOSEN_KEYS = sizeof(chosen) / sizeof(chosen[0]) };
 
 zr_config zr__run_given(const zr__run *r)
@@ -171,6 +175,62 @@ static zr_status settle_host(const zr__run *r, int64_t *host_bytes)
     return ZR_OK;
 }
 
+/** What rank 0 knows about the time of a step on this launch. */
+typedef struct known_times {
+    zr_profile profile;
+    zr_launch launch;
+    zr_cluster cluster;
+    zr_simulate_options options;
+} known_times;
+
+static void clear_times(known_times *known)
+{
+    zr__launch_clear(&known->launch);
+}
+
+/** Let a target's steps be timed by what `zr info --bench` measured: by steps of such a launch, or by the rates of this
+ * machine. The links between GPUs were not measured. */
+static void find_times(const zr__run *r, zr__train_target *target, known_times *known)
+{
+    const zr_comm *c = r->ranks.comm;
+    zr_profile *profile = &known->profile;
+    zr_rates rates;
+    *profile = r->device->profile;
+    target->rates = profile;
+    const bool narrow = r->config->bf16 && profile->facts.bf16_products, hosts = c->local_size < c->size;
+    if (profile->facts.own_memory && c->size > 1)
+        for (int i = 0; i < ZR_LINK_LEVELS; i++) profile->machine.link[i].bytes_sec = 0;
+    if (zr__rates_recall(&profile->facts, &rates) != ZR_OK) return;
+    if (!profile->facts.own_memory)
+        zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, c->size, c->local_size, profile);
+    if (profile->facts.own_memory || (hosts && r->config->parallel.ranks_per_host != c->local_size) ||
+        zr__launch_recall(&profile->facts, c->transport, c->size, c->size / c->local_size, &known->launch) != ZR_OK)
+        return;
+    zr_profile each = *profile; /* of a host alone, as in `zr simulate --cluster this` */
+    if (hosts) zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, c->local_size, c->local_size, &each);
+    zr__launch_cluster(&each, &known->launch, c->size, c->local_size, &known->cluster);
+    known->options = (zr_simulate_options){.ranks_per_host = c->local_size};
+    target->cluster = &known->cluster;
+    target->options = &known->options;
+}
+
+/** Note on rank 0 if quantised exchanges that the configuration asks for make a step longer. */
+static zr_status note_quantised(zr__run *r)
+{
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
+    ZR_AUTO(clear_times) known_times known = {.launch = {.ranks = 0}};
+    zr__train_target target = {
+        .ranks = r->ranks.comm->size, .host_ranks = r->ranks.comm->local_size, .profile = &r->device->profile};
+    const bool any =
+        r->config->zero.quantized_weights == ZR_SWITCH_ON || r->config->zero.quantized_gradients == ZR_SWITCH_ON;
+    if (!any || r->ranks.comm->rank != 0 || r->ranks.comm->size == 1) return ZR_OK;
+    find_times(r, &target, &known);
+    if (r->settled.note[0]) zr__text_add(&text, "%s", r->settled.note);
+    ZR_TRY(zr__note_quantised(r->config, &target, &text));
+    if (text.data && !text.failed) snprintf(r->settled.note, sizeof(r->settled.note), "%s", text.data);
+    return ZR_OK;
+}
+
 /** Choose values for open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps the size
  * of its micro-batches, since another size would change the last bits of gradient sums. */
 static zr_status settle_open(zr__run *r)
@@ -179,7 +239,9 @@ static zr_status settle_open(zr__run *r)
     zr_status st = ZR_OK;
     if (!zr__config_is_open(r->config)) return ZR_OK;
     zr_config *config = own_config(r);
-    const zr__train_kept kept = {from->micro_batch_size, from->accumulation_steps};
+    const zr__train_kept kept = {
+        from->micro_batch_size, from->accumulation_steps, {from->quantised[0], from->quantised[1]}};
+    ZR_AUTO(clear_times) known_times known = {.launch = {.ranks = 0}};
     zr__train_target target = {.ranks = r->ranks.comm->size,
                                .host_ranks = r->ranks.comm->local_size,
                                .memory_bytes = zr__train_limit(&r->device->profile, r->ranks.comm->local_size,
@@ -187,6 +249,8 @@ static zr_status settle_open(zr__run *r)
                                .profile = &r->device->profile};
     ZR_TRY(settle_disk(&r->ranks, r->config, &target.disk_bytes));
     ZR_TRY(settle_host(r, &target.host_bytes));
+    const zr__config_open open = zr__config_get_open(config);
+    if (r->ranks.comm->rank == 0 && (open.weights || open.gradients)) find_times(r, &target, &known);
     const int64_t limit = config->memory.limit_bytes;
     config->memory.limit_bytes -= zr__run_held_bytes(r);
     if (r->ranks.comm->rank == 0) st = zr__train_choose(config, &target, kept, NULL, r->settled.note);
@@ -203,5 +267,6 @@ zr_status zr__run_settle(zr__run *r)
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(&r->ranks, r->config, r->device));
     ZR_TRY(zr__run_agree(&r->ranks, check_held(r)));
-    return settle_open(r);
+    ZR_TRY(settle_open(r));
+    return zr__run_agree(&r->ranks, note_quantised(r));
 }

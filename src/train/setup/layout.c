@@ -148,17 +148,19 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->reduce_bucket_elems = config->zero.reduce_bucket_elems;
     layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
     layout->reduce = config->collectives.reduce;
-    if (config->zero.quantized_weights) layout->weight_records = records_of(config, config->quantization.weights);
-    layout->weight_differences = config->zero.quantized_weights && config->quantization.weight_differences;
+    const bool weights = config->zero.quantized_weights == ZR_SWITCH_ON;
+    if (weights) layout->weight_records = records_of(config, config->quantization.weights);
+    layout->weight_differences = weights && config->quantization.weight_differences;
     if (config->zero.quantized_frozen) layout->frozen_records = records_of(config, config->quantization.weights);
-    if (config->zero.quantized_gradients) layout->grad_records = records_of(config, config->quantization.gradients);
-    if (config->zero.quantized_gradients && config->zero.loco_reset_steps > 0) {
+    const bool gradients = config->zero.quantized_gradients == ZR_SWITCH_ON;
+    if (gradients) layout->grad_records = records_of(config, config->quantization.gradients);
+    if (gradients && config->zero.loco_reset_steps > 0) {
         layout->error_steps = config->zero.loco_reset_steps;
         layout->error_beta = config->zero.loco_beta;
     }
     layout->stochastic = config->quantization.stochastic;
     /* a way that is tried may accumulate where the configuration does not */
-    if (config->zero.quantized_gradients) layout->reduce_once = true;
+    if (gradients) layout->reduce_once = true;
     layout->overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
     set_groups(config, layout);
     layout->prefetch_elems = layout->overlap ? config->zero.prefetch_bucket_elems : 0;

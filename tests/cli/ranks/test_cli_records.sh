@@ -116,6 +116,24 @@ halves() { # NAME OPTION...
 halves 'on tensor-parallel ranks' --ranks 4 --parallel.tensor=2 --model.n_embd=32
 halves 'with skipped steps' --ranks 2 --bf16.enabled=false --fp16.enabled=true --fp16.initial_scale_power=24 --fp16.hysteresis=1
 
+# The value "auto" follows the planned time of a step.
+auto="--zero_optimization.zero_quantized_weights=auto --zero_optimization.zero_quantized_gradients=auto"
+echo '{"flops_f32": 1e12, "memory_bytes_sec": 1e11, "link_bytes_sec": 1e6}' >slow.json
+echo '{"flops_f32": 1e12, "memory_bytes_sec": 1e7, "link_bytes_sec": 1e12}' >fast.json
+check "auto on a slow link" "$ZR" plan c.json --ranks 2 --zero_optimization.stage=3 --profile slow.json $auto
+check "... is true" grep -q 'zero_quantized_weights: auto, set to true, with which a step takes .* s instead of .* s; zero_optimization.zero_quantized_gradients: auto, set to true, ' err
+check "... and plans so" grep -q '^quantised exchanges: ' out
+check "auto on a fast link" "$ZR" plan c.json --ranks 2 --zero_optimization.stage=3 --profile fast.json $auto
+check "... is false" grep -q 'zero_quantized_weights: auto, set to false, since a step of .* s would .*; zero_optimization.zero_quantized_gradients: auto, set to false, since a step of .* s would take ' err
+check "... and plans so" sh -c '! grep "^quantised exchanges" out'
+check "a run with auto" "$ZR" train c.json --train.output_dir=chosen --ranks 2 --train.steps=4 $auto
+check "... says what it does, and why" grep -q 'zero_quantized_weights: auto, set to [a-z]*, ' err
+check "... writes it down" grep -q '"zero_quantized_weights": \(true\|false\)' chosen/config.json
+check "half a run with true" train kept --ranks 2 --zero_optimization.stage=1 --train.steps=4
+check "... resumed with auto" "$ZR" train c.json --train.output_dir=kept --resume --ranks 2 $auto
+check "... keeps what the checkpoint has" grep -q 'zero_quantized_weights: auto, set to true, as the checkpoint has it' err
+check "... and has the same losses" same zero kept
+
 # Stochastic rounding depends on the number of updates, which a resumed run must know before it gathers.
 random="--ranks 2 --zero_optimization.stage=1 --quantization.rounding=stochastic"
 check "a run with stochastic rounding" train whole $random

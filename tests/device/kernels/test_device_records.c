@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "device/device_levels.h"
+#include "device/records.h"
 #include "tensor/tensor.h"
 
 #define N 1201 /* the last record is not full, for all types */
@@ -412,6 +413,17 @@ static zr_rounding rounding_of(uint32_t step, uint64_t first)
     return (zr_rounding){.rng = {.seed = 3, .purpose = ZR_RNG_ROUND, .stream = 5, .step = step}, .first = first};
 }
 
+/* Return random number `index` of a sequence, in other words than device/records.h. */
+static double number_of(const zr_rng *rng, uint64_t index)
+{
+    const uint64_t word = (uint64_t)1 << 32, block = index / word;
+    uint64_t x = index % word ^ zr_rng_u32(rng, 4 * block);
+    x = (x ^ x / 131072) * 0xed5ad4bb % word;
+    x = ((x ^ x / 2048) + zr_rng_u32(rng, 4 * block + 1)) % word * 0xac4c1b51 % word;
+    x = (x ^ x / 32768) * 0x31848bab % word;
+    return ((double)(x ^ x / 16384) + 0.5) * 0x1p-32;
+}
+
 /* Check that each element becomes one of its two neighbours, the upper one if its random number is so large that the
  * sum of the fraction and the number reaches 1. */
 static void check_random_kind(zr_device *device, zr_dtype dtype, int kind, uint64_t begin)
@@ -426,7 +438,7 @@ static void check_random_kind(zr_device *device, zr_dtype dtype, int kind, uint6
     for (int64_t i = 0; i < N; i++) {
         const double scale = scale_of(records, dtype, i), quotient = scale > 0 ? (float)(fabs(x[i]) / scale) : 0;
         const double unit = unit_at(dtype, quotient), low = floor(quotient / unit), got = value_of(records, dtype, i);
-        const double number = (zr_rng_u32(&rounding.rng, begin + (uint64_t)i) + 0.5) * 0x1p-32;
+        const double number = number_of(&rounding.rng, begin + (uint64_t)i);
         const double code = fmin((low + (quotient / unit - low + number >= 1)) * unit, Q);
         const double near = fabs(quotient / unit - low + number - 1);
         if (near > 0x1p-19 && got != copysign(code * scale, x[i]))
@@ -440,7 +452,8 @@ static void check_random(zr_device *device)
 {
     for (int t = 0; t < PLAIN_TYPES; t++)
         for (int kind = 0; kind < NOT_FINITE; kind++)
-            for (uint64_t begin = 0; begin < 8; begin += 3) check_random_kind(device, types[t], kind, begin << 31);
+            for (uint64_t begin = 0; begin < 8; begin += 3) /* the last range passes a multiple of 2^32 */
+                check_random_kind(device, types[t], kind, (begin << 31) - (begin > 3 ? 40 : 0));
 }
 
 /* Check that records do not depend on how a range is divided, but on the step. */
@@ -601,6 +614,43 @@ static void check_kept_sum(zr_device *device)
     }
 }
 
+/* Check that a difference of counts of n fair bits is within 5 standard deviations. */
+static void check_fair(const char *what, int bit, int64_t set, int64_t n)
+{
+    if (fabs((double)(2 * set - n)) > 5 * sqrt((double)n))
+        fail_msg("%s, bit %d: %lld of %lld", what, bit, (long long)set, (long long)n);
+}
+
+/* Check the bits of random numbers that rounding uses: as many are 1 as 0, and they do not depend on those of other
+ * elements, steps, units and ranks. */
+static void test_random_numbers(void **state)
+{
+    enum { ALL = 1 << 16, OTHERS = 13 };
+    (void)state;
+    for (uint32_t step = 0; step < 3; step++) {
+        zr_rng rng = rounding_of(step, 0).rng, later = rounding_of(step + 1, 0).rng, unit = rng;
+        unit.stream++;
+        const zr__record_keys keys[] = {zr__record_keys_of(&rng, 0), zr__record_keys_of(&later, 0),
+                                        zr__record_keys_of(&unit, 0), zr__record_keys_of(&rng, 1),
+                                        zr__record_keys_of(&rng, 1 << 12)}; /* of the next rank (engine/move.c) */
+        int64_t set[32] = {0}, same[OTHERS][32] = {{0}};
+        for (uint32_t i = 0; i < ALL; i++) {
+            const uint32_t x = zr__record_random(keys[0], i);
+            uint32_t other[OTHERS];
+            for (int k = 0; k < 4; k++) other[k] = zr__record_random(keys[k + 1], i);
+            for (int k = 4; k < OTHERS; k++) other[k] = zr__record_random(keys[0], i + (1u << (k - 4)));
+            for (int bit = 11; bit < 32; bit++) {
+                set[bit] += x >> bit & 1;
+                for (int k = 0; k < OTHERS; k++) same[k][bit] += ~(x ^ other[k]) >> bit & 1;
+            }
+        }
+        for (int bit = 11; bit < 32; bit++) {
+            check_fair("bits", bit, set[bit], ALL);
+            for (int k = 0; k < OTHERS; k++) check_fair("equal bits", bit, same[k][bit], ALL);
+        }
+    }
+}
+
 #define EACH(name)                                                                                                     \
     static void test_##name(void **state)                                                                              \
     {                                                                                                                  \
@@ -623,10 +673,19 @@ EACH(kept_sum)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),        cmocka_unit_test(test_ends),         cmocka_unit_test(test_types),
-        cmocka_unit_test(test_added),        cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),
-        cmocka_unit_test(test_random),       cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean),
-        cmocka_unit_test(test_kept),         cmocka_unit_test(test_kept_parts),   cmocka_unit_test(test_kept_sum),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_added),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_rotated),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random_parts),
+        cmocka_unit_test(test_random_mean),
+        cmocka_unit_test(test_random_numbers),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_kept_parts),
+        cmocka_unit_test(test_kept_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

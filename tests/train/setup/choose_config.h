@@ -42,7 +42,7 @@ static inline zr_config *config_of(const char *keys, int64_t limit_bytes)
 
 static inline zr__train_kept kept_of(int64_t accum)
 {
-    return (zr__train_kept){accum ? ROWS / accum : 0, accum};
+    return (zr__train_kept){.rows = accum ? ROWS / accum : 0, .accum = accum};
 }
 
 static inline bool noted(const zr_config *config, const char *text)

@@ -287,7 +287,7 @@ static void a_run_keeps_its_samples(void **state)
     char note[ZR_TRAIN_NOTE_BYTES];
     zr_config *config = left_open("", 90000000);
     assert_int_equal(zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown},
-                                      (zr__train_kept){5, 3}, NULL, note),
+                                      (zr__train_kept){.rows = 5, .accum = 3}, NULL, note),
                      ZR_OK);
     assert_int_equal(config->micro_batch_size, 5);
     assert_int_equal(config->accumulation_steps, 3);
@@ -313,7 +313,7 @@ static void a_run_keeps_its_batch(void **state)
         zr_config *config = left_open(keys, 90000000);
         assert_true(zr__config_get_open(config).batch);
         assert_int_equal(zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown},
-                                          (zr__train_kept){5, 3}, NULL, note),
+                                          (zr__train_kept){.rows = 5, .accum = 3}, NULL, note),
                          ZR_OK);
         assert_int_equal(config->micro_batch_size, 5);
         assert_int_equal(config->accumulation_steps, given[i].accum);
@@ -366,6 +366,99 @@ static void the_order_of_micro_batches(void **state)
     assert_string_equal(note, "");
 }
 
+/* ---- quantised exchanges ------------------------------------------------------------------------ */
+
+static zr_config *quantised_config(const char *zero, const char *others)
+{
+    char text[1024];
+    zr_config *config = NULL;
+    snprintf(text, sizeof(text),
+             "{\"model\": {\"n_layer\": 4, \"n_head\": 4, \"n_embd\": 64, \"n_positions\": 64, \"vocab_size\": 256}, "
+             "\"zero_optimization\": {\"stage\": 3, %s}%s}",
+             zero, others);
+    if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK ||
+        zr_train_prepare(config, RANKS, 0) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    return config;
+}
+
+#define BOTH_AUTO "\"zero_quantized_weights\": \"auto\", \"zero_quantized_gradients\": \"auto\""
+
+/* Choose, and check the values of both keys and parts of the note. */
+static void check_quantised(const char *zero, const char *others, const zr_profile *profile, int ranks,
+                            zr__train_kept has, bool weights, bool gradients, const char *part)
+{
+    char note[ZR_TRAIN_NOTE_BYTES];
+    zr_config *config = quantised_config(zero, others);
+    const zr__train_target target = {.ranks = ranks, .profile = profile};
+    assert_true(zr__config_is_open(config));
+    assert_int_equal(zr__train_choose(config, &target, has, NULL, note), ZR_OK);
+    assert_int_equal(config->zero.quantized_weights, weights ? ZR_SWITCH_ON : ZR_SWITCH_OFF);
+    assert_int_equal(config->zero.quantized_gradients, gradients ? ZR_SWITCH_ON : ZR_SWITCH_OFF);
+    assert_true(!gradients || config->reduce_once);
+    assert_false(zr__config_is_open(config));
+    if (!strstr(note, part)) fail_msg("%s: %s", part, note);
+    zr_config_destroy(&config);
+}
+
+/* Check that exchanges are quantised where the step is then shorter: with a slow link, and casts that are not slow. */
+static void what_is_quantised(void **state)
+{
+    (void)state;
+    zr_profile slow_casts = balanced, slow_gradients = slow_link;
+    for (int i = 0; i < ZR_RECORD_CODES; i++) slow_casts.machine.records[i] = (zr_record_rate){1e6, 1e6, 1e6};
+    slow_gradients.machine.records[1] = (zr_record_rate){1e3, 1e3, 1e3};
+    const zr__train_kept new = {0};
+    check_quantised(BOTH_AUTO, "", &slow_link, RANKS, new, true, true,
+                    "zero_optimization.zero_quantized_weights: auto, set to true, with which a step takes ");
+    check_quantised(BOTH_AUTO, "", &slow_casts, RANKS, new, false, false,
+                    "zero_optimization.zero_quantized_gradients: auto, set to false, since a step of ");
+    check_quantised(BOTH_AUTO, "", &slow_gradients, RANKS, new, true, false,
+                    "zero_quantized_gradients: auto, set to "
+                    "false, since a step of ");
+    check_quantised("\"zero_quantized_weights\": \"auto\"", "", &slow_link, RANKS, new, true, false,
+                    "auto, set to true");
+    check_quantised("\"zero_quantized_gradients\": \"auto\"", "", &slow_link, RANKS, new, false, true,
+                    "auto, set to true");
+    check_quantised(BOTH_AUTO, "", &unknown, RANKS, new, false, false, "rates are not known");
+    check_quantised(BOTH_AUTO, "", &slow_link, 1, new, false, false, "nothing passes between data-parallel ranks");
+    check_quantised(BOTH_AUTO, ", \"memory\": {\"limit\": 1000}", &slow_link, RANKS, new, false, false,
+                    "zero_quantized_gradients: auto, set to false, as true cannot be planned, or does not fit");
+    check_quantised(BOTH_AUTO, ", \"train\": {\"reproducible\": \"world\"}", &slow_link, RANKS, new, true, false,
+                    "zero_quantized_gradients: auto, set to false, as train.reproducible is world");
+    check_quantised(BOTH_AUTO, ", \"gradient_accumulation_steps\": 2, \"gradient_reduction\": \"micro\"", &slow_link,
+                    RANKS, new, true, false, "as gradient_reduction is micro");
+}
+
+/* Check that a resumed run keeps what its checkpoint has, whatever is faster. */
+static void a_run_stays_quantised(void **state)
+{
+    (void)state;
+    for (int on = 0; on < 4; on++)
+        check_quantised(BOTH_AUTO, "", on % 2 ? &balanced : &slow_link, RANKS, (zr__train_kept){1, 1, {on & 1, on & 2}},
+                        on & 1, on & 2, "as the checkpoint has it");
+}
+
+/* Check that a note says if exchanges that the user quantises are slower so. */
+static void slower_if_quantised(void **state)
+{
+    (void)state;
+    zr_profile slow_casts = balanced;
+    for (int i = 0; i < ZR_RECORD_CODES; i++) slow_casts.machine.records[i] = (zr_record_rate){1e6, 1e6, 1e6};
+    zr_config *config = quantised_config("\"zero_quantized_weights\": true", "");
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
+    zr__train_target target = {.ranks = RANKS, .profile = &slow_link};
+    assert_int_equal(zr__note_quantised(config, &target, &text), ZR_OK);
+    assert_null(text.data);
+    target.profile = &unknown;
+    assert_int_equal(zr__note_quantised(config, &target, &text), ZR_OK);
+    assert_null(text.data);
+    target.profile = &slow_casts;
+    assert_int_equal(zr__note_quantised(config, &target, &text), ZR_OK);
+    assert_non_null(strstr(text.data, "zero_optimization.zero_quantized_weights: a step takes "));
+    zr_config_destroy(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,7 +467,8 @@ int main(void)
         cmocka_unit_test(the_fastest_of_all),         cmocka_unit_test(given_keys_stay),
         cmocka_unit_test(a_limit_is_a_limit),         cmocka_unit_test(a_run_keeps_its_samples),
         cmocka_unit_test(a_run_keeps_its_batch),      cmocka_unit_test(what_excludes_each_other),
-        cmocka_unit_test(the_order_of_micro_batches),
+        cmocka_unit_test(the_order_of_micro_batches), cmocka_unit_test(what_is_quantised),
+        cmocka_unit_test(a_run_stays_quantised),      cmocka_unit_test(slower_if_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

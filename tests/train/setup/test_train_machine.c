@@ -37,6 +37,10 @@ static zr_rates some_rates(double scale)
     rates.product[0] = (zr_product_rate){false, zr__product_sizes_of(3, 1, 2), 80e9 * scale};
     rates.product[1] = (zr_product_rate){true, zr__product_sizes_of(4096, 768, 50257), 0.1 + 150e9 * scale};
     rates.n_products = 2;
+    for (int i = 0; i < ZR_RECORD_CODES; i++)
+        rates.records[i] = (zr_record_rates){{(1 + i) * 1e9 * scale, (2 + i) * 1e9 * scale},
+                                             {(3 + i) * 1e8 * scale, (4 + i) * 1e8 * scale},
+                                             {(5 + i) * 1e9 * scale, 0.1 + (6 + i) * 1e9 * scale}};
     rates.best_f32 = 0.1 + 85e9 * scale;
     rates.best_bf16 = 0.1 + 160e9 * scale;
     return rates;
@@ -91,6 +95,7 @@ static void test_there_and_back(void **state)
     assert_true(back.best_f32 == rates.best_f32 && back.best_bf16 == rates.best_bf16);
     assert_int_equal(back.n_products, 2);
     assert_memory_equal(back.product, rates.product, sizeof rates.product);
+    assert_memory_equal(back.records, rates.records, sizeof rates.records);
 }
 
 /* Check that rates that are not finite, which JSON cannot hold, are not written. */
@@ -104,6 +109,9 @@ static void test_infinite(void **state)
     rates.product[1].flops = INFINITY;
     assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_ARG);
     rates = some_rates(1.0);
+    rates.records[4].decode.one = NAN;
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_ARG);
+    rates = some_rates(1.0);
     rates.link.one = NAN;
     assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_ARG);
     assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
@@ -113,7 +121,7 @@ static void test_damaged(void **state)
 {
     (void)state;
     static const char *const bad[] = {"", "{", "[]", "{}", "{\"machine\": 3}"};
-    char path[PATH_MAX], text[4096];
+    char path[PATH_MAX], text[8192];
     zr_rates rates = some_rates(1.0), back;
     assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
     assert_int_equal(files(path), 1);
@@ -129,10 +137,12 @@ static void test_damaged(void **state)
                                             {"\"threads\": ", "\"threads\": -"},
                                             {"\"triad_bytes_sec\": {", "\"triad_bytes_sec\": {\"x\": 1, \"on"},
                                             {"\"products\": ", "\"other\": "},
+                                            {"\"records\": ", "\"recorded\": "},
+                                            {"\"decode_elems_sec\": {", "\"decode_elems_sec\": {\"x\": 1, \"on"},
                                             {"\"sizes\": [", "\"sizes\": [-"},
                                             {"\"flops\": ", "\"flops\": -"}};
     for (size_t i = 0; i < sizeof turned / sizeof *turned; i++) {
-        char changed[4200];
+        char changed[8300];
         FILE *file = fopen(path, "r");
         assert_non_null(file);
         text[fread(text, 1, sizeof text - 1, file)] = '\0';

@@ -2,7 +2,6 @@
 #ifndef ZR_DEVICE_CPU_RECORDS_H
 #define ZR_DEVICE_CPU_RECORDS_H
 
-#include "base/number/rng.h"
 #include "device/cpu/shared/rows.h"
 #include "device/cpu/shared/transpose.h"
 #include "device/records.h"
@@ -10,16 +9,11 @@
 /* Compute out[i], the random number of element first + i. */
 static inline void zr__random_words(const zr_rng *rng, uint64_t first, int64_t n, uint32_t *restrict out)
 {
-    uint32_t word[4][ZR__RNG_BLOCKS], made[4 * ZR__RNG_BLOCKS];
-    int64_t skip = (int64_t)(first & 3), done = 0;
-    for (uint64_t block = first >> 2; done < n; block += ZR__RNG_BLOCKS) {
-        const int64_t take = zr__min64(4 * ZR__RNG_BLOCKS - skip, n - done);
-        zr__rng_words(rng, block, word);
-        for (int i = 0; i < ZR__RNG_BLOCKS; i++)
-            for (int w = 0; w < 4; w++) made[4 * i + w] = word[w][i];
-        memcpy(out + done, made + skip, (size_t)take * sizeof *out);
-        done += take;
-        skip = 0;
+    for (int64_t done = 0, take; done < n; done += take) {
+        const uint64_t at = first + (uint64_t)done;
+        const zr__record_keys keys = zr__record_keys_of(rng, (uint32_t)(at >> 32));
+        take = zr__min64(n - done, ((int64_t)1 << 32) - (uint32_t)at);
+        for (int64_t i = 0; i < take; i++) out[done + i] = zr__record_random(keys, (uint32_t)at + (uint32_t)i);
     }
 }
 
@@ -196,20 +190,23 @@ static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, c
     const zr_feedback *feedback = casting ? casting->feedback : NULL;
     uint8_t *record = (uint8_t *)out + first / its.elems * its.bytes;
     uint8_t *error = feedback ? (uint8_t *)feedback->error + first / its.elems * kept.bytes : NULL;
+    uint32_t random[ZR_CHUNK];
     for (int64_t i = 0; i < n; i += its.elems, record += its.bytes) {
         const float *x = in + i;
         float last[ZR__RECORD_ELEMS];
-        uint32_t random[ZR__RECORD_ELEMS];
         if (n - i < its.elems) {
             memset(last, 0, sizeof last);
             x = memcpy(last, x, (size_t)(n - i) * sizeof *x);
         }
-        if (rounding) zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i), its.elems, random);
+        if (rounding && i % ZR_CHUNK == 0) /* for several records, since keys take as long as many numbers */
+            zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i),
+                             zr__min64(ZR_CHUNK, n - i + ZR__RECORD_ELEMS), random);
+        const uint32_t *its_random = rounding ? random + i % ZR_CHUNK : NULL;
         if (feedback)
-            zr__record_encode_kept(record, its, x, rounding ? random : NULL, error + i / its.elems * kept.bytes, kept,
-                                   feedback, n - i);
+            zr__record_encode_kept(record, its, x, its_random, error + i / its.elems * kept.bytes, kept, feedback,
+                                   n - i);
         else
-            zr__record_encode(record, its, x, rounding ? random : NULL);
+            zr__record_encode(record, its, x, its_random);
     }
 }
 

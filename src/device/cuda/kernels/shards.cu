@@ -268,13 +268,14 @@ __global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr
         const float divisor = zr__record_divisor(scale);
         if (i == 0 && there) word[0] = scale;
         word += 1 + i * its.bits / 16;
-        uint32_t random[4] = {}, filled = 0;
+        zr__record_keys keys = {};
+        uint32_t filled = 0;
 #pragma unroll
         for (int v = 0; v < encoded; v++) {
             const uint64_t index = rounding.first + (uint64_t)(first + v);
-            const int part = (int)(index & 3);
-            if (at_random && (v == 0 || part == 0)) zr__rng_block(&rounding.rng, index >> 2, random);
-            const uint32_t number = part == 0 ? random[0] : part == 1 ? random[1] : part == 2 ? random[2] : random[3];
+            if (at_random && (v == 0 || (uint32_t)index == 0))
+                keys = zr__record_keys_of(&rounding.rng, (uint32_t)(index >> 32));
+            const uint32_t number = zr__record_random(keys, (uint32_t)index);
             const uint32_t code = finite ? zr__code_of(its, x[v] / divisor, at_random, number) : 0;
             value[v] = zr__code_value(its, code);
             filled |= code << (v * its.bits % 16);
