@@ -124,7 +124,9 @@ ZR_API void zr_engine_destroy(zr_engine **engine);
 enum {
     ZR_STATE_PARAM, /* fp32 master of the parameter, or the parameter itself if it has no master */
     ZR_STATE_GRAD,  /* gradient of the last step, before clipping and without the loss scale; cannot be filled */
-    ZR_STATE_SLOT   /* first state of the optimizer; the next numbers are its other states */
+    /* first state of the optimizer; the next numbers are its other states, then those of zr_layout.rest. A unit has the
+     * states of its own optimizer only */
+    ZR_STATE_SLOT
 };
 
 /** Callback that writes elements [first, first+n) of a parameter's state into `out` (n). */

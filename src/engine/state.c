@@ -8,9 +8,12 @@
 
 const zr_state *zr__engine_state(const zr_plan *plan, int32_t unit, int state)
 {
+    static const zr_state none = {.buffer = ZR_NONE};
     const zr_plan_unit *u = &plan->unit[unit];
+    const int slot = state - ZR_STATE_SLOT - u->first_slot;
     if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
-    return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
+    if (state == ZR_STATE_GRAD) return &u->sums;
+    return slot >= 0 && slot < u->n_slots ? &u->slot[slot] : &none;
 }
 
 zr__span zr__meet(const zr_engine *e, const zr_param_info *param, const zr_range *range)
@@ -58,7 +61,7 @@ void zr__moved_part(zr_engine *e)
 
 static zr_status check_state(const zr_engine *e, int state)
 {
-    int slots = e->plan->optimizer.n_slots;
+    int slots = e->plan->n_slots;
     ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD ||
                  (state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + slots),
              ZR_ERR_ARG, "state %d: there are parameters, gradients and %d states of the optimizer", state, slots);

@@ -139,7 +139,7 @@ static inline zr_status trainer_save(const zr_plan *plan, zr_engine *engine, tra
 {
     const zr_sink sink = {trainer_put, trainer_put_end, NULL, s};
     *s = (trainer_saving){.on_its_way = true, .pause_ns = 20000};
-    for (int state = 0; state <= plan->optimizer.n_slots; state++) {
+    for (int state = 0; state <= plan->n_slots; state++) {
         const int which = state == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + state - 1;
         uint64_t sum = 0;
         ZR_TRY(zr_engine_read(engine, which, trainer_hash, &sum));

@@ -273,7 +273,7 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     if (step->when == ZR_WHEN_SAVE) {
         const zr_plan_unit *u = &h->p->plan->unit[step->unit];
         kept = false;
-        for (int i = 0; i <= h->p->plan->optimizer.n_slots && !kept; i++) {
+        for (int i = 0; i <= u->n_slots && !kept; i++) {
             kept = saved_state(u, i)->buffer == from->buffer;
             if (kept) source = *saved_state(u, i);
         }
@@ -327,13 +327,28 @@ static zr_status check_sum_copy(const homes *h, int32_t index, const zr_use *use
     return ZR_OK;
 }
 
-/* Check that UPDATE or SQUARE_UPDATE reads the summed gradient of the elements in its range. */
+/* Check that a step uses the directions of the elements in its range. check_ortho.c checks which buffer has them. */
+static zr_status check_directions(const homes *h, int32_t index, const zr_use *use, bool writes)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_buffer *b = &h->p->s->buffer[use->buffer];
+    const zr_range unit = {0};
+    ZR_CHECK(b->category == ZR_CATEGORY_WORK && b->unit == step->unit && b->space == ZR_SPACE_DEVICE &&
+                 step->stream == ZR_STREAM_COMPUTE && use->dtype == h->p->plan->optimizer.ortho.dtype &&
+                 use->writes == writes && use->reads == !writes && zr__names(h->p->plan, use, &unit, &step->range),
+             ZR_ERR_INTERNAL, "step %d computes with other directions of unit %d than it names", index, step->unit);
+    return ZR_OK;
+}
+
+/* Check that UPDATE, SQUARE_UPDATE or DIRECTION reads the summed gradient of the elements in its range, and an update
+ * of hidden matrices their directions. */
 static zr_status check_sums_operand(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
     const zr_use *sums = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const zr_range whole = {.count = u->padded_elems};
+    if (u->orthogonal && step->kind == ZR_STEP_UPDATE) return check_directions(h, index, sums, false);
     if (is_off_device(h, u->sums.buffer)) return check_operand(h, index, sums, &u->sums, true, false);
     if (step->stream == ZR_STREAM_HOST) return check_sum_copy(h, index, sums);
     const bool summed =
@@ -350,13 +365,27 @@ static zr_status check_square_update(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const int n_slots = h->p->plan->optimizer.n_slots;
+    const int n_slots = u->n_slots;
     const bool no_master = u->master.buffer == ZR_NONE;
     ZR_TRY(check_sums_operand(h, index));
     for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true, false));
     ZR_CHECK(no_master || use[2 + n_slots].buffer == ZR_NONE, ZR_ERR_INTERNAL,
              "step %d squares parameters that have a master", index);
     return no_master ? check_operand(h, index, &use[2 + n_slots], &u->param, true, false) : ZR_OK;
+}
+
+/* Check that DIRECTION reads the summed gradient of the elements of its range, updates the optimizer's states of these
+ * elements, and writes their directions. */
+static zr_status check_direction(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    ZR_CHECK(step->n_uses == u->n_slots + 3 && use[u->n_slots + 1].buffer == u->verdict && step->when == ZR_WHEN_ALWAYS,
+             ZR_ERR_INTERNAL, "step %d computes directions without the states of unit %d", index, step->unit);
+    ZR_TRY(check_sums_operand(h, index));
+    for (int i = 0; i < u->n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], &u->slot[i], true, true));
+    return check_directions(h, index, &use[u->n_slots + 2], true);
 }
 
 /* Check that an update uses the same elements of the summed gradient, the master, the optimizer states and the
@@ -366,7 +395,7 @@ static zr_status check_update(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const int n_slots = h->p->plan->optimizer.n_slots;
+    const int n_slots = u->orthogonal ? 0 : u->n_slots;
     const zr_use *param = &use[2 + n_slots];
     /* parameters that pass as records are cast from the master later */
     const zr_state none = {.buffer = ZR_NONE}, *kept = zr_dtype_is_record(u->weight_records) ? &none : &u->param;
@@ -533,13 +562,16 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const zr_state *kept = saved_state(u, 1 + step->slot);
+    const int number = step->slot < 0 ? 0 : 1 + step->slot - u->first_slot;
+    ZR_CHECK(number >= 0 && number <= u->n_slots && (number > 0 || step->slot < 0), ZR_ERR_INTERNAL,
+             "step %d saves a state that unit %d does not have", index, step->unit);
+    const zr_state *kept = saved_state(u, number);
     const copied *its = &h->held[use->buffer];
     bool there = use->buffer == kept->buffer && zr__names(h->p->plan, use, &kept->range, &u->own);
     there |= its->when == step->when && holds(h, use, kept->buffer, &u->own);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
              index, h->p->s->buffer[use->buffer].what);
-    h->saved[(int64_t)step->unit * (1 + h->p->plan->optimizer.n_slots) + 1 + step->slot] = true;
+    h->saved[(int64_t)step->unit * (1 + h->p->plan->n_slots) + 1 + step->slot] = true;
     return ZR_OK;
 }
 
@@ -550,7 +582,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;
-        ZR_CHECK(known && step->slot >= -1 && step->slot < h->p->plan->optimizer.n_slots, ZR_ERR_INTERNAL,
+        ZR_CHECK(known && step->slot >= -1 && step->slot < h->p->plan->n_slots, ZR_ERR_INTERNAL,
                  "step %d saves no state", i);
         if (step->kind == ZR_STEP_SAVE) ZR_TRY(check_save(h, i));
     }
@@ -559,6 +591,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     if (step->kind == ZR_STEP_COPY) return check_state_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_SQUARE_UPDATE) return check_square_update(h, i);
+    if (step->kind == ZR_STEP_DIRECTION) return check_direction(h, i);
     if (step->kind == ZR_STEP_CAST) {
         ZR_TRY(check_cast(h, i));
         first = 1;
@@ -577,13 +610,16 @@ static zr_status check_step_homes(const homes *h, int32_t i)
 static zr_status check_saves(const homes *h)
 {
     const zr__proof *p = h->p;
-    const int states = 1 + p->plan->optimizer.n_slots;
+    const int states = 1 + p->plan->n_slots;
     const bool saves = p->kind == ZR_SCHEDULE_TRAIN && p->plan->save != ZR_SAVE_NONE;
     ZR_CHECK(saves || !p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL,
              "a step runs only when states are saved, but this plan saves none");
     for (int64_t i = 0; saves && i < (int64_t)p->plan->n_units * states; i++) {
         const int32_t unit = (int32_t)(i / states);
-        const bool kept = zr__trains(p, unit) || (i % states == 0 && p->plan->unit[unit].owned);
+        const zr_plan_unit *u = &p->plan->unit[unit];
+        const int number = (int)(i % states) - u->first_slot;
+        const bool has = i % states == 0 || (number > 0 && number <= u->n_slots);
+        const bool kept = has && (zr__trains(p, unit) || (i % states == 0 && u->owned));
         ZR_CHECK(h->saved[i] || p->plan->unit[unit].own.count == 0 || !kept, ZR_ERR_INTERNAL,
                  "a state of unit %d is not saved", unit);
     }
@@ -593,7 +629,7 @@ static zr_status check_saves(const homes *h)
 zr_status zr__check_homes(const zr__proof *p)
 {
     const int32_t n = p->s->n_buffers;
-    const size_t states = (size_t)p->plan->n_units * (size_t)(1 + p->plan->optimizer.n_slots);
+    const size_t states = (size_t)p->plan->n_units * (size_t)(1 + p->plan->n_slots);
     int32_t n_open = 0;
     ZR_AUTO_FREE copied *held = zr_alloc(sizeof *held * (size_t)(n + 1));
     ZR_AUTO_FREE int64_t *writes = zr_alloc(sizeof *writes * (size_t)(n + 1));

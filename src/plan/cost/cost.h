@@ -91,6 +91,9 @@ static inline bool zr__plan_narrow_attention(const zr_plan *plan)
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                              zr_product_sizes sizes);
 
+/** Return the FLOP/s at which a machine computes the matrix products of the step ORTHO. */
+double zr__plan_ortho_flops_sec(const zr_plan *plan, const zr_machine *machine, zr_product_sizes sizes);
+
 /** Rates of the disk of one rank in bytes per second: of reads alone, of writes alone, and of both together. 0 means
  * unknown. */
 typedef struct zr__disk_rates {

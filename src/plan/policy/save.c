@@ -5,10 +5,11 @@
 #include "plan/cost/cost.h"
 #include "plan/policy/policy.h"
 
-/* Return the number of states of a unit that this role saves. A frozen unit has no optimizer states. */
-static int n_states(const zr_plan *plan, const zr_plan_unit *u)
+/* Return the number of states of a unit that this role saves: its parameters, and its optimizer's states. A frozen unit
+ * has no optimizer states. */
+static int n_states(const zr_plan_unit *u)
 {
-    return u->elems == 0 || !u->owned ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
+    return u->elems == 0 || !u->owned ? 0 : u->trains ? 1 + u->n_slots : 1;
 }
 
 /* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update waits for its
@@ -40,9 +41,9 @@ static zr_status add_save_buffers(zr_plan *plan)
     bool in_place = plan->save == ZR_SAVE_IN_PLACE;
     for (int32_t i = 0; plan->save == ZR_SAVE_COPY && i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
-        in_place |= !is_copied(plan, u) && n_states(plan, u) > 0;
+        in_place |= !is_copied(plan, u) && n_states(u) > 0;
         plan->unit[i].saved = plan->n_persistent;
-        for (int s = 0; is_copied(plan, u) && s < n_states(plan, u); s++) {
+        for (int s = 0; is_copied(plan, u) && s < n_states(u); s++) {
             zr_category category = s == 0 ? ZR_CATEGORY_PARAM : ZR_CATEGORY_OPTIM;
             int32_t index;
             ZR_TRY(
@@ -69,7 +70,7 @@ static void write_save(zr__list *l, int32_t unit, int state)
     const zr_state copy = {u->saved + state, ZR_F32, u->own};
     zr__id step = zr__list_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
     zr__list_newest(l)->range = u->own;
-    zr__list_newest(l)->slot = state - 1;
+    zr__list_newest(l)->slot = state > 0 ? u->first_slot + state - 1 : -1;
     zr__list_use(l, step, zr__use_state(copied ? &copy : saved_state_of(u, state), u->own, true, false));
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
@@ -81,11 +82,12 @@ static void write_saves(zr__list *l)
     const zr_plan *plan = l->plan;
     l->when = ZR_WHEN_SAVE;
     for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
-        for (int s = 0; s <= plan->optimizer.n_slots; s++)
+        for (int s = 0; s <= plan->n_slots; s++)
             for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++) {
                 const zr_plan_unit *u = &plan->unit[i];
-                const bool wanted = s < n_states(plan, u) && (pass == 1 || is_copied(plan, u));
-                if (wanted) (pass == 0 ? write_copy : write_save)(l, i, s);
+                const int its = s > 0 ? s - u->first_slot : 0; /* number of the state in the unit */
+                const bool has = its < n_states(u) && (s == 0 || its > 0);
+                if (has && (pass == 1 || is_copied(plan, u))) (pass == 0 ? write_copy : write_save)(l, i, its);
             }
     l->when = ZR_WHEN_ALWAYS;
 }

@@ -5,7 +5,7 @@
  * checkpoint. The write time is the time of the last checkpoint. Before the first checkpoint, assume a slow disk. */
 static bool too_late(const zr__run *r, double sec)
 {
-    double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);
+    double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->n_slots);
     double save_sec = (r->saving.sec > 0.0 ? r->saving.sec : bytes / ZR_TRAIN_DISK_BYTES_SEC) * (r->saving.now ? 2 : 1);
     return r->ranks.observer->end_sec > 0.0 && zr_clock_sec() + sec + save_sec > r->ranks.observer->end_sec;
 }

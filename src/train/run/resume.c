@@ -323,16 +323,22 @@ static zr_status check_shapes(const zr_graph *graph, zr__params set, const zr_sa
     return ZR_OK;
 }
 
+/** Return whether only one of the checkpoint and the run has hidden matrices, whose states are other states. */
+static bool is_of_other_kind(const zr__run *r)
+{
+    return (strcmp(r->resume.from.optimizer, "muon") == 0) != (strcmp(r->plan->optimizer.name, "muon") == 0);
+}
+
 /** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL and succeed. */
 static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int state, zr__chunk_reader **reader)
 {
     char path[PATH_MAX], name[ZR_STATE_FILE_BYTES];
     *reader = NULL;
     zr__state_file(r->plan, state, name);
-    if (state > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
+    if (state > 0 && (is_of_other_kind(r) || !zr__manifest_find(manifest, name))) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
-    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED,
+    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], zr__state_params(r->plan, state),
                         zr__chunk_reader_tensors(*reader));
 }
 
@@ -354,7 +360,7 @@ static zr_status fill_all(zr__run *r)
     r->resume.anew = false;
     ZR_TRY(zr__run_agree(&r->ranks, st));
     /* The parameters are filled last, because the engine then also gathers them. */
-    for (int state = r->plan->optimizer.n_slots; state >= 0; state--) ZR_TRY(fill_state(r, manifest, state));
+    for (int state = r->plan->n_slots; state >= 0; state--) ZR_TRY(fill_state(r, manifest, state));
     return ZR_OK;
 }
 

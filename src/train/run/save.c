@@ -165,7 +165,7 @@ static zr_status begin_save(zr__run *r, zr__save **save)
         *s = (zr__save){.ranks = &r->ranks,
                         .plan = r->plan,
                         .step = r->ranks.result->steps,
-                        .n_states = 1 + r->plan->optimizer.n_slots,
+                        .n_states = 1 + r->plan->n_slots,
                         .file = -1};
     ZR_TRY(zr__run_agree(&r->ranks, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
     ZR_TRY(zr__run_agree(&r->ranks, name_place(&r->ranks, &r->dir, s)));

@@ -15,7 +15,14 @@ enum { CONFIG = ZR_CHECKPOINT_STATES, ADAPTER };
 
 void zr__state_file(const zr_plan *plan, int state, char name[ZR_STATE_FILE_BYTES])
 {
-    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors", state == 0 ? "model" : plan->optimizer.slot_name[state - 1]);
+    snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors", state == 0 ? "model" : zr_plan_slot_name(plan, state - 1));
+}
+
+zr__params zr__state_params(const zr_plan *plan, int state)
+{
+    if (state == 0) return ZR_PARAMS_STORED;
+    if (plan->optimizer.ortho.steps == 0) return ZR_PARAMS_TRAINED;
+    return state <= plan->optimizer.n_slots ? ZR_PARAMS_HIDDEN : ZR_PARAMS_REST;
 }
 
 int zr__state_of_file(int file)
@@ -46,7 +53,7 @@ zr_status zr__save_make_files(const zr__save *s, const zr__family_model *model, 
     if (s->adapters) ZR_TRY(zr__adapter_write(s->tmp, &adapter));
     for (int i = 0; i < s->n_states; i++) {
         ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
-        ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));
+        ZR_TRY(zr__param_specs(graph_of(s), zr__state_params(s->plan, i), &specs, &n));
         ZR_TRY(zr__path_join(path, s->tmp, s->part[i].name));
         ZR_TRY(zr__safetensors_create(path, NULL, specs, n));
     }

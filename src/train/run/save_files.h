@@ -54,6 +54,9 @@ typedef struct zr__save {
  */
 void zr__state_file(const zr_plan *plan, int state, char name[ZR_STATE_FILE_BYTES]);
 
+/** Return the parameters that have a state: with two optimizers, each has its own. */
+zr__params zr__state_params(const zr_plan *plan, int state);
+
 /** Return the number by which the engine knows the state in file `file`, an index in `part`. File 0 has the parameters.
  */
 int zr__state_of_file(int file);
