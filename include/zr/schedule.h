@@ -146,8 +146,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                          none, each optimizer state (mine), parameters (mine) if there is no master,   \
                                          otherwise none, the verdict, the sums of squares (zr_trust) */                \
     X(DIRECTION, "direction") /* update the momentum of hidden matrices, and write their directions (zr_muon), or      \
-                                 zeros if the training step is skipped. Uses: sums (mine), each optimizer state                                              \
-                                 (mine), the verdict, the directions (mine) */                                                                                     \
+                                 zeros if the training step is skipped. Uses: sums (mine), each optimizer state        \
+                                 (mine), the verdict, the directions (mine) */                                         \
     X(GATHER_DIRECTION,                                                                                                \
       "gather_direction") /* all-gather directions, or what ORTHO made of them. Uses: as in GATHER */                  \
     X(ORTHO, "ortho") /* make the directions of this rank's hidden matrices orthogonal, and set those of other ranks'  \
