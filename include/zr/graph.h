@@ -590,8 +590,6 @@ ZR_API zr_muon_args zr_muon_defaults(void);
  * orthogonalised direction X of the whole matrix, w = (1 - lr weight_decay) w - lr scale X. All other parameters have
  * another optimizer (zr_layout.rest). If args is NULL, use the defaults. */
 ZR_API zr_optimizer zr_muon(const zr_muon_args *args);
-/** Return the factor of the directions of a matrix with `outputs` rows and `inputs` columns. */
-ZR_API double zr_muon_factor(zr_muon_scale scale, int64_t outputs, int64_t inputs);
 
 #ifdef __cplusplus
 }

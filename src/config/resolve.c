@@ -350,7 +350,7 @@ static zr_status resolve_muon(zr_config *config, bool lr_given)
     if (!zr__config_given(config, PARAMS "adamw.lr") && !is_unset(config, PARAMS "lr")) *adamw = config->optimizer.lr;
     /* a recipe's lr is AdamW's, and also Muon's if its updates are scaled like AdamW's */
     if (!muon_given && (lr_given || (scaled && !is_unset(config, PARAMS "lr")))) *muon = config->optimizer.lr;
-    if (!muon_given && own) *muon = *adamw;
+    if (!muon_given && !lr_given && own) *muon = *adamw;
     if (!zr__config_given(config, PARAMS "adamw.betas"))
         memcpy(config->optimizer.adamw.betas, config->optimizer.betas, sizeof(config->optimizer.betas));
     if (!zr__config_given(config, PARAMS "adamw.eps")) config->optimizer.adamw.eps = config->optimizer.eps;

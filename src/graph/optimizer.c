@@ -1,8 +1,8 @@
 /* Defines the built-in optimizers: their states have PyTorch's names, and the device's kernels implement their update
  * rules. */
-#include <math.h>
+#include "graph/graph.h"
 
-#include "zr/graph.h"
+#include <math.h>
 
 zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay)
 {
@@ -98,7 +98,7 @@ zr_optimizer zr_muon(const zr_muon_args *args)
                           .ortho = a->ortho};
 }
 
-double zr_muon_factor(zr_muon_scale scale, int64_t outputs, int64_t inputs)
+double zr__muon_factor(zr_muon_scale scale, int64_t outputs, int64_t inputs)
 {
     const double r = (double)outputs, c = (double)inputs;
     switch (scale) {

@@ -1,6 +1,6 @@
 /* orthogonalize: y = the orthogonalised direction of x (zr_ortho), for the step ORTHO of a schedule. The op has no
  * adjoint, because no model uses it. A kernel may be given the same memory for x and y. */
-#include "graph/orthogonalize.h"
+#include "graph/graph.h"
 #include "base/core/core.h"
 #include "graph/internal.h"
 

@@ -4,7 +4,7 @@
 #include "base/core/core.h"
 #include "base/core/grow.h"
 #include "base/core/scope.h"
-#include "graph/orthogonalize.h"
+#include "graph/graph.h"
 #include "plan/list/list.h"
 
 /* Maximum number of units that are iterated between two exchanges, which bounds the memory of their directions. */
@@ -47,7 +47,7 @@ static zr_status add_matrices(zr_plan *plan, zr_plan_unit *u, int32_t index, con
             (zr_plan_matrix){.param = index,
                              .op = op,
                              .first = param->unit_offset + i * size[dim] * (dim == 0 ? apart : 1),
-                             .scale = zr_muon_factor(plan->optimizer.ortho.scale, outputs, inputs)};
+                             .scale = zr__muon_factor(plan->optimizer.ortho.scale, outputs, inputs)};
         u->n_matrices++;
     }
     return ZR_OK;

@@ -2,6 +2,7 @@
 /* Muon: every variant against double precision, from the gradients that the engine computes; and the same bits over
  * stages, layouts, groups, homes, pipelines and, with sums for any number of ranks, over ranks. */
 #include "engine/layout_variants.h"
+#include "graph/graph.h"
 #include "support/long.h"
 #include "support/muon_reference.h"
 
@@ -92,7 +93,7 @@ static void update_hidden(const zr_muon_args *args, int p, int step, double lr, 
         muon_orthogonalize(&args->ortho, rows, outputs, x);
         for (int64_t i = 0; i < rows * outputs; i++) {
             double *w = &want.value[p][i / outputs * cols + part * outputs + i % outputs];
-            *w = *w * (1 - lr * args->weight_decay) - lr * zr_muon_factor(args->ortho.scale, outputs, rows) * x[i];
+            *w = *w * (1 - lr * args->weight_decay) - lr * zr__muon_factor(args->ortho.scale, outputs, rows) * x[i];
         }
     }
 }
