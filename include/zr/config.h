@@ -24,7 +24,8 @@ typedef enum zr_config_optimizer {
     ZR_OPTIMIZER_ADAM,
     ZR_OPTIMIZER_SGD,
     ZR_OPTIMIZER_LAMB,
-    ZR_OPTIMIZER_LARS
+    ZR_OPTIMIZER_LARS,
+    ZR_OPTIMIZER_MUON
 } zr_config_optimizer;
 typedef enum zr_config_scheduler {
     ZR_SCHEDULER_NONE, /* constant learning rate optimizer.lr */
@@ -180,6 +181,23 @@ typedef struct zr_config {
         double min_coeff, max_coeff;
         bool eps_inside_sqrt, grad_averaging, use_nvlamb;
         double trust_coefficient; /* for LARS */
+        /* The following fields are for Muon. `lr` is the learning rate of hidden matrices once muon_lr is resolved.
+         * `adamw`: AdamW of all other parameters */
+        double muon_lr;
+        struct {
+            double lr, betas[2], eps, weight_decay;
+        } adamw;
+        bool momentum_sums;  /* key "momentum_form": whether the momentum is m = momentum m + g, not a moving average */
+        zr_muon_scale scale; /* key "adjust_lr_fn" */
+        int ns_method;       /* always 0, the standard iteration */
+        int64_t ns_steps;
+        struct {
+            double a, b, c;
+        } ns;
+        double ns_eps;
+        bool ns_eps_added;
+        bool ns_f32;          /* key "ns_dtype" */
+        const char *matrices; /* name patterns of the hidden matrices, one per line, or NULL for those of blocks */
     } optimizer;
     struct {
         zr_config_scheduler type;

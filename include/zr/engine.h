@@ -124,7 +124,9 @@ ZR_API void zr_engine_destroy(zr_engine **engine);
 enum {
     ZR_STATE_PARAM, /* fp32 master of the parameter, or the parameter itself if it has no master */
     ZR_STATE_GRAD,  /* gradient of the last step, before clipping and without the loss scale; cannot be filled */
-    ZR_STATE_SLOT,  /* first state of the optimizer; the next numbers are its other states */
+    /* first state of the optimizer; the next numbers are its other states, then those of zr_layout.rest. A unit has the
+     * states of its own optimizer only */
+    ZR_STATE_SLOT,
     /* with zr_layout.weight_differences: parameters that ops read, to which the next differences are added. To be
      * filled after ZR_STATE_PARAM, which sets them to the rounded master */
     ZR_STATE_SENT = ZR_STATE_SLOT + ZR_SLOT_SENT,

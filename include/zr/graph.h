@@ -68,6 +68,11 @@ typedef struct zr_graph_spec {
     /* whether a unit with matrices and vectors (parameters of one dimension) is split into a unit of matrices and a
      * unit of vectors, its trained and its frozen parameters alike */
     bool vectors_apart;
+    /* whether hidden matrices (zr_param_info.hidden) have units of their own, apart from the other trained parameters
+     * of their units, whatever vectors_apart says. Then `hidden` has name patterns of the hidden matrices, one per
+     * line, or is NULL for all trained matrices of blocks. A graph keeps the pointer only while it is built */
+    bool hidden_apart;
+    const char *hidden;
     /* alignment of matrices (parameters of several dimensions) in elements: each begins at a multiple of it in its
      * unit, so that a record of that many elements has elements of one matrix only; 0 for none */
     int64_t matrix_align;
@@ -163,6 +168,14 @@ typedef struct zr_param_info {
     /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in GPT-2, and not
      * (outputs, inputs) */
     bool by_columns;
+    /* for a matrix: the parts of which it consists, for example the matrices of queries, keys and values, as declared
+     * for a cut (zr_param_cut), on any number of ranks; parts is 0 or 1 for one matrix */
+    zr_cut fused;
+    bool inputs_first; /* whether a linear layer reads the matrix as (inputs, outputs), not as (outputs, inputs) */
+    /* whether the parameter is a hidden matrix, which is trained by orthogonalised directions (zr_muon): a trained
+     * matrix of a block, that is, of a unit between the first and the last one that the model declares, or a trained
+     * matrix that zr_graph_spec.hidden names. Set only with zr_graph_spec.hidden_apart */
+    bool hidden;
     /* index of the parameter's unit. Valid only after zr_graph_finish, which moves some parameters to other units */
     int32_t unit;
     int64_t unit_offset; /* offset in elements of the parameter in its unit's flat buffer, on one rank */
@@ -188,7 +201,7 @@ typedef struct zr_unit_info {
     bool frozen;
     bool tile; /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
     /* whether this unit has the vectors of another unit (zr_graph_spec.vectors_apart), with a name such as "h.0,
-     * vectors" */
+     * vectors", or its parameters that are not hidden matrices (zr_graph_spec.hidden_apart), as in "h.0, rest" */
     bool vectors;
 } zr_unit_info;
 
@@ -456,7 +469,28 @@ typedef struct zr_update_args {
     int64_t step;        /* number of this update, from 1 */
     const double *hyper; /* zr_optimizer.hyper */
     zr_norms norms;      /* with zr_optimizer.trust: norms of the whole parameter and of its direction; otherwise 0 */
+    double scale;        /* for "muon": factor of the direction (zr_muon_scale); otherwise 0 */
 } zr_update_args;
+
+/** Factors of an orthogonalised direction of a matrix of r outputs and c inputs, with the names of torch.optim.Muon. */
+typedef enum zr_muon_scale {
+    ZR_MUON_ORIGINAL,           /* sqrt(max(1, r / c)): Keller Jordan's Muon */
+    ZR_MUON_MATCH_RMS_ADAMW,    /* 0.2 sqrt(max(r, c)): Moonlight (Liu et al. 2025) */
+    ZR_MUON_SPECTRAL_UNCLAMPED, /* sqrt(r / c) */
+    ZR_MUON_SPECTRAL            /* sqrt(max(r, c)): Megatron's "spectral" */
+} zr_muon_scale;
+
+/** Newton-Schulz iteration that makes a matrix nearly orthogonal: X = u / max(|u|, eps), or u / (|u| + eps), with the
+ * Frobenius norm, then `steps` times X = a X + (b A + c A^2) X, where A = X X^T, or X = a X + X (b A + c A^2) with
+ * A = X^T X, whichever A is smaller. A zero matrix stays zero. */
+typedef struct zr_ortho {
+    int steps;      /* number of iterations; 0 for an optimizer without orthogonal directions */
+    double a, b, c; /* coefficients */
+    double eps;     /* epsilon of the norm */
+    bool eps_added; /* whether eps is added to the norm, and is not its lower bound */
+    zr_dtype dtype; /* type of X and A, in which directions also pass between ranks: BF16 or F32 */
+    zr_muon_scale scale;
+} zr_ortho;
 
 /** Optimizer, with n_slots fp32 states per parameter and an elementwise update rule. In mixed precision it needs K = 4
  * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam and LAMB, and 8 or 4 for
@@ -467,12 +501,13 @@ typedef struct zr_update_args {
  * the direction and of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms,
  * and computes the direction again. The bits of the norms do not depend on the stage or on the homes of states. */
 typedef struct zr_optimizer {
-    /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars") have a kernel of this name in the device */
+    /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars", "muon") have a kernel of this name in the
+     * device */
     const char *name;
     int n_slots; /* number of states, from 0 to ZR_OPTIMIZER_SLOTS; they are zero at start */
     /* constants of the rule: beta1, beta2, eps, and 1 for no bias correction, for adamw and adam; momentum, nesterov
      * for sgd; beta1, beta2, eps, lowest and highest trust ratio, zr_lamb_flags for lamb; momentum, trust coefficient,
-     * eps for lars */
+     * eps for lars; momentum, nesterov, sums for muon */
     double hyper[8];
     double weight_decay;
     /** Update rule, which must treat all elements equally. NULL to use the device's kernel. */
@@ -483,6 +518,8 @@ typedef struct zr_optimizer {
     /** Write to `out` (n elements) the direction whose norm the rule needs, and change nothing else. Needed if `trust`
      * is true and `rule` is not NULL. All elements must be treated equally. args->norms is not set. */
     void (*direction)(const zr_update_args *args, float *out);
+    zr_ortho ortho;   /* for "muon": how directions become orthogonal; otherwise `steps` is 0 */
+    double lr_factor; /* factor of the learning rate of a training step (zr_step_args.lr); 0 stands for 1 */
 } zr_optimizer;
 
 /** Return AdamW, which has decoupled weight decay and two states (Loshchilov and Hutter 2019). */
@@ -537,6 +574,22 @@ ZR_API zr_optimizer zr_lamb(zr_lamb_variant variant, const zr_lamb_args *args);
  * lr * r * (g + weight_decay w), and the update w -= v. eps comes from LARC in NVIDIA's apex; the paper has no eps. If
  * momentum is 0, there is no state. */
 ZR_API zr_optimizer zr_lars(double momentum, double trust_coefficient, double eps, double weight_decay);
+
+typedef struct zr_muon_args {
+    double momentum, weight_decay;
+    bool nesterov;
+    bool sums; /* whether the momentum is m = momentum m + g, and not momentum m + (1 - momentum) g */
+    zr_ortho ortho;
+} zr_muon_args;
+
+/** Return the defaults of torch.optim.Muon: momentum 0.95, nesterov, weight decay 0.1, five iterations in BF16 with the
+ * coefficients 3.4445, -4.7750 and 2.0315, eps 1e-7 as a lower bound, and the scale ZR_MUON_ORIGINAL. */
+ZR_API zr_muon_args zr_muon_defaults(void);
+/** Return Muon (Jordan et al. 2024) for hidden matrices, with one state, the momentum m. A matrix's direction is
+ * u = momentum m + own g with Nesterov momentum, where own is 1 - momentum, or 1 for sums; else it is m. With the
+ * orthogonalised direction X of the whole matrix, w = (1 - lr weight_decay) w - lr scale X. All other parameters have
+ * another optimizer (zr_layout.rest). If args is NULL, use the defaults. */
+ZR_API zr_optimizer zr_muon(const zr_muon_args *args);
 
 #ifdef __cplusplus
 }

@@ -74,8 +74,19 @@ typedef struct zr_plan_unit {
     zr_state grad;
     /* gradient of a training step, which the update reads: fp32 accumulators, or the same buffer as grad */
     zr_state sums;
-    zr_state master;                   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
-    zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the optimizer */
+    zr_state master; /* fp32 master parameters for 16-bit training; absent for a frozen unit */
+    /* whether the unit has hidden matrices, whose directions are orthogonalised (zr_muon) */
+    bool orthogonal;
+    zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the unit's optimizer (zr_plan_optimizer) */
+    int n_slots;                       /* number of these states; 0 if the unit is not trained */
+    /* index of the first of them among the states of all optimizers: state slot[i] is saved as state first_slot + i */
+    int first_slot;
+    /* of an orthogonal unit: its matrices, which are n_matrices entries of zr_plan.matrix from first_matrix on; the
+     * group of ranks that share the work of the iteration; and the units with the same number, which are iterated
+     * between two exchanges */
+    int32_t first_matrix, n_matrices, ortho_group, ortho_batch;
+    /* FLOPs of the busiest rank in this batch, divided by the FLOPs of all ranks */
+    double ortho_share;
     /* errors of this rank's gradient after it is cast to records at a level, as records of 8-bit integers, without the
      * loss scale (zr_layout.error_steps); ZR_NONE where nothing is cast, or without error feedback */
     zr_state error[ZR_ERROR_LEVELS];
@@ -93,6 +104,15 @@ typedef struct zr_plan_unit {
      */
     int32_t trust, norms;
 } zr_plan_unit;
+
+/** Hidden matrix, or one of several that are fused in a parameter. */
+typedef struct zr_plan_matrix {
+    int32_t param; /* index of the parameter */
+    int32_t op;    /* index in the graph zr_plan.ortho of the op that makes its direction orthogonal */
+    int64_t first; /* index of its first element in the unit */
+    int32_t owner; /* place of the rank in zr_plan_unit.ortho_group that iterates it */
+    double scale;  /* factor of its direction in the update (zr_muon_scale) */
+} zr_plan_matrix;
 
 /** Result of NORM or AGREE that controls an update. Like a zr_square, it is stored in a buffer in host memory. */
 typedef struct zr_verdict {
@@ -155,6 +175,8 @@ typedef struct zr_plan {
     double losses[ZR_LOSS_TERMS]; /* number of losses of each term in a training step, over all ranks */
     int64_t decode_len;           /* size of the key-value cache in tokens; 0 without the schedule "decode" */
     zr_optimizer optimizer;       /* optimizer; its name is NULL if the plan does not train */
+    zr_optimizer rest;            /* optimizer of units that are not orthogonal, if `optimizer` is zr_muon's */
+    int n_slots;                  /* number of states of all optimizers together */
     /* whether a unit's gradient is freed in its update, at the end of the unit's backward pass (layout lean) */
     bool consume_grad;
     bool two_levels;  /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
@@ -173,10 +195,14 @@ typedef struct zr_plan {
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
     int32_t n_units;
-    int64_t params;        /* Psi, number of parameters */
-    int64_t trained;       /* number of parameters that are trained */
-    int64_t padding_elems; /* padding elements of all units together */
-    zr_buffer *persistent; /* buffers of states, caches and results; the first buffers of every schedule */
+    zr_graph *ortho; /* graph with an op orthogonalize for each size of hidden matrices, or NULL */
+    zr_plan_matrix *matrix;
+    int32_t n_matrices;
+    int64_t ortho_scratch_bytes; /* scratch memory of the largest of these ops */
+    int64_t params;              /* Psi, number of parameters */
+    int64_t trained;             /* number of parameters that are trained */
+    int64_t padding_elems;       /* padding elements of all units together */
+    zr_buffer *persistent;       /* buffers of states, caches and results; the first buffers of every schedule */
     int32_t n_persistent;
     int64_t persistent_room;
     bool moves;                 /* whether units are communicated between ranks */
@@ -223,6 +249,19 @@ static inline bool zr_plan_shares_layers(const zr_plan *plan)
     return plan->layout.tensor > 1;
 }
 
+/** Return the optimizer of a unit. */
+static inline const zr_optimizer *zr_plan_optimizer(const zr_plan *plan, const zr_plan_unit *unit)
+{
+    return plan->optimizer.ortho.steps > 0 && !unit->orthogonal ? &plan->rest : &plan->optimizer;
+}
+
+/** Return the name of a state, counted over all optimizers (zr_plan_unit.first_slot). */
+static inline const char *zr_plan_slot_name(const zr_plan *plan, int slot)
+{
+    const int own = plan->optimizer.n_slots;
+    return slot < own ? plan->optimizer.slot_name[slot] : plan->rest.slot_name[slot - own];
+}
+
 /** Return the staging buffer of a group's ranks, or ZR_NONE. */
 static inline int32_t zr_plan_staging(const zr_plan *plan, int32_t group)
 {
@@ -243,6 +282,8 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - Every unit is updated, but only after all ranks have agreed on its gradient. With trust ratios, each rank has
  *   squared all its elements before, and all ranks have added the squares.
  * - With several loss terms, all ranks have exchanged the numbers of losses that count before an op reads them.
+ * - With orthogonalised directions, each matrix is iterated once, whole, by its owner, from the directions of all ranks
+ *   of the group, before its elements are updated by the result.
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of a micro-batch's gradient are computed from the whole gradient, before a reduction changes it.
  * - A save writes all elements of each state before the state is updated.

@@ -147,6 +147,16 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                          direction for it (zr_optimizer.trust). Uses: sums (mine), master (mine) or    \
                                          none, each optimizer state (mine), parameters (mine) if there is no master,   \
                                          otherwise none, the verdict, the sums of squares (zr_trust) */                \
+    X(DIRECTION, "direction") /* update the momentum of hidden matrices, and write their directions (zr_muon), or      \
+                                 zeros if the training step is skipped. Uses: sums (mine), each optimizer state        \
+                                 (mine), the verdict, the directions (mine) */                                         \
+    X(GATHER_DIRECTION,                                                                                                \
+      "gather_direction") /* all-gather directions, or what ORTHO made of them. Uses: as in GATHER */                  \
+    X(ORTHO, "ortho") /* make the directions of this rank's hidden matrices orthogonal, and set those of other ranks'  \
+                         matrices to zero. Uses: the directions of the whole unit, scratch, the verdict */             \
+    X(SCATTER_DIRECTION, "scatter_direction") /* sum the results of ORTHO of all ranks, of which only a matrix's owner \
+                                                 has other than zeros, for this rank's range. Uses: each, [staging],   \
+                                                 directions (mine) */                                                  \
     X(SEND, "send") /* begin to pass a value to another role, without waiting. The messages of a value between two     \
                        roles have the order of the micro-batches. Uses: the value, or the part of a unit that this     \
                        rank has updated, which is passed once a step */                                                \
@@ -159,7 +169,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                        it is not stored in host memory] */                                                             \
     X(UPDATE, "update") /* update a range of a unit, except parameters without gradient. Uses: sums (mine), master     \
                            (mine) or none, each optimizer state (mine), parameters (mine) or none, the verdict,        \
-                           [the norms, with trust ratios] */
+                           [the norms, with trust ratios]. Hidden matrices are updated by their directions (mine) in   \
+                           place of sums, and without optimizer states */
 
 typedef enum zr_step_kind {
 #define ZR_STEP_ENUM(name, text) ZR_STEP_##name,

@@ -31,7 +31,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 
 const char *zr__config_foreign_param(const zr_config *config, const char **type)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars"};
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon"};
     static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
                                             "WarmupLR",
                                             "WarmupDecayLR",
@@ -114,8 +114,11 @@ static zr_status check_rules(const zr_config *config, const zr__source *source)
     ZR_TRY(check_params(config, source));
     REFUSE(config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode,
            "optimizer.params.adam_w_mode", ZR_ERR_CONFIG, "false is Adam's, AdamW has decoupled decay");
-    REFUSE(config->optimizer.nesterov && config->optimizer.momentum == 0, "optimizer.params.nesterov", ZR_ERR_CONFIG,
-           "true needs a momentum above 0");
+    REFUSE(config->optimizer.type == ZR_OPTIMIZER_MUON && !config->optimizer.adam_w_mode,
+           "optimizer.params.adam_w_mode", ZR_ERR_UNSUPPORTED,
+           "the parameters beside Muon's are trained by AdamW, whose decay is decoupled");
+    REFUSE(config->optimizer.nesterov && config->optimizer.momentum == 0 && config->optimizer.type != ZR_OPTIMIZER_MUON,
+           "optimizer.params.nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
     ZR_TRY(check_lamb(config, source));
     return check_rates(config, source);
 }

@@ -25,6 +25,7 @@ static const struct {
     {ZERO "allgather_sequential", ZERO "stage3_allgather_sequential"},
     {ZERO "cpu_offload", ZERO "offload_optimizer.device"},
     {ZERO "cpu_offload_param", ZERO "offload_param.device"},
+    {"optimizer.params.adam_lr", "optimizer.params.adamw.lr"},
 };
 enum { NAMES = sizeof(name) / sizeof(name[0]) };
 

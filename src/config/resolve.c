@@ -330,10 +330,50 @@ static bool is_unset(const zr_config *config, const char *path)
     return !zr__config_given(config, path) && !(config->state->recipe && is_automatic(config, path));
 }
 
-/* Set parameters whose default depends on the type of optimizer. NVIDIA's LAMB clips gradients by itself. */
-static zr_status resolve_optimizer(zr_config *config)
+#define PARAMS "optimizer.params."
+
+/* Return whether a schedule has its own highest learning rate, as a number. */
+static bool has_own_rate(const zr_config *config)
+{
+    const zr_config_scheduler type = config->scheduler.type;
+    return type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_ONE_CYCLE ||
+           (type == ZR_SCHEDULER_WARMUP && zr__config_given(config, "scheduler.params.warmup_max_lr"));
+}
+
+/* Set what is not given of Muon and of AdamW beside it, as DeepSpeed and torch do. From now on optimizer.lr is the
+ * learning rate of Muon's matrices, which the schedule changes. */
+static zr_status resolve_muon(zr_config *config, bool lr_given)
+{
+    const bool own = has_own_rate(config), scaled = config->optimizer.scale == ZR_MUON_MATCH_RMS_ADAMW;
+    double *muon = &config->optimizer.muon_lr, *adamw = &config->optimizer.adamw.lr;
+    const bool muon_given = zr__config_given(config, PARAMS "muon_lr");
+    if (!zr__config_given(config, PARAMS "momentum")) config->optimizer.momentum = 0.95;
+    if (!zr__config_given(config, PARAMS "nesterov")) config->optimizer.nesterov = config->optimizer.momentum > 0;
+    if (!zr__config_given(config, PARAMS "adamw.lr") && !is_unset(config, PARAMS "lr")) *adamw = config->optimizer.lr;
+    /* a recipe's lr is AdamW's, and also Muon's if its updates are scaled like AdamW's */
+    if (!muon_given && (lr_given || (scaled && !is_unset(config, PARAMS "lr")))) *muon = config->optimizer.lr;
+    if (!muon_given && !lr_given && own) *muon = *adamw;
+    if (!zr__config_given(config, PARAMS "adamw.betas"))
+        memcpy(config->optimizer.adamw.betas, config->optimizer.betas, sizeof(config->optimizer.betas));
+    if (!zr__config_given(config, PARAMS "adamw.eps")) config->optimizer.adamw.eps = config->optimizer.eps;
+    if (!zr__config_given(config, PARAMS "adamw.weight_decay"))
+        config->optimizer.adamw.weight_decay = config->optimizer.weight_decay;
+    if (own && *muon != *adamw)
+        return zr__config_refuse(config,
+                                 "scheduler: it has a highest learning rate of its own for all parameters, but "
+                                 "optimizer.params.muon_lr is %g and adamw.lr (adam_lr) %g; choose WarmupLR without "
+                                 "warmup_max_lr, WarmupCosineLR or WarmupPolyDecayLR, which change both by one factor",
+                                 *muon, *adamw);
+    config->optimizer.lr = *muon;
+    return ZR_OK;
+}
+
+/* Set parameters whose default depends on the type of optimizer. NVIDIA's LAMB clips gradients by itself. `lr_given`:
+ * whether the user gave optimizer.params.lr. */
+static zr_status resolve_optimizer(zr_config *config, bool lr_given)
 {
     const zr_config_optimizer type = config->optimizer.type;
+    if (type == ZR_OPTIMIZER_MUON) return resolve_muon(config, lr_given);
     if (type == ZR_OPTIMIZER_LARS && !zr__config_given(config, "optimizer.params.momentum"))
         config->optimizer.momentum = 0.9;
     if (type != ZR_OPTIMIZER_LAMB) return ZR_OK;
@@ -646,7 +686,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     resolve_autos(config); /* this sets overlap_comm, communication_data_type and grad_accum_dtype */
     ZR_TRY(note_fp16(config));
-    ZR_TRY(resolve_optimizer(config));
+    ZR_TRY(resolve_optimizer(config, lr_given));
     ZR_TRY(resolve_schedule(config)); /* this sets scheduler.params.total_num_steps */
     ZR_TRY(check_rates(config));
     ZR_TRY(note_lr(config, lr_given));

@@ -111,6 +111,26 @@ static inline zr__lamb zr__lamb_make(const zr_update_args *args)
     return c;
 }
 
+/** Constants of Muon: the momentum m = momentum m + own g, with g = grad_scale * gradient, the direction
+ * u = look m + direct g, and the update w = decay w - step x by the orthogonalised direction x. */
+typedef struct zr__muon {
+    float grad_scale, momentum, own, look, direct, decay, step;
+} zr__muon;
+
+static inline zr__muon zr__muon_make(const zr_update_args *args)
+{
+    const double momentum = args->hyper[0], own = args->hyper[2] != 0 ? 1 : 1 - momentum;
+    const bool nesterov = args->hyper[1] != 0;
+    const zr__muon c = {.grad_scale = args->grad_scale,
+                        .momentum = (float)momentum,
+                        .own = (float)own,
+                        .look = nesterov ? (float)momentum : 1.0f,
+                        .direct = nesterov ? (float)own : 0.0f,
+                        .decay = (float)(1 - args->lr * args->weight_decay),
+                        .step = (float)(args->lr * args->scale)};
+    return c;
+}
+
 /** Constants of LARS: v = momentum v + step (grad_scale * gradient + decay w), then w -= v. */
 typedef struct zr__lars {
     float grad_scale, momentum, decay;

@@ -56,7 +56,7 @@ static const char *name_buffer(const zr_engine *e, const zr_buffer *buffer, char
 {
     const zr_plan_unit *u = buffer->unit >= 0 ? &e->plan->unit[buffer->unit] : NULL;
     int slot = -1;
-    for (int s = 0; u && s < e->plan->optimizer.n_slots; s++)
+    for (int s = 0; u && s < u->n_slots; s++)
         if (u->slot[s].buffer != ZR_NONE && &e->plan->persistent[u->slot[s].buffer] == buffer) slot = s;
     const zr_graph *g = zr__any_graph(e->plan);
     const char *unit = u ? zr_graph_unit_info(g, buffer->unit)->name : NULL;

@@ -249,18 +249,21 @@ static zr_status check_rule(const zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    const zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
-    zr_device *checked[2] = {NULL};
+    zr_device *checked[3] = {NULL}; /* updates, squares, and updates of units that are not orthogonal */
     for (int32_t i = 0; i < s->n_steps; i++) {
         zr_device *device = e->queue[s->step[i].stream]->device;
         const bool squares = s->step[i].kind == ZR_STEP_SQUARE_UPDATE;
-        if ((s->step[i].kind != ZR_STEP_UPDATE && !squares) || device == checked[squares]) continue;
+        if (s->step[i].kind != ZR_STEP_UPDATE && !squares) continue;
+        const zr_optimizer *optimizer = zr_plan_optimizer(plan, &plan->unit[s->step[i].unit]);
+        const int which = squares ? 1 : optimizer == &plan->rest ? 2 : 0;
+        if (device == checked[which]) continue;
+        const zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = optimizer->hyper};
         zr_trust trust = {{.bad = -1}, {.bad = -1}};
         if (squares)
-            ZR_TRY(device->ops->square_update(device, &plan->optimizer, &nothing, false, 0, &trust));
+            ZR_TRY(device->ops->square_update(device, optimizer, &nothing, false, 0, &trust));
         else
-            ZR_TRY(device->ops->update(device, &plan->optimizer, &nothing));
-        checked[squares] = device;
+            ZR_TRY(device->ops->update(device, optimizer, &nothing));
+        checked[which] = device;
     }
     return ZR_OK;
 }
@@ -277,7 +280,7 @@ static zr_status prepare_engine(zr_engine *e)
         if (state && buffer->space == ZR_SPACE_DEVICE) e->states_bytes += buffer->bytes;
     }
     for (int k = 0; k < ZR_SCHEDULES; k++) ZR_TRY(zr__bind(e, (zr_schedule_kind)k));
-    return ZR_OK;
+    return zr__ortho_bind(e);
 }
 
 /* Read the environment variable ZR_DEBUG_SYNC. */
@@ -364,6 +367,7 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
+    zr__ortho_unbind(e);
     for (int k = 0; k < ZR_SCHEDULES; k++) {
         for (int32_t c = 0; e->channel[k] && c < e->plan->schedule[k].n_channels; c++)
             zr__channel_close(e->channel[k][c]);

@@ -9,11 +9,14 @@
 
 const zr_state *zr__engine_state(const zr_plan *plan, int32_t unit, int state)
 {
+    static const zr_state none = {.buffer = ZR_NONE};
     const zr_plan_unit *u = &plan->unit[unit];
     if (state >= ZR_STATE_ERROR) return &u->error[state - ZR_STATE_ERROR];
     if (state == ZR_STATE_SENT) return &u->param;
+    const int slot = state - ZR_STATE_SLOT - u->first_slot;
     if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
-    return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
+    if (state == ZR_STATE_GRAD) return &u->sums;
+    return slot >= 0 && slot < u->n_slots ? &u->slot[slot] : &none;
 }
 
 zr__span zr__meet(const zr_engine *e, const zr_param_info *param, const zr_range *range)
@@ -73,7 +76,7 @@ void zr__moved_part(zr_engine *e)
 
 static zr_status check_state(const zr_engine *e, int state)
 {
-    const int slots = e->plan->optimizer.n_slots, level = state - ZR_STATE_ERROR;
+    const int slots = e->plan->n_slots, level = state - ZR_STATE_ERROR;
     const bool error = level >= 0 && level < ZR_ERROR_LEVELS && e->plan->layout.error_steps > 0;
     ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD || error ||
                  (state == ZR_STATE_SENT && e->plan->layout.weight_differences) ||

@@ -283,10 +283,21 @@ static void *element(const zr__running *r, int use, int64_t begin, int64_t first
  * verdict, and then the norms (UPDATE) or the squares (SQUARE_UPDATE). */
 enum { SUMS, MASTER, SLOTS };
 
+static const zr_plan_unit *unit_of(const zr__running *r)
+{
+    return &r->engine->plan->unit[r->step->unit];
+}
+
+/* Return the number of optimizer states among the operands. An update by orthogonalised directions has none. */
+static int slots_of(const zr__running *r)
+{
+    return unit_of(r)->orthogonal ? 0 : unit_of(r)->n_slots;
+}
+
 /* Return the index of the operand with the parameters. */
 static int params_at(const zr__running *r)
 {
-    return SLOTS + r->engine->plan->optimizer.n_slots;
+    return SLOTS + slots_of(r);
 }
 
 /* Round all parameters of a range from their masters. */
@@ -307,7 +318,7 @@ static const zr_verdict *verdict_of(const zr__running *r)
 static zr_update_args args_of(const zr__running *r, const zr_param_info *param, zr__span mine, int64_t begin)
 {
     const zr_engine *e = r->engine;
-    const zr_optimizer *optimizer = &e->plan->optimizer;
+    const zr_optimizer *optimizer = zr_plan_optimizer(e->plan, unit_of(r));
     const int params = params_at(r);
     const bool mixed = r->use[MASTER].buffer != ZR_NONE;
     const int64_t first = mine.begin;
@@ -317,13 +328,21 @@ static zr_update_args args_of(const zr__running *r, const zr_param_info *param, 
                            .param_dtype = r->use[params].dtype,
                            .grad = element(r, SUMS, begin, first),
                            .grad_dtype = r->use[SUMS].dtype,
-                           .grad_scale = verdict_of(r)->grad_scale,
-                           .lr = e->step->lr,
+                           .grad_scale = unit_of(r)->orthogonal ? 1 : verdict_of(r)->grad_scale,
+                           .lr = e->step->lr * (optimizer->lr_factor > 0 ? optimizer->lr_factor : 1),
                            .weight_decay = param->shape.ndim >= 2 ? optimizer->weight_decay : 0,
                            .step = e->updates + 1,
                            .hyper = optimizer->hyper};
-    for (int s = 0; s < optimizer->n_slots; s++) args.slot[s] = element(r, SLOTS + s, begin, first);
+    for (int s = 0; s < slots_of(r); s++) args.slot[s] = element(r, SLOTS + s, begin, first);
     return args;
+}
+
+/* Return the factor of the directions of a parameter's matrices, which have the same sizes. */
+static double scale_of(const zr_plan *plan, const zr_plan_unit *u, int32_t param)
+{
+    int32_t i = u->first_matrix;
+    while (plan->matrix[i].param != param) i++;
+    return plan->matrix[i].scale;
 }
 
 /* Update the parameters in a range one by one, because weight decay and norms differ between parameters. A parameter
@@ -335,7 +354,7 @@ zr_status zr__update(const zr__running *r)
     zr_engine *e = r->engine;
     const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
-    const zr_optimizer *optimizer = &e->plan->optimizer;
+    const zr_optimizer *optimizer = zr_plan_optimizer(e->plan, unit_of(r));
     const int params = params_at(r);
     const zr_norms *norms = optimizer->trust ? (const zr_norms *)zr__at(r, params + 2) : NULL;
     const bool mixed = r->use[MASTER].buffer != ZR_NONE;
@@ -350,6 +369,7 @@ zr_status zr__update(const zr__running *r)
         if (param->grad == ZR_NONE || mine.begin >= mine.end) continue;
         zr_update_args args = args_of(r, param, mine, begin);
         if (norms) args.norms = norms[i];
+        if (unit_of(r)->orthogonal) args.scale = scale_of(e->plan, unit_of(r), info->first_param + i);
         ZR_TRY(r->device->ops->update(r->device, optimizer, &args));
         kept -= args.n;
     }

@@ -241,6 +241,10 @@ static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
     [ZR_STEP_RECV] = run_begin,
     [ZR_STEP_RECEIVED] = run_end,
     [ZR_STEP_SQUARE_UPDATE] = zr__square_update,
+    [ZR_STEP_DIRECTION] = zr__direction,
+    [ZR_STEP_ORTHO] = zr__ortho,
+    [ZR_STEP_GATHER_DIRECTION] = zr__gather,
+    [ZR_STEP_SCATTER_DIRECTION] = zr__reduce,
 };
 
 /* ---- one step ---------------------------------------------------------------------------------- */

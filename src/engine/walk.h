@@ -67,6 +67,7 @@ struct zr_engine {
     zr_queues queues;               /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
+    zr__run *ortho;                             /* kernels of the ops of zr_plan.ortho */
     struct zr__channel **channel[ZR_SCHEDULES]; /* channels to other roles, by zr_step.channel */
     struct zr__mail *mail;                      /* mailboxes of the channels, or NULL without other roles */
     int64_t messages_across[ZR_BORDERS];        /* bytes of messages that came across each border, in all walks */
@@ -225,6 +226,11 @@ zr_status zr__agree(const zr__running *r);
 zr_status zr__norm(const zr__running *r);
 zr_status zr__update(const zr__running *r);
 zr_status zr__square_update(const zr__running *r);
+/* Compute directions of hidden matrices, and make them orthogonal (ortho.c). zr__ortho_bind prepares the kernels. */
+zr_status zr__direction(const zr__running *r);
+zr_status zr__ortho(const zr__running *r);
+zr_status zr__ortho_bind(zr_engine *engine);
+void zr__ortho_unbind(zr_engine *engine);
 /* Add all ranks' squares for trust ratios (trust.c). */
 zr_status zr__trust(const zr__running *r);
 

@@ -41,8 +41,7 @@ static void layer_name(const char *weight, char layer[ZR_NAME_MAX])
     snprintf(layer, ZR_NAME_MAX, "%.*s", (int)(ends ? n - cut : n), weight);
 }
 
-/* Return whether a pattern matches the name of a weight or of its layer, or the end of the layer's name after a dot. */
-static bool matches(const char *pattern, const char *weight)
+bool zr__layer_matches(const char *pattern, const char *weight)
 {
     char layer[ZR_NAME_MAX];
     layer_name(weight, layer);
@@ -54,8 +53,7 @@ static bool matches(const char *pattern, const char *weight)
     return false;
 }
 
-/* Copy the first pattern of a list to `pattern`. Return the rest of the list, or NULL if the list is empty. */
-static const char *next_pattern(const char *list, char pattern[ZR_NAME_MAX])
+const char *zr__pattern_next(const char *list, char pattern[ZR_NAME_MAX])
 {
     if (!list || !*list) return NULL;
     const size_t n = strcspn(list, "\n");
@@ -71,8 +69,8 @@ static const char *targets_of(const zr_graph *graph)
 static bool is_target(const zr_graph *graph, const char *weight)
 {
     char pattern[ZR_NAME_MAX];
-    for (const char *list = targets_of(graph); (list = next_pattern(list, pattern));)
-        if (matches(pattern, weight)) return true;
+    for (const char *list = targets_of(graph); (list = zr__pattern_next(list, pattern));)
+        if (zr__layer_matches(pattern, weight)) return true;
     return false;
 }
 
@@ -133,7 +131,7 @@ static zr_status check_pattern(const zr_graph *graph, const char *pattern)
     for (int32_t p = 0; p < graph->n_params; p++) {
         const zr_param_info *param = &graph->param[p];
         if (!first && param->whole.ndim == 2 && !param->adapter) first = param;
-        if (graph->value[param->value].factor[0] != ZR_NONE && matches(pattern, param->name)) return ZR_OK;
+        if (graph->value[param->value].factor[0] != ZR_NONE && zr__layer_matches(pattern, param->name)) return ZR_OK;
     }
     return ZR_FAIL(ZR_ERR_CONFIG, "model.lora.targets: \"%s\" matches no linear layer; the first matrix is %s", pattern,
                    first ? first->name : "none");
@@ -157,7 +155,7 @@ zr_status zr__adapters_end(zr_graph *graph)
 {
     char pattern[ZR_NAME_MAX];
     if (graph->lora.rank == 0) return ZR_OK;
-    for (const char *list = targets_of(graph); (list = next_pattern(list, pattern));)
+    for (const char *list = targets_of(graph); (list = zr__pattern_next(list, pattern));)
         ZR_TRY(check_pattern(graph, pattern));
     for (int32_t p = 0; p < graph->n_params; p++) graph->param[p].frozen |= !graph->param[p].adapter;
     number_elems(graph);

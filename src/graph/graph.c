@@ -205,6 +205,7 @@ static zr_status param_add(zr_graph *graph, zr_param_info *info, bool table, zr_
     ZR_CHECK(!random || (isfinite(info->init.std) && info->init.std >= 0), ZR_ERR_CONFIG,
              "parameter %s: the standard deviation of its initial values is %g; wanted a finite number, 0 or above",
              info->name, info->init.std);
+    info->fused = info->cut;
     ZR_TRY(zr__cut_shape(graph, info));
     const int64_t all = info->shape.dim[0];
     int64_t total = 0, rows = all;
@@ -562,6 +563,7 @@ zr_status zr_graph_finish(zr_graph *graph)
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, end_documents(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__adapters_end(graph));
+    if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__hidden_end(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));
     if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);
     ZR_CHECK(graph->latched == ZR_OK, graph->latched, "%s", graph->message);

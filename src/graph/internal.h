@@ -1,7 +1,7 @@
 /** graph, internal: the contents of a graph, and helpers for the files and ops of this folder. graph.c builds a graph,
- * adapt.c declares low-rank adapters, freeze.c marks frozen parameters, parts.c divides parameters into pieces, tiles
- * and units, layers.c builds layers of ops and parameters, autodiff.c adds the backward pass, read.c answers questions
- * about a finished graph; check.c and share.c help all ops.
+ * adapt.c declares low-rank adapters, freeze.c marks frozen parameters, hidden.c hidden matrices, parts.c divides
+ * parameters into pieces, tiles and units, layers.c builds layers of ops and parameters, autodiff.c adds the backward
+ * pass, read.c answers questions about a finished graph; check.c and share.c help all ops.
  *
  * graph/ops: each op's builder, shape rule, adjoint and cost, in one file for each family. Kernels are in src/device.
  */
@@ -105,8 +105,8 @@ static inline int64_t zr__param_begin(const zr_graph *graph, const zr_unit_info 
     return align > 1 && param->shape.ndim > 1 ? (end + align - 1) / align * align : end;
 }
 
-/** Move tiles, frozen parameters and, with zr_graph_spec.vectors_apart, vectors to separate units. Move the ops that
- * read a tile to the tile's unit. */
+/** Move tiles, frozen parameters, on request (zr_graph_spec.vectors_apart, hidden_apart) vectors, or parameters that
+ * are not hidden matrices, to separate units. Move the ops that read a tile to the tile's unit. */
 zr_status zr__part_units(zr_graph *graph);
 
 /* ---- adapt.c ---------------------------------------------------------------------------------- */
@@ -116,8 +116,19 @@ zr_status zr__part_units(zr_graph *graph);
 bool zr__adapter_of(zr_graph *graph, zr_value w, bool transposed, zr_value factor[2]);
 /** Latch an error if a target matches the weights of an output head, which takes no adapter. */
 void zr__adapter_refuse(zr_graph *graph, zr_value head);
+/** Return whether a pattern matches the name of a weight or of its layer, or the end of the layer's name after a dot.
+ */
+bool zr__layer_matches(const char *pattern, const char *weight);
+/** Copy the first pattern of a list to `pattern`. Return the rest of the list, or NULL if the list is empty. */
+const char *zr__pattern_next(const char *list, char pattern[ZR_NAME_MAX]);
 /** Freeze all parameters but adapters. Fail if a target matches no layer. Do nothing in a graph without adapters. */
 zr_status zr__adapters_end(zr_graph *graph);
+
+/* ---- hidden.c -------------------------------------------------------------------------------- */
+
+/** Mark the hidden matrices (zr_param_info.hidden). Fail if there are none, or if a pattern matches none. Do nothing
+ * without zr_graph_spec.hidden_apart. */
+zr_status zr__hidden_end(zr_graph *graph);
 
 /* ---- autodiff.c ------------------------------------------------------------------------------ */
 

@@ -1,8 +1,8 @@
 /* Defines the built-in optimizers: their states have PyTorch's names, and the device's kernels implement their update
  * rules. */
-#include <math.h>
+#include "graph/graph.h"
 
-#include "zr/graph.h"
+#include <math.h>
 
 zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay)
 {
@@ -71,4 +71,45 @@ zr_optimizer zr_lars(double momentum, double trust_coefficient, double eps, doub
     lars.hyper[1] = trust_coefficient;
     lars.hyper[2] = eps;
     return lars;
+}
+
+zr_muon_args zr_muon_defaults(void)
+{
+    return (zr_muon_args){.momentum = 0.95,
+                          .weight_decay = 0.1,
+                          .nesterov = true,
+                          .ortho = {.steps = 5,
+                                    .a = 3.4445,
+                                    .b = -4.7750,
+                                    .c = 2.0315,
+                                    .eps = 1e-7,
+                                    .dtype = ZR_BF16,
+                                    .scale = ZR_MUON_ORIGINAL}};
+}
+
+zr_optimizer zr_muon(const zr_muon_args *args)
+{
+    const zr_muon_args standard = zr_muon_defaults(), *a = args ? args : &standard;
+    return (zr_optimizer){.name = "muon",
+                          .n_slots = 1,
+                          .hyper = {a->momentum, a->nesterov ? 1 : 0, a->sums ? 1 : 0},
+                          .weight_decay = a->weight_decay,
+                          .slot_name = {"momentum_buffer"},
+                          .ortho = a->ortho};
+}
+
+double zr__muon_factor(zr_muon_scale scale, int64_t outputs, int64_t inputs)
+{
+    const double r = (double)outputs, c = (double)inputs;
+    switch (scale) {
+    case ZR_MUON_MATCH_RMS_ADAMW:
+        return 0.2 * sqrt(fmax(r, c));
+    case ZR_MUON_SPECTRAL_UNCLAMPED:
+        return sqrt(r / c);
+    case ZR_MUON_SPECTRAL:
+        return sqrt(fmax(r, c));
+    case ZR_MUON_ORIGINAL:
+        break;
+    }
+    return sqrt(fmax(1, r / c));
 }

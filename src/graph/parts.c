@@ -1,5 +1,5 @@
 /* Parts of a model's parameters: the pieces of tensor-parallel ranks, the tiles of tables, and separate units for
- * tiles, frozen parameters and, on request, vectors.
+ * tiles, frozen parameters and, on request, vectors, or what is beside hidden matrices.
  *
  * ZeRO gathers parameters, reduces gradients, shards states and forms buckets by whole units. A tile of a table is a
  * unit, so that a table needs no buffer of its size. Frozen parameters form separate units, so that either all
@@ -109,11 +109,22 @@ static bool is_tile(const zr_param_info *param)
  */
 typedef enum param_kind { STAYS, VECTOR, TILE, FROZEN, FROZEN_VECTOR, FROZEN_TILE, KINDS } param_kind;
 
+/* Return whether a trained parameter has a unit of its own because other parameters of its unit are hidden matrices. */
+static bool is_beside_hidden(const zr_graph *graph, const zr_param_info *param)
+{
+    const zr_unit_info *unit = &graph->unit[param->unit];
+    const zr_param_info *of_unit = graph->param + unit->first_param;
+    for (int32_t p = 0; p < unit->n_params && !param->hidden; p++)
+        if (of_unit[p].hidden) return true;
+    return false;
+}
+
 /* Return whether a vector has a unit of its own, because matrices of its unit are trained, or frozen, as it is. */
 static bool is_apart(const zr_graph *graph, const zr_param_info *param)
 {
     const zr_unit_info *unit = &graph->unit[param->unit];
     const zr_param_info *of_unit = graph->param + unit->first_param;
+    if (!param->frozen && is_beside_hidden(graph, param)) return true;
     if (!graph->spec.vectors_apart || param->shape.ndim > 1) return false;
     for (int32_t p = 0; p < unit->n_params; p++)
         if (of_unit[p].frozen == param->frozen && !is_tile(&of_unit[p]) && of_unit[p].shape.ndim > 1) return true;
@@ -137,7 +148,10 @@ static zr_status add_unit(zr_graph *graph, const zr_param_info *param, param_kin
     char tile[32] = "";
     if (unit.tile) snprintf(tile, sizeof(tile), ", tile %d", param->tile.index);
     snprintf(unit.name, sizeof(unit.name), "%.60s%s%s", graph->unit[param->unit].name,
-             unit.vectors ? ", vectors" : tile, param->frozen ? ", frozen" : "");
+             !unit.vectors                                ? tile
+             : graph->spec.hidden_apart && !param->frozen ? ", rest"
+                                                          : ", vectors",
+             param->frozen ? ", frozen" : "");
     return zr__graph_unit_add(graph, &unit);
 }
 

@@ -33,6 +33,8 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
         [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_TRUST] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
+        [ZR_STEP_GATHER_DIRECTION] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
+        [ZR_STEP_SCATTER_DIRECTION] = {ZR_MOVE_REDUCE, 0, ZR_TRAFFIC_REDUCE_SCATTER},
         [ZR_STEP_RECEIVED] = {ZR_MOVE_RECEIVE, 0, ZR_TRAFFIC_PIPELINE},
     };
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
@@ -252,6 +254,32 @@ static zr_status check_counts(const zr_layout *l)
     return ZR_OK;
 }
 
+/* Check an optimizer with orthogonalised directions (zr_muon), and the optimizer of the other parameters. */
+static zr_status check_muon(const zr_layout *l)
+{
+    const zr_ortho *ortho = &l->optimizer.ortho;
+    ZR_CHECK(ortho->steps >= 0 && l->rest.ortho.steps == 0, ZR_ERR_ARG,
+             "zr_layout.optimizer has %d iterations, and rest %d: wanted 0 or more, and 0", ortho->steps,
+             l->rest.ortho.steps);
+    if (ortho->steps == 0 || !l->train) return ZR_OK;
+    ZR_CHECK(ortho->dtype == ZR_F32 || ortho->dtype == ZR_BF16, ZR_ERR_UNSUPPORTED,
+             "directions are made orthogonal in %s: F32 and BF16 are built", zr_dtype_name(ortho->dtype));
+    ZR_CHECK(
+        l->rest.name && !l->rest.trust, ZR_ERR_CONFIG,
+        "zr_layout.rest is %s: with zr_muon, parameters that are not hidden matrices need an optimizer without trust "
+        "ratios, as zr_adamw() gives",
+        l->rest.name ? l->rest.name : "not set");
+    ZR_CHECK(l->optimizer.n_slots + l->rest.n_slots <= ZR_OPTIMIZER_SLOTS, ZR_ERR_CONFIG,
+             "two optimizers with %d and %d states: together %d are possible", l->optimizer.n_slots, l->rest.n_slots,
+             ZR_OPTIMIZER_SLOTS);
+    ZR_CHECK(l->tensor == 1, ZR_ERR_UNSUPPORTED,
+             "optimizer.type Muon with parallel.tensor %d: a tensor-parallel rank has a piece of each matrix, but its "
+             "direction must be made orthogonal as a whole; choose parallel.tensor 1, with a ZeRO stage or "
+             "parallel.pipeline",
+             l->tensor);
+    return ZR_OK;
+}
+
 static zr_status check_layout(const zr_layout *l)
 {
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
@@ -283,6 +311,7 @@ static zr_status check_layout(const zr_layout *l)
              "tables in tiles (memory.tile_elems %lld) with the trust ratios of %s: a tile is updated before the norms "
              "of the whole table are known; leave memory.tile_elems out, or choose AdamW, Adam or SGD",
              (long long)l->tile_elems, l->optimizer.name);
+    ZR_TRY(check_muon(l));
     ZR_TRY(check_counts(l));
     ZR_TRY(check_pipeline(l));
     ZR_TRY(check_groups(l));
@@ -326,6 +355,8 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .documents = l->documents,
                           .tile_elems = l->tile_elems,
                           .vectors_apart = l->vectors_apart,
+                          .hidden_apart = l->train && l->optimizer.ortho.steps > 0,
+                          .hidden = l->hidden,
                           .matrix_align = zr__record_align(l),
                           .predictions = l->predictions,
                           .samples = l->samples};
@@ -429,6 +460,7 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
     ZR_CHECK(plan->unit, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
     ZR_TRY(find_held(plan, g));
     ZR_TRY(zr__plan_states(plan, g));
+    ZR_TRY(zr__plan_matrices(plan, g));
     for (int32_t v = 0, index; decode && v < zr_graph_values(decode); v++) {
         const zr_value_info *info = zr_graph_value(decode, v);
         if (info->kind == ZR_VALUE_CACHE)
@@ -491,6 +523,7 @@ static void partition(zr_plan *plan)
     plan->stochastic = l->stochastic;
     plan->decode_len = l->decode_len;
     if (l->train) plan->optimizer = l->optimizer;
+    if (plan->optimizer.ortho.steps > 0) plan->rest = l->rest;
     /* In the layer-major order and in a pipeline a unit may have gradients of several micro-batches at the same time.
      * They are transient at every stage, as they are at stage 2. */
     const bool frees = l->stage >= 2 || mixes;
@@ -566,6 +599,7 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
     zr_status st = copy_table(p);
     if (st == ZR_OK) st = fill_plan(p, model, mix);
     p->layout.pipeline_units = NULL;
+    p->layout.hidden = NULL;
 #ifdef ZR_DEBUG
     if (st == ZR_OK) st = zr_plan_check(p);
 #endif
@@ -610,6 +644,8 @@ void zr_plan_destroy(zr_plan **plan)
         zr_free(p->stage[k]);
     }
     zr_pipe_table_destroy(&p->table);
+    zr_graph_destroy(&p->ortho);
+    zr_free(p->matrix);
     zr_free(p->persistent);
     zr_free(p->unit);
     zr_free(p);

@@ -36,7 +36,9 @@ zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, in
     const zr_step *step = &plan->schedule[kind].step[index];
     const bool runs = step->kind == ZR_STEP_RUN;
     const char *name = runs ? zr_graph_get_op(plan->graph[kind], step->op)->def->name : zr_step_kind_name(step->kind);
-    zr_step_sample sample = {.narrow = plan->layout.dtype == ZR_BF16, .cost = zr__plan_step_cost(plan, kind, index)};
+    const bool iterates = step->kind == ZR_STEP_ORTHO;
+    zr_step_sample sample = {.narrow = (iterates ? plan->optimizer.ortho.dtype : plan->layout.dtype) == ZR_BF16,
+                             .cost = zr__plan_step_cost(plan, kind, index)};
     if (!name_coding(plan, kind, step, sample.kind)) snprintf(sample.kind, sizeof(sample.kind), "%s", name);
     if (zr_step_traits_of(step->kind).move == ZR_MOVE_NONE) return sample;
     sample.cost.wire_bytes /= sample.cost.calls;

@@ -89,6 +89,16 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
     return peak * (me->cluster->product_share * smallest / (smallest + me->cluster->product_half));
 }
 
+/* Return the FLOP/s of the products of the step ORTHO, which have their own type. */
+static double ortho_flops_sec(const pricer *me, const zr_plan *plan, const zr_step_cost *cost)
+{
+    const zr_machine *device = &me->cluster->device;
+    const double rate = zr__plan_ortho_flops_sec(plan, device, cost->product);
+    const double smallest = (double)cost->product.size[0];
+    if (device->n_products > 0) return rate;
+    return rate * (me->cluster->product_share * smallest / (smallest + me->cluster->product_half));
+}
+
 static double parts_sec(const parts *p)
 {
     return p->sec[BY_PRODUCTS] + p->sec[BY_MEMORY] + p->sec[BY_LAUNCHES];
@@ -110,6 +120,7 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     const double passes = product ? 1 : factor_of(run ? cluster->pass_factor : cluster->update_factor),
                  memory = fmax(passes * cost->memory_bytes / rate, coding);
     double compute = 0, scores = 0, casts = 0;
+    if (step->kind == ZR_STEP_ORTHO && cost->flops > 0) compute = cost->flops / ortho_flops_sec(me, plan, cost);
     if (run) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
         if (cluster->product_bits > 0 && is_layer_product(def))

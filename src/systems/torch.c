@@ -45,6 +45,7 @@ double zr__moments(const zr_config *config)
     case ZR_OPTIMIZER_ADAMW:
     case ZR_OPTIMIZER_ADAM:
     case ZR_OPTIMIZER_LAMB:
+    case ZR_OPTIMIZER_MUON: /* AdamW's for all parameters, which is at least what Muon's matrices have */
         break;
     }
     return 2;

@@ -730,7 +730,7 @@ static void hashes_tell_configurations_apart(void **state)
 /* Return the section that must accompany an override of this key for the key to be valid. */
 static const char *companion(const zr_key *key)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars"};
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon"};
     static const char *const scheduler[] = {
         "none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "WarmupExpDecayLR", "WarmupPolyDecayLR", "OneCycle"};
     static char text[128];

@@ -368,12 +368,13 @@ static void initial_values(void **state)
 static void updates(void **state)
 {
     (void)state;
-    const zr_optimizer rules[] = {
-        zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.999, 1e-8, 0.1), zr_sgd(0, false, 0.1),
-        zr_sgd(0.9, false, 0.1),        zr_sgd(0.9, true, 0),           zr_lamb(ZR_LAMB_DEEPSPEED, NULL),
-        zr_lamb(ZR_LAMB_NVIDIA, NULL),  zr_lars(0, 0.02, 1e-8, 0.1),    zr_lars(0.9, 0.02, 1e-8, 0.1)};
+    const zr_optimizer rules[] = {zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.999, 1e-8, 0.1),
+                                  zr_sgd(0, false, 0.1),          zr_sgd(0.9, false, 0.1),
+                                  zr_sgd(0.9, true, 0),           zr_lamb(ZR_LAMB_DEEPSPEED, NULL),
+                                  zr_lamb(ZR_LAMB_NVIDIA, NULL),  zr_lars(0, 0.02, 1e-8, 0.1),
+                                  zr_lars(0.9, 0.02, 1e-8, 0.1),  zr_muon(NULL)};
     const int64_t n = 1001;
-    for (int r = 0; r < 9; r++)
+    for (int r = 0; r < 10; r++)
         for (int t = 0; t < 9; t++) {
             const zr_dtype grad = types[t / 3], param = types[t % 3];
             zr_update_args args[2];
@@ -392,7 +393,8 @@ static void updates(void **state)
                                            .weight_decay = rules[r].weight_decay,
                                            .step = 3,
                                            .hyper = rules[r].hyper,
-                                           .norms = {2, 3}};
+                                           .norms = {2, 3},
+                                           .scale = 1.5};
                 for (int s = 0; s < rules[r].n_slots; s++) args[d].slot[s] = array_copy(slot[s], ZR_F32, n);
             }
             assert_int_equal(cpu->ops->update(cpu, &rules[r], &args[0]), ZR_OK);
@@ -417,6 +419,45 @@ static void updates(void **state)
     zr_optimizer own = zr_sgd(0, false, 0);
     own.name = "lion";
     assert_int_equal(gpu->ops->update(gpu, &own, &(zr_update_args){.hyper = own.hyper}), ZR_ERR_UNSUPPORTED);
+}
+
+/* Check that Muon's momentum and directions agree with the processor's, in each type of gradients and directions. */
+static void directions(void **state)
+{
+    (void)state;
+    const int64_t n = 1001;
+    for (int t = 0; t < 6; t++) {
+        zr_muon_args muon = zr_muon_defaults();
+        muon.nesterov = t % 2 == 0;
+        muon.sums = t % 3 == 0;
+        zr_optimizer rule = zr_muon(&muon);
+        rule.name = "muon_direction";
+        const zr_dtype grad = types[t / 2], out = t % 2 ? ZR_BF16 : ZR_F32;
+        void *g = array_random(grad, n, 1.0), *m = array_random(ZR_F32, n, 0.1), *u[2], *momentum[2];
+        for (int d = 0; d < 2; d++) {
+            zr_device *device = d ? gpu : cpu;
+            u[d] = array_new(out, n);
+            momentum[d] = array_copy(m, ZR_F32, n);
+            void *to = d ? put(u[d], out, n) : u[d];
+            const zr_update_args args = {.n = n,
+                                         .weight = out == ZR_F32 ? to : NULL,
+                                         .param16 = out == ZR_F32 ? NULL : to,
+                                         .param_dtype = out,
+                                         .grad = d ? put(g, grad, n) : g,
+                                         .grad_dtype = grad,
+                                         .grad_scale = 0.25f,
+                                         .hyper = rule.hyper,
+                                         .slot = {d ? put(momentum[d], ZR_F32, n) : momentum[d]}};
+            assert_int_equal(device->ops->update(device, &rule, &args), ZR_OK);
+        }
+        back();
+        for (int64_t i = 0; i < n; i++) {
+            const double a = array_get(u[0], out, i), b = array_get(u[1], out, i);
+            assert_true(fabs(a - b) <= (out == ZR_F32 ? 2e-7 : 0x1p-7 * fabs(a)) && a != 0);
+            assert_true(fabsf(((float *)momentum[0])[i] - ((float *)momentum[1])[i]) <= 2e-7f);
+        }
+        pool_clear();
+    }
 }
 
 /* Check that the squares for trust ratios agree with the processor's. Exact sums agree to the last bit if the
@@ -890,15 +931,30 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),           cmocka_unit_test(squares),        cmocka_unit_test(squares_apart),
-        cmocka_unit_test(many_squares),   cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(records),        cmocka_unit_test(records_added),  cmocka_unit_test(records_again),
-        cmocka_unit_test(initial_values), cmocka_unit_test(updates),        cmocka_unit_test(squares_of_updates),
-        cmocka_unit_test(queues),         cmocka_unit_test(cleared_memory), cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(squares),
+        cmocka_unit_test(squares_apart),
+        cmocka_unit_test(many_squares),
+        cmocka_unit_test(totals),
+        cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(records),
+        cmocka_unit_test(records_added),
+        cmocka_unit_test(records_again),
+        cmocka_unit_test(initial_values),
+        cmocka_unit_test(updates),
+        cmocka_unit_test(directions),
+        cmocka_unit_test(squares_of_updates),
+        cmocka_unit_test(queues),
+        cmocka_unit_test(cleared_memory),
+        cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),         cmocka_unit_test(failures),       cmocka_unit_test(streams),
-        cmocka_unit_test(priorities),     cmocka_unit_test(noted_points),   cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(priorities),
+        cmocka_unit_test(noted_points),
+        cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

@@ -102,6 +102,8 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.train = run->layout.eval = true;
     run->layout.save = (zr_save)((v - layout_variants) % 3); /* ZR_SAVE_NONE, from a copy, in place */
     run->layout.optimizer = had.optimizer;
+    run->layout.rest = had.rest;
+    run->layout.hidden = had.hidden;
     return true;
 }
 

@@ -142,7 +142,7 @@ static inline zr_status trainer_save(const zr_plan *plan, zr_engine *engine, tra
     const zr_layout *l = &plan->layout;
     if (l->weight_differences) ZR_TRY(zr_engine_flush(engine));
     for (int state = 0; state < ZR_STATE_ERROR + ZR_ERROR_LEVELS; state++) {
-        const bool slot = state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + plan->optimizer.n_slots;
+        const bool slot = state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + plan->n_slots;
         if (state != ZR_STATE_PARAM && !slot && !(state == ZR_STATE_SENT && l->weight_differences) &&
             !(state >= ZR_STATE_ERROR && l->error_steps > 0))
             continue;

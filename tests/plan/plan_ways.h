@@ -39,6 +39,15 @@ static inline zr_plan *plan_of(const zr_layout *layout)
     return plan_gpt2(&ways_config, layout, &profile);
 }
 
+/* Train hidden matrices by Muon, with directions of a type. */
+static inline void use_muon(zr_layout *l, zr_dtype dtype)
+{
+    zr_muon_args args = zr_muon_defaults();
+    args.ortho.dtype = dtype;
+    l->rest = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    l->optimizer = zr_muon(&args);
+}
+
 /* Set the options of a layout besides its stage, many at once. Return false if the combination with this stage or
  * number of ranks is invalid. */
 enum { WAYS = 14 };
@@ -51,6 +60,7 @@ static inline bool choose(zr_layout *l, int way)
     l->documents = way % 6 == 4;
     l->home.optim = way == 6 ? ZR_SPACE_DISK : way % 5 == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     if (way % 3 != 0) l->optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
+    if (way == 3 || way == 6 || way == 12) use_muon(l, way == 6 ? ZR_F32 : ZR_BF16);
     switch (way) {
     case 2: /* recompute in two passes */
         l->two_pass = true;
@@ -136,6 +146,7 @@ static inline zr_layout mixed_layout(int i)
     l.micro_squares = i % 2 == 0;
     l.home.optim = i % 4 == 2 || i == 5 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     if (i % 4 == 1 || i == 2 || i == 6 || i == 8) l.optimizer = zr_lamb(ZR_LAMB_NVIDIA, NULL);
+    if (i == 3 || i == 11 || i == 13 || i == 16) use_muon(&l, i % 2 ? ZR_BF16 : ZR_F32);
     switch (i) {
     case 2: /* checkpoints are offloaded */
         l.recompute = ZR_RECOMPUTE_UNIT;

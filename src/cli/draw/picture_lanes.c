@@ -18,6 +18,7 @@ typedef enum work {
     WORK_GATHER,
     WORK_REDUCE,
     WORK_UPDATE,
+    WORK_ORTHO,
     WORK_COPY,
     WORK_FETCH,
     WORK_STORE,
@@ -35,6 +36,7 @@ static const struct {
     [WORK_GATHER] = {"#0072b2", "gather: parts become whole"},
     [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
     [WORK_UPDATE] = {"#009e73", "norm, update"},
+    [WORK_ORTHO] = {"#66c2a5", "directions made orthogonal"},
     [WORK_COPY] = {"#f0e442", "copy to or from the host"},
     [WORK_FETCH] = {"#b8a03c", "read from disk"},
     [WORK_STORE] = {"#7a5c2e", "written to disk"},
@@ -44,9 +46,9 @@ static const struct {
 /** Kind of work of each step kind that moves no data between ranks. ZR_STEP_RUN is missing, because its kind of work
  * depends on its op. A step of any other missing kind is not drawn. */
 static const work work_of_kind[ZR_STEP_KINDS] = {
-    [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
-    [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE, [ZR_STEP_SQUARE_UPDATE] = WORK_UPDATE,
-    [ZR_STEP_SENT] = WORK_MESSAGE,
+    [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,        [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
+    [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE,    [ZR_STEP_SQUARE_UPDATE] = WORK_UPDATE,
+    [ZR_STEP_SENT] = WORK_MESSAGE,  [ZR_STEP_DIRECTION] = WORK_UPDATE, [ZR_STEP_ORTHO] = WORK_ORTHO,
 };
 
 /** Return whether a step is drawn. The picture shows a training step without a save, so the steps of a save are not

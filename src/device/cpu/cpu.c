@@ -248,7 +248,7 @@ static zr_update_args update_part(const zr_update_args *args, int64_t begin, int
 {
     zr_update_args part = *args;
     part.n = end - begin;
-    part.weight += begin;
+    if (part.weight) part.weight += begin;
     if (part.param16) part.param16 += begin;
     part.grad = (const char *)part.grad + begin * zr_dtype_bytes(args->grad_dtype);
     for (int i = 0; i < 4; i++)

@@ -22,6 +22,12 @@ static int64_t product(const zr_graph *graph, const zr_op *op)
     return zr__cuda_workspace(zr_shape_rows(c), zr_shape_cols(c));
 }
 
+static int64_t orthogonalize(const zr_graph *graph, const zr_op *op)
+{
+    const zr_type *x = zr__in_type(graph, op, 0);
+    return zr__cuda_ortho_make(x->shape.dim[0], x->shape.dim[1], x->dtype).bytes;
+}
+
 /* Return the scratch bytes of linear_dw. If dw plus earlier contributions must be rounded, the scratch holds a block of
  * their sum in fp32. */
 static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
@@ -137,6 +143,7 @@ static const entry entries[] = {
     {"linear_dx", product},
     {"linear_dw", linear_dw},
     {"linear_db", linear_db},
+    {"orthogonalize", orthogonalize},
     {"linear_cross_entropy", head},
     {"linear_cross_entropy_dx", head},
     {"linear_cross_entropy_part", head},

@@ -53,6 +53,30 @@ static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
     return (most > ZR__CUDA_WORKSPACE_LEAST ? most : ZR__CUDA_WORKSPACE_LEAST) + ZR__CUDA_WORKSPACE_SHIFT;
 }
 
+/** Number of elements of a matrix whose squares a block of threads of orthogonalize adds. */
+#define ZR__CUDA_SQUARE_ELEMS 4096
+
+/** Layout of the scratch of the op orthogonalize, as offsets in bytes: the matrix X and the symmetric matrix A in their
+ * type, the result of a product in F32, the sums of squares of blocks, the norm, and the workspace of products. */
+typedef struct zr__cuda_ortho {
+    int64_t matrix, symmetric, wide, sums, norm, workspace, bytes;
+} zr__cuda_ortho;
+
+static inline zr__cuda_ortho zr__cuda_ortho_make(int64_t rows, int64_t cols, zr_dtype dtype)
+{
+    const int64_t r = rows < cols ? rows : cols, n = rows * cols, size = zr_dtype_bytes(dtype);
+    const int64_t square = zr__cuda_workspace(r, r), apply = zr__cuda_workspace(rows, cols);
+    zr__cuda_ortho o;
+    o.matrix = 0;
+    o.symmetric = zr__cuda_round_up(n * size, 64);
+    o.wide = o.symmetric + zr__cuda_round_up(r * r * size, 64);
+    o.sums = o.wide + zr__cuda_round_up(n * 4, 64);
+    o.norm = o.sums + zr__cuda_round_up(zr__cuda_ceil_div(n, ZR__CUDA_SQUARE_ELEMS) * 8, 64);
+    o.workspace = o.norm + 64;
+    o.bytes = o.workspace + (square > apply ? square : apply);
+    return o;
+}
+
 /** Layout of the scratch of the op linear_dw if the op adds `earlier` in fp32 and rounds the sum to 16 bits. The sum is
  * computed for one block of rows of w at a time. */
 typedef struct zr__cuda_rounded {

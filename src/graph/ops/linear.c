@@ -205,6 +205,8 @@ zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool tra
 {
     zr_op_attr attr = {.i = {transposed}};
     zr_value factor[2];
+    const zr_value_info *weight = zr_graph_value(graph, w);
+    if (weight && weight->kind == ZR_VALUE_PARAM) graph->param[weight->param].inputs_first = !transposed;
     if (zr__tiles(graph, w) > 1) return linear_by_tiles(graph, x, w, b, transposed);
     const bool adapted = zr__adapter_of(graph, w, transposed, factor);
     if (zr__is_cut(graph, w, 1 - output_dim(&attr)))

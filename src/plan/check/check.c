@@ -110,7 +110,7 @@ static zr_status check_updates(const zr__proof *p)
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step_kind kind = p->s->step[i].kind;
         int32_t unit = p->s->step[i].unit;
-        if (unit < 0 || (kind != ZR_STEP_UPDATE && kind != ZR_STEP_COPY)) continue;
+        if (unit < 0 || (kind != ZR_STEP_UPDATE && kind != ZR_STEP_DIRECTION && kind != ZR_STEP_COPY)) continue;
         ZR_CHECK(kind == ZR_STEP_COPY || zr__is_agreed(p, i), ZR_ERR_INTERNAL,
                  "step %d updates unit %d before all ranks have agreed on it", i, unit);
         const zr_plan_unit *u = &p->plan->unit[unit];
@@ -257,7 +257,7 @@ static zr_status check_comm(const zr__proof *p)
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
         ZR_TRY(check_nccl(p, i));
-        bool moves = zr__gathers(step) || zr__reduces(step);
+        bool moves = zr__gathers(step) || zr__reduces(step) || zr__scatters(step);
         const bool asks = zr__asks_all(step);
         const bool adds_own = step->kind == ZR_STEP_REDUCE_SCATTER && step->op < 0 && p->plan->reduce_once &&
                               step->stream == ZR_STREAM_COMPUTE && i < p->end;
@@ -373,6 +373,7 @@ static zr_status check_rounds(zr__proof *p)
             ZR_TRY(check_errors(p));
             ZR_TRY(check_micro_squares(p));
             ZR_TRY(zr__check_trust(p));
+            ZR_TRY(zr__check_ortho(p));
         }
     }
     return ZR_OK;

@@ -4,7 +4,8 @@
  * order of steps and the sharing of bytes. check_reads.c proves that bytes are written before they are read.
  * check_values.c proves that the bytes read hold the intended value. check_homes.c proves that each model state is read
  * from its own buffer, written back to it and saved from it. check_micros.c checks the sums over micro-batches,
- * check_trust.c the norms for trust ratios. check_kinds.c has the proof's own table of step kinds. */
+ * check_trust.c the norms for trust ratios, check_ortho.c orthogonalised directions. check_kinds.c has the proof's own
+ * table of step kinds. */
 #ifndef ZR_PLAN_CHECK_H
 #define ZR_PLAN_CHECK_H
 
@@ -58,7 +59,8 @@ bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
  * because the proof lets the steps after END follow the first round instead of the second. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
-/* Return a property of a step (check_kinds.c). zr__gathers: the step gathers pieces. zr__reduces: it reduces pieces.
+/* Return a property of a step (check_kinds.c). zr__gathers: the step gathers pieces. zr__reduces: it reduces pieces of
+ * gradients or values. zr__scatters: it sums pieces of directions.
  * zr__asks_all: it exchanges scalars among all ranks. zr__computes: it computes with states or values, or exchanges
  * them. zr__takes_gradient: it needs a unit's complete gradient. zr__adds_to_sums: it adds to the sum in its buffer;
  * `later` is true in any round of REPEAT except the first. */
@@ -66,6 +68,7 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 bool zr__passes(const zr_step *step);
 bool zr__gathers(const zr_step *step);
 bool zr__reduces(const zr_step *step);
+bool zr__scatters(const zr_step *step);
 bool zr__asks_all(const zr_step *step);
 bool zr__computes(const zr_step *step);
 bool zr__takes_gradient(const zr_step *step);
@@ -85,6 +88,8 @@ zr_status zr__check_values(const zr__proof *p);
 bool zr__is_agreed(const zr__proof *p, int32_t update);
 /* Check the steps that compute the norms for trust ratios (check_trust.c). */
 zr_status zr__check_trust(const zr__proof *p);
+/* Check the steps of orthogonalised directions (check_ortho.c). */
+zr_status zr__check_ortho(const zr__proof *p);
 /* Return whether the plan's role runs an op, or trains a unit (check_roles.c). */
 bool zr__is_own(const zr__proof *p, int32_t op);
 bool zr__trains(const zr__proof *p, int32_t unit);

@@ -70,7 +70,9 @@ static const zr_state *saved_state(const zr_plan *plan, const zr_plan_unit *u, i
     static const zr_state none = {.buffer = ZR_NONE};
     if (number > ZR_SLOT_ERROR) return &u->error[number - 1 - ZR_SLOT_ERROR];
     if (number == 1 + ZR_SLOT_SENT) return plan->layout.weight_differences ? &u->param : &none;
-    return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
+    if (number == 0) return u->master.buffer == ZR_NONE ? &u->param : &u->master;
+    const int slot = number - 1 - u->first_slot;
+    return slot >= 0 && slot < u->n_slots ? &u->slot[slot] : &none;
 }
 
 static bool is_off_device(const homes *h, int32_t buffer)
@@ -356,13 +358,28 @@ static zr_status check_sum_copy(const homes *h, int32_t index, const zr_use *use
     return ZR_OK;
 }
 
-/* Check that UPDATE or SQUARE_UPDATE reads the summed gradient of the elements in its range. */
+/* Check that a step uses the directions of the elements in its range. check_ortho.c checks which buffer has them. */
+static zr_status check_directions(const homes *h, int32_t index, const zr_use *use, bool writes)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_buffer *b = &h->p->s->buffer[use->buffer];
+    const zr_range unit = {0};
+    ZR_CHECK(b->category == ZR_CATEGORY_WORK && b->unit == step->unit && b->space == ZR_SPACE_DEVICE &&
+                 step->stream == ZR_STREAM_COMPUTE && use->dtype == h->p->plan->optimizer.ortho.dtype &&
+                 use->writes == writes && use->reads == !writes && zr__names(h->p->plan, use, &unit, &step->range),
+             ZR_ERR_INTERNAL, "step %d computes with other directions of unit %d than it names", index, step->unit);
+    return ZR_OK;
+}
+
+/* Check that UPDATE, SQUARE_UPDATE or DIRECTION reads the summed gradient of the elements in its range, and an update
+ * of hidden matrices their directions. */
 static zr_status check_sums_operand(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
     const zr_use *sums = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const zr_range whole = {.count = u->padded_elems};
+    if (u->orthogonal && step->kind == ZR_STEP_UPDATE) return check_directions(h, index, sums, false);
     if (is_off_device(h, u->sums.buffer)) return check_operand(h, index, sums, &u->sums, true, false);
     if (step->stream == ZR_STREAM_HOST) return check_sum_copy(h, index, sums);
     const bool summed =
@@ -379,13 +396,27 @@ static zr_status check_square_update(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const int n_slots = h->p->plan->optimizer.n_slots;
+    const int n_slots = u->n_slots;
     const bool no_master = u->master.buffer == ZR_NONE;
     ZR_TRY(check_sums_operand(h, index));
     for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true, false));
     ZR_CHECK(no_master || use[2 + n_slots].buffer == ZR_NONE, ZR_ERR_INTERNAL,
              "step %d squares parameters that have a master", index);
     return no_master ? check_operand(h, index, &use[2 + n_slots], &u->param, true, false) : ZR_OK;
+}
+
+/* Check that DIRECTION reads the summed gradient of the elements of its range, updates the optimizer's states of these
+ * elements, and writes their directions. */
+static zr_status check_direction(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    ZR_CHECK(step->n_uses == u->n_slots + 3 && use[u->n_slots + 1].buffer == u->verdict && step->when == ZR_WHEN_ALWAYS,
+             ZR_ERR_INTERNAL, "step %d computes directions without the states of unit %d", index, step->unit);
+    ZR_TRY(check_sums_operand(h, index));
+    for (int i = 0; i < u->n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], &u->slot[i], true, true));
+    return check_directions(h, index, &use[u->n_slots + 2], true);
 }
 
 /* Check that an update uses the same elements of the summed gradient, the master, the optimizer states and the
@@ -395,7 +426,7 @@ static zr_status check_update(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const int n_slots = h->p->plan->optimizer.n_slots;
+    const int n_slots = u->orthogonal ? 0 : u->n_slots;
     const zr_use *param = &use[2 + n_slots];
     /* parameters that pass as records are cast from the master later */
     const zr_state none = {.buffer = ZR_NONE}, *kept = zr_dtype_is_record(u->weight_records) ? &none : &u->param;
@@ -563,6 +594,8 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const zr_state *kept = saved_state(h->p->plan, u, 1 + step->slot);
+    ZR_CHECK(kept->buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d saves a state that unit %d does not have", index,
+             step->unit);
     const copied *its = &h->held[use->buffer];
     const zr_range *range = step->slot < ZR_SLOT_ERROR ? &u->own : &kept->range;
     bool there = use->buffer == kept->buffer && zr__names(h->p->plan, use, &kept->range, range);
@@ -572,7 +605,8 @@ static zr_status check_save(const homes *h, int32_t index)
     bool *saved = &h->saved[(int64_t)step->unit * SAVED];
     /* no update waits for the save of parameters that ops read, but for saves that follow it on the stream */
     bool behind = step->slot != ZR_SLOT_SENT;
-    for (int i = 0; i <= h->p->plan->optimizer.n_slots; i++) behind |= !saved[i];
+    for (int i = 0; i <= ZR_OPTIMIZER_SLOTS; i++)
+        behind |= saved_state(h->p->plan, u, i)->buffer != ZR_NONE && !saved[i];
     ZR_CHECK(behind, ZR_ERR_INTERNAL, "step %d saves parameters that ops read, but no other state of its unit follows",
              index);
     saved[1 + step->slot] = true;
@@ -594,6 +628,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     if (step->kind == ZR_STEP_COPY) return check_state_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_SQUARE_UPDATE) return check_square_update(h, i);
+    if (step->kind == ZR_STEP_DIRECTION) return check_direction(h, i);
     if (step->kind == ZR_STEP_CAST) {
         ZR_TRY(check_cast(h, i));
         first = 1;

@@ -4,7 +4,12 @@
 
 bool zr__gathers(const zr_step *step)
 {
-    return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_GATHER_GRAD;
+    return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_GATHER_DIRECTION;
+}
+
+bool zr__scatters(const zr_step *step)
+{
+    return step->kind == ZR_STEP_SCATTER_DIRECTION;
 }
 
 bool zr__passes(const zr_step *step)
@@ -28,13 +33,15 @@ bool zr__computes(const zr_step *step)
 {
     return step->kind == ZR_STEP_RUN || step->kind == ZR_STEP_ZERO || step->kind == ZR_STEP_CAST ||
            step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_UPDATE ||
-           step->kind == ZR_STEP_SQUARE_UPDATE || zr__gathers(step) || zr__reduces(step);
+           step->kind == ZR_STEP_SQUARE_UPDATE || step->kind == ZR_STEP_DIRECTION || step->kind == ZR_STEP_ORTHO ||
+           zr__gathers(step) || zr__reduces(step) || zr__scatters(step);
 }
 
 bool zr__takes_gradient(const zr_step *step)
 {
     const bool used = step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_SQUARE ||
-                      step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE || zr__reduces(step);
+                      step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE ||
+                      step->kind == ZR_STEP_DIRECTION || zr__reduces(step);
     return used && step->unit >= 0 && step->op < 0;
 }
 

@@ -240,7 +240,7 @@ static zr_status note_beginning(state *k, bool stale)
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
-    bool moved = i > 0 && (zr__gathers(step) || (zr__reduces(step) && !(step->adds && later)));
+    bool moved = i > 0 && (zr__gathers(step) || zr__scatters(step) || (zr__reduces(step) && !(step->adds && later)));
     return use->reads && !works && !moved;
 }
 
@@ -248,7 +248,9 @@ static bool reads_written(const zr_step *step, int i, const zr_use *use, bool la
  * one rank do not count as sums. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
-    bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE;
+    const bool directed = step->unit >= 0 && plan->unit[step->unit].orthogonal; /* whether an update reads directions */
+    bool applied = step->kind == ZR_STEP_SQUARE || (step->kind == ZR_STEP_UPDATE && !directed) ||
+                   step->kind == ZR_STEP_SQUARE_UPDATE || step->kind == ZR_STEP_DIRECTION;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
     /* Sums of an op's outputs over tensor-parallel ranks do not count, because the next gather reads them as ordinary
      * values. */

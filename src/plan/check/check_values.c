@@ -42,7 +42,8 @@ zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
-        const bool moves = (zr__gathers(step) || zr__reduces(step)) && step->unit >= 0 && step->op < 0;
+        const bool moves =
+            (zr__gathers(step) || zr__reduces(step) || zr__scatters(step)) && step->unit >= 0 && step->op < 0;
         ZR_CHECK(step->bucket_elems == 0 || (step->bucket_elems > 0 && moves), ZR_ERR_INTERNAL,
                  "step %d has buckets of %lld elements, but is no move of a unit", i, (long long)step->bucket_elems);
         const zr_use *copies = step->kind == ZR_STEP_COPY ? &p->s->use[step->uses] : NULL;

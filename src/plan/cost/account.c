@@ -224,7 +224,21 @@ static zr_status account_copies(zr_plan *plan, const zr_schedule *s)
     return ZR_OK;
 }
 
-/* Count FLOPs. Hardware FLOPs count each run of an op in the schedule. Model FLOPs count each op once. */
+/* Return the FLOPs of a step ORTHO of all ranks of the role. Each group that shares the matrices iterates them once. */
+static double iteration_flops(const zr_plan *plan, const zr_step *step)
+{
+    const zr_plan_unit *u = &plan->unit[step->unit];
+    const double groups = (double)plan->ranks / plan->layout.pipeline / plan->group[u->ortho_group].size;
+    double flops = 0;
+    for (int32_t i = u->first_matrix; i < u->first_matrix + u->n_matrices; i++) {
+        const zr_op *op = zr_graph_get_op(plan->ortho, plan->matrix[i].op);
+        flops += op->def->cost(plan->ortho, op).flops;
+    }
+    return flops * groups;
+}
+
+/* Count FLOPs. Hardware FLOPs count each run of an op in the schedule, and iterations of hidden matrices. Model FLOPs
+ * count each op once. */
 static zr_status account_flops(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -234,6 +248,7 @@ static zr_status account_flops(zr_plan *plan)
     ZR_AUTO_FREE bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
     ZR_CHECK(ran, ZR_ERR_MEMORY, "no memory to count the work of %d ops", (int)zr_graph_ops(g));
     for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_ORTHO) plan->flops_hardware += iteration_flops(plan, &s->step[i]);
         if (s->step[i].kind != ZR_STEP_RUN) continue;
         const zr_op *op = zr_graph_get_op(g, s->step[i].op);
         const zr_cost cost = op->def->cost(g, op);

@@ -95,6 +95,9 @@ double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t s
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                              zr_product_sizes sizes);
 
+/** Return the FLOP/s at which a machine computes the matrix products of the step ORTHO. */
+double zr__plan_ortho_flops_sec(const zr_plan *plan, const zr_machine *machine, zr_product_sizes sizes);
+
 /** Rates of the disk of one rank in bytes per second: of reads alone, of writes alone, and of both together. 0 means
  * unknown. */
 typedef struct zr__disk_rates {
@@ -174,7 +177,7 @@ ZR_NODISCARD zr_status zr__plans_times_by(const zr_plans *plans, const zr__price
  * added to them, the parameters that ops read. */
 static inline int zr__plan_saved_states(const zr_plan *plan)
 {
-    return 1 + plan->optimizer.n_slots + plan->layout.weight_differences;
+    return 1 + plan->n_slots + plan->layout.weight_differences;
 }
 
 /* Return the bytes that a rank receives in a step. */

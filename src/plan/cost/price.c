@@ -31,6 +31,21 @@ static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_
     return bytes;
 }
 
+/* Add the cost of a unit's matrices to a step ORTHO. Ranks iterate different matrices of the units between two
+ * exchanges, and wait for the busiest one, so count its share of the unit's FLOPs. */
+static void add_iterations(const zr_plan *plan, int32_t unit, zr_step_cost *cost)
+{
+    const zr_plan_unit *u = &plan->unit[unit];
+    double most = 0;
+    for (int32_t i = u->first_matrix; i < u->first_matrix + u->n_matrices; i++) {
+        const zr_op *op = zr_graph_get_op(plan->ortho, plan->matrix[i].op);
+        const zr_cost its = op->def->cost(plan->ortho, op);
+        cost->flops += its.flops * u->ortho_share;
+        if (its.flops > most) cost->product = its.product;
+        most = fmax(most, its.flops);
+    }
+}
+
 zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_schedule *s = &plan->schedule[kind];
@@ -48,6 +63,7 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
     /* an exchange of scalars costs latency but no bandwidth */
     const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS;
     zr_step_cost cost = {.calls = (double)zr__plan_calls(plan, step)};
+    if (step->kind == ZR_STEP_ORTHO) add_iterations(plan, step->unit, &cost);
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
     if (cost.wire_bytes == 0 && step->channel < 0) cost.memory_bytes = touched_bytes(plan, s, step);
     return cost;
@@ -86,6 +102,12 @@ double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t i
     if (!zr_dtype_is_record(to)) return sec;
     const zr_record_rate *rate = &machine->records[zr__record_codes_of(to)];
     return sec + seconds(elems, plan->stochastic ? rate->encode_random : rate->encode);
+}
+
+double zr__plan_ortho_flops_sec(const zr_plan *plan, const zr_machine *machine, zr_product_sizes sizes)
+{
+    const bool narrow = plan->optimizer.ortho.dtype == ZR_BF16 && machine->flops_bf16 > 0;
+    return zr__machine_flops(machine, narrow, sizes);
 }
 
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
@@ -138,6 +160,7 @@ static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_sch
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
         compute = seconds(cost.flops, zr__plan_op_flops_sec(plan, op->def, me->machine, cost.product));
     }
+    if (step->kind == ZR_STEP_ORTHO) compute = seconds(cost.flops, zr__plan_ortho_flops_sec(plan, m, cost.product));
     const double coding = zr__plan_coding_sec(plan, kind, index, m);
     if (cost.wire_bytes > 0) return seconds(cost.wire_bytes, zr__machine_link(m).bytes_sec) + coding;
     return fmax(fmax(compute, coding), seconds(cost.memory_bytes, m->memory_bytes_sec));

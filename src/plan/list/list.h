@@ -1,9 +1,9 @@
 /** plan/list: the steps of a schedule, and the buffers that they use. While a schedule is being written, its steps are
  * in a linked list (list.c).
  *
- * states.c plans the persistent buffers of the model states, and place.h has the grid of ranks; every step uses both.
- * When the list is finished, order.c and painted.c find the waits between steps. pack.c gives every transient buffer an
- * offset. */
+ * states.c plans the persistent buffers of the model states, matrices.c the hidden matrices, and place.h has the grid
+ * of ranks; every step uses both. When the list is finished, order.c and painted.c find the waits between steps. pack.c
+ * gives every transient buffer an offset. */
 #ifndef ZR_PLAN_LIST_H
 #define ZR_PLAN_LIST_H
 
@@ -183,6 +183,8 @@ static inline zr_dtype zr__passed_dtype(const zr_plan *plan, int32_t unit)
 }
 /* Plan the units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
+/* Plan the hidden matrices and their owners (matrices.c). Do nothing unless directions are made orthogonal. */
+zr_status zr__plan_matrices(zr_plan *plan, const zr_graph *graph);
 /** Return the bucket size in elements: wanted_elems rounded up to a multiple of ranks * align_elems. */
 int64_t zr__plan_bucket_elems(int64_t wanted_elems, int ranks, int64_t align_elems);
 /* Add a persistent buffer at the end of its memory space. */

@@ -169,7 +169,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     if (plan->layout.dtype != ZR_F32 || zr_dtype_is_record(u->weight_records))
         ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32,
                           group_of(u, plan->shards_optim), &u->master));
-    for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
+    for (int i = 0; i < u->n_slots; i++)
         ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32,
                           group_of(u, plan->shards_optim), &u->slot[i]));
     return ZR_OK;
@@ -290,6 +290,16 @@ static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
     if (align > u->align_elems) u->align_elems = align;
 }
 
+/* Find the optimizer of a unit. A unit has only hidden matrices, or none. */
+static void choose_optimizer(zr_plan *plan, const zr_graph *graph, int32_t unit)
+{
+    zr_plan_unit *u = &plan->unit[unit];
+    const bool ortho = plan->optimizer.ortho.steps > 0;
+    u->orthogonal = ortho && u->trains && zr_graph_param(graph, zr_graph_unit_info(graph, unit)->first_param)->hidden;
+    u->n_slots = u->trains ? zr_plan_optimizer(plan, u)->n_slots : 0;
+    u->first_slot = ortho && !u->orthogonal ? plan->optimizer.n_slots : 0;
+}
+
 /* Return the number of a unit's parameter elements on one rank. */
 static int64_t param_elems(const zr_graph *graph, int32_t unit)
 {
@@ -307,14 +317,18 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
              "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
              (long long)zr_graph_param_elems(graph));
     plan->params = zr_graph_param_elems(graph);
+    bool rest = false;
     for (int32_t i = 0; i < zr_graph_params(graph); i++) {
         const zr_param_info *param = zr_graph_param(graph, i);
         if (!param->frozen && param->tile.index == 0) plan->trained += zr_shape_elems(&param->whole);
+        rest |= !param->frozen && !param->hidden;
     }
+    plan->n_slots = plan->optimizer.n_slots + (rest ? plan->rest.n_slots : 0);
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         u->elems = u->held ? zr_graph_unit_info(graph, i)->elems : 0;
         u->trains = l->train && u->elems > 0 && !u->copied && !zr_graph_unit_info(graph, i)->frozen;
+        choose_optimizer(plan, graph, i);
         u->sum_group = ZR_GROUP_DATA;
         u->shard_group = l->shard_ranks > 0 && plan->group[ZR_GROUP_ACROSS].size > 1 ? ZR_GROUP_LOCAL : u->sum_group;
         choose_records(plan, graph, i);
@@ -378,9 +392,12 @@ static int64_t largest_bucket(const zr_plan *plan)
         const int32_t ranks = plan->group[u->sum_group].size;
         const int64_t reduce = zr__plan_bucket_elems(l->reduce_bucket_elems, ranks, u->align_elems),
                       gather = zr__plan_bucket_elems(l->gather_bucket_elems, ranks, u->align_elems);
+        const zr_dtype directions = plan->optimizer.ortho.dtype;
         const int64_t elems = u->padded_elems, reduced = zr_dtype_span(wire, smaller(reduce, elems)),
-                      whole = direct ? smaller(1, elems) : zr_dtype_span(gathered, smaller(gather, elems));
+                      whole = direct ? smaller(1, elems) : zr_dtype_span(gathered, smaller(gather, elems)),
+                      passed = u->orthogonal ? zr_dtype_span(directions, smaller(direct ? reduce : gather, elems)) : 0;
         if (u->trains && reduced > largest) largest = reduced;
+        if (passed > largest) largest = passed;
         if ((u->trains || u->copied || u->gathered) && whole > largest) largest = whole;
     }
     return largest;

@@ -125,7 +125,7 @@ static zr_status choose_buckets(zr_plan *plan)
         if (plan->unit[u].trains) part[n++] = plan->unit[u].update.count;
     qsort(part, (size_t)n, sizeof *part, by_size);
     const int64_t wanted = n > 0 && part[n / 2] > 0 ? (part[n / 2] - 1) / home->bucket_elems + 2 : 0,
-                  most = RING_BYTES_MOST / 4 / (1 + plan->layout.optimizer.n_slots) / home->bucket_elems;
+                  most = RING_BYTES_MOST / 4 / (1 + plan->n_slots) / home->bucket_elems;
     home->buckets = (int)(wanted < most ? wanted : most);
     if (home->buckets < ZR_HOMES_BUCKETS) home->buckets = ZR_HOMES_BUCKETS;
     return ZR_OK;

@@ -10,9 +10,10 @@
  * copy waits until its buffer has been copied home. This wait follows from the uses, like all others.
  *
  * Beside a device with its own memory, the host's processors update the units whose optimizer states are off the
- * device (stream HOST). States in host memory are then updated where they are. States on disk pass through a ring in
- * host memory. Gradients and parameters on the device have a ring there, too: a bucket's gradient is copied to the host
- * just before its update, since it is complete only then, and its parameters are copied back after it (stream RETURN).
+ * device (stream HOST), except hidden matrices (zr_muon). States in host memory are then updated where they are. States
+ * on disk pass through a ring in host memory. Gradients and parameters on the device have a ring there, too: a bucket's
+ * gradient is copied to the host just before its update, since it is complete only then, and its parameters are copied
+ * back after it (stream RETURN).
  *
  * Gradients that go home after a reduction take turns in a ring of their own. Its two buffers have the size of the
  * largest unit's part, since a reduction and a sum of squares take the whole part at once. On a device with its own
@@ -45,6 +46,7 @@ static bool is_on_host(const zr__list *l, const zr_step *step)
 {
     if (step->kind != ZR_STEP_UPDATE || !l->plan->profile.facts.own_memory) return false;
     const zr_plan_unit *u = &l->plan->unit[step->unit];
+    if (u->orthogonal) return false; /* the directions are on the device, and so is the momentum's update */
     return is_away(l, u->master.buffer) || is_away(l, u->slot[0].buffer);
 }
 
@@ -64,7 +66,7 @@ static bool is_passed(const zr__list *l, const zr_use *home)
 /* The rings of a schedule. Each has separate buffers for the steps of a round, and for the steps after the last round.
  */
 typedef enum ring_kind {
-    RING_UPDATES, /* operands of SQUARE_UPDATE, and of UPDATE on the device, in buckets */
+    RING_UPDATES, /* operands of SQUARE_UPDATE, DIRECTION, and of UPDATE on the device, in buckets */
     RING_HOST,    /* operands of UPDATE on the host's processors, in buckets */
     /* operands of CAST, in buckets. They have separate buffers, because the next unit is cast before this unit is
        updated, so that both can be prefetched while this unit computes */
@@ -274,7 +276,8 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
  * RING_PASSED, because its bytes pass through host memory. */
 static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
 {
-    const bool updates = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE;
+    const bool updates =
+        step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE || step->kind == ZR_STEP_DIRECTION;
     const ring_kind its = is_on_host(l, step)          ? RING_HOST
                           : updates                    ? RING_UPDATES
                           : step->kind == ZR_STEP_CAST ? RING_CASTS

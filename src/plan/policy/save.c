@@ -5,15 +5,15 @@
 #include "plan/cost/cost.h"
 #include "plan/policy/policy.h"
 
-/* Numbers of states, 1 + zr_step.slot: 0 for a unit's parameters, 1 and higher for the optimizer states, SENT for the
- * parameters that ops read, and ERRORS and higher for the errors of its gradient. */
+/* Numbers of states, 1 + zr_step.slot: 0 for a unit's parameters, 1 and higher for the states of all optimizers, SENT
+ * for the parameters that ops read, and ERRORS and higher for the errors of its gradient. */
 enum { SENT = 1 + ZR_SLOT_SENT, ERRORS = 1 + ZR_SLOT_ERROR, STATES = ERRORS + ZR_ERROR_LEVELS };
 
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state >= ERRORS) return &u->error[state - ERRORS];
     if (state == SENT) return &u->param;
-    if (state > 0) return &u->slot[state - 1];
+    if (state > 0) return &u->slot[state - 1 - u->first_slot];
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
 }
 
@@ -23,7 +23,8 @@ static bool is_saved(const zr_plan *plan, const zr_plan_unit *u, int state)
     if (u->elems == 0 || !u->owned) return false;
     if (state == 0 || !u->trains) return state == 0;
     if (state == SENT) return plan->layout.weight_differences;
-    return state < SENT ? state <= plan->optimizer.n_slots : saved_state_of(u, state)->buffer != ZR_NONE;
+    if (state > SENT) return saved_state_of(u, state)->buffer != ZR_NONE;
+    return state > u->first_slot && state <= u->first_slot + u->n_slots;
 }
 
 /* Return whether a state is saved from a copy. A frozen unit needs no copy, since no update waits for its save. A copy
@@ -34,9 +35,9 @@ static bool is_copied(const zr_plan *plan, const zr_plan_unit *u, int state)
 }
 
 /* Return the copy of a state that is saved in its place. Copies of a unit's states follow each other. */
-static zr_state copy_of(const zr_plan *plan, const zr_plan_unit *u, int state)
+static zr_state copy_of(const zr_plan_unit *u, int state)
 {
-    const int index = state == SENT ? 1 + plan->optimizer.n_slots : state;
+    const int index = state == SENT ? 1 + u->n_slots : state > 0 ? state - u->first_slot : 0;
     return (zr_state){u->saved + index, saved_state_of(u, state)->dtype, u->own};
 }
 
@@ -74,7 +75,7 @@ static zr_status add_save_buffers(zr_plan *plan)
 static void write_copy(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const zr_state copy = copy_of(l->plan, u, state);
+    const zr_state copy = copy_of(u, state);
     (void)zr__list_copy(l, ZR_STREAM_COPY, unit, u->own, zr__use_state(saved_state_of(u, state), u->own, true, false),
                         zr__use_state(&copy, u->own, false, true));
 }
@@ -83,7 +84,7 @@ static void write_save(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const bool copied = is_copied(l->plan, u, state);
-    const zr_state copy = copied ? copy_of(l->plan, u, state) : *saved_state_of(u, state);
+    const zr_state copy = copied ? copy_of(u, state) : *saved_state_of(u, state);
     const zr_range range = state < ERRORS ? u->own : copy.range;
     zr__id step = zr__list_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
     zr__list_newest(l)->range = range;

@@ -389,6 +389,36 @@ void zr__write_reduce_once(zr__list *l, int32_t unit)
     if (plan->reduce_once && !plan->reduces_early && plan->unit[unit].trains) reduce_ranks(l, unit, sums, sums, false);
 }
 
+/* Find the levels of the exchanges of a unit's directions: between the shards that ranks update and the whole unit. At
+ * stage 0, where ranks update whole units, the results of the iteration take the way of the gradient's sums. */
+static int direction_levels(const zr_plan *plan, int32_t unit, level v[2])
+{
+    const zr_plan_unit *u = &plan->unit[unit];
+    return plan->moves ? levels_of(plan->shards_optim ? &u->update : &u->own, &whole, v) : 0;
+}
+
+void zr__write_gather_directions(zr__list *l, int32_t unit, const zr_state *directions)
+{
+    level v[2];
+    const int n = direction_levels(l->plan, unit, v);
+    for (int i = 0; i < n; i++)
+        if (v[i].elems > 0) (void)gather_step(l, ZR_STEP_GATHER_DIRECTION, unit, &v[i], directions, directions);
+}
+
+void zr__write_scatter_directions(zr__list *l, int32_t unit, const zr_state *directions)
+{
+    const zr_plan *plan = l->plan;
+    level v[2];
+    for (int i = direction_levels(plan, unit, v) - 1; i >= 0; i--) {
+        if (v[i].elems == 0) continue;
+        const int64_t bucket = bucket_range(plan, unit, plan->layout.reduce_bucket_elems, &v[i]);
+        const zr__id step = move_step(l, ZR_STEP_SCATTER_DIRECTION, unit, &v[i], bucket);
+        zr__list_use(l, step, parts_use(&v[i], directions, true, true));
+        zr__list_use(l, step, zr__use_all(zr_plan_staging(plan, v[i].by.group), true, true));
+        zr__list_use(l, step, zr__use_state(directions, level_range(&v[i]), true, true));
+    }
+}
+
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
 {
     const zr_plan *plan = l->plan;

@@ -62,6 +62,11 @@ zr_use zr__write_updated_part(zr__list *l, int32_t unit, zr_when when);
  * (zr_plan.sum_f32) the call at the end, else the call after the reduction. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
 
+/* Gather a unit's directions, or scatter the results of ORTHO to the ranks that update the shards, in the buffer of the
+ * whole unit. */
+void zr__write_gather_directions(zr__list *l, int32_t unit, const zr_state *directions);
+void zr__write_scatter_directions(zr__list *l, int32_t unit, const zr_state *directions);
+
 /* The state of a micro-batch while the program is being written for it. */
 typedef struct zr__micro {
     int32_t *instance;    /* indexed by zr_value: newest instance of the value, or -1 if the value is not written yet */

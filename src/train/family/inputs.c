@@ -17,7 +17,9 @@ bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters)
     const bool in[] = {[ZR_PARAMS_ALL] = true,
                        [ZR_PARAMS_BASE] = !param->adapter,
                        [ZR_PARAMS_STORED] = param->adapter || !adapters,
-                       [ZR_PARAMS_TRAINED] = !param->frozen};
+                       [ZR_PARAMS_TRAINED] = !param->frozen,
+                       [ZR_PARAMS_HIDDEN] = param->hidden,
+                       [ZR_PARAMS_REST] = !param->frozen && !param->hidden};
     return in[set];
 }
 

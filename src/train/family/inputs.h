@@ -45,9 +45,11 @@ zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first,
 /** Sets of parameters. */
 typedef enum zr__params {
     ZR_PARAMS_ALL,
-    ZR_PARAMS_BASE,   /* all but adapters */
-    ZR_PARAMS_STORED, /* parameters in the checkpoints of a run: adapters in a model with adapters, otherwise all */
-    ZR_PARAMS_TRAINED /* parameters with optimizer states */
+    ZR_PARAMS_BASE,    /* all but adapters */
+    ZR_PARAMS_STORED,  /* parameters in the checkpoints of a run: adapters in a model with adapters, otherwise all */
+    ZR_PARAMS_TRAINED, /* parameters with optimizer states */
+    ZR_PARAMS_HIDDEN,  /* hidden matrices (zr_param_info.hidden) */
+    ZR_PARAMS_REST     /* trained parameters that are not hidden matrices */
 } zr__params;
 
 /** Return the parameter of a graph with this name, or NULL. */

@@ -335,6 +335,12 @@ static bool has_errors(const zr__run *r, int file)
     return zr__state_of_file(r->plan, file) >= ZR_STATE_ERROR;
 }
 
+/** Return whether only one of the checkpoint and the run has hidden matrices, whose states are other states. */
+static bool is_of_other_kind(const zr__run *r)
+{
+    return (strcmp(r->resume.from.optimizer, "muon") == 0) != (strcmp(r->plan->optimizer.name, "muon") == 0);
+}
+
 /** Open the file of a state. If the checkpoint lacks this file, or has errors of other ranks in it, set *reader to NULL
  * and succeed. */
 static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int file, zr__chunk_reader **reader)
@@ -345,6 +351,8 @@ static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int 
     zr__state_file(r->plan, file, name);
     zr__checkpoint_run_sums(&now, &r->plan->layout);
     if (file > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
+    const int state = zr__state_of_file(r->plan, file);
+    if (state >= ZR_STATE_SLOT && state < ZR_STATE_SENT && is_of_other_kind(r)) return ZR_OK;
     if (has_errors(r, file) && !same_sums(&now, &r->resume.from)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
@@ -378,7 +386,7 @@ static zr_status fill_all(zr__run *r)
      * then, in their place, those that were sent. */
     for (int file = zr__state_files(r->plan) - 1; file >= 0; file--)
         if (zr__state_of_file(r->plan, file) != ZR_STATE_SENT) ZR_TRY(fill_state(r, manifest, file));
-    return r->plan->layout.weight_differences ? fill_state(r, manifest, 1 + r->plan->optimizer.n_slots) : ZR_OK;
+    return r->plan->layout.weight_differences ? fill_state(r, manifest, 1 + r->plan->n_slots) : ZR_OK;
 }
 
 /** Initialise the run's counters, such as the number of completed steps, with the values in the checkpoint. */

@@ -33,7 +33,7 @@ int zr__state_files(const zr_plan *plan)
 
 int zr__state_of_file(const zr_plan *plan, int file)
 {
-    const int slots = plan->optimizer.n_slots, states = zr__plan_saved_states(plan);
+    const int slots = plan->n_slots, states = zr__plan_saved_states(plan);
     if (file >= states) return ZR_STATE_ERROR + file - states;
     return file == 0 ? ZR_STATE_PARAM : file > slots ? ZR_STATE_SENT : ZR_STATE_SLOT + file - 1;
 }
@@ -45,7 +45,7 @@ void zr__state_file(const zr_plan *plan, int file, char name[ZR_STATE_FILE_BYTES
     snprintf(name, ZR_STATE_FILE_BYTES, "%s.safetensors",
              state == ZR_STATE_PARAM  ? "model"
              : state >= ZR_STATE_SENT ? others[state - ZR_STATE_SENT]
-                                      : plan->optimizer.slot_name[state - ZR_STATE_SLOT]);
+                                      : zr_plan_slot_name(plan, state - ZR_STATE_SLOT));
 }
 
 static int file_of(const zr_plan *plan, int state)
@@ -55,11 +55,20 @@ static int file_of(const zr_plan *plan, int state)
     return file;
 }
 
+/** Return the parameters that have a state: with two optimizers, each has its own. */
+static zr__params params_of(const zr_plan *plan, int file)
+{
+    const int state = zr__state_of_file(plan, file);
+    if (state == ZR_STATE_PARAM) return ZR_PARAMS_STORED;
+    if (state >= ZR_STATE_SENT || plan->optimizer.ortho.steps == 0) return ZR_PARAMS_TRAINED;
+    return state < ZR_STATE_SLOT + plan->optimizer.n_slots ? ZR_PARAMS_HIDDEN : ZR_PARAMS_REST;
+}
+
 zr_status zr__state_specs(const zr_plan *plan, int file, zr__tensor_spec **specs, int64_t *n)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const int level = zr__state_of_file(plan, file) - ZR_STATE_ERROR;
-    ZR_TRY(zr__param_specs(g, file > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, specs, n));
+    ZR_TRY(zr__param_specs(g, params_of(plan, file), specs, n));
     if (level < 0) return ZR_OK;
     const int64_t all = *n;
     *n = 0;

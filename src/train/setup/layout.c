@@ -58,6 +58,21 @@ static zr_optimizer optimizer_of(const zr_config *config)
                                    .use_nvlamb = config->optimizer.use_nvlamb};
         return zr_lamb(config->optimizer.variant, &lamb);
     }
+    case ZR_OPTIMIZER_MUON: {
+        const zr_muon_args muon = {.momentum = config->optimizer.momentum,
+                                   .weight_decay = decay,
+                                   .nesterov = config->optimizer.nesterov,
+                                   .sums = config->optimizer.momentum_sums,
+                                   .ortho = {.steps = (int)config->optimizer.ns_steps,
+                                             .a = config->optimizer.ns.a,
+                                             .b = config->optimizer.ns.b,
+                                             .c = config->optimizer.ns.c,
+                                             .eps = config->optimizer.ns_eps,
+                                             .eps_added = config->optimizer.ns_eps_added,
+                                             .dtype = config->optimizer.ns_f32 ? ZR_F32 : ZR_BF16,
+                                             .scale = config->optimizer.scale}};
+        return zr_muon(&muon);
+    }
     case ZR_OPTIMIZER_ADAMW:
     case ZR_OPTIMIZER_ADAM:
         break;
@@ -65,6 +80,17 @@ static zr_optimizer optimizer_of(const zr_config *config)
     zr_optimizer adam = (decoupled ? zr_adamw : zr_adam)(beta1, beta2, eps, decay);
     adam.hyper[3] = !config->optimizer.bias_correction;
     return adam;
+}
+
+/** Return the optimizer of the parameters that Muon does not train. The schedule changes both learning rates by the
+ * same factor. */
+static zr_optimizer rest_of(const zr_config *config)
+{
+    if (config->optimizer.type != ZR_OPTIMIZER_MUON) return (zr_optimizer){0};
+    zr_optimizer adamw = zr_adamw(config->optimizer.adamw.betas[0], config->optimizer.adamw.betas[1],
+                                  config->optimizer.adamw.eps, config->optimizer.adamw.weight_decay);
+    adamw.lr_factor = config->optimizer.lr > 0 ? config->optimizer.adamw.lr / config->optimizer.lr : 1;
+    return adamw;
 }
 
 /** Set the layout's fields for states, recompute and saves. */
@@ -231,6 +257,8 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     zr__samples_layout(zr__config_samples(config), config, &layout);
     if (config->train.sample_tokens > 0) layout.decode_len = sample_room(config);
     layout.optimizer = optimizer_of(config);
+    layout.rest = rest_of(config);
+    layout.hidden = config->optimizer.type == ZR_OPTIMIZER_MUON ? config->optimizer.matrices : NULL;
     return layout;
 }
 

@@ -35,7 +35,9 @@ static const char *event_phase(const zr_plan *plan, const zr_event *event)
     const zr_op *op = step->op >= 0 ? zr_graph_get_op(plan->graph[event->schedule], step->op) : NULL;
     const zr_step_traits traits = zr_step_traits_of(step->kind);
     if (op) return op->backward || step->restores ? "backward" : "forward";
-    if (step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE) return "update";
+    const bool ortho = step->kind == ZR_STEP_DIRECTION || step->kind == ZR_STEP_ORTHO;
+    if (step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE || ortho) return "update";
+    if (step->kind == ZR_STEP_GATHER_DIRECTION) return "exchange";
     if (traits.move == ZR_MOVE_REDUCE) return "exchange";
     return traits.move == ZR_MOVE_GATHER && step->kind != ZR_STEP_GATHER_GRAD ? "gather" : NULL;
 }

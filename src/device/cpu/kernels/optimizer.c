@@ -7,7 +7,8 @@
  * weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). The total is 28 in fp32, 28 with a
  * 16-bit gradient and a 16-bit copy, and 30 with an fp32 gradient and a 16-bit copy. SGD moves 8 bytes less with
  * momentum, and 16 less without. LAMB moves the bytes of Adam, and before that reads weight, m, v and gradient for its
- * norms (16 or 14 bytes). LARS also reads weight and gradient for its norms (8 or 6 bytes).
+ * norms (16 or 14 bytes). LARS also reads weight and gradient for its norms (8 or 6 bytes). Muon reads the gradient and
+ * updates m for its directions (16 or 12 bytes with those), then updates weights from the directions (12 or 12 bytes).
  */
 #include <math.h>
 
@@ -54,7 +55,7 @@ static inline bool next_chunk(const zr_update_args *args, float wide[ZR_CHUNK], 
     k->first += k->n;
     k->n = zr__min64(ZR_CHUNK, args->n - k->first);
     if (k->n <= 0) return false;
-    k->w = args->weight + k->first;
+    k->w = args->weight ? args->weight + k->first : NULL;
     k->m = args->slot[0] ? args->slot[0] + k->first : NULL;
     k->v = args->slot[1] ? args->slot[1] + k->first : NULL;
     k->g = zr__view(wide, args->grad, args->grad_dtype, k->first, k->n);
@@ -193,7 +194,49 @@ static void lars_direction(const zr_update_args *args, float *out)
         for (int64_t i = 0; i < k.n; i++) out[k.first + i] = k.g[i] * args->grad_scale;
 }
 
-const zr__rule ZR_LEVEL_NAME(zr__rules)[] = {
-    {"adamw", adamw, NULL},         {"adam", adam, NULL},           {"sgd", sgd, NULL},
-    {"lamb", lamb, lamb_direction}, {"lars", lars, lars_direction}, {0}};
+/* ---- Muon -------------------------------------------------------------------------------------- */
+
+/* Update the momentum m, and write the direction to u (rules.h). */
+static void muon_direction_chunk(const zr__muon *c, float *restrict u, float *restrict m, const float *restrict g,
+                                 int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        const float scaled = g[i] * c->grad_scale;
+        m[i] = ZR_FMA(c->own, scaled, c->momentum * m[i]);
+        u[i] = ZR_FMA(c->look, m[i], c->direct * scaled);
+    }
+}
+
+static void muon_direction(const zr_update_args *args)
+{
+    const zr__muon c = zr__muon_make(args);
+    float wide[ZR_CHUNK], made[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k);) {
+        muon_direction_chunk(&c, args->param16 ? made : k.w, k.m, k.g, k.n);
+        if (args->param16) zr__round(args->param16 + k.first, args->param_dtype, made, k.n);
+    }
+}
+
+static void muon_chunk(const zr__muon *c, float *restrict w, const float *restrict x, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->step, x[i], w[i] * c->decay);
+}
+
+static void muon(const zr_update_args *args)
+{
+    const zr__muon c = zr__muon_make(args);
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k); store_param(args, &k)) muon_chunk(&c, k.w, k.g, k.n);
+}
+
+const zr__rule ZR_LEVEL_NAME(zr__rules)[] = {{"adamw", adamw, NULL},
+                                             {"adam", adam, NULL},
+                                             {"sgd", sgd, NULL},
+                                             {"lamb", lamb, lamb_direction},
+                                             {"lars", lars, lars_direction},
+                                             {"muon", muon, NULL},
+                                             {"muon_direction", muon_direction, NULL},
+                                             {0}};
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_optimizer)[] = {{0}};

@@ -147,6 +147,56 @@ zr_status lars(zr_device *device, const zr_update_args *args)
     return c.momentum == 0 ? update(device, args, lars_rule<0>{c}) : update(device, args, lars_rule<1>{c});
 }
 
+/* ---- Muon -------------------------------------------------------------------------------------- */
+
+struct muon_rule : zr__muon {
+    static constexpr int slots = 0;
+
+    __device__ float step_from(float w, float g, float (&)[2]) const
+    {
+        return fmaf(-step, g, w * decay);
+    }
+};
+
+/* Updates of the momentum, and the directions. */
+template <typename Grad, typename Out> struct direct_each {
+    zr__muon c;
+    const Grad *grad;
+    float *momentum;
+    Out *out;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float g[V], m[V], u[V];
+        zr__get_all<V>(g, grad, i);
+        zr__get_all<V>(m, momentum, i);
+        for (int v = 0; v < V; v++) {
+            const float scaled = g[v] * c.grad_scale;
+            m[v] = fmaf(c.own, scaled, c.momentum * m[v]);
+            u[v] = fmaf(c.look, m[v], c.direct * scaled);
+        }
+        zr__put_all<V>(momentum, i, m);
+        zr__put_all<V>(out, i, u);
+    }
+};
+
+zr_status muon(zr_device *device, const zr_update_args *args)
+{
+    return update(device, args, muon_rule{zr__muon_make(args)});
+}
+
+/* Write the directions to the place of the 16-bit copy if there is one, else to that of the weights. */
+zr_status muon_direction(zr_device *device, const zr_update_args *args)
+{
+    const zr_dtype out = args->param16 ? args->param_dtype : ZR_F32;
+    void *to = args->param16 ? (void *)args->param16 : (void *)args->weight;
+    return zr__typed2(args->grad_dtype, out, [&]<typename Grad, typename Out>(Grad *, Out *) {
+        const direct_each<Grad, Out> each = {zr__muon_make(args), (const Grad *)args->grad, args->slot[0], (Out *)to};
+        const bool packed = zr__are_aligned(each.grad, each.momentum, each.out);
+        return zr__each(zr__cuda(device)->stream, args->n, packed, each);
+    });
+}
+
 /* ---- trust ratios ------------------------------------------------------------------------------ */
 
 /* The directions of a rule, as an array whose elements are computed on access. */
@@ -240,19 +290,23 @@ const rule rules[] = {{"adamw", adamw, nullptr},
                       {"adam", adam, nullptr},
                       {"sgd", sgd, nullptr},
                       {"lamb", lamb, square_lamb},
-                      {"lars", lars, square_lars}};
+                      {"lars", lars, square_lars},
+                      {"muon", muon, nullptr},
+                      {"muon_direction", muon_direction, nullptr}};
 
 zr_status find_rule(const zr_optimizer *optimizer, const rule **found)
 {
     ZR_CHECK(!optimizer->rule, ZR_ERR_UNSUPPORTED,
-             "the optimizer \"%s\" is a function of the processor's; on a GPU use adamw, adam, sgd, lamb or lars",
+             "the optimizer \"%s\" is a function of the processor's; on a GPU use adamw, adam, sgd, lamb, lars or muon",
              optimizer->name);
     for (const rule &r : rules)
         if (strcmp(r.name, optimizer->name) == 0 && (r.square || !optimizer->trust)) {
             *found = &r;
             return ZR_OK;
         }
-    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\" on a GPU: use adamw, adam, sgd, lamb or lars",
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED,
+                   "no rule for the optimizer \"%s\" on a GPU: use adamw, adam, sgd, lamb, lars or "
+                   "muon",
                    optimizer->name);
 }
 
