@@ -254,7 +254,7 @@ typedef struct zr_config {
         int64_t hpz_partition_ranks;
         /* whether trained parameters are gathered (qwZ), frozen ones kept, and gradients reduced (qgZ) in the forms of
          * `quantization` */
-        zr_config_switch quantized_weights, quantized_gradients; /* see zr_layout.weight_records and grad_records */
+        zr_config_switch quantized_weights, quantized_gradients;
         bool quantized_frozen;
         /* error feedback of quantised gradients: number of steps after which the errors are cleared, or 0 for none; and
          * share of the earlier errors in the new ones */

@@ -314,8 +314,8 @@ ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_targe
  * a description to `text`. */
 ZR_NODISCARD zr_status zr__choose_quantised(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                             zr__text *text);
-/** If zero_quantized_weights or zero_quantized_gradients is given as true, and the step is shorter without them by the target's
- * rates, add this to `text`. */
+/** If zero_quantized_weights or zero_quantized_gradients is given as true, and the step is shorter without them by the
+ * target's rates, add this to `text`. */
 ZR_NODISCARD zr_status zr__note_quantised(const zr_config *config, const zr__train_target *target, zr__text *text);
 /** Return whether a step can be timed: on a cluster, or if the target's profile has the rates of products, of memory
  * and, with several ranks, of the link. */

@@ -58,7 +58,7 @@ static const char *excluded(const zr_config *config)
                                                           : NULL;
 }
 
-/** Add the value of a key to the description, and return `text` for the reason. */
+/** Begin the description of a key with its value. */
 static void begin(zr__text *text, int key, bool on)
 {
     if (text->length > 0) zr__text_add(text, "; ");
@@ -70,7 +70,9 @@ static void note_choice(const seen all[SETS], int key, int set, zr__text *text)
 {
     const seen *with = &all[set | key], *without = &all[set & ~key];
     begin(text, key, set & key);
-    if (set & key)
+    if ((set & key) && !without->usable)
+        zr__text_add(text, "as false cannot be planned, or does not fit");
+    else if (set & key)
         zr__text_add(text, "with which a step takes %.3g s instead of %.3g s", with->step_sec, without->step_sec);
     else if (!with->usable)
         zr__text_add(text, "as true cannot be planned, or does not fit");
@@ -127,10 +129,12 @@ zr_status zr__note_quantised(const zr_config *config, const zr__train_target *ta
     const bool weights = config->zero.quantized_weights == ZR_SWITCH_ON && zr__config_given(config, WEIGHTS_KEY),
                gradients = config->zero.quantized_gradients == ZR_SWITCH_ON && zr__config_given(config, GRADIENTS_KEY);
     const int keys = (weights ? WEIGHTS : 0) | (gradients ? GRADIENTS : 0);
+    zr_config exact = *config;
     seen with, without;
     if (!keys || !zr__is_timed(config, target)) return ZR_OK;
     ZR_TRY(see(config, target, keys, keys, &with));
-    ZR_TRY(see(config, target, keys, 0, &without));
+    if (gradients && !zr__config_given(config, "gradient_reduction")) exact.reduce_once = false; /* they set it */
+    ZR_TRY(see(&exact, target, keys, 0, &without));
     if (!with.usable || !without.usable || with.step_sec <= ALIKE * without.step_sec) return ZR_OK;
     if (text->length > 0) zr__text_add(text, "; ");
     zr__text_add(text, "%s%s%s: a step takes %.3g s, but %.3g s without: false, or \"auto\", is faster here",
