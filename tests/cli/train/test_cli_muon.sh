@@ -36,6 +36,9 @@ check "a run of AdamW" "$ZR" train adamw.json --quiet --train.output_dir=other -
 check "... goes on with Muon" "$ZR" train c.json --train.output_dir=other --resume --train.steps=5
 check "... whose states begin at zero" grep -q 'has no states of the optimizer muon, so they start at zero' err
 
+check "a run of Muon goes on with AdamW" "$ZR" train adamw.json --train.output_dir=pipe --resume --train.steps=9
+check "... whose states begin at zero" grep -q 'has no states of the optimizer adamw, so they start at zero' err
+
 # What is given of the learning rates decides both.
 last() { tail -n 1 "$1/metrics.jsonl" | sed 's/.*"loss": \([0-9.e-]*\),.*/\1/'; }
 params='"lr": 0.02, "adam_lr": 0.003, "weight_decay": 0.1'

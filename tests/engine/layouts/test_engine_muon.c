@@ -229,6 +229,22 @@ static void any_ranks(void **state)
         }
 }
 
+/* Check that the order of micro-batches changes no bit. */
+static void orders(void **state)
+{
+    (void)state;
+    trainer first = muon_trainer(2, ZR_F32, 3, 0.5, ZR_BF16);
+    trainer_run(&first);
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer run = first;
+        run.layout.stage = stage;
+        run.layout.accum_order = stage % 2 ? ZR_ACCUM_LAYER : ZR_ACCUM_AHEAD;
+        run.layout.accum_ahead = 2;
+        trainer_run(&run);
+        layout_assert_same(&first, &run, "another order");
+    }
+}
+
 static void groups(void **state)
 {
     (void)state;
@@ -417,7 +433,7 @@ int main(void)
         cmocka_unit_test(variants), cmocka_unit_test(all_layouts), cmocka_unit_test(any_ranks),
         cmocka_unit_test(groups),   cmocka_unit_test(homes),       cmocka_unit_test(pipelines),
         cmocka_unit_test(accounts), cmocka_unit_test(skipped),     cmocka_unit_test(refused),
-        cmocka_unit_test(patterns),
+        cmocka_unit_test(patterns), cmocka_unit_test(orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
