@@ -67,7 +67,7 @@ static zr_status call_capitalize(zr__run *r, const zr__call *c, zr__value *out)
 
 static zr_status call_title(zr__run *r, const zr__call *c, zr__value *out)
 {
-    return change_case(r, c, 'u', 'l', "- \t\n\r\f\v({[<", out);
+    return change_case(r, c, 'u', 'l', "-({[<", out);
 }
 
 static zr_status call_replace(zr__run *r, const zr__call *c, zr__value *out)

@@ -3,6 +3,7 @@
 
 #include "base/text/text.h"
 #include "data/pieces/classes.h"
+#include "data/pieces/nfc.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -55,16 +56,6 @@ static zr_status print_real(zr__run *r, zr__builder *b, double x, bool json)
     return zr__build_bytes(r, b, text, used, ZR__FROM_TEMPLATE);
 }
 
-/* Return whether Python's repr() escapes a character outside ASCII. Characters that Unicode has not assigned are not
- * in this list. */
-static bool is_hidden(uint32_t c)
-{
-    return zr__is_python_space(c) || c < 0xa0 || c == 0xad || (c >= 0x600 && c <= 0x605) || c == 0x61c || c == 0x6dd ||
-           c == 0x70f || c == 0x180e || (c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) ||
-           (c >= 0x2060 && c <= 0x206f) || (c >= 0xe000 && c <= 0xf8ff) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
-           c >= 0xe0000;
-}
-
 static zr_status print_quoted(zr__run *r, zr__builder *b, const zr__string *s)
 {
     const bool doubles = s->bytes > 0 && memchr(s->text, '\'', (size_t)s->bytes) &&
@@ -79,7 +70,7 @@ static zr_status print_quoted(zr__run *r, zr__builder *b, const zr__string *s)
             snprintf(text, sizeof(text), "\\%c", (char)c);
         else if (c == '\n' || c == '\r' || c == '\t')
             snprintf(text, sizeof(text), "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
-        else if (c < 0x20 || (c >= 0x7f && is_hidden(c)))
+        else if (!zr__is_printable((int32_t)c))
             snprintf(text, sizeof(text), c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
         if (!text[0]) continue;
         if (at > from) ZR_TRY(zr__build_slice(r, b, s, from, at));

@@ -3,8 +3,11 @@
 
 #include "base/text/text.h"
 #include "data/pieces/classes.h"
+#include "data/pieces/nfc.h"
 
 #include <string.h>
+
+enum { CAPITAL_SIGMA = 0x3a3 };
 
 /* ---- building -------------------------------------------------------------------------------- */
 
@@ -217,22 +220,34 @@ zr_status zr__string_strip(zr__run *r, const zr__string *s, const zr__string *se
     return zr__string_slice(r, s, from, to, out);
 }
 
+/* Convert a character. *n receives the number of bytes of `out`, or 0 if the result is not known. */
+static void convert(uint32_t c, bool upper, char out[8], int64_t *n)
+{
+    int32_t to[2] = {0};
+    int64_t many = 1;
+    *n = 0;
+    if (upper)
+        to[0] = zr__upper((int32_t)c);
+    else
+        many = zr__lower((int32_t)c, to);
+    if (to[0] < 0 || (!upper && c == CAPITAL_SIGMA)) return; /* a sigma's small letter depends on its place */
+    for (int64_t i = 0; i < many; i++) *n += zr__character_put(to[i], out + *n);
+}
+
 zr_status zr__string_case(zr__run *r, const zr__string *s, char first, char rest, const char *breaks, zr__value *out)
 {
     zr__builder b = {0};
     bool begins = true;
     ZR_TRY(zr__run_work(r, s->bytes / 16));
-    for (int64_t i = 0; i < s->bytes; i++) {
-        const char c = s->text[i], to = begins ? first : rest;
-        const bool upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z';
-        if ((unsigned char)c >= 0x80)
-            return zr__run_bad(r, "upper and lower case of characters outside ASCII are not supported (in \"%s\")",
-                           ZR_SHOWN(s->text + i));
-        char made = c;
-        if (upper && to == 'l') made = (char)(c + 32);
-        if (lower && to == 'u') made = (char)(c - 32);
-        ZR_TRY(zr__build_instead(r, &b, s, i, &made, 1));
-        begins = breaks && c && strchr(breaks, c);
+    for (int64_t at = 0, n = 0, made = 0; at < s->bytes; at += n) {
+        char text[8];
+        const uint32_t c = zr__character_at((const unsigned char *)s->text + at, &n);
+        convert(c, (begins ? first : rest) == 'u', text, &made);
+        if (made == 0)
+            return zr__run_bad(r, "the %s case of U+%04X is not supported", (begins ? first : rest) == 'u' ? "upper" : "lower",
+                               (unsigned)c);
+        ZR_TRY(zr__build_instead(r, &b, s, at, text, made));
+        begins = breaks && c && (zr__is_python_space(c) || (c < 0x80 && strchr(breaks, (int)c)));
     }
     if (s->bytes == 0) ZR_TRY(zr__build_string(r, &b, s));
     return zr__build_done(r, &b, out);
