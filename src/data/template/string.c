@@ -283,7 +283,7 @@ zr_status zr__string_replace(zr__run *r, const zr__string *s, const zr__string *
         ZR_TRY(zr__build_string(r, &b, new));
         at = found + old->bytes;
     }
-    ZR_TRY(zr__build_slice(r, &b, s, at, s->bytes));
+    if (at < s->bytes || s->bytes == 0) ZR_TRY(zr__build_slice(r, &b, s, at, s->bytes));
     return zr__build_done(r, &b, out);
 }
 

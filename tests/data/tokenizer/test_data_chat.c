@@ -253,7 +253,7 @@ static void answers_of_other_templates(void **state)
     own_renders("{% for m in messages %}{{ m.content.split('|')[-1] }} but {{ m.content.split('|')[0] }}.{% endfor %}",
                 "u:q;a:b|c;", "q but q.{c but b}.");
     own_renders("{% for m in messages %}{{ m.role }}{% generation %}[{{ m.content }}]{% endgeneration %}\n{% endfor %}",
-                "u:q;a:b;", "user[q]\nassistant{[b]}\n");
+                "u:q;a:b;", "user[q]assistant{[b]}");
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
