@@ -27,7 +27,7 @@ static zr_status call_range(zr__run *r, const zr__call *c, zr__value *out)
     ZR_TRY(zr__list_make(r, ZR__A_RANGE, 0, out));
     for (int64_t i = bound[0]; bound[2] > 0 ? i < bound[1] : i > bound[1];) {
         if (out->list->n == MOST_RANGE) return zr__run_bad(r, "range() of more than %d numbers", MOST_RANGE);
-        ZR_TRY(zr__list_add(r, out->list, zr__int(i)));
+        ZR_TRY(zr__list_append(r, out->list, zr__int(i)));
         if (__builtin_add_overflow(i, bound[2], &i)) break;
     }
     return ZR_OK;

@@ -224,7 +224,7 @@ static zr_status iterate(zr__run *r, const zr__list *items, bool back, zr__list_
 {
     ZR_TRY(zr__list_make(r, kind, items->n, out));
     for (int64_t i = 0; i < items->n; i++)
-        ZR_TRY(zr__list_add(r, out->list, items->item[back ? items->n - 1 - i : i]));
+        ZR_TRY(zr__list_append(r, out->list, items->item[back ? items->n - 1 - i : i]));
     return ZR_OK;
 }
 
@@ -272,7 +272,7 @@ static zr_status call_items(zr__run *r, const zr__call *c, zr__value *out)
     for (int64_t i = 0; i < c->self.dict->n; i++) {
         zr__value pair;
         ZR_TRY(zr__tuple_of(r, c->self.dict->pair[i].key, c->self.dict->pair[i].value, &pair));
-        ZR_TRY(zr__list_add(r, out->list, pair));
+        ZR_TRY(zr__list_append(r, out->list, pair));
     }
     return ZR_OK;
 }
@@ -310,7 +310,7 @@ static zr_status call_join(zr__run *r, const zr__call *c, zr__value *out)
         for (int64_t i = 0; i < items->n; i++) {
             zr__value one;
             ZR_TRY(attribute_at(r, &items->item[i], &c->slot[1], &one));
-            ZR_TRY(zr__list_add(r, picked.list, one));
+            ZR_TRY(zr__list_append(r, picked.list, one));
         }
         items = picked.list;
     }
@@ -371,7 +371,7 @@ static zr_status call_dictsort(zr__run *r, const zr__call *c, zr__value *out)
     ZR_TRY(zr__pool_take(&r->pool, (dict->n + 1) * (int64_t)sizeof(*keys), &keys));
     for (int64_t i = 0; i < dict->n; i++) {
         ZR_TRY(zr__tuple_of(r, dict->pair[i].key, dict->pair[i].value, &pair));
-        ZR_TRY(zr__list_add(r, out->list, pair));
+        ZR_TRY(zr__list_append(r, out->list, pair));
         ZR_TRY(sort_key(r, values ? &dict->pair[i].value : &dict->pair[i].key, is_yes(&c->slot[0]), &keys[i]));
     }
     return sort(r, out->list, keys, is_yes(&c->slot[2]));
@@ -389,8 +389,8 @@ static zr_status call_unique(zr__run *r, const zr__call *c, zr__value *out)
         ZR_TRY(sort_key(r, &items->item[i], is_yes(&c->slot[0]), &key));
         ZR_TRY(zr__is_in(r, &key, &seen, &found));
         if (found) continue;
-        ZR_TRY(zr__list_add(r, seen.list, key));
-        ZR_TRY(zr__list_add(r, out->list, items->item[i]));
+        ZR_TRY(zr__list_append(r, seen.list, key));
+        ZR_TRY(zr__list_append(r, out->list, items->item[i]));
     }
     return ZR_OK;
 }
@@ -442,7 +442,7 @@ static zr_status call_map(zr__run *r, const zr__call *c, zr__value *out)
         else
             ZR_TRY(zr__function_call(r, function, &items->item[i], &rest, &one));
         if (attribute && usual && one.kind == ZR__UNDEFINED) one = *usual;
-        ZR_TRY(zr__list_add(r, out->list, one));
+        ZR_TRY(zr__list_append(r, out->list, one));
     }
     return ZR_OK;
 }
@@ -464,7 +464,7 @@ static zr_status choose(zr__run *r, const zr__call *c, bool by_attribute, bool w
         if (by_attribute) ZR_TRY(attribute_at(r, &items->item[i], &args->value[0], &tested));
         result = tested;
         if (function) ZR_TRY(zr__function_call(r, function, &tested, &rest, &result));
-        if (zr__is_true(&result) == wanted) ZR_TRY(zr__list_add(r, out->list, items->item[i]));
+        if (zr__is_true(&result) == wanted) ZR_TRY(zr__list_append(r, out->list, items->item[i]));
     }
     return ZR_OK;
 }

@@ -186,7 +186,7 @@ static zr_status list_pairs(zr__run *r, const zr__dict *dict, bool keys, bool va
     for (int64_t i = 0; i < dict->n; i++) {
         one = keys ? dict->pair[i].key : dict->pair[i].value;
         if (keys && values) ZR_TRY(zr__tuple_of(r, dict->pair[i].key, dict->pair[i].value, &one));
-        ZR_TRY(zr__list_add(r, out->list, one));
+        ZR_TRY(zr__list_append(r, out->list, one));
     }
     return ZR_OK;
 }

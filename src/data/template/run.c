@@ -191,8 +191,8 @@ static zr_status add_strings(zr__run *r, const zr__string *a, const zr__string *
 static zr_status add_lists(zr__run *r, const zr__list *a, const zr__list *b, zr__value *out)
 {
     ZR_TRY(zr__list_make(r, a->kind, a->n + b->n, out));
-    for (int64_t i = 0; i < a->n; i++) ZR_TRY(zr__list_add(r, out->list, a->item[i]));
-    for (int64_t i = 0; i < b->n; i++) ZR_TRY(zr__list_add(r, out->list, b->item[i]));
+    for (int64_t i = 0; i < a->n; i++) ZR_TRY(zr__list_append(r, out->list, a->item[i]));
+    for (int64_t i = 0; i < b->n; i++) ZR_TRY(zr__list_append(r, out->list, b->item[i]));
     return ZR_OK;
 }
 
@@ -210,7 +210,7 @@ static zr_status repeat(zr__run *r, const zr__value *what, int64_t times, zr__va
     ZR_TRY(zr__list_make(r, what->list->kind, 0, out));
     for (int64_t i = 0; i < times; i++) {
         ZR_TRY(zr__run_work(r, 1));
-        for (int64_t k = 0; k < what->list->n; k++) ZR_TRY(zr__list_add(r, out->list, what->list->item[k]));
+        for (int64_t k = 0; k < what->list->n; k++) ZR_TRY(zr__list_append(r, out->list, what->list->item[k]));
     }
     return ZR_OK;
 }
@@ -278,7 +278,7 @@ static zr_status evaluate_items(zr__run *r, const zr__node *node, zr__value *out
     ZR_TRY(zr__list_make(r, (zr__list_kind)node->value.number, 0, out));
     for (const zr__node *one = node->list; one; one = one->next) {
         ZR_TRY(evaluate(r, one, &value));
-        ZR_TRY(zr__list_add(r, out->list, value));
+        ZR_TRY(zr__list_append(r, out->list, value));
     }
     return ZR_OK;
 }
@@ -362,7 +362,7 @@ static zr_status evaluate_slice(zr__run *r, const zr__node *node, zr__value *out
     to = to_given ? clip(to, n, back) : back ? -1 : n;
     if (of.kind == ZR__STRING) return slice_string(r, of.string, from, to, step, out);
     ZR_TRY(zr__list_make(r, of.list->kind, 0, out));
-    for (int64_t i = from; back ? i > to : i < to; i += step) ZR_TRY(zr__list_add(r, out->list, of.list->item[i]));
+    for (int64_t i = from; back ? i > to : i < to; i += step) ZR_TRY(zr__list_append(r, out->list, of.list->item[i]));
     return ZR_OK;
 }
 
@@ -597,7 +597,7 @@ static zr_status select_items(zr__run *r, const zr__node *node, zr__list **items
         ZR_TRY(new_scope(r, before, &r->scope));
         ZR_TRY(assign(r, node->a, all->item[i]));
         ZR_TRY(evaluate(r, node->c, &truth));
-        if (zr__is_true(&truth)) ZR_TRY(zr__list_add(r, selected.list, all->item[i]));
+        if (zr__is_true(&truth)) ZR_TRY(zr__list_append(r, selected.list, all->item[i]));
     }
     r->scope = before;
     *items = selected.list;
@@ -723,7 +723,7 @@ static zr_status give_messages(zr__run *r)
     ZR_TRY(zr__list_make(r, ZR__A_LIST, (int64_t)json_array_size(messages), &list));
     for (size_t i = 0; i < json_array_size(messages); i++) {
         ZR_TRY(zr__value_of_json(r, json_array_get(messages, i), (int32_t)i, true, &value));
-        ZR_TRY(zr__list_add(r, list.list, value));
+        ZR_TRY(zr__list_append(r, list.list, value));
     }
     return set_variable(r, known, list);
 }

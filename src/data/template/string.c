@@ -291,7 +291,7 @@ static zr_status add_part(zr__run *r, const zr__string *s, int64_t from, int64_t
 {
     zr__value part;
     ZR_TRY(zr__string_slice(r, s, from, to, &part));
-    return zr__list_add(r, list, part);
+    return zr__list_append(r, list, part);
 }
 
 /* Divide at white space, of which none is left at the ends of parts. */

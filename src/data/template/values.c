@@ -70,7 +70,7 @@ static zr_status go_deeper(zr__run *r, int *depth, const zr__value *value)
     return ZR_OK;
 }
 
-zr_status zr__list_add(zr__run *r, zr__list *list, zr__value value)
+zr_status zr__list_append(zr__run *r, zr__list *list, zr__value value)
 {
     ZR_TRY(zr__run_work(r, 1));
     ZR_TRY(go_deeper(r, &list->depth, &value));
@@ -89,8 +89,8 @@ zr_status zr__list_add(zr__run *r, zr__list *list, zr__value value)
 zr_status zr__tuple_of(zr__run *r, zr__value first, zr__value second, zr__value *out)
 {
     ZR_TRY(zr__list_make(r, ZR__A_TUPLE, 2, out));
-    ZR_TRY(zr__list_add(r, out->list, first));
-    return zr__list_add(r, out->list, second);
+    ZR_TRY(zr__list_append(r, out->list, first));
+    return zr__list_append(r, out->list, second);
 }
 
 zr_status zr__dict_make(zr__run *r, zr__kind kind, zr__value *out)
@@ -169,7 +169,7 @@ zr_status zr__value_of_json(zr__run *r, const json_t *json, int32_t source, bool
         ZR_TRY(zr__list_make(r, ZR__A_LIST, (int64_t)json_array_size(json), out));
         for (size_t i = 0; i < json_array_size(json); i++) {
             ZR_TRY(zr__value_of_json(r, json_array_get(json, i), source, false, &value));
-            ZR_TRY(zr__list_add(r, out->list, value));
+            ZR_TRY(zr__list_append(r, out->list, value));
         }
     }
     return ZR_OK;
@@ -296,7 +296,7 @@ zr_status zr__items_of(zr__run *r, const zr__value *v, zr__list **items)
         return ZR_OK;
     }
     if (v->kind == ZR__DICT) {
-        for (int64_t i = 0; i < v->dict->n; i++) ZR_TRY(zr__list_add(r, made.list, v->dict->pair[i].key));
+        for (int64_t i = 0; i < v->dict->n; i++) ZR_TRY(zr__list_append(r, made.list, v->dict->pair[i].key));
         return ZR_OK;
     }
     if (v->kind == ZR__STRING) {
@@ -304,7 +304,7 @@ zr_status zr__items_of(zr__run *r, const zr__value *v, zr__list **items)
             zr__value character;
             n = zr__string_step(v->string, at);
             ZR_TRY(zr__string_slice(r, v->string, at, at + n, &character));
-            ZR_TRY(zr__list_add(r, made.list, character));
+            ZR_TRY(zr__list_append(r, made.list, character));
         }
         return ZR_OK;
     }

@@ -171,7 +171,7 @@ static inline zr__value zr__none(void)
 }
 
 ZR_NODISCARD zr_status zr__list_make(zr__run *r, zr__list_kind kind, int64_t room, zr__value *out);
-ZR_NODISCARD zr_status zr__list_add(zr__run *r, zr__list *list, zr__value value);
+ZR_NODISCARD zr_status zr__list_append(zr__run *r, zr__list *list, zr__value value);
 ZR_NODISCARD zr_status zr__tuple_of(zr__run *r, zr__value first, zr__value second, zr__value *out);
 ZR_NODISCARD zr_status zr__dict_make(zr__run *r, zr__kind kind, zr__value *out);
 ZR_NODISCARD zr_status zr__dict_put(zr__run *r, zr__dict *dict, zr__value key, zr__value value);
