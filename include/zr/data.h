@@ -160,10 +160,10 @@ typedef struct zr_data_args {
     uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
     zr_data_packing packing; /* contents of a sample */
-    /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; NULL or
-     * "auto" for the template in the tokenizer's directory */
+    /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; NULL
+     * or "auto" for the template in the tokenizer's directory */
     const char *chat_template;
-    const char *chat_date; /* today's date in chat templates, YYYY-MM-DD; NULL for 2024-07-26 */
+    const char *chat_date;   /* today's date in chat templates, YYYY-MM-DD; NULL for 2024-07-26 */
     zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
     bool as_text;            /* whether every file is read as plain text, even if it has JSON records or tokens */
     /* bytes of a token in files without a header: 2 or 4; 0 means 2, but refuse a file whose tokens seem to have 4

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 static const char variables[] =
     "{\"messages\": [{\"role\": \"system\", \"content\": \"b\xc3\xa9\"}, {\"role\": \"user\", \"content\": \"\"},"
-    " {\"role\": \"assistant\", \"content\": \"<think>a</think> b\\n\", \"tool_calls\": [{\"function\": {\"name\": \"f\","
+    " {\"role\": \"assistant\", \"content\": \"<think>a</think> b\\n\", \"tool_calls\": [{\"function\": {\"name\": "
+    "\"f\","
     " \"arguments\": {\"x\": [1, 2.5, null, true, {\"y\": \"'\\\"\"}]}}}]}],"
     " \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}],"
     " \"more\": {\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}}";
@@ -27,7 +28,8 @@ static void look_at(const zr__template_text *out)
 {
     int64_t at = 0;
     for (int64_t i = 0; i < out->n; i++) {
-        hold(out->mark[i].end >= at && out->mark[i].source >= ZR__FROM_DATA && out->mark[i].source < 3, "marks in order");
+        hold(out->mark[i].end >= at && out->mark[i].source >= ZR__FROM_DATA && out->mark[i].source < 3,
+             "marks in order");
         at = out->mark[i].end;
     }
     hold(at == out->bytes, "marks cover the text");

@@ -130,14 +130,21 @@ static zr_status call_tojson(zr__run *r, const zr__call *c, zr__value *out)
 static zr_status call_length(zr__run *r, const zr__call *c, zr__value *out)
 {
     switch (c->self.kind) {
-    case ZR__STRING: *out = zr__int(zr__string_length(c->self.string)); return ZR_OK;
-    case ZR__DICT: *out = zr__int(c->self.dict->n); return ZR_OK;
-    case ZR__UNDEFINED: *out = zr__int(0); return ZR_OK;
+    case ZR__STRING:
+        *out = zr__int(zr__string_length(c->self.string));
+        return ZR_OK;
+    case ZR__DICT:
+        *out = zr__int(c->self.dict->n);
+        return ZR_OK;
+    case ZR__UNDEFINED:
+        *out = zr__int(0);
+        return ZR_OK;
     case ZR__LIST:
         *out = zr__int(c->self.list->n);
         if (c->self.list->kind != ZR__A_SEQUENCE) return ZR_OK;
         return zr__run_bad(r, "an iterator has no length; use the filter list before length");
-    default: return zr__run_bad(r, "a %s has no length", zr__type_name(&c->self));
+    default:
+        return zr__run_bad(r, "a %s has no length", zr__type_name(&c->self));
     }
 }
 
@@ -174,8 +181,8 @@ static zr_status call_int(zr__run *r, const zr__call *c, zr__value *out)
     *out = usual;
     if (c->self.kind == ZR__BOOL || c->self.kind == ZR__INT)
         *out = zr__int(c->self.kind == ZR__INT ? c->self.number : c->self.truth);
-    const bool is_real = c->self.kind == ZR__REAL ||
-                         (c->self.kind == ZR__STRING && read_number(c->self.string, false, &number, &real));
+    const bool is_real =
+        c->self.kind == ZR__REAL || (c->self.kind == ZR__STRING && read_number(c->self.string, false, &number, &real));
     if (!is_real) return ZR_OK;
     if (c->self.kind == ZR__REAL) real = c->self.real;
     if (!(real > -9e18 && real < 9e18)) return zr__run_bad(r, "int() of a number that is too large");
@@ -407,7 +414,8 @@ static zr_status take_function(zr__run *r, const zr__args *args, int at, zr__fun
         return zr__run_bad(r, "the name of a filter or a test is not a text");
     memcpy(name, named->string->text, (size_t)named->string->bytes);
     *function = zr__function_named(kind, name);
-    if (!*function) return zr__run_bad(r, "the %s %s is not supported by zr", kind == ZR__TEST ? "test" : "filter", name);
+    if (!*function)
+        return zr__run_bad(r, "the %s %s is not supported by zr", kind == ZR__TEST ? "test" : "filter", name);
     rest->n = 0;
     for (int i = at + 1; i < args->n; i++) {
         rest->value[rest->n] = args->value[i];
@@ -489,36 +497,35 @@ static zr_status call_rejectattr(zr__run *r, const zr__call *c, zr__value *out)
     return choose(r, c, true, false, out);
 }
 
-const zr__function zr__filters[] = {
-    {ZR__FILTER, "trim", "chars", 0, call_trim},
-    {ZR__FILTER, "string", "", 0, call_string},
-    {ZR__FILTER, "safe", "", 0, call_safe},
-    {ZR__FILTER, "upper", "", 0, call_upper},
-    {ZR__FILTER, "lower", "", 0, call_lower},
-    {ZR__FILTER, "capitalize", "", 0, call_capitalize},
-    {ZR__FILTER, "title", "", 0, call_title},
-    {ZR__FILTER, "replace", "old new count", 2, call_replace},
-    {ZR__FILTER, "indent", "width first blank", 0, call_indent},
-    {ZR__FILTER, "tojson", "ensure_ascii indent separators sort_keys", 0, call_tojson},
-    {ZR__FILTER, "length", "", 0, call_length},
-    {ZR__FILTER, "count", "", 0, call_length},
-    {ZR__FILTER, "int", "default base", 0, call_int},
-    {ZR__FILTER, "float", "default", 0, call_float},
-    {ZR__FILTER, "abs", "", 0, call_abs},
-    {ZR__FILTER, "default", "default_value boolean", 0, call_default},
-    {ZR__FILTER, "d", "default_value boolean", 0, call_default},
-    {ZR__FILTER, "list", "", 0, call_list},
-    {ZR__FILTER, "reverse", "", 0, call_reverse},
-    {ZR__FILTER, "first", "", 0, call_first},
-    {ZR__FILTER, "last", "", 0, call_last},
-    {ZR__FILTER, "items", "", 0, call_items},
-    {ZR__FILTER, "join", "d attribute", 0, call_join},
-    {ZR__FILTER, "sort", "reverse case_sensitive attribute", 0, call_sort},
-    {ZR__FILTER, "dictsort", "case_sensitive by reverse", 0, call_dictsort},
-    {ZR__FILTER, "unique", "case_sensitive", 0, call_unique},
-    {ZR__FILTER, "map", "*", 0, call_map},
-    {ZR__FILTER, "select", "*", 0, call_select},
-    {ZR__FILTER, "reject", "*", 0, call_reject},
-    {ZR__FILTER, "selectattr", "*", 0, call_selectattr},
-    {ZR__FILTER, "rejectattr", "*", 0, call_rejectattr},
-    {0}};
+const zr__function zr__filters[] = {{ZR__FILTER, "trim", "chars", 0, call_trim},
+                                    {ZR__FILTER, "string", "", 0, call_string},
+                                    {ZR__FILTER, "safe", "", 0, call_safe},
+                                    {ZR__FILTER, "upper", "", 0, call_upper},
+                                    {ZR__FILTER, "lower", "", 0, call_lower},
+                                    {ZR__FILTER, "capitalize", "", 0, call_capitalize},
+                                    {ZR__FILTER, "title", "", 0, call_title},
+                                    {ZR__FILTER, "replace", "old new count", 2, call_replace},
+                                    {ZR__FILTER, "indent", "width first blank", 0, call_indent},
+                                    {ZR__FILTER, "tojson", "ensure_ascii indent separators sort_keys", 0, call_tojson},
+                                    {ZR__FILTER, "length", "", 0, call_length},
+                                    {ZR__FILTER, "count", "", 0, call_length},
+                                    {ZR__FILTER, "int", "default base", 0, call_int},
+                                    {ZR__FILTER, "float", "default", 0, call_float},
+                                    {ZR__FILTER, "abs", "", 0, call_abs},
+                                    {ZR__FILTER, "default", "default_value boolean", 0, call_default},
+                                    {ZR__FILTER, "d", "default_value boolean", 0, call_default},
+                                    {ZR__FILTER, "list", "", 0, call_list},
+                                    {ZR__FILTER, "reverse", "", 0, call_reverse},
+                                    {ZR__FILTER, "first", "", 0, call_first},
+                                    {ZR__FILTER, "last", "", 0, call_last},
+                                    {ZR__FILTER, "items", "", 0, call_items},
+                                    {ZR__FILTER, "join", "d attribute", 0, call_join},
+                                    {ZR__FILTER, "sort", "reverse case_sensitive attribute", 0, call_sort},
+                                    {ZR__FILTER, "dictsort", "case_sensitive by reverse", 0, call_dictsort},
+                                    {ZR__FILTER, "unique", "case_sensitive", 0, call_unique},
+                                    {ZR__FILTER, "map", "*", 0, call_map},
+                                    {ZR__FILTER, "select", "*", 0, call_select},
+                                    {ZR__FILTER, "reject", "*", 0, call_reject},
+                                    {ZR__FILTER, "selectattr", "*", 0, call_selectattr},
+                                    {ZR__FILTER, "rejectattr", "*", 0, call_rejectattr},
+                                    {0}};

@@ -138,7 +138,10 @@ static zr_status skip_comment(lexer *x)
 
 static int digit_of(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : 99;
 }
 
 /* Read the escape at `at`, after the backslash. Write its bytes, at most 4, to `out`. Return its length, or 0 if it is
@@ -266,12 +269,13 @@ static zr_status balance(lexer *x, char c)
 
 static zr_status read_operator(lexer *x)
 {
-    static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]",
-                                            "(",  ")",  "{",  "}",  ">",  "<",  "=", ".", ":", "|", ",", NULL};
+    static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+                                            "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", NULL};
     int i = 0;
     while (operators[i] && !begins(x, operators[i])) i++;
     if (!operators[i])
-        return zr__template_wrong(x->t, x->line, ZR_ERR_DATA, "unexpected character: \"%s\"", ZR_SHOWN(x->text + x->at));
+        return zr__template_wrong(x->t, x->line, ZR_ERR_DATA, "unexpected character: \"%s\"",
+                                  ZR_SHOWN(x->text + x->at));
     ZR_TRY(balance(x, operators[i][0]));
     ZR_TRY(add_token(x, (zr__token){.kind = ZR__T_OPERATOR, .text = operators[i]}));
     go_to(x, x->at + (int64_t)strlen(operators[i]));
@@ -289,8 +293,8 @@ static zr_status read_tag(lexer *x, bool block)
         skip_space(x);
         const char c = x->text[x->at];
         if (x->at == x->n) return zr__template_wrong(x->t, line, ZR_ERR_DATA, "the tag has no end (%s)", end);
-        if (x->opens == 0 && (begins(x, end) || ((c == '-' || (block && c == '+')) &&
-                                                 strncmp(x->text + x->at + 1, end, 2) == 0))) {
+        if (x->opens == 0 &&
+            (begins(x, end) || ((c == '-' || (block && c == '+')) && strncmp(x->text + x->at + 1, end, 2) == 0))) {
             ZR_TRY(add_token(x, (zr__token){.kind = block ? ZR__T_BLOCK_END : ZR__T_PRINT_END}));
             skip_end(x, block);
             return ZR_OK;

@@ -70,9 +70,8 @@ static zr_status call_rsplit(zr__run *r, const zr__call *c, zr__value *out)
 /* Return whether a string has another one at one end. */
 static bool has_at(const zr__string *s, const zr__string *part, bool end)
 {
-    return s->bytes >= part->bytes &&
-           (part->bytes == 0 ||
-            memcmp(s->text + (end ? s->bytes - part->bytes : 0), part->text, (size_t)part->bytes) == 0);
+    return s->bytes >= part->bytes && (part->bytes == 0 || memcmp(s->text + (end ? s->bytes - part->bytes : 0),
+                                                                  part->text, (size_t)part->bytes) == 0);
 }
 
 /* Find out whether a string has another one, or one of a tuple, at one end. */

@@ -85,8 +85,17 @@ static bool skip_word(parser *p, const char *word)
 
 static const char *shown(const zr__token *token, char out[80])
 {
-    static const char *const kinds[] = {"the end of the template", "text", "{{", "the end of the tag", "{%",
-                                        "the end of the tag", NULL, "a text in quotes", "a number", "a number", NULL};
+    static const char *const kinds[] = {"the end of the template",
+                                        "text",
+                                        "{{",
+                                        "the end of the tag",
+                                        "{%",
+                                        "the end of the tag",
+                                        NULL,
+                                        "a text in quotes",
+                                        "a number",
+                                        "a number",
+                                        NULL};
     if (kinds[token->kind]) return kinds[token->kind];
     snprintf(out, 80, "\"%.60s\"", token->text);
     return out;
@@ -117,7 +126,7 @@ static zr_status want_end(parser *p)
 {
     if (p->at->kind != ZR__T_BLOCK_END)
         return zr__template_wrong(p->t, p->at->line, ZR_ERR_DATA, "expected the end of the tag (%%}), not %s",
-                         SHOWN_TOKEN(p->at));
+                                  SHOWN_TOKEN(p->at));
     p->at++;
     return ZR_OK;
 }
@@ -194,7 +203,8 @@ static zr_status parse_elements(parser *p, const char *close, bool pairs, zr__no
 /* Return whether the next token ends a tuple without parentheses. */
 static bool ends_tuple(const parser *p, const char *end)
 {
-    return p->at->kind == ZR__T_PRINT_END || p->at->kind == ZR__T_BLOCK_END || is_op(p, ")") || (end && is_word(p, end));
+    return p->at->kind == ZR__T_PRINT_END || p->at->kind == ZR__T_BLOCK_END || is_op(p, ")") ||
+           (end && is_word(p, end));
 }
 
 static zr_status parse_primary(parser *p, bool may_assign, zr__node **out);
@@ -246,8 +256,8 @@ static zr_status parse_primary(parser *p, bool may_assign, zr__node **out)
     if (token->kind == ZR__T_STRING) return parse_string(p, node);
     if (token->kind == ZR__T_INT || token->kind == ZR__T_REAL) {
         p->at++;
-        node->value = token->kind == ZR__T_INT ? zr__int(token->number)
-                                               : (zr__value){.kind = ZR__REAL, .real = token->real};
+        node->value =
+            token->kind == ZR__T_INT ? zr__int(token->number) : (zr__value){.kind = ZR__REAL, .real = token->real};
         return ZR_OK;
     }
     if (skip_op(p, "(")) {
@@ -285,7 +295,8 @@ static zr_status parse_arguments(parser *p, zr__node **list)
             p->at += 2;
         }
         if (keys && !key)
-            return zr__template_wrong(p->t, p->at->line, ZR_ERR_DATA, "an argument without a name follows one with a name");
+            return zr__template_wrong(p->t, p->at->line, ZR_ERR_DATA,
+                                      "an argument without a name follows one with a name");
         keys = key != NULL;
         if (n == ZR__ARGS)
             return zr__template_wrong(p->t, p->at->line, ZR_ERR_UNSUPPORTED, "more than %d arguments", ZR__ARGS);
@@ -428,9 +439,9 @@ static const struct {
     const char *text;
     zr__op op;
     int level; /* 0 binds strongest */
-} operators[] = {{"**", ZR__POWER, 0},        {"*", ZR__MULTIPLY, 1},  {"/", ZR__DIVIDE, 1},
-                 {"//", ZR__FLOOR_DIVIDE, 1}, {"%", ZR__MODULO, 1},    {"+", ZR__ADD, 2},
-                 {"-", ZR__SUBTRACT, 2},      {"==", ZR__EQUAL, 3},    {"!=", ZR__NOT_EQUAL, 3},
+} operators[] = {{"**", ZR__POWER, 0},        {"*", ZR__MULTIPLY, 1},    {"/", ZR__DIVIDE, 1},
+                 {"//", ZR__FLOOR_DIVIDE, 1}, {"%", ZR__MODULO, 1},      {"+", ZR__ADD, 2},
+                 {"-", ZR__SUBTRACT, 2},      {"==", ZR__EQUAL, 3},      {"!=", ZR__NOT_EQUAL, 3},
                  {"<", ZR__LESS, 3},          {"<=", ZR__LESS_EQUAL, 3}, {">", ZR__GREATER, 3},
                  {">=", ZR__GREATER_EQUAL, 3}};
 
@@ -639,7 +650,8 @@ static zr_status parse_macro(parser *p, zr__node *node)
         if (skip_op(p, "="))
             ZR_TRY(parse_expression(p, &parameter->b));
         else if (defaults)
-            return zr__template_wrong(p->t, node->line, ZR_ERR_DATA, "a parameter without a default follows one with a default");
+            return zr__template_wrong(p->t, node->line, ZR_ERR_DATA,
+                                      "a parameter without a default follows one with a default");
         defaults = parameter->b != NULL;
         append(&last, parameter);
     }
@@ -686,8 +698,9 @@ static zr_status parse_statement(parser *p, zr__node **out)
         ZR_TRY(new_node(p, statements[i].kind, out));
         (*out)->line = line;
         if (statements[i].parse) return statements[i].parse(p, *out);
-        return p->loops > 0 ? ZR_OK
-                            : zr__template_wrong(p->t, line, ZR_ERR_DATA, "\"%s\" is not in a loop that it could leave", word);
+        return p->loops > 0
+                   ? ZR_OK
+                   : zr__template_wrong(p->t, line, ZR_ERR_DATA, "\"%s\" is not in a loop that it could leave", word);
     }
     return unsupported(p, line, "the statement", word);
 }
@@ -714,7 +727,7 @@ static zr_status parse_body(parser *p, const char *const *ends, zr__node **out)
             ZR_TRY(parse_tuple(p, OF_EXPRESSIONS, NULL, false, &node->a));
             if (p->at->kind != ZR__T_PRINT_END)
                 return zr__template_wrong(p->t, p->at->line, ZR_ERR_DATA, "expected the end of the tag (}}), not %s",
-                                 SHOWN_TOKEN(p->at));
+                                          SHOWN_TOKEN(p->at));
             p->at++;
         } else {
             for (int i = 0; ends && ends[i]; i++)

@@ -58,8 +58,8 @@ static zr_status print_real(zr__run *r, zr__builder *b, double x, bool json)
 
 static zr_status print_quoted(zr__run *r, zr__builder *b, const zr__string *s)
 {
-    const bool doubles = s->bytes > 0 && memchr(s->text, '\'', (size_t)s->bytes) &&
-                         !memchr(s->text, '"', (size_t)s->bytes);
+    const bool doubles =
+        s->bytes > 0 && memchr(s->text, '\'', (size_t)s->bytes) && !memchr(s->text, '"', (size_t)s->bytes);
     const char quote = doubles ? '"' : '\'';
     int64_t from = 0, n = 0;
     ZR_TRY(zr__build_bytes(r, b, &quote, 1, ZR__FROM_TEMPLATE));
@@ -112,15 +112,24 @@ static zr_status print_inside(zr__run *r, zr__builder *b, const zr__value *v)
 {
     ZR_TRY(zr__run_work(r, 1));
     switch (v->kind) {
-    case ZR__UNDEFINED: return zr__build_text(r, b, "Undefined");
-    case ZR__NONE: return zr__build_text(r, b, "None");
-    case ZR__BOOL: return zr__build_text(r, b, v->truth ? "True" : "False");
-    case ZR__INT: return print_int(r, b, v->number);
-    case ZR__REAL: return print_real(r, b, v->real, false);
-    case ZR__STRING: return print_quoted(r, b, v->string);
-    case ZR__LIST: return print_list(r, b, v->list);
-    case ZR__DICT: return print_dict(r, b, v->dict);
-    default: return zr__run_bad(r, "printing a %s is not supported", zr__type_name(v));
+    case ZR__UNDEFINED:
+        return zr__build_text(r, b, "Undefined");
+    case ZR__NONE:
+        return zr__build_text(r, b, "None");
+    case ZR__BOOL:
+        return zr__build_text(r, b, v->truth ? "True" : "False");
+    case ZR__INT:
+        return print_int(r, b, v->number);
+    case ZR__REAL:
+        return print_real(r, b, v->real, false);
+    case ZR__STRING:
+        return print_quoted(r, b, v->string);
+    case ZR__LIST:
+        return print_list(r, b, v->list);
+    case ZR__DICT:
+        return print_dict(r, b, v->dict);
+    default:
+        return zr__run_bad(r, "printing a %s is not supported", zr__type_name(v));
     }
 }
 
@@ -175,7 +184,7 @@ static zr_status line_as_json(zr__run *r, zr__builder *b, const zr__json_style *
 }
 
 static zr_status list_as_json(zr__run *r, zr__builder *b, const zr__list *list, const zr__json_style *style,
-                           int64_t level)
+                              int64_t level)
 {
     if (list->kind > ZR__A_TUPLE) return zr__run_bad(r, "an iterator is not JSON; use the filter list before tojson");
     ZR_TRY(zr__build_text(r, b, "["));
@@ -212,7 +221,7 @@ static zr_status key_as_json(zr__run *r, zr__builder *b, const zr__value *key, c
 }
 
 static zr_status dict_as_json(zr__run *r, zr__builder *b, const zr__dict *dict, const zr__json_style *style,
-                           int64_t level)
+                              int64_t level)
 {
     const zr__pair *pair = NULL;
     ZR_TRY(zr__build_text(r, b, "{"));
@@ -236,13 +245,21 @@ zr_status zr__print_json(zr__run *r, zr__builder *b, const zr__value *v, const z
 {
     ZR_TRY(zr__run_work(r, 1));
     switch (v->kind) {
-    case ZR__NONE: return zr__build_text(r, b, "null");
-    case ZR__BOOL: return zr__build_text(r, b, v->truth ? "true" : "false");
-    case ZR__INT: return print_int(r, b, v->number);
-    case ZR__REAL: return print_real(r, b, v->real, true);
-    case ZR__STRING: return string_as_json(r, b, v->string, style->ascii);
-    case ZR__LIST: return list_as_json(r, b, v->list, style, level);
-    case ZR__DICT: return dict_as_json(r, b, v->dict, style, level);
-    default: return zr__run_bad(r, "%s cannot be written as JSON", zr__type_name(v));
+    case ZR__NONE:
+        return zr__build_text(r, b, "null");
+    case ZR__BOOL:
+        return zr__build_text(r, b, v->truth ? "true" : "false");
+    case ZR__INT:
+        return print_int(r, b, v->number);
+    case ZR__REAL:
+        return print_real(r, b, v->real, true);
+    case ZR__STRING:
+        return string_as_json(r, b, v->string, style->ascii);
+    case ZR__LIST:
+        return list_as_json(r, b, v->list, style, level);
+    case ZR__DICT:
+        return dict_as_json(r, b, v->dict, style, level);
+    default:
+        return zr__run_bad(r, "%s cannot be written as JSON", zr__type_name(v));
     }
 }

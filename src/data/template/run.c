@@ -124,10 +124,17 @@ static zr_status calculate_whole(zr__run *r, zr__op op, int64_t a, int64_t b, zr
     int64_t result = 0;
     bool overflows = false;
     switch (op) {
-    case ZR__ADD: overflows = __builtin_add_overflow(a, b, &result); break;
-    case ZR__SUBTRACT: overflows = __builtin_sub_overflow(a, b, &result); break;
-    case ZR__MULTIPLY: overflows = __builtin_mul_overflow(a, b, &result); break;
-    case ZR__POWER: return power(r, a, b, out);
+    case ZR__ADD:
+        overflows = __builtin_add_overflow(a, b, &result);
+        break;
+    case ZR__SUBTRACT:
+        overflows = __builtin_sub_overflow(a, b, &result);
+        break;
+    case ZR__MULTIPLY:
+        overflows = __builtin_mul_overflow(a, b, &result);
+        break;
+    case ZR__POWER:
+        return power(r, a, b, out);
     default: /* INT64_MIN / -1 has no result */
         overflows = b == -1 && a == INT64_MIN;
         const int64_t rest = b == -1 ? 0 : a % b, below = rest != 0 && (rest < 0) != (b < 0);
@@ -145,11 +152,21 @@ static zr_status calculate(zr__run *r, zr__op op, const zr__value *a, const zr__
     if (a->kind != ZR__REAL && b->kind != ZR__REAL && op != ZR__DIVIDE && !(op == ZR__POWER && y < 0))
         return calculate_whole(r, op, whole_of(a), whole_of(b), out);
     switch (op) {
-    case ZR__ADD: result = x + y; break;
-    case ZR__SUBTRACT: result = x - y; break;
-    case ZR__MULTIPLY: result = x * y; break;
-    case ZR__DIVIDE: result = x / y; break;
-    case ZR__POWER: result = pow(x, y); break;
+    case ZR__ADD:
+        result = x + y;
+        break;
+    case ZR__SUBTRACT:
+        result = x - y;
+        break;
+    case ZR__MULTIPLY:
+        result = x * y;
+        break;
+    case ZR__DIVIDE:
+        result = x / y;
+        break;
+    case ZR__POWER:
+        result = pow(x, y);
+        break;
     default:
         result = fmod(x, y);
         if (result != 0.0 && (result < 0) != (y < 0)) result += y;
@@ -226,10 +243,10 @@ static zr_status apply_binary(zr__run *r, zr__op op, const zr__value *a, const z
     if (zr__is_number(a) && zr__is_number(b)) return calculate(r, op, a, b, out);
     if (op == ZR__ADD && a->kind == ZR__STRING && b->kind == ZR__STRING)
         return add_strings(r, a->string, b->string, out);
-    if (op == ZR__ADD && a->kind == ZR__LIST && b->kind == ZR__LIST && a->list->kind == b->list->kind &&
-        is_sequence(a))
+    if (op == ZR__ADD && a->kind == ZR__LIST && b->kind == ZR__LIST && a->list->kind == b->list->kind && is_sequence(a))
         return add_lists(r, a->list, b->list, out);
-    const bool a_counts = a->kind == ZR__INT || a->kind == ZR__BOOL, b_counts = b->kind == ZR__INT || b->kind == ZR__BOOL;
+    const bool a_counts = a->kind == ZR__INT || a->kind == ZR__BOOL,
+               b_counts = b->kind == ZR__INT || b->kind == ZR__BOOL;
     if (op == ZR__MULTIPLY && is_sequence(a) && b_counts) return repeat(r, a, whole_of(b), out);
     if (op == ZR__MULTIPLY && is_sequence(b) && a_counts) return repeat(r, b, whole_of(a), out);
     const zr__value *undefined = a->kind == ZR__UNDEFINED ? a : b->kind == ZR__UNDEFINED ? b : NULL;
@@ -439,9 +456,9 @@ static zr_status bind_parameters(zr__run *r, const zr__macro *macro, const zr__a
             ZR_TRY(evaluate(r, one->b, &value));
         ZR_TRY(set_variable(r, one->name, value));
     }
-    return used == args->n ? ZR_OK
-                           : zr__run_bad(r, "the macro %s has no parameter for one of its arguments",
-                                         ZR_SHOWN(macro->node->name));
+    return used == args->n
+               ? ZR_OK
+               : zr__run_bad(r, "the macro %s has no parameter for one of its arguments", ZR_SHOWN(macro->node->name));
 }
 
 /* Execute statements in a scope of their own, and make a string of their output. */
@@ -502,10 +519,15 @@ static zr_status evaluate_logic(zr__run *r, const zr__node *node, zr__value *out
     ZR_TRY(evaluate(r, node->a, out));
     const bool truth = zr__is_true(out);
     switch (node->kind) {
-    case ZR__NOT: *out = zr__bool(!truth); return ZR_OK;
-    case ZR__AND: return truth ? evaluate(r, node->b, out) : ZR_OK;
-    case ZR__OR: return truth ? ZR_OK : evaluate(r, node->b, out);
-    default: break;
+    case ZR__NOT:
+        *out = zr__bool(!truth);
+        return ZR_OK;
+    case ZR__AND:
+        return truth ? evaluate(r, node->b, out) : ZR_OK;
+    case ZR__OR:
+        return truth ? ZR_OK : evaluate(r, node->b, out);
+    default:
+        break;
     }
     if (truth) return evaluate(r, node->b, out);
     *out = zr__undefined("the value of an if without else");
@@ -534,22 +556,37 @@ static zr_status evaluate_binary(zr__run *r, const zr__node *node, zr__value *ou
 static zr_status evaluate_inside(zr__run *r, const zr__node *node, zr__value *out)
 {
     switch (node->kind) {
-    case ZR__CONSTANT: *out = node->value; return ZR_OK;
-    case ZR__NAME: get_variable(r, node->name, out); return ZR_OK;
-    case ZR__ITEMS: return evaluate_items(r, node, out);
-    case ZR__PAIRS: return evaluate_pairs(r, node, out);
+    case ZR__CONSTANT:
+        *out = node->value;
+        return ZR_OK;
+    case ZR__NAME:
+        get_variable(r, node->name, out);
+        return ZR_OK;
+    case ZR__ITEMS:
+        return evaluate_items(r, node, out);
+    case ZR__PAIRS:
+        return evaluate_pairs(r, node, out);
     case ZR__ATTRIBUTE:
-    case ZR__ITEM: return evaluate_attribute(r, node, out);
-    case ZR__SLICE: return evaluate_slice(r, node, out);
-    case ZR__CALL: return evaluate_call(r, node, out);
+    case ZR__ITEM:
+        return evaluate_attribute(r, node, out);
+    case ZR__SLICE:
+        return evaluate_slice(r, node, out);
+    case ZR__CALL:
+        return evaluate_call(r, node, out);
     case ZR__FILTERED:
-    case ZR__TESTED: return evaluate_filtered(r, node, out);
+    case ZR__TESTED:
+        return evaluate_filtered(r, node, out);
     case ZR__NEGATIVE:
-    case ZR__POSITIVE: return evaluate_sign(r, node, out);
-    case ZR__BINARY: return evaluate_binary(r, node, out);
-    case ZR__CONCAT: return evaluate_concat(r, node, out);
-    case ZR__COMPARE: return evaluate_compare(r, node, out);
-    default: return evaluate_logic(r, node, out);
+    case ZR__POSITIVE:
+        return evaluate_sign(r, node, out);
+    case ZR__BINARY:
+        return evaluate_binary(r, node, out);
+    case ZR__CONCAT:
+        return evaluate_concat(r, node, out);
+    case ZR__COMPARE:
+        return evaluate_compare(r, node, out);
+    default:
+        return evaluate_logic(r, node, out);
     }
 }
 
@@ -582,8 +619,7 @@ static zr_status assign(zr__run *r, const zr__node *target, zr__value value)
     int64_t i = 0, n = items->n;
     for (const zr__node *one = target->list; one; one = one->next, i++)
         if (i < n) ZR_TRY(assign(r, one, items->item[i]));
-    return i == n ? ZR_OK
-                  : zr__run_bad(r, "%lld names for %lld values", (long long)i, (long long)n);
+    return i == n ? ZR_OK : zr__run_bad(r, "%lld names for %lld values", (long long)i, (long long)n);
 }
 
 /* Select the items of a loop by its condition. */
@@ -681,15 +717,28 @@ static zr_status execute_one(zr__run *r, const zr__node *node, flow *how)
     zr__value value;
     r->line = node->line;
     switch (node->kind) {
-    case ZR__DATA: return zr__build_string(r, r->out, node->value.string);
-    case ZR__PRINT: ZR_TRY(evaluate(r, node->a, &value)); return zr__print(r, r->out, &value);
-    case ZR__FOR: return execute_for(r, node, how);
-    case ZR__IF: return execute_if(r, node, how);
-    case ZR__SET: ZR_TRY(evaluate(r, node->b, &value)); return assign(r, node->a, value);
-    case ZR__DEFINE: return define_macro(r, node);
-    case ZR__BREAK: *how = BREAKS; return ZR_OK;
-    case ZR__CONTINUE: *how = CONTINUES; return ZR_OK;
-    default: return execute_block(r, node);
+    case ZR__DATA:
+        return zr__build_string(r, r->out, node->value.string);
+    case ZR__PRINT:
+        ZR_TRY(evaluate(r, node->a, &value));
+        return zr__print(r, r->out, &value);
+    case ZR__FOR:
+        return execute_for(r, node, how);
+    case ZR__IF:
+        return execute_if(r, node, how);
+    case ZR__SET:
+        ZR_TRY(evaluate(r, node->b, &value));
+        return assign(r, node->a, value);
+    case ZR__DEFINE:
+        return define_macro(r, node);
+    case ZR__BREAK:
+        *how = BREAKS;
+        return ZR_OK;
+    case ZR__CONTINUE:
+        *how = CONTINUES;
+        return ZR_OK;
+    default:
+        return execute_block(r, node);
     }
 }
 
@@ -740,8 +789,8 @@ static zr_status run_template(zr__run *r, zr__template_text *out)
     r->out = &made;
     ZR_TRY(give(r, "tools", args->tools, ZR__FROM_DATA));
     ZR_TRY(give(r, "documents", args->documents, ZR__FROM_DATA));
-    ZR_TRY(give(r, "add_generation_prompt", args->add_generation_prompt ? json_true() : json_false(),
-                ZR__FROM_TEMPLATE));
+    ZR_TRY(
+        give(r, "add_generation_prompt", args->add_generation_prompt ? json_true() : json_false(), ZR__FROM_TEMPLATE));
     json_object_foreach((json_t *)args->more, name, one) ZR_TRY(give(r, name, one, ZR__FROM_TEMPLATE));
     ZR_TRY(give_messages(r));
     ZR_TRY(execute(r, r->template->body, &how));

@@ -244,8 +244,8 @@ zr_status zr__string_case(zr__run *r, const zr__string *s, char first, char rest
         const uint32_t c = zr__character_at((const unsigned char *)s->text + at, &n);
         convert(c, (begins ? first : rest) == 'u', text, &made);
         if (made == 0)
-            return zr__run_bad(r, "the %s case of U+%04X is not supported", (begins ? first : rest) == 'u' ? "upper" : "lower",
-                               (unsigned)c);
+            return zr__run_bad(r, "the %s case of U+%04X is not supported",
+                               (begins ? first : rest) == 'u' ? "upper" : "lower", (unsigned)c);
         ZR_TRY(zr__build_instead(r, &b, s, at, text, made));
         begins = breaks && c && (zr__is_python_space(c) || (c < 0x80 && strchr(breaks, (int)c)));
     }

@@ -42,7 +42,7 @@ bool zr__template_contains(const zr__template *template, const char *text);
 
 /** Variables of a template. Members may be NULL. */
 typedef struct zr__template_args {
-    const json_t *messages; /* array of objects; borrowed until the result is released, as all members */
+    const json_t *messages;          /* array of objects; borrowed until the result is released, as all members */
     const json_t *tools, *documents; /* NULL is none */
     const json_t *more;              /* object: further variables, such as bos_token */
     bool add_generation_prompt;

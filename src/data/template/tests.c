@@ -33,7 +33,8 @@ TEST(is_number, zr__is_number(v))
 TEST(is_string, is_text(v))
 TEST(is_mapping, v->kind == ZR__DICT)
 TEST(is_iterable, is_text(v) || v->kind == ZR__LIST || v->kind == ZR__DICT || v->kind == ZR__UNDEFINED)
-TEST(is_sequence, is_text(v) || v->kind == ZR__DICT || v->kind == ZR__UNDEFINED || (v->kind == ZR__LIST && v->list->kind <= ZR__A_RANGE))
+TEST(is_sequence, is_text(v) || v->kind == ZR__DICT || v->kind == ZR__UNDEFINED ||
+                      (v->kind == ZR__LIST && v->list->kind <= ZR__A_RANGE))
 TEST(is_callable, v->kind == ZR__FUNCTION || v->kind == ZR__MACRO || v->kind == ZR__UNDEFINED)
 TEST(is_equal, zr__equal(v, &c->slot[0]))
 TEST(is_not_equal, !zr__equal(v, &c->slot[0]))
@@ -95,7 +96,7 @@ static zr_status is_divisible(zr__run *r, const zr__call *c, zr__value *out)
     if (c->slot[0].kind != ZR__INT) return zr__run_bad(r, "divisibleby needs a whole number");
     const int64_t by = c->slot[0].number;
     return c->self.kind == ZR__INT && by != 0 && by != -1 ? kind_is(out, c->self.number % by == 0)
-                                                         : leaves(r, c, by, 0, out);
+                                                          : leaves(r, c, by, 0, out);
 }
 
 const zr__function zr__tests[] = {{ZR__TEST, "defined", "", 0, is_defined},

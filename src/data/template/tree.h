@@ -6,10 +6,10 @@
 
 typedef enum zr__node_kind {
     /* expressions */
-    ZR__CONSTANT, /* value */
-    ZR__NAME,     /* name */
-    ZR__ITEMS,    /* list or tuple (value.kind: 0 or 1): list */
-    ZR__PAIRS,    /* dict: list, keys and values in turn */
+    ZR__CONSTANT,  /* value */
+    ZR__NAME,      /* name */
+    ZR__ITEMS,     /* list or tuple (value.kind: 0 or 1): list */
+    ZR__PAIRS,     /* dict: list, keys and values in turn */
     ZR__ATTRIBUTE, /* a.name */
     ZR__ITEM,      /* a[b] */
     ZR__SLICE,     /* a[b:c:d], each of which but a may be NULL */
@@ -26,13 +26,13 @@ typedef enum zr__node_kind {
     ZR__COMPARE,   /* a, then list, each with its operator */
     ZR__CHOICE,    /* b if a else c, which may be NULL */
     /* statements */
-    ZR__DATA,     /* value */
-    ZR__PRINT,    /* a */
-    ZR__FOR,      /* for a in b if c: list; other */
-    ZR__IF,       /* if a: list; other */
-    ZR__SET,      /* a = b */
-    ZR__SET_BLOCK, /* a = list, filtered by b if it is not NULL */
-    ZR__DEFINE,    /* a macro: name, parameters a (names with defaults b), list */
+    ZR__DATA,       /* value */
+    ZR__PRINT,      /* a */
+    ZR__FOR,        /* for a in b if c: list; other */
+    ZR__IF,         /* if a: list; other */
+    ZR__SET,        /* a = b */
+    ZR__SET_BLOCK,  /* a = list, filtered by b if it is not NULL */
+    ZR__DEFINE,     /* a macro: name, parameters a (names with defaults b), list */
     ZR__GENERATION, /* list */
     ZR__BREAK,
     ZR__CONTINUE,

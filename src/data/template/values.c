@@ -179,7 +179,7 @@ zr_status zr__value_of_json(zr__run *r, const json_t *json, int32_t source, bool
 
 const char *zr__type_name(const zr__value *v)
 {
-    static const char *const names[] = {"nothing", "undefined", "none", "bool", "int", "float", "str",
+    static const char *const names[] = {"nothing", "undefined", "none",      "bool",  "int",      "float", "str",
                                         "list",    "dict",      "namespace", "macro", "function", "loop"};
     return names[v->kind];
 }
@@ -189,14 +189,22 @@ bool zr__is_true(const zr__value *v)
     switch (v->kind) {
     case ZR__MISSING:
     case ZR__UNDEFINED:
-    case ZR__NONE: return false;
-    case ZR__BOOL: return v->truth;
-    case ZR__INT: return v->number != 0;
-    case ZR__REAL: return v->real != 0.0;
-    case ZR__STRING: return v->string->bytes > 0;
-    case ZR__LIST: return v->list->kind == ZR__A_SEQUENCE || v->list->n > 0;
-    case ZR__DICT: return v->dict->n > 0;
-    default: return true;
+    case ZR__NONE:
+        return false;
+    case ZR__BOOL:
+        return v->truth;
+    case ZR__INT:
+        return v->number != 0;
+    case ZR__REAL:
+        return v->real != 0.0;
+    case ZR__STRING:
+        return v->string->bytes > 0;
+    case ZR__LIST:
+        return v->list->kind == ZR__A_SEQUENCE || v->list->n > 0;
+    case ZR__DICT:
+        return v->dict->n > 0;
+    default:
+        return true;
     }
 }
 
@@ -254,15 +262,18 @@ bool zr__equal(const zr__value *a, const zr__value *b)
     switch (a->kind) {
     case ZR__STRING:
         return a->string->bytes == b->string->bytes &&
-               (a->string->bytes == 0 ||
-                memcmp(a->string->text, b->string->text, (size_t)a->string->bytes) == 0);
-    case ZR__LIST: return equal_lists(a->list, b->list);
-    case ZR__DICT: return equal_dicts(a->dict, b->dict);
+               (a->string->bytes == 0 || memcmp(a->string->text, b->string->text, (size_t)a->string->bytes) == 0);
+    case ZR__LIST:
+        return equal_lists(a->list, b->list);
+    case ZR__DICT:
+        return equal_dicts(a->dict, b->dict);
     case ZR__NAMESPACE:
     case ZR__MACRO:
     case ZR__FUNCTION:
-    case ZR__LOOP: return a->dict == b->dict && a->self == b->self;
-    default: return true;
+    case ZR__LOOP:
+        return a->dict == b->dict && a->self == b->self;
+    default:
+        return true;
     }
 }
 
@@ -399,7 +410,7 @@ zr_status zr__attribute(zr__run *r, const zr__value *of, const zr__value *key, b
     const bool named = key->kind == ZR__STRING;
     if (of->kind == ZR__UNDEFINED)
         return zr__run_bad(r, "%s is undefined, so it has no %s", ZR_SHOWN(of->name),
-                       named ? ZR_SHOWN(key->string->text) : "items");
+                           named ? ZR_SHOWN(key->string->text) : "items");
     if (named) {
         ZR_TRY(zr__pool_take(&r->pool, key->string->bytes + 1, &name));
         memcpy(name, key->string->text, (size_t)key->string->bytes);

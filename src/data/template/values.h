@@ -140,8 +140,9 @@ int64_t zr__string_find(const zr__string *string, const zr__string *what, int64_
 /** Remove the characters of `set`, or white space if it is NULL, from the left and the right end. */
 ZR_NODISCARD zr_status zr__string_strip(zr__run *r, const zr__string *string, const zr__string *set, bool left,
                                         bool right, zr__value *out);
-/** Convert a string. The first character of each word is converted by `first`, others by `rest`; words begin after white
- * space and the characters in `breaks`, or only at the string's first character if it is NULL. 'u' is upper case, 'l' lower case. */
+/** Convert a string. The first character of each word is converted by `first`, others by `rest`; words begin after
+ * white space and the characters in `breaks`, or only at the string's first character if it is NULL. 'u' is upper case,
+ * 'l' lower case. */
 ZR_NODISCARD zr_status zr__string_case(zr__run *r, const zr__string *string, char first, char rest, const char *breaks,
                                        zr__value *out);
 ZR_NODISCARD zr_status zr__string_replace(zr__run *r, const zr__string *string, const zr__string *old,

@@ -2,6 +2,7 @@
 #include "data/text/chat.h"
 
 #include "base/core/grow.h"
+#include "data/pieces/classes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -91,10 +92,8 @@ static bool next_stretch(const zr__template_text *t, int64_t *at, stretch *s)
 
 static zr_status run(const page *p, json_t *messages, bool asks, zr__template_text *text)
 {
-    const zr__template_args args = {.messages = messages,
-                                    .more = p->chat->variables,
-                                    .add_generation_prompt = asks,
-                                    .date = p->chat->date};
+    const zr__template_args args = {
+        .messages = messages, .more = p->chat->variables, .add_generation_prompt = asks, .date = p->chat->date};
     return zr__template_run(p->chat->template, &args, text);
 }
 
@@ -169,11 +168,20 @@ static void mark_generated(const page *p)
 
 /* ---- conversations --------------------------------------------------------------------------- */
 
+/* Return whether a text has only white space. */
+static bool is_blank(const char *text, int64_t bytes)
+{
+    int64_t n = 0;
+    for (int64_t at = 0; at < bytes; at += n)
+        if (!zr__is_python_space(zr__character_at((const unsigned char *)text + at, &n))) return false;
+    return true;
+}
+
 /* Return the index of a message whose text is not in the rendered text, or -1. */
 static int64_t find_missing(const page *p)
 {
     for (int64_t m = 0; m < p->n; m++) {
-        bool found = p->message[m].bytes == 0;
+        bool found = is_blank(p->message[m].text, p->message[m].bytes);
         for (int64_t i = 0; i < p->text.n && !found; i++) found = p->text.mark[i].source == m;
         if (!found) return m;
     }

@@ -1,6 +1,6 @@
 /**
- * Renders conversations as text with a chat template (data/template): that of a tokenizer's directory, that of a file, or
- * one of zr's own, which have the forms of known models.
+ * Renders conversations as text with a chat template (data/template): that of a tokenizer's directory, that of a file,
+ * or one of zr's own, which have the forms of known models.
  *
  * A rendered conversation consists of spans. A span tells whether the model is trained on it, and whether it is text of
  * a message. In the text of a message, names of control tokens are ordinary text.
@@ -32,7 +32,7 @@ typedef struct zr__message {
 
 /** Part of a rendered conversation. */
 typedef struct zr__span {
-    int64_t end; /* offset in the text at which the span ends and the next span begins */
+    int64_t end;  /* offset in the text at which the span ends and the next span begins */
     bool message; /* whether it is text of a message, not of the template */
     bool trains;  /* whether the loss counts the tokens that begin in this span */
     bool apart;   /* whether the text from this span on is encoded separately from the text before it */
@@ -43,7 +43,7 @@ typedef struct zr__rendered {
     zr__text text;
     zr__span *span;
     int64_t n, room;
-    bool failed; /* whether memory was short */
+    bool failed;                        /* whether memory was short */
     char reason[ZR__CHAT_REASON_BYTES]; /* why the template has no form for the messages */
 } zr__rendered;
 
@@ -52,17 +52,17 @@ void zr__rendered_free(zr__rendered *rendered);
 
 /** Rendering of conversations for one tokenizer. Close it with zr__chat_close. */
 typedef struct zr__chat {
-    const struct zr__chat_form *form; /* form of zr's own template, or NULL */
-    zr__template *template;           /* NULL if there is none, or none that can be read */
-    json_t *variables;                /* special tokens by name, as variables of the template */
-    uint64_t hash;                    /* hash of the template's text */
-    char date[16];                    /* today's date in the template */
+    const struct zr__chat_form *form;                /* form of zr's own template, or NULL */
+    zr__template *template;                          /* NULL if there is none, or none that can be read */
+    json_t *variables;                               /* special tokens by name, as variables of the template */
+    uint64_t hash;                                   /* hash of the template's text */
+    char date[16];                                   /* today's date in the template */
     char begin[ZR__MARK_BYTES], end[ZR__MARK_BYTES]; /* texts of the tokens that begin a text and end it, or "" */
     char turn_end[ZR__MARK_BYTES];                   /* text of the token that ends an answer, or "" */
     char (*control)[ZR__MARK_BYTES];                 /* texts of the template's control tokens */
     int64_t controls, control_room;
-    bool all;                                 /* whether the loss counts the text of the template, too */
-    char unread[ZR_SHOWN_BYTES + 512];        /* why the directory's template cannot be read, or "" */
+    bool all;                          /* whether the loss counts the text of the template, too */
+    char unread[ZR_SHOWN_BYTES + 512]; /* why the directory's template cannot be read, or "" */
 } zr__chat;
 
 /** Find the chat template of a tokenizer. `named` is the name of a form, the path of a template's file (it ends in

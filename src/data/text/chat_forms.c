@@ -8,7 +8,8 @@
 
 #define CHATML_ASKS "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 #define CHATML                                                                                                         \
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}" CHATML_ASKS
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor "             \
+    "%}" CHATML_ASKS
 /* with a system prompt for conversations without one */
 #define CHATML_WITH(system)                                                                                            \
     "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\n" system "<|im_end|>\\n' }}{% endif %}" CHATML
@@ -41,16 +42,21 @@ static const char qwen3[] =
 
 #define LLAMA3_TURN(role, text) "{{ '<|start_header_id|>' + " role " + '<|end_header_id|>\\n\\n' + " text " }}"
 #define LLAMA3_TURNS(messages)                                                                                         \
-    "{% for m in " messages " %}" LLAMA3_TURN("m.role", "m.content.strip() + '<|eot_id|>'") "{% endfor %}"             \
-    "{% if add_generation_prompt %}" LLAMA3_TURN("'assistant'", "''") "{% endif %}"
+    "{% for m in " messages                                                                                            \
+    " %}" LLAMA3_TURN("m.role", "m.content.strip() + '<|eot_id|>'") "{% endfor %}"                                     \
+                                                                    "{% if add_generation_prompt %}" LLAMA3_TURN(      \
+                                                                        "'assistant'", "''") "{% endif %}"
 
 static const char llama3[] = "{{ bos_token }}" LLAMA3_TURNS("messages");
 
 /* with a date before the system prompt */
-static const char llama31[] =
-    "{% set first = 1 if messages and messages[0].role == 'system' else 0 %}{{ bos_token }}" LLAMA3_TURN(
-        "'system'", "'Cutting Knowledge Date: December 2023\\nToday Date: ' + strftime_now('%d %b %Y') + '\\n\\n'")
-    "{{ (messages[0].content.strip() if first else '') + '<|eot_id|>' }}" LLAMA3_TURNS("messages[first:]");
+static const char
+    llama31
+        [] =
+            "{% set first = 1 if messages and messages[0].role == 'system' else 0 %}{{ bos_token }}" LLAMA3_TURN(
+                "'system'", "'Cutting Knowledge Date: December 2023\\nToday Date: ' + strftime_now('%d %b %Y') + "
+                            "'\\n\\n'") "{{ (messages[0].content.strip() if first else '') + '<|eot_id|>' "
+                                        "}}" LLAMA3_TURNS("messages[first:]");
 
 /* ---- Llama 2 and Mistral --------------------------------------------------------------------- */
 
@@ -89,7 +95,8 @@ static const char llama2[] =
 
 #define IM .control = {"<|im_start|>", "<|im_end|>"}
 #define HEADER                                                                                                         \
-    .begin = "<|begin_of_text|>", .end = "<|eot_id|>", .control = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
+    .begin = "<|begin_of_text|>", .end = "<|eot_id|>",                                                                 \
+    .control = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
 #define S .begin = "<s>", .end = "</s>"
 static const zr__chat_form forms[] = {
     {"chatml", CHATML, .end = "<|im_end|>", IM},

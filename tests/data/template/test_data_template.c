@@ -77,8 +77,7 @@ static void cases_of_jinja(void **state)
         const zr_status st = run(json_string_value(template), json_string_length(template), &out);
         if (json_is_null(wanted) && st != ZR_ERR_DATA && st != ZR_ERR_UNSUPPORTED)
             fail_msg("not refused: %s", json_string_value(template));
-        if (json_is_string(wanted) && st != ZR_OK)
-            fail_msg("%s: %s", json_string_value(template), zr_error_message());
+        if (json_is_string(wanted) && st != ZR_OK) fail_msg("%s: %s", json_string_value(template), zr_error_message());
         if (json_is_string(wanted) && (out.bytes != (int64_t)json_string_length(wanted) ||
                                        memcmp(out.text, json_string_value(wanted), (size_t)out.bytes) != 0))
             fail_msg("%s\nis %.*s\nfor %s", json_string_value(template), (int)out.bytes, out.text,
@@ -99,7 +98,7 @@ static void marks_are(const char *template, const char *wanted)
     if (run(template, strlen(template), &out) != ZR_OK) fail_msg("%s", zr_error_message());
     for (int64_t i = 0; i < out.n; i++) {
         const zr__mark *mark = &out.mark[i];
-        const char letter = (char)(mark->generated        ? 'B' + mark->source
+        const char letter = (char)(mark->generated      ? 'B' + mark->source
                                    : mark->source == -1 ? '.'
                                                         : '0' + mark->source);
         assert_true(mark->end >= at && n + 4 < sizeof(shown));

@@ -234,18 +234,20 @@ static void answers_of_other_templates(void **state)
     make_tokenizer("t");
     put_text("t/tokenizer_config.json", "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<|im_end|>\"}}");
     /* the generation prompt is not learned, what the template writes after it is; the date is that of the caller */
-    own_renders("{{ bos_token + strftime_now('%d %b') }}{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}"
-                "think {% endif %}{{ m.content | trim }}{{ eos_token }}\n{% endfor %}"
-                "{% if add_generation_prompt %}<assistant>{% endif %}",
-                "u:q;a: yes ;u:r;a:;",
-                "<b>31 Jan<user>q<|im_end|>\n<assistant>{think yes<|im_end|>}\n<user>r<|im_end|>\n"
-                "<assistant>{think <|im_end|>}\n");
+    own_renders(
+        "{{ bos_token + strftime_now('%d %b') }}{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}"
+        "think {% endif %}{{ m.content | trim }}{{ eos_token }}\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}",
+        "u:q;a: yes ;u:r;a:;",
+        "<b>31 Jan<user>q<|im_end|>\n<assistant>{think yes<|im_end|>}\n<user>r<|im_end|>\n"
+        "<assistant>{think <|im_end|>}\n");
     /* a template whose generation prompt has more than earlier answers keep */
-    own_renders("{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last and m.role == 'assistant' %}<t>{% endif %}"
-                "{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<t>{% endif %}",
-                "u:q;a:b;u:r;a:c;",
-                "<|im_start|>user\nq<|im_end|><|im_start|>assistant\n{b<|im_end|>}<|im_start|>user\nr<|im_end|>"
-                "<|im_start|>assistant\n<t>{c<|im_end|>}");
+    own_renders(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last and m.role == 'assistant' %}<t>{% endif %}"
+        "{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<t>{% endif %}",
+        "u:q;a:b;u:r;a:c;",
+        "<|im_start|>user\nq<|im_end|><|im_start|>assistant\n{b<|im_end|>}<|im_start|>user\nr<|im_end|>"
+        "<|im_start|>assistant\n<t>{c<|im_end|>}");
     /* no control token ends an answer, and there is no generation prompt */
     own_renders("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "u:q;a:b;u:r;a:c;",
                 "user: q\n{assistant: b}\nuser: r\n{assistant: c}\n");
