@@ -102,9 +102,10 @@ typedef struct zr_config {
         zr_config_order order;
         zr_data_packing packing;
         zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
-        /* name of the chat template's form, such as "llama3"; or "auto" to recognise the template in the tokenizer's
-         * directory */
+        /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; or
+         * "auto" for the template in the tokenizer's directory */
         const char *chat_template;
+        const char *chat_date; /* today's date in chat templates, YYYY-MM-DD */
         const char *text_key;  /* member that holds the text in each record */
         bool skip_bad_lines;   /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
         const char *cache_dir; /* cache directory for tokenized texts; NULL for the user's cache */

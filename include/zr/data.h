@@ -160,9 +160,10 @@ typedef struct zr_data_args {
     uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
     zr_data_packing packing; /* contents of a sample */
-    /* name of the chat template's form, such as "llama3"; NULL or "auto" to recognise the template in the tokenizer's
-     * directory */
+    /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; NULL
+     * or "auto" for the template in the tokenizer's directory */
     const char *chat_template;
+    const char *chat_date;   /* today's date in chat templates, YYYY-MM-DD; NULL for 2024-07-26 */
     zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
     bool as_text;            /* whether every file is read as plain text, even if it has JSON records or tokens */
     /* bytes of a token in files without a header: 2 or 4; 0 means 2, but refuse a file whose tokens seem to have 4
@@ -197,8 +198,7 @@ typedef struct zr_data_args {
  *
  * Answers. In files with prompts or messages, only answers are targets, unless loss_on or a switch of a message says
  * otherwise. All other targets are -1. A token belongs to an answer if its first byte does. Messages are
- * rendered with the chat template of the tokenizer. zr does not execute templates: it recognises the templates of some
- * families of models by a hash of their text, and refuses others.
+ * rendered with the chat template of the tokenizer, a program in the part of Jinja that templates use.
  *
  * Tokenizing. With the tokenizer "bytes", a text file is read directly. Otherwise text and .jsonl files are tokenized
  * once, into a cache file. The cache file's name is a hash of the text file's contents, the tokenizer, text_key and
@@ -223,7 +223,7 @@ typedef struct zr_data_args {
  * ZR_ERR_CONFIG if the tokenizer has more than vocab_size tokens, if a list or a weight is invalid, or if token_bytes
  *   contradicts a file's header;
  * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, if the text is too long for the tokenizer, if there are messages and
- *   no known chat template, or if one of the files is not .jsonl for ZR_PACK_ONE or ZR_PACK_WHOLE;
+ *   no chat template that zr can use, or if one of the files is not .jsonl for ZR_PACK_ONE or ZR_PACK_WHOLE;
  * ZR_ERR_CREATE or ZR_ERR_IO if the cache file cannot be written;
  * ZR_ERR_ARG for an invalid size.
  */

@@ -415,8 +415,8 @@ ZR_API ZR_NODISCARD zr_status zr_sampling_of_dir(const char *dir, zr_sampling *s
  * context. A prompt begins with the tokens that the tokenizer's post_processor puts at the beginning of a text. If it
  * puts none, an empty prompt is replaced by the token that separates documents, or by a newline. Among equally likely
  * tokens, top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a
- * top_p outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat
- * template. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
+ * top_p outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no chat
+ * template that zr can use. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
 ZR_API ZR_NODISCARD zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg);
 
 #ifdef __cplusplus

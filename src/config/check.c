@@ -352,6 +352,7 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
         const char *owner; /* models that use the key */
     } keys[] = {{"data.packing", NEXT, "decoders"},
                 {"data.chat_template", NEXT, "decoders"},
+                {"data.chat_date", NEXT, "decoders"},
                 {"data.text_key", NEXT, "decoders"},
                 {"data.loss_on", NEXT, "decoders"},
                 {"data.token_bytes", NEXT, "decoders"},

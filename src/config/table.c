@@ -107,7 +107,10 @@ const zr_key zr__common_keys[] = {
         .choices = "answers|last|all"),
     KEY(STRING, "data.chat_template", AUTO, data.chat_template,
         "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
-        "mistral-v3 or mistral-tekken; auto: the template in the directory of data.tokenizer, if zr knows it"),
+        "mistral-v3 or mistral-tekken; or a file with a template, .jinja; auto: the template in the directory of "
+        "data.tokenizer"),
+    KEY(STRING, "data.chat_date", "\"2024-07-26\"", data.chat_date,
+        "today's date in chat templates that contain one, YYYY-MM-DD"),
     KEY(STRING, "data.text_key", "\"text\"", data.text_key, "member that holds the text in each record"),
     KEY(EITHER, "data.bad_lines", "\"error\"", data.skip_bad_lines,
         "handling of a record that has no such text. error: end the run; skip: leave it out, and report how many",

@@ -233,3 +233,21 @@ int64_t zr__lower(int32_t c, int32_t lower[2])
             lower[0] = c + newer_upper[i].lower;
     return c == 0x130 ? 2 : 1; /* a capital I with a dot becomes i and a combining dot */
 }
+
+int32_t zr__upper(int32_t c)
+{
+    /* ranges with characters whose upper case is several characters, or differs from their title case */
+    static const int32_t longer[][2] = {{0xdf, 0xdf},     {0x149, 0x149},  {0x1c4, 0x1cc}, {0x1f0, 0x1f3},
+                                        {0x390, 0x390},   {0x3b0, 0x3b0},  {0x587, 0x587}, {0x1e96, 0x1e9a},
+                                        {0x1f50, 0x1ffc}, {0xfb00, 0xfb17}};
+    for (size_t i = 0; i < sizeof(longer) / sizeof(longer[0]); i++)
+        if (c >= longer[i][0] && c <= longer[i][1]) return -1;
+    return utf8proc_toupper(c);
+}
+
+bool zr__is_printable(int32_t c)
+{
+    const utf8proc_category_t category = utf8proc_category(c);
+    return c == ' ' ||
+           (category != UTF8PROC_CATEGORY_CN && (category < UTF8PROC_CATEGORY_ZS || category > UTF8PROC_CATEGORY_CO));
+}

@@ -41,4 +41,10 @@ void zr__nfc_order(const zr__classes *nfc, int32_t *c, int64_t n, int32_t *room)
 /** Convert a character to lower case, by Unicode 17. Return the number of characters in `lower`, 1 or 2. */
 int64_t zr__lower(int32_t c, int32_t lower[2]);
 
+/** Return the upper case of a character, or -1 if it is not, or may not be, one character. */
+int32_t zr__upper(int32_t c);
+
+/** Return whether Python's repr() prints a character as it is. */
+bool zr__is_printable(int32_t c);
+
 #endif

@@ -1,10 +1,10 @@
-/* Renders conversations in the forms of known chat templates. */
+/* Renders conversations with chat templates, and finds the bytes of answers. */
 #include "data/text/chat.h"
 
 #include "base/core/grow.h"
 #include "data/pieces/classes.h"
-#include "data/text/chat_forms.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- rendered texts -------------------------------------------------------------------------- */
@@ -24,7 +24,7 @@ void zr__rendered_free(zr__rendered *r)
 }
 
 /* Append a span. */
-static void add_span(zr__rendered *r, const char *text, int64_t bytes, zr__span_kind kind, bool trains)
+static void add_span(zr__rendered *r, const char *text, int64_t bytes, bool message, bool trains)
 {
     if (bytes <= 0 || r->failed) return;
     zr__text_append(&r->text, text, (size_t)bytes);
@@ -32,329 +32,225 @@ static void add_span(zr__rendered *r, const char *text, int64_t bytes, zr__span_
     r->failed = r->text.failed || !span;
     if (r->failed) return;
     r->span = span;
-    r->span[r->n++] = (zr__span){.end = (int64_t)r->text.length, .kind = kind, .trains = trains};
+    r->span[r->n++] = (zr__span){.end = (int64_t)r->text.length, .message = message, .trains = trains};
 }
 
-/* A text that is being rendered. */
+int64_t zr__chat_control_in(const zr__chat *chat, const char *text, int64_t bytes, int64_t *length)
+{
+    int64_t first = -1;
+    for (int64_t i = 0; i < chat->controls && bytes > 0; i++) {
+        const size_t n = strlen(chat->control[i]);
+        const char *at = memmem(text, (size_t)bytes, chat->control[i], n);
+        if (!at || (first >= 0 && at - text >= first)) continue;
+        first = at - text;
+        *length = (int64_t)n;
+    }
+    return first;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+enum { COUNTS = 1, IN_MESSAGE = 2 };
+
+/* A conversation that is being rendered. */
 typedef struct page {
     const zr__chat *chat;
     const zr__message *message;
     int64_t n;
-    bool asks;
-    zr__rendered *out;
+    json_t *json; /* the messages */
+    zr__template_text text;
+    char *on; /* for each byte: whether the loss counts it, and at last whether it belongs to a message, as bits */
 } page;
 
-static void frame(const page *p, const char *text)
+/* A part of the text that consists of one message's text and the template's text within. */
+typedef struct stretch {
+    int32_t source;
+    int64_t begin, end;   /* its first byte and the byte after its last one */
+    int64_t before, next; /* end of the stretch before it, or 0; beginning of the stretch after it, or the text's end */
+    int32_t earlier;      /* source of the stretch before it, or ZR__FROM_TEMPLATE */
+} stretch;
+
+/* Find the next stretch, from mark *at on. Return false if there is none. */
+static bool next_stretch(const zr__template_text *t, int64_t *at, stretch *s)
 {
-    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, p->chat->all);
-}
-
-static void control(const page *p, const char *text)
-{
-    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, p->chat->all);
-}
-
-static void content(const page *p, const zr__message *m)
-{
-    add_span(p->out, m->text, m->bytes, ZR__SPAN_MESSAGE, m->trains);
-}
-
-/* Add the control token that ends the turn of a message. */
-static void end(const page *p, const char *text, bool trains)
-{
-    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_CONTROL, trains);
-}
-
-/* Add text of the template to an answer, so that the model learns to write it as it learns the answer. */
-static void taught(const page *p, const char *text, const zr__message *m)
-{
-    add_span(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, m->trains);
-}
-
-static const char *const role_name[ZR__ROLES] = {"system", "user", "assistant"};
-
-static bool begins_with_system(const page *p)
-{
-    return p->n > 0 && p->message[0].role == ZR__SYSTEM;
-}
-
-/* ---- white space ----------------------------------------------------------------------------- */
-
-/* Return the bytes of the white space character at the beginning of a text, or 0. White space is what Python's
- * str.strip() removes. */
-static int64_t space_bytes(const char *text, int64_t bytes)
-{
-    int64_t n = bytes > 0 ? zr__text_utf8(text, bytes) : 0;
-    return n > 0 && zr__is_python_space(zr__character_at((const unsigned char *)text, &n)) ? n : 0;
-}
-
-/* Return the message without white space at both ends. */
-static zr__message stripped(zr__message m)
-{
-    for (int64_t n; (n = space_bytes(m.text, m.bytes)) > 0; m.bytes -= n) m.text += n;
-    for (int64_t n = 1; n <= 3 && n <= m.bytes; n++)
-        if (space_bytes(m.text + m.bytes - n, n) == n) {
-            m.bytes -= n;
-            n = 0;
+    int64_t begin = *at > 0 ? t->mark[*at - 1].end : 0;
+    const stretch last = *s;
+    for (; *at < t->n && t->mark[*at].source == ZR__FROM_TEMPLATE; ++*at) begin = t->mark[*at].end;
+    if (*at == t->n) return false;
+    *s = (stretch){.source = t->mark[*at].source, .begin = begin, .before = last.end, .earlier = last.source};
+    s->next = t->bytes;
+    for (; *at < t->n; ++*at) {
+        const int32_t source = t->mark[*at].source;
+        if (source == s->source) s->end = t->mark[*at].end;
+        if (source != s->source && source != ZR__FROM_TEMPLATE) {
+            s->next = t->mark[*at - 1].end;
+            break;
         }
-    return m;
-}
-
-static zr__message without_lines_before(zr__message m)
-{
-    for (; m.bytes > 0 && m.text[0] == '\n'; m.bytes--) m.text++;
-    return m;
-}
-
-static zr__message without_lines_after(zr__message m)
-{
-    while (m.bytes > 0 && m.text[m.bytes - 1] == '\n') m.bytes--;
-    return m;
-}
-
-/* ---- ChatML ---------------------------------------------------------------------------------- */
-
-static void begin_turn(const page *p, zr__role role)
-{
-    control(p, "<|im_start|>");
-    frame(p, role_name[role]);
-    frame(p, "\n");
-}
-
-static void end_turn(const page *p, bool trains)
-{
-    end(p, "<|im_end|>", trains);
-    frame(p, "\n");
-}
-
-static void turn(const page *p, const zr__message *m)
-{
-    begin_turn(p, m->role);
-    content(p, m);
-    end_turn(p, m->trains);
-}
-
-static const char *render_chatml(const page *p)
-{
-    const char *usual = p->chat->form->system;
-    if (usual && !begins_with_system(p)) {
-        begin_turn(p, ZR__SYSTEM);
-        frame(p, usual);
-        end_turn(p, p->chat->all);
     }
-    for (int64_t i = 0; i < p->n; i++) turn(p, &p->message[i]);
-    if (p->asks) begin_turn(p, ZR__ASSISTANT);
-    return NULL;
+    return true;
 }
 
-/* Find the first or last place of `what` in a message. */
-static const char *find(const zr__message *m, const char *what, bool last)
+static zr_status run(const page *p, json_t *messages, bool asks, zr__template_text *text)
 {
-    const char *found = NULL;
-    const size_t n = strlen(what);
-    for (const char *at = m->text, *end = m->text + m->bytes; (at = memmem(at, (size_t)(end - at), what, n)); at++) {
-        found = at;
-        if (!last) break;
+    const zr__template_args args = {
+        .messages = messages, .more = p->chat->variables, .add_generation_prompt = asks, .date = p->chat->date};
+    return zr__template_run(p->chat->template, &args, text);
+}
+
+/* Return where the model begins to write an answer: after the text that the template's generation prompt has in common
+ * with the text before the answer. If the template refuses the messages before the answer, this is the beginning of the
+ * message's text. *begin receives it. Error: ZR_ERR_MEMORY. */
+static zr_status find_begin(const page *p, const stretch *s, int64_t *begin)
+{
+    zr__template_text prompt;
+    stretch last = {.source = ZR__FROM_TEMPLATE};
+    int64_t at = 0, same = 0;
+    json_t *before = json_array();
+    *begin = s->begin;
+    ZR_CHECK(before, ZR_ERR_MEMORY, "no memory for the messages before an answer");
+    for (int32_t i = 0; i < s->source; i++) (void)json_array_append(before, json_array_get(p->json, (size_t)i));
+    const zr_status st = run(p, before, true, &prompt);
+    if (st == ZR_OK) {
+        while (next_stretch(&prompt, &at, &last)) continue;
+        const char *a = prompt.text + last.end, *b = p->text.text + s->before;
+        const int64_t most = s->begin - s->before, n = prompt.bytes - last.end;
+        while (same < n && same < most && a[same] == b[same]) same++;
+        if (last.source == s->earlier) *begin = s->before + same;
     }
-    return found;
+    zr__template_release(&prompt);
+    json_decref(before);
+    return st == ZR_ERR_DATA ? ZR_OK : st;
 }
 
-/* Divide an answer of Qwen3 into the reasoning between <think> and </think>, and the text after it. */
-static void divide_answer(const zr__message *m, zr__message *reasoning, zr__message *rest)
+/* Return the end of an answer: the end of the first control token after it, or of the message's text. After other
+ * messages, only the token that ends an answer counts. */
+static int64_t end_of(const page *p, const stretch *s, bool answer)
 {
-    static const char open[] = "<think>", close[] = "</think>";
-    const char *first = find(m, close, false), *last = find(m, close, true);
-    *rest = *m;
-    *reasoning = (zr__message){.role = m->role, .text = m->text, .trains = m->trains};
-    if (!first) return;
-    rest->text = last + strlen(close);
-    rest->bytes = m->text + m->bytes - rest->text;
-    *rest = without_lines_before(*rest);
-    reasoning->bytes = first - m->text;
-    *reasoning = without_lines_after(*reasoning);
-    const char *begin = find(reasoning, open, true);
-    if (begin) {
-        const char *end = reasoning->text + reasoning->bytes;
-        reasoning->text = begin + strlen(open);
-        reasoning->bytes = end - reasoning->text;
+    const zr__chat *chat = p->chat;
+    const char *after = p->text.text + s->end;
+    int64_t length = 0;
+    const int64_t at = zr__chat_control_in(chat, after, s->next - s->end, &length);
+    if (at < 0) return s->end;
+    const bool ends_turn = strncmp(after + at, chat->turn_end, (size_t)length) == 0 && !chat->turn_end[length];
+    return answer || ends_turn ? s->end + at + length : s->end;
+}
+
+/* Mark the bytes that the loss counts, in templates without {% generation %} blocks. */
+static zr_status mark_answers(const page *p)
+{
+    stretch s = {.source = ZR__FROM_TEMPLATE};
+    int32_t done = ZR__FROM_TEMPLATE; /* the last message of which a stretch was found */
+    for (int64_t at = 0; next_stretch(&p->text, &at, &s);) {
+        if (s.source < 0) continue;
+        const zr__message *m = &p->message[s.source];
+        const bool answer = m->role == ZR__ASSISTANT;
+        int64_t begin = s.begin;
+        if (answer && m->trains != p->chat->all && s.source > done) ZR_TRY(find_begin(p, &s, &begin));
+        done = s.source > done ? s.source : done;
+        const int64_t end = end_of(p, &s, answer);
+        memset(p->on + begin, m->trains ? COUNTS : 0, (size_t)(end - begin));
     }
-    *reasoning = without_lines_before(*reasoning);
+    return ZR_OK;
 }
 
-/* Return the index of the last message that a user wrote. A user message with the result of a tool does not count. */
-static int64_t last_query(const page *p)
+/* Mark the bytes of {% generation %} blocks, except for those of messages that do not count. */
+static void mark_generated(const page *p)
 {
-    static const char open[] = "<tool_response>", close[] = "</tool_response>";
-    const int64_t a = (int64_t)strlen(open), b = (int64_t)strlen(close);
-    for (int64_t i = p->n - 1; i >= 0; i--) {
-        const zr__message *m = &p->message[i];
-        if (m->role != ZR__USER) continue;
-        const bool begins = m->bytes >= a && memcmp(m->text, open, (size_t)a) == 0;
-        const bool ends = m->bytes >= b && memcmp(m->text + m->bytes - b, close, (size_t)b) == 0;
-        if (!begins || !ends) return i;
+    const zr__template_text *t = &p->text;
+    for (int64_t at = 0, begin = 0, i = 0; at < t->n; begin = t->mark[at - 1].end) {
+        bool counts = true;
+        for (i = at; i < t->n && t->mark[i].generated == t->mark[at].generated; i++)
+            if (t->mark[i].source >= 0) counts = counts && p->message[t->mark[i].source].trains;
+        if (t->mark[at].generated) memset(p->on + begin, counts ? COUNTS : 0, (size_t)(t->mark[i - 1].end - begin));
+        at = i;
     }
-    return p->n - 1;
 }
 
-static void answer_qwen3(const page *p, int64_t i, int64_t query)
+/* ---- conversations --------------------------------------------------------------------------- */
+
+/* Return whether a text has only white space. */
+static bool is_blank(const char *text, int64_t bytes)
 {
-    zr__message reasoning, rest;
-    divide_answer(&p->message[i], &reasoning, &rest);
-    begin_turn(p, ZR__ASSISTANT);
-    if (i > query && (i == p->n - 1 || reasoning.bytes > 0)) {
-        reasoning = without_lines_after(reasoning);
-        rest = without_lines_before(rest);
-        taught(p, "<think>\n", &rest);
-        content(p, &reasoning);
-        taught(p, "\n</think>\n\n", &rest);
+    int64_t n = 0;
+    for (int64_t at = 0; at < bytes; at += n)
+        if (!zr__is_python_space(zr__character_at((const unsigned char *)text + at, &n))) return false;
+    return true;
+}
+
+/* Return the index of a message whose text is not in the rendered text, or -1. */
+static int64_t find_missing(const page *p)
+{
+    for (int64_t m = 0; m < p->n; m++) {
+        bool found = is_blank(p->message[m].text, p->message[m].bytes);
+        for (int64_t i = 0; i < p->text.n && !found; i++) found = p->text.mark[i].source == m;
+        if (!found) return m;
     }
-    content(p, &rest);
-    end_turn(p, rest.trains);
+    return -1;
 }
 
-static const char *render_qwen3(const page *p)
+static void add_spans(const page *p, zr__rendered *r)
 {
-    const int64_t query = last_query(p);
+    const zr__template_text *t = &p->text;
+    for (int64_t i = 0, at = 0; i < t->n; at = t->mark[i++].end)
+        for (; at < t->mark[i].end && t->mark[i].source != ZR__FROM_TEMPLATE; at++) p->on[at] |= IN_MESSAGE;
+    for (int64_t at = 0, end = 0; at < t->bytes; at = end) {
+        while (end < t->bytes && p->on[end] == p->on[at]) end++;
+        add_span(r, t->text + at, end - at, p->on[at] & IN_MESSAGE, p->on[at] & COUNTS);
+    }
+}
+
+static const char *const role_names[ZR__ROLES] = {"system", "user", "assistant"};
+
+/* Make the messages JSON. */
+static zr_status make_json(page *p)
+{
     for (int64_t i = 0; i < p->n; i++) {
-        if (p->message[i].role == ZR__ASSISTANT)
-            answer_qwen3(p, i, query);
-        else
-            turn(p, &p->message[i]);
-    }
-    if (p->asks) begin_turn(p, ZR__ASSISTANT);
-    return NULL;
-}
-
-/* ---- Llama 3 --------------------------------------------------------------------------------- */
-
-static void begin_header(const page *p, zr__role role)
-{
-    control(p, "<|start_header_id|>");
-    frame(p, role_name[role]);
-    control(p, "<|end_header_id|>");
-    frame(p, "\n\n");
-}
-
-static const char *render_llama3(const page *p)
-{
-    int64_t i = 0;
-    control(p, p->chat->begin);
-    if (p->chat->form->system) {
-        begin_header(p, ZR__SYSTEM);
-        frame(p, p->chat->form->system);
-        if (begins_with_system(p)) {
-            const zr__message text = stripped(p->message[i++]);
-            content(p, &text);
+        const zr__message *m = &p->message[i];
+        for (int64_t at = 0, n; at < m->bytes; at += n) {
+            n = zr__text_utf8(m->text + at, m->bytes - at);
+            ZR_CHECK(n > 0, ZR_ERR_DATA, "byte %lld of message %lld is not UTF-8", (long long)at, (long long)i + 1);
         }
-        end(p, "<|eot_id|>", i > 0 ? p->message[0].trains : p->chat->all);
+        json_t *one = json_pack("{s:s, s:s%}", "role", role_names[m->role], "content", m->text, (size_t)m->bytes);
+        ZR_CHECK(json_array_append_new(p->json, one) == 0, ZR_ERR_MEMORY, "no memory for a conversation");
     }
-    for (; i < p->n; i++) {
-        const zr__message text = stripped(p->message[i]);
-        begin_header(p, text.role);
-        content(p, &text);
-        end(p, "<|eot_id|>", text.trains);
-    }
-    if (p->asks) begin_header(p, ZR__ASSISTANT);
-    return NULL;
+    return ZR_OK;
 }
 
-/* ---- Llama 2 and Mistral --------------------------------------------------------------------- */
-
-/* Return the reason why the messages are not turns of a user and the assistant, or NULL. A system message may come
- * first. */
-static const char *not_in_turn(const page *p)
+/* Render the text and mark its bytes. Fail with ZR_ERR_DATA if the template has no form for the messages. */
+static zr_status render(page *p, bool asks, zr__rendered *r)
 {
-    const int64_t first = begins_with_system(p);
-    if (first && p->n == 1) return "a system message alone; this chat template wants a user's message after it";
-    for (int64_t i = first; i < p->n; i++)
-        if (p->message[i].role != ((i - first) % 2 == 0 ? ZR__USER : ZR__ASSISTANT))
-            return "the roles are not in turn; this chat template wants an optional system message, then user, "
-                   "assistant, user, assistant ...";
-    return NULL;
+    ZR_TRY(make_json(p));
+    ZR_TRY(run(p, p->json, asks, &p->text));
+    const int64_t missing = find_missing(p);
+    ZR_CHECK(missing < 0, ZR_ERR_DATA, "the chat template leaves out the text of message %lld (%s)",
+             (long long)missing + 1, role_names[p->message[missing].role]);
+    p->on = zr_alloc((size_t)p->text.bytes + 1);
+    ZR_CHECK(p->on, ZR_ERR_MEMORY, "no memory for a conversation of %lld bytes", (long long)p->text.bytes);
+    memset(p->on, p->chat->all ? COUNTS : 0, (size_t)p->text.bytes);
+    if (zr__template_generates(p->chat->template))
+        mark_generated(p);
+    else
+        ZR_TRY(mark_answers(p));
+    add_spans(p, r);
+    return ZR_OK;
 }
-
-static const char *render_llama2(const page *p)
-{
-    const int64_t first = begins_with_system(p);
-    const char *bad = not_in_turn(p);
-    for (int64_t i = first; i < p->n && !bad; i++) {
-        const zr__message text = stripped(p->message[i]);
-        if (text.role == ZR__ASSISTANT) {
-            taught(p, " ", &text);
-            content(p, &text);
-            taught(p, " ", &text);
-            end(p, p->chat->end, text.trains);
-            continue;
-        }
-        control(p, p->chat->begin);
-        frame(p, "[INST] ");
-        if (i == first && first) {
-            zr__message user = text, begun = p->message[0];
-            frame(p, "<<SYS>>\n");
-            content(p, &begun);
-            frame(p, "\n<</SYS>>\n\n");
-            /* the template strips the system prompt and the message as one text */
-            user.bytes += user.text - p->message[i].text;
-            user.text = p->message[i].text;
-            content(p, &user);
-        } else {
-            content(p, &text);
-        }
-        frame(p, " [/INST]");
-    }
-    return bad;
-}
-
-/* Render one of the four forms of Mistral's instructions. `open` and `close` surround a user's message, and `lead`
- * precedes an answer. In the `late` forms, the system prompt is in the last user message, and [INST] and [/INST] are
- * control tokens. */
-static const char *render_mistral(const page *p)
-{
-    const zr__chat_form *f = p->chat->form;
-    const int64_t first = begins_with_system(p);
-    const char *bad = not_in_turn(p);
-    if (first && f->no_system) bad = "a system message, for which this chat template has no place";
-    if (first && f->late && p->message[p->n - 1].role == ZR__ASSISTANT)
-        bad = "a system message, which this chat template drops if the last message is an answer; put its text into "
-              "the first message of the user";
-    if (bad) return bad;
-    control(p, p->chat->begin);
-    for (int64_t i = first; i < p->n; i++) {
-        zr__message text = p->message[i];
-        if (text.role == ZR__ASSISTANT) {
-            if (f->strips) text = stripped(text);
-            taught(p, f->lead, &text);
-            content(p, &text);
-            end(p, p->chat->end, text.trains);
-            continue;
-        }
-        if (f->late) control(p, "[INST]");
-        frame(p, f->open);
-        if (first && i == (f->late ? p->n - 1 : first)) {
-            content(p, &p->message[0]); /* the system prompt */
-            frame(p, "\n\n");
-        }
-        content(p, &text);
-        frame(p, f->close);
-        if (f->late) control(p, "[/INST]");
-    }
-    return NULL;
-}
-
-/* ---- forms ----------------------------------------------------------------------------------- */
 
 zr_status zr__chat_render(const zr__chat *chat, const zr__message *message, int64_t n, bool asks, zr__rendered *r,
                           const char **reason)
 {
-    static const char *(*const render[])(const page *) = {[ZR__LIKE_CHATML] = render_chatml,
-                                                          [ZR__LIKE_QWEN3] = render_qwen3,
-                                                          [ZR__LIKE_LLAMA2] = render_llama2,
-                                                          [ZR__LIKE_LLAMA3] = render_llama3,
-                                                          [ZR__LIKE_MISTRAL] = render_mistral};
-    const page p = {chat, message, n, asks, r};
-    ZR_ASSERT(chat->form);
+    page p = {.chat = chat, .message = message, .n = n, .json = json_array()};
+    *reason = NULL;
     zr__rendered_clear(r);
-    *reason = render[chat->form->like](&p);
+    const zr_status st = p.json ? render(&p, asks, r) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a conversation");
+    zr__template_release(&p.text);
+    json_decref(p.json);
+    zr_free(p.on);
+    if (st == ZR_ERR_DATA) {
+        snprintf(r->reason, sizeof(r->reason), "%s", zr_error_message());
+        *reason = r->reason;
+        return ZR_OK;
+    }
+    ZR_TRY(st);
     ZR_CHECK(!r->failed, ZR_ERR_MEMORY, "no memory to render a conversation of %lld messages", (long long)n);
     return ZR_OK;
 }
@@ -363,11 +259,11 @@ zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const
                           zr__rendered *r)
 {
     zr__rendered_clear(r);
-    add_span(r, prompt->text, prompt->bytes, ZR__SPAN_MESSAGE, chat->all);
+    add_span(r, prompt->text, prompt->bytes, true, chat->all);
     const int64_t before = r->n;
-    add_span(r, completion->text, completion->bytes, ZR__SPAN_MESSAGE, true);
+    add_span(r, completion->text, completion->bytes, true, true);
     if (r->n > before) r->span[before].apart = true;
-    add_span(r, chat->end, (int64_t)strlen(chat->end), ZR__SPAN_CONTROL, true);
+    add_span(r, chat->end, (int64_t)strlen(chat->end), false, true);
     ZR_CHECK(!r->failed, ZR_ERR_MEMORY, "no memory to render a text of %lld bytes", (long long)prompt->bytes);
     return ZR_OK;
 }

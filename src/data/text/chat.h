@@ -1,19 +1,24 @@
 /**
- * Renders conversations as text, in the forms of known chat templates. A template in a tokenizer's directory is a
- * program in the language Jinja, which zr does not execute. zr compares the hash of the template's text with the hashes
- * of templates that it knows, and renders these with its own code. zr refuses every other template.
+ * Renders conversations as text with a chat template (data/template): that of a tokenizer's directory, that of a file,
+ * or one of zr's own, which have the forms of known models.
  *
- * A rendered conversation consists of spans. A span tells whether the model is trained on it, whether it is a control
- * token, and whether it is text of a message. In the text of a message, names of control tokens are ordinary text.
+ * A rendered conversation consists of spans. A span tells whether the model is trained on it, and whether it is text of
+ * a message. In the text of a message, names of control tokens are ordinary text.
+ *
+ * Which bytes are an answer follows from the marks of data/template. If the template has {% generation %} blocks, these
+ * are the answers. Otherwise an answer is the text of its message with the template's text within, and two parts of the
+ * template's text around it: what precedes the message and is not in the template's generation prompt, and what follows
+ * it up to the end of the first control token.
  */
 #ifndef ZR_DATA_CHAT_H
 #define ZR_DATA_CHAT_H
 
 #include "base/text/text.h"
+#include "data/template/template.h"
 #include "zr/data.h"
 
 #define ZR__MARK_BYTES 64
-#define ZR__CHAT_CONTROLS 6
+#define ZR__CHAT_REASON_BYTES 512
 
 typedef enum zr__role { ZR__SYSTEM, ZR__USER, ZR__ASSISTANT, ZR__ROLES } zr__role;
 
@@ -25,18 +30,12 @@ typedef struct zr__message {
     bool trains; /* whether the loss counts its text and the token that ends its turn */
 } zr__message;
 
-typedef enum zr__span_kind {
-    ZR__SPAN_FRAME,   /* text of the template */
-    ZR__SPAN_CONTROL, /* control token, one token of the tokenizer's vocabulary */
-    ZR__SPAN_MESSAGE, /* text of a message */
-} zr__span_kind;
-
 /** Part of a rendered conversation. */
 typedef struct zr__span {
-    int64_t end; /* offset in the text at which the span ends and the next span begins */
-    zr__span_kind kind;
-    bool trains; /* whether the loss counts the tokens that begin in this span */
-    bool apart;  /* whether the text from this span on is encoded separately from the text before it */
+    int64_t end;  /* offset in the text at which the span ends and the next span begins */
+    bool message; /* whether it is text of a message, not of the template */
+    bool trains;  /* whether the loss counts the tokens that begin in this span */
+    bool apart;   /* whether the text from this span on is encoded separately from the text before it */
 } zr__span;
 
 /** A rendered conversation. Set it to zeros before the first use. */
@@ -44,43 +43,52 @@ typedef struct zr__rendered {
     zr__text text;
     zr__span *span;
     int64_t n, room;
-    bool failed; /* whether memory was short */
+    bool failed;                        /* whether memory was short */
+    char reason[ZR__CHAT_REASON_BYTES]; /* why the template has no form for the messages */
 } zr__rendered;
 
 void zr__rendered_clear(zr__rendered *rendered);
 void zr__rendered_free(zr__rendered *rendered);
 
-/** Rendering of conversations for one tokenizer. */
+/** Rendering of conversations for one tokenizer. Close it with zr__chat_close. */
 typedef struct zr__chat {
-    const struct zr__chat_form *form;                /* the template's form; NULL if there is no template */
+    const struct zr__chat_form *form;                /* form of zr's own template, or NULL */
+    zr__template *template;                          /* NULL if there is none, or none that can be read */
+    json_t *variables;                               /* special tokens by name, as variables of the template */
+    uint64_t hash;                                   /* hash of the template's text */
+    char date[16];                                   /* today's date in the template */
     char begin[ZR__MARK_BYTES], end[ZR__MARK_BYTES]; /* texts of the tokens that begin a text and end it, or "" */
-    bool all;                                        /* whether the loss counts the text of the template, too */
-    char unknown[ZR_SHOWN_BYTES + 64];               /* location of a template that zr does not know, or "" */
+    char turn_end[ZR__MARK_BYTES];                   /* text of the token that ends an answer, or "" */
+    char (*control)[ZR__MARK_BYTES];                 /* texts of the template's control tokens */
+    int64_t controls, control_room;
+    bool all;                          /* whether the loss counts the text of the template, too */
+    char unread[ZR_SHOWN_BYTES + 512]; /* why the directory's template cannot be read, or "" */
 } zr__chat;
 
-/** Find the chat template of a tokenizer. `named` is the name of a form, or NULL or "auto" for the template in the
- * tokenizer's directory. Success does not mean that there is a template (zr__chat_want). Errors: ZR_ERR_CONFIG if no
- * form has this name; ZR_ERR_DATA if a file of the directory is damaged. */
-ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, zr__chat *chat);
+/** Find the chat template of a tokenizer. `named` is the name of a form, the path of a template's file (it ends in
+ * ".jinja"), or NULL or "auto" for the template in the tokenizer's directory. `date` is YYYY-MM-DD, or NULL for
+ * ZR__CHAT_DATE. Success does not mean that there is a template (zr__chat_want). Errors: ZR_ERR_CONFIG if there is no
+ * such form, file or date; ZR_ERR_DATA if a file of the directory is damaged. Close the result also after an error. */
+#define ZR__CHAT_DATE "2024-07-26"
+ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, const char *date, zr__chat *chat);
+void zr__chat_close(zr__chat *chat);
 
-/** Fail with ZR_ERR_UNSUPPORTED if there is no known template, or if the tokenizer lacks one of its control tokens. The
- * message says what the user can do instead. `what` names the file or command that needs the template, `key` is the key
- * or option that names a form, and `instead` describes an alternative without a template. */
-ZR_NODISCARD zr_status zr__chat_want(const zr__chat *chat, const zr_tokenizer *tokenizer, const char *what,
-                                     const char *key, const char *instead);
+/** Find the control tokens of the directory's template. Fail with ZR_ERR_UNSUPPORTED if there is no template, or one
+ * that zr cannot read, or if the tokenizer lacks a control token of zr's own template. The message says what the user
+ * can do instead. `what` names the file or command that needs the template, `key` is the key or option that names a
+ * form, and `instead` describes an alternative without a template. */
+ZR_NODISCARD zr_status zr__chat_want(zr__chat *chat, const zr_tokenizer *tokenizer, const char *what, const char *key,
+                                     const char *instead);
 
-/** Return the name of the template's form, or "none". */
+/** Return the name of the template's form, or "own" for another template, or "none". */
 const char *zr__chat_name(const zr__chat *chat);
 
-/** Return the text of the token that ends a turn of the assistant. */
-const char *zr__chat_turn_end(const zr__chat *chat);
-
-/** Store the texts of the control tokens of the template in `control`. Return their number. */
-int zr__chat_controls(const zr__chat *chat, const char *control[ZR__CHAT_CONTROLS]);
+/** Find the first name of a control token in a text. Return its offset and set *length to its bytes, or return -1. */
+int64_t zr__chat_control_in(const zr__chat *chat, const char *text, int64_t bytes, int64_t *length);
 
 /** Render a conversation of n messages. If `asks` is true, the assistant's answer is to follow, so the text ends with
- * the beginning of its turn. *reason receives NULL, or the reason why the template has no form for these messages.
- * Error: ZR_ERR_MEMORY. */
+ * the beginning of its turn. *reason receives NULL, or the reason why the template has no form for these messages,
+ * which belongs to `rendered`. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__chat_render(const zr__chat *chat, const zr__message *message, int64_t n, bool asks,
                                        zr__rendered *rendered, const char **reason);
 

@@ -10,8 +10,7 @@
 typedef struct encoding {
     const zr__rendered *r;
     const zr_tokenizer *tokenizer;
-    const char *control[ZR__CHAT_CONTROLS];
-    int controls;
+    const zr__chat *chat;
     int32_t *ids; /* growing array of n tokens */
     int64_t room, n;
 } encoding;
@@ -89,25 +88,13 @@ static zr_status put_stretch(encoding *e, stretch s, int64_t span)
     return ZR_OK;
 }
 
-/* Find the first name of a control token in a text. Return its offset, or -1. */
-static int64_t find_control(const encoding *e, const char *text, int64_t bytes)
-{
-    const char *first = NULL;
-    for (int i = 0; i < e->controls; i++) {
-        const size_t length = strlen(e->control[i]);
-        const char *at = length ? memmem(text, (size_t)(first ? first - text : bytes), e->control[i], length) : NULL;
-        if (at) first = at;
-    }
-    return first ? first - text : -1;
-}
-
 /* Encode the whole text. If a message has the name of a control token, divide the text after the name's first byte, so
  * that the name becomes ordinary tokens. */
 static zr_status put_spans(encoding *e)
 {
     const zr__rendered *r = e->r;
     stretch s = {0};
-    int64_t first = 0; /* index of the span of the stretch's first byte */
+    int64_t length = 0, first = 0; /* first: index of the span of the stretch's first byte */
     for (int64_t i = 0, at = 0; i < r->n; at = r->span[i++].end) {
         int64_t found = r->span[i].apart ? 0 : -1;
         do {
@@ -119,7 +106,8 @@ static zr_status put_spans(encoding *e)
                 first = i;
             }
             found = -1;
-            if (r->span[i].kind == ZR__SPAN_MESSAGE) found = find_control(e, r->text.data + at, r->span[i].end - at);
+            if (r->span[i].message)
+                found = zr__chat_control_in(e->chat, r->text.data + at, r->span[i].end - at, &length);
             if (found >= 0) found++;
         } while (found > 0);
     }
@@ -130,8 +118,7 @@ static zr_status put_spans(encoding *e)
 zr_status zr__rendered_encode(const zr__rendered *r, const zr__chat *chat, const zr_tokenizer *tokenizer, int32_t **ids,
                               int64_t *room, int64_t *n)
 {
-    encoding e = {.r = r, .tokenizer = tokenizer, .ids = *ids, .room = *room, .n = *n};
-    e.controls = zr__chat_controls(chat, e.control);
+    encoding e = {.r = r, .chat = chat, .tokenizer = tokenizer, .ids = *ids, .room = *room, .n = *n};
     zr_status st = put_spans(&e);
     *ids = e.ids;
     *room = e.room;

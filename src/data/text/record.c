@@ -71,7 +71,7 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
                             const char *file, zr__instruct *x)
 {
     *x = (zr__instruct){.kind = kind, .tokenizer = tokenizer, .loss_on = args->loss_on};
-    ZR_TRY(zr__chat_find(zr_tokenizer_name(tokenizer), args->chat_template, &x->chat));
+    ZR_TRY(zr__chat_find(zr_tokenizer_name(tokenizer), args->chat_template, args->chat_date, &x->chat));
     x->chat.all = args->loss_on == ZR_LOSS_ON_ALL;
     if (kind == ZR__LINES_MESSAGES)
         return zr__chat_want(&x->chat, tokenizer, file, "data.chat_template",
@@ -81,6 +81,11 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
     if (!x->chat.end[0] || zr_tokenizer_token(tokenizer, x->chat.end) < 0)
         strcpy(x->chat.end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");
     return ZR_OK;
+}
+
+void zr__instruct_close(zr__instruct *x)
+{
+    zr__chat_close(&x->chat);
 }
 
 /* Read a member that is a text. If it is missing or not a text, write the reason. */

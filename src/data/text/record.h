@@ -37,9 +37,11 @@ typedef struct zr__instruct {
 } zr__instruct;
 
 /** Choose the settings for lines of this kind, by chat_template and loss_on of `args`. `file` is the name of the file
- * in messages. Errors: as zr__chat_find and zr__chat_want. */
+ * in messages. Errors: as zr__chat_find and zr__chat_want. Close the result with zr__instruct_close, also after an
+ * error. */
 ZR_NODISCARD zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const zr_data_args *args,
                                          const char *file, zr__instruct *instruct);
+void zr__instruct_close(zr__instruct *instruct);
 
 /** Render a line into `rendered`. *bytes receives the length of the line's texts, or 0 for a line of only white space.
  * If the line is bad, `reason` says why, otherwise it is "". Error: ZR_ERR_MEMORY. */

@@ -144,6 +144,15 @@ zr_status zr__tokenizer_special(const zr_tokenizer *tokenizer, const char *name,
     return ZR_OK;
 }
 
+const char *zr__tokenizer_special_text(const zr_tokenizer *tokenizer, int64_t i)
+{
+    const zr__added_list *lists[] = {&tokenizer->bpe.added, &tokenizer->bpe.later};
+    for (int k = 0; k < 2 && !tokenizer->is_bytes; k++)
+        for (int64_t at = 0; at < lists[k]->n; at++)
+            if (lists[k]->added[at].special && i-- == 0) return lists[k]->added[at].text;
+    return NULL;
+}
+
 const zr__bert *zr__tokenizer_bert(const zr_tokenizer *tokenizer)
 {
     return tokenizer->is_bytes ? NULL : tokenizer->bpe.normalizer.bert;

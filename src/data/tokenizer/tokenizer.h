@@ -28,6 +28,9 @@ enum { ZR__NO_SEPARATOR = -2 };
  * lacks it. */
 ZR_NODISCARD zr_status zr__tokenizer_special(const zr_tokenizer *tokenizer, const char *name, int32_t *token);
 
+/** Return the text of special added token i, from 0 on, or NULL after the last one. */
+const char *zr__tokenizer_special_text(const zr_tokenizer *tokenizer, int64_t i);
+
 /** Return the tables by which the tokenizer normalizes text and divides it into words, or NULL if it is not one of
  * BERT's. */
 const struct zr__bert *zr__tokenizer_bert(const zr_tokenizer *tokenizer);

@@ -156,8 +156,9 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
 static const char *instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
 {
     if (x)
-        snprintf(key, KEY_BYTES / 2, " %s %s %s %s %d", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
-                 zr__chat_name(&x->chat), x->chat.begin, x->chat.end, (int)x->loss_on);
+        snprintf(key, KEY_BYTES / 2, " %s %016llx %s %s %s %d", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
+                 x->kind == ZR__LINES_PAIR ? 0 : (unsigned long long)x->chat.hash, x->chat.date, x->chat.begin,
+                 x->chat.end, (int)x->loss_on);
     return key;
 }
 
@@ -449,7 +450,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                              .or_text = form == ZR__TEXT_SENTENCES || zr__shape_is_lines(text->name)
                                             ? NULL
                                             : ", or give data.format \"text\" to read the file as text"};
-    zr__instruct instruct;
+    ZR_AUTO(zr__instruct_close) zr__instruct instruct = {0};
     const zr__instruct *how = NULL;
     ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
              "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "

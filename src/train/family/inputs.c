@@ -123,6 +123,7 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
     args->packing = config->data.packing;
     args->documents = config->data.packing == ZR_PACK_WHOLE;
     args->chat_template = config->data.chat_template;
+    args->chat_date = config->data.chat_date;
     args->text_key = config->data.text_key;
     args->skip_bad_lines = config->data.skip_bad_lines;
     args->cache_dir = config->data.cache_dir;

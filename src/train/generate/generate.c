@@ -31,6 +31,7 @@ typedef struct generating {
     const char *name;    /* name of the tokenizer */
     zr_tokenizer *tokenizer;
     zr__ends ends;
+    zr__chat chat;
     zr__rendered rendered; /* with args->chat: the prompt, and its tokens */
     int32_t *prompt;
     int64_t room;
@@ -53,7 +54,7 @@ static zr_status render_prompt(generating *g)
 {
     const zr_generate_args *args = g->args;
     const zr_config *config = g->loaded.config;
-    zr__chat chat;
+    zr__chat *chat = &g->chat;
     zr__message message[2];
     const char *reason = NULL;
     int64_t n = 0;
@@ -61,14 +62,14 @@ static zr_status render_prompt(generating *g)
         message[n++] = (zr__message){.role = ZR__SYSTEM, .text = args->system, .bytes = (int64_t)strlen(args->system)};
     message[n++] = (zr__message){.role = ZR__USER, .text = args->prompt, .bytes = args->prompt_bytes};
     const char *form = args->chat_template ? args->chat_template : config ? config->data.chat_template : NULL;
-    ZR_TRY(zr__chat_find(g->name, form, &chat));
-    ZR_TRY(zr__chat_want(&chat, g->tokenizer, g->dir, "--chat-template", "leave out --chat"));
-    ZR_TRY(zr__chat_render(&chat, message, n, true, &g->rendered, &reason));
+    ZR_TRY(zr__chat_find(g->name, form, config ? config->data.chat_date : NULL, chat));
+    ZR_TRY(zr__chat_want(chat, g->tokenizer, g->dir, "--chat-template", "leave out --chat"));
+    ZR_TRY(zr__chat_render(chat, message, n, true, &g->rendered, &reason));
     ZR_CHECK(!reason, ZR_ERR_ARG, "%s", reason);
-    ZR_TRY(zr__rendered_encode(&g->rendered, &chat, g->tokenizer, &g->prompt, &g->room, &g->writer.n_prompt));
+    ZR_TRY(zr__rendered_encode(&g->rendered, chat, g->tokenizer, &g->prompt, &g->room, &g->writer.n_prompt));
     for (int64_t i = 0; i < g->writer.n_prompt; i++) g->prompt[i] &= ~ZR__IGNORED;
     g->writer.prompt = g->prompt;
-    zr__ends_add(&g->ends, zr_tokenizer_token(g->tokenizer, zr__chat_turn_end(&chat)));
+    zr__ends_add(&g->ends, zr_tokenizer_token(g->tokenizer, chat->turn_end));
     return ZR_OK;
 }
 
@@ -118,6 +119,7 @@ zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn 
     g->args = g->writer.args = args;
     zr_status st = generate_text(g, emit, arg);
     zr__writer_close(&g->writer);
+    zr__chat_close(&g->chat);
     zr__rendered_free(&g->rendered);
     zr_free(g->prompt);
     zr_tokenizer_close(&g->tokenizer);

@@ -30,23 +30,22 @@ static int64_t read_messages(const char *text, zr__message message[MOST])
 static zr__chat form(const char *name)
 {
     zr__chat chat;
-    assert_int_equal(zr__chat_find("bytes", name, &chat), ZR_OK);
+    assert_int_equal(zr__chat_find("bytes", name, NULL, &chat), ZR_OK);
     assert_string_equal(zr__chat_name(&chat), name);
     return chat;
 }
 
-/* Check the text of a conversation. In `wanted` a part that is trained on is within braces. */
-static void renders(const char *name, const char *conversation, bool asks, const char *wanted)
+/* Check the text of a conversation, and close the chat. In `wanted` a part that is trained on is within braces. */
+static void shows(zr__chat *chat, const char *conversation, bool asks, const char *wanted)
 {
-    const zr__chat chat = form(name);
     zr__message message[MOST];
     zr__rendered r = {0};
     zr__text shown = {0};
     const char *reason = NULL;
     bool inside = false;
     int64_t begin = 0;
-    assert_int_equal(zr__chat_render(&chat, message, read_messages(conversation, message), asks, &r, &reason), ZR_OK);
-    assert_null(reason);
+    assert_int_equal(zr__chat_render(chat, message, read_messages(conversation, message), asks, &r, &reason), ZR_OK);
+    if (reason) fail_msg("%s", reason);
     for (int64_t s = 0; s < r.n; begin = r.span[s++].end) {
         if (r.span[s].trains != inside) zr__text_append(&shown, inside ? "}" : "{", 1);
         inside = r.span[s].trains;
@@ -56,11 +55,18 @@ static void renders(const char *name, const char *conversation, bool asks, const
     assert_string_equal(shown.data, wanted);
     zr__text_clear(&shown);
     zr__rendered_free(&r);
+    zr__chat_close(chat);
+}
+
+static void renders(const char *name, const char *conversation, bool asks, const char *wanted)
+{
+    zr__chat chat = form(name);
+    shows(&chat, conversation, asks, wanted);
 }
 
 static void refuses(const char *name, const char *conversation, const char *says)
 {
-    const zr__chat chat = form(name);
+    zr__chat chat = form(name);
     zr__message message[MOST];
     zr__rendered r = {0};
     const char *reason = NULL;
@@ -68,6 +74,7 @@ static void refuses(const char *name, const char *conversation, const char *says
     assert_non_null(reason);
     if (!strstr(reason, says)) fail_msg("\"%s\" is not in: %s", says, reason);
     zr__rendered_free(&r);
+    zr__chat_close(&chat);
 }
 
 static void chatml(void **state)
@@ -148,12 +155,13 @@ static void find_fails(const char *dir, const char *named, const char *says)
 {
     zr_tokenizer *tokenizer = NULL;
     zr__chat chat;
-    zr_status st = zr__chat_find(in_tempdir(dir), named, &chat);
+    zr_status st = zr__chat_find(in_tempdir(dir), named, NULL, &chat);
     if (st == ZR_OK) {
         assert_int_equal(zr_tokenizer_open(in_tempdir(dir), &tokenizer), ZR_OK);
         st = zr__chat_want(&chat, tokenizer, "x.jsonl", "data.chat_template", "write other lines");
         zr_tokenizer_close(&tokenizer);
     }
+    zr__chat_close(&chat);
     assert_int_not_equal(st, ZR_OK);
     if (!strstr(zr_error_message(), says)) fail_msg("\"%s\" is not in: %s", says, zr_error_message());
 }
@@ -179,7 +187,8 @@ static void make_tokenizer(const char *dir)
     zr_free(json);
 }
 
-static void templates_are_known_or_refused(void **state)
+/* Check that a template that is missing, broken or for other tokens is refused before it is used. */
+static void templates_are_read_or_refused(void **state)
 {
     (void)state;
     zr__chat chat;
@@ -187,17 +196,66 @@ static void templates_are_known_or_refused(void **state)
     find_fails("t", NULL, "has none; name a form with data.chat_template");
     find_fails("t", "llama3", "uses the token \"<|start_header_id|>\"");
     find_fails("t", "no", "data.chat_template is \"no\"; expected auto, chatml, qwen2");
+    find_fails("t", "no.jinja", "no.jinja");
     /* transformers writes 10^30, as a sum of powers of 2, for "no limit" */
-    put_text("t/tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\", \"eos_token\": \"<|im_end|>\", "
+    put_text("t/tokenizer_config.json", "{\"chat_template\": \"a\\n{{ messages\", \"eos_token\": \"<|im_end|>\", "
                                         "\"model_max_length\": 1000000000000000019884624838656}");
-    find_fails("t", "auto", "does not know the template in chat_template in");
-    put_text("t/tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", \"template\": \"x\"}]}");
-    find_fails("t", NULL, "tokenizer_config.json");
-    put_text("t/chat_template.jinja", "{{ messages }}");
-    find_fails("t", NULL, "chat_template.jinja");
-    assert_int_equal(zr__chat_find(in_tempdir("t/tokenizer.json"), "chatml", &chat), ZR_OK);
+    find_fails("t", "auto", "tokenizer_config.json:2: the tag has no end (}})");
+    put_text("t/tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", \"template\": \"{% do x %}\"}]}");
+    find_fails("t", NULL, "tokenizer_config.json:1: the statement do is not supported by zr");
+    put_text("t/chat_template.jinja", "{{ messages | nothing }}");
+    find_fails("t", NULL, "chat_template.jinja:1: the filter nothing is not supported by zr");
+    assert_int_equal(zr__chat_find("bytes", "chatml", "1 May", &chat), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "data.chat_date is \"1 May\""));
+    zr__chat_close(&chat);
+    assert_int_equal(zr__chat_find(in_tempdir("t/tokenizer.json"), "chatml", NULL, &chat), ZR_OK);
     assert_string_equal(zr__chat_name(&chat), "chatml");
     assert_string_equal(chat.end, "<|im_end|>");
+    zr__chat_close(&chat);
+}
+
+/* Check the text and the answers of a template in a directory, which stand within braces in `wanted`. */
+static void own_renders(const char *template, const char *conversation, const char *wanted)
+{
+    zr_tokenizer *tokenizer = NULL;
+    zr__chat chat;
+    put_text("t/chat_template.jinja", template);
+    assert_int_equal(zr_tokenizer_open(in_tempdir("t"), &tokenizer), ZR_OK);
+    assert_int_equal(zr__chat_find(in_tempdir("t"), NULL, "2025-01-31", &chat), ZR_OK);
+    if (zr__chat_want(&chat, tokenizer, "x", "y", "z") != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_string_equal(zr__chat_name(&chat), "own");
+    shows(&chat, conversation, false, wanted);
+    zr_tokenizer_close(&tokenizer);
+}
+
+static void answers_of_other_templates(void **state)
+{
+    (void)state;
+    make_tokenizer("t");
+    put_text("t/tokenizer_config.json", "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<|im_end|>\"}}");
+    /* the generation prompt is not learned, what the template writes after it is; the date is that of the caller */
+    own_renders(
+        "{{ bos_token + strftime_now('%d %b') }}{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}"
+        "think {% endif %}{{ m.content | trim }}{{ eos_token }}\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}",
+        "u:q;a: yes ;u:r;a:;",
+        "<b>31 Jan<user>q<|im_end|>\n<assistant>{think yes<|im_end|>}\n<user>r<|im_end|>\n"
+        "<assistant>{think <|im_end|>}\n");
+    /* a template whose generation prompt has more than earlier answers keep */
+    own_renders(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last and m.role == 'assistant' %}<t>{% endif %}"
+        "{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<t>{% endif %}",
+        "u:q;a:b;u:r;a:c;",
+        "<|im_start|>user\nq<|im_end|><|im_start|>assistant\n{b<|im_end|>}<|im_start|>user\nr<|im_end|>"
+        "<|im_start|>assistant\n<t>{c<|im_end|>}");
+    /* no control token ends an answer, and there is no generation prompt */
+    own_renders("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "u:q;a:b;u:r;a:c;",
+                "user: q\n{assistant: b}\nuser: r\n{assistant: c}\n");
+    /* an answer in two parts with text of the template between them */
+    own_renders("{% for m in messages %}{{ m.content.split('|')[-1] }} but {{ m.content.split('|')[0] }}.{% endfor %}",
+                "u:q;a:b|c;", "q but q.{c but b}.");
+    own_renders("{% for m in messages %}{{ m.role }}{% generation %}[{{ m.content }}]{% endgeneration %}\n{% endfor %}",
+                "u:q;a:b;", "user[q]assistant{[b]}");
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -207,7 +265,7 @@ static void templates_are_known_or_refused(void **state)
 static void encodes(const char *conversation, const int32_t *wanted, int64_t n_wanted)
 {
     zr_tokenizer *tokenizer = NULL;
-    const zr__chat chat = form("chatml");
+    zr__chat chat = form("chatml");
     zr__message message[MOST];
     zr__rendered r = {0};
     int32_t *id = NULL;
@@ -223,6 +281,7 @@ static void encodes(const char *conversation, const int32_t *wanted, int64_t n_w
     }
     zr_free(id);
     zr__rendered_free(&r);
+    zr__chat_close(&chat);
     zr_tokenizer_close(&tokenizer);
 }
 
@@ -254,7 +313,8 @@ int main(void)
                                        cmocka_unit_test(qwen3_reasons_in_the_last_turn),
                                        cmocka_unit_test(llama),
                                        cmocka_unit_test(mistral),
-                                       cmocka_unit_test(templates_are_known_or_refused),
+                                       cmocka_unit_test(templates_are_read_or_refused),
+                                       cmocka_unit_test(answers_of_other_templates),
                                        cmocka_unit_test(tokens_of_answers_count)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }
