@@ -291,7 +291,7 @@ static zr_status read_param(zr_engine *e, int state, zr__window *window, const z
                  .before = zr__elements_before(e, param, state),
                  .host = zr__result(e, e->plan->passing)};
     /* the unit is not trained, or its gradient not cast to records */
-    if (p.state->buffer == ZR_NONE || (state == ZR_STATE_SENT && !u->trains)) return ZR_OK;
+    if (p.state->buffer == ZR_NONE || (state == ZR_STATE_SENT && !e->plan->unit[param->unit].trains)) return ZR_OK;
     const zr__span mine = zr__passed(e, param, range_of(e->plan, param->unit, state));
     const bool cleared = state >= ZR_STATE_ERROR && !e->error_kept[state - ZR_STATE_ERROR];
     const double scale = state == ZR_STATE_GRAD ? e->scale / e->per_counted : 1;

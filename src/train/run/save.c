@@ -257,8 +257,8 @@ static void keep_saving_event(void *arg, const zr_event *event)
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
-    const bool first = s->file < 0 || zr__state_of_file(s->plan, s->file) >= ZR_STATE_ERROR;
-    if (first && state < ZR_STATE_ERROR && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    const bool begins = s->file < 0 || zr__state_of_file(s->plan, s->file) >= ZR_STATE_ERROR;
+    if (begins && state < ZR_STATE_ERROR && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
     return zr__save_put(arg, state, param, first, n, in);
 }
 
