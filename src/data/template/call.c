@@ -34,9 +34,9 @@ static zr_status call_range(zr__run *r, const zr__call *c, zr__value *out)
 }
 
 /* Make a dict or a namespace of a dict and arguments by name. */
-static zr_status make_dict(zr__run *r, const zr__call *c, zr__kind kind, zr__value *out)
+static zr_status call_dict(zr__run *r, const zr__call *c, zr__value *out)
 {
-    ZR_TRY(zr__dict_make(r, kind, out));
+    ZR_TRY(zr__dict_make(r, (zr__kind)c->variant, out));
     for (int i = 0; i < c->args->n; i++) {
         const zr__value *value = &c->args->value[i];
         const char *key = c->args->key[i];
@@ -51,16 +51,6 @@ static zr_status make_dict(zr__run *r, const zr__call *c, zr__kind kind, zr__val
             ZR_TRY(zr__dict_put(r, out->dict, value->dict->pair[k].key, value->dict->pair[k].value));
     }
     return ZR_OK;
-}
-
-static zr_status call_dict(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return make_dict(r, c, ZR__DICT, out);
-}
-
-static zr_status call_namespace(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return make_dict(r, c, ZR__NAMESPACE, out);
 }
 
 static zr_status call_raise_exception(zr__run *r, const zr__call *c, zr__value *out)
@@ -89,11 +79,11 @@ static zr_status call_strftime_now(zr__run *r, const zr__call *c, zr__value *out
     return zr__string_of(r, copy, (int64_t)n, ZR__FROM_TEMPLATE, out);
 }
 
-static const zr__function globals[] = {{ZR__GLOBAL, "range", "start stop step", 1, call_range},
-                                       {ZR__GLOBAL, "dict", "*", 0, call_dict},
-                                       {ZR__GLOBAL, "namespace", "*", 0, call_namespace},
-                                       {ZR__GLOBAL, "raise_exception", "message", 1, call_raise_exception},
-                                       {ZR__GLOBAL, "strftime_now", "format", 1, call_strftime_now},
+static const zr__function globals[] = {{ZR__GLOBAL, "range", "start stop step", 1, 0, call_range},
+                                       {ZR__GLOBAL, "dict", "*", 0, ZR__DICT, call_dict},
+                                       {ZR__GLOBAL, "namespace", "*", 0, ZR__NAMESPACE, call_dict},
+                                       {ZR__GLOBAL, "raise_exception", "message", 1, 0, call_raise_exception},
+                                       {ZR__GLOBAL, "strftime_now", "format", 1, 0, call_strftime_now},
                                        {0}};
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -156,7 +146,7 @@ static zr_status bind(zr__run *r, const zr__function *function, const zr__args *
 zr_status zr__function_call(zr__run *r, const zr__function *function, const zr__value *self, const zr__args *args,
                             zr__value *out)
 {
-    zr__call c = {.args = args};
+    zr__call c = {.args = args, .variant = function->variant};
     zr__value result = zr__none();
     if (self) c.self = *self;
     ZR_TRY(zr__run_work(r, 1));

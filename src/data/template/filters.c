@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BY_ATTRIBUTE = 1, REJECTS = 2 };
+
 static bool given(const zr__value *v)
 {
     return v->kind != ZR__MISSING;
@@ -43,31 +45,11 @@ static zr_status call_safe(zr__run *r, const zr__call *c, zr__value *out)
     return ZR_OK;
 }
 
-static zr_status change_case(zr__run *r, const zr__call *c, char first, char rest, const char *breaks, zr__value *out)
+static zr_status call_case(zr__run *r, const zr__call *c, zr__value *out)
 {
     zr__value text;
     ZR_TRY(zr__to_string(r, &c->self, &text));
-    return zr__string_case(r, text.string, first, rest, breaks, out);
-}
-
-static zr_status call_upper(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return change_case(r, c, 'u', 'u', NULL, out);
-}
-
-static zr_status call_lower(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return change_case(r, c, 'l', 'l', NULL, out);
-}
-
-static zr_status call_capitalize(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return change_case(r, c, 'u', 'l', NULL, out);
-}
-
-static zr_status call_title(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return change_case(r, c, 'u', 'l', "-({[<", out);
+    return zr__string_case(r, text.string, (zr__case)c->variant, out);
 }
 
 static zr_status call_replace(zr__run *r, const zr__call *c, zr__value *out)
@@ -79,26 +61,6 @@ static zr_status call_replace(zr__run *r, const zr__call *c, zr__value *out)
     ZR_TRY(zr__to_string(r, &c->slot[1], &new));
     if (c->slot[2].kind == ZR__INT) most = c->slot[2].number;
     return zr__string_replace(r, text.string, old.string, new.string, most, out);
-}
-
-static zr_status call_indent(zr__run *r, const zr__call *c, zr__value *out)
-{
-    zr__value text, lines, width = c->slot[0];
-    zr__builder b = {0};
-    const zr__string newline = {.text = "\n", .bytes = 1};
-    const bool first = is_yes(&c->slot[1]), blank = is_yes(&c->slot[2]);
-    if (given(&width) && width.kind != ZR__INT) return zr__run_bad(r, "indent() needs a number of spaces");
-    const int64_t spaces = given(&width) ? width.number : 4;
-    ZR_TRY(zr__to_string(r, &c->self, &text));
-    ZR_TRY(zr__string_split(r, text.string, &newline, -1, false, &lines));
-    for (int64_t i = 0; i < lines.list->n; i++) {
-        const zr__string *line = lines.list->item[i].string;
-        if (i > 0) ZR_TRY(zr__build_text(r, &b, "\n"));
-        for (int64_t k = 0; k < spaces && (i > 0 || first) && (line->bytes > 0 || blank || i == 0); k++)
-            ZR_TRY(zr__build_text(r, &b, " "));
-        ZR_TRY(zr__build_string(r, &b, line));
-    }
-    return zr__build_done(r, &b, out);
 }
 
 static zr_status call_tojson(zr__run *r, const zr__call *c, zr__value *out)
@@ -187,31 +149,6 @@ static zr_status call_int(zr__run *r, const zr__call *c, zr__value *out)
     if (c->self.kind == ZR__REAL) real = c->self.real;
     if (!(real > -9e18 && real < 9e18)) return zr__run_bad(r, "int() of a number that is too large");
     *out = zr__int((int64_t)real);
-    return ZR_OK;
-}
-
-static zr_status call_float(zr__run *r, const zr__call *c, zr__value *out)
-{
-    double real = 0;
-    int64_t number = 0;
-    if (c->self.kind == ZR__UNDEFINED) return zr__run_bad(r, "%s is undefined", ZR_SHOWN(c->self.name));
-    *out = given(&c->slot[0]) ? c->slot[0] : (zr__value){.kind = ZR__REAL};
-    if (zr__is_number(&c->self)) *out = (zr__value){.kind = ZR__REAL, .real = zr__real_of(&c->self)};
-    if (c->self.kind == ZR__STRING && read_number(c->self.string, false, &number, &real))
-        *out = (zr__value){.kind = ZR__REAL, .real = real};
-    return ZR_OK;
-}
-
-static zr_status call_abs(zr__run *r, const zr__call *c, zr__value *out)
-{
-    if (!zr__is_number(&c->self)) return zr__run_bad(r, "abs of a %s", zr__type_name(&c->self));
-    const double real = zr__real_of(&c->self);
-    *out = c->self;
-    if (c->self.kind == ZR__REAL)
-        out->real = real < 0 ? -real : real;
-    else if (real < 0 && c->self.number > INT64_MIN)
-        out->number = -c->self.number;
-    if (c->self.kind == ZR__BOOL) *out = zr__int(c->self.truth);
     return ZR_OK;
 }
 
@@ -330,7 +267,7 @@ static zr_status call_join(zr__run *r, const zr__call *c, zr__value *out)
 static zr_status sort_key(zr__run *r, const zr__value *v, bool exact, zr__value *key)
 {
     *key = *v;
-    return v->kind == ZR__STRING && !exact ? zr__string_case(r, v->string, 'l', 'l', NULL, key) : ZR_OK;
+    return v->kind == ZR__STRING && !exact ? zr__string_case(r, v->string, ZR__LOWER_CASE, key) : ZR_OK;
 }
 
 /* Sort a list by keys of its items, keeping the order of equal ones. */
@@ -351,22 +288,6 @@ static zr_status sort(zr__run *r, zr__list *items, zr__value *keys, bool back)
     return ZR_OK;
 }
 
-static zr_status call_sort(zr__run *r, const zr__call *c, zr__value *out)
-{
-    zr__list *items = NULL;
-    zr__value *keys = NULL, one;
-    ZR_TRY(zr__items_of(r, &c->self, &items));
-    ZR_TRY(iterate(r, items, false, ZR__A_LIST, out));
-    ZR_TRY(zr__pool_take(&r->pool, (items->n + 1) * (int64_t)sizeof(*keys), &keys));
-    for (int64_t i = 0; i < items->n; i++) {
-        one = items->item[i];
-        if (given(&c->slot[2]) && c->slot[2].kind != ZR__NONE)
-            ZR_TRY(attribute_at(r, &items->item[i], &c->slot[2], &one));
-        ZR_TRY(sort_key(r, &one, is_yes(&c->slot[1]), &keys[i]));
-    }
-    return sort(r, out->list, keys, is_yes(&c->slot[0]));
-}
-
 static zr_status call_dictsort(zr__run *r, const zr__call *c, zr__value *out)
 {
     const zr__value *by = &c->slot[1];
@@ -382,24 +303,6 @@ static zr_status call_dictsort(zr__run *r, const zr__call *c, zr__value *out)
         ZR_TRY(sort_key(r, values ? &dict->pair[i].value : &dict->pair[i].key, is_yes(&c->slot[0]), &keys[i]));
     }
     return sort(r, out->list, keys, is_yes(&c->slot[2]));
-}
-
-static zr_status call_unique(zr__run *r, const zr__call *c, zr__value *out)
-{
-    zr__list *items = NULL;
-    zr__value seen, key;
-    ZR_TRY(zr__items_of(r, &c->self, &items));
-    ZR_TRY(zr__list_make(r, ZR__A_LIST, 0, &seen));
-    ZR_TRY(zr__list_make(r, ZR__A_SEQUENCE, 0, out));
-    for (int64_t i = 0; i < items->n; i++) {
-        bool found = false;
-        ZR_TRY(sort_key(r, &items->item[i], is_yes(&c->slot[0]), &key));
-        ZR_TRY(zr__is_in(r, &key, &seen, &found));
-        if (found) continue;
-        ZR_TRY(zr__list_append(r, seen.list, key));
-        ZR_TRY(zr__list_append(r, out->list, items->item[i]));
-    }
-    return ZR_OK;
 }
 
 /* ---- filters that call functions ------------------------------------------------------------- */
@@ -455,9 +358,11 @@ static zr_status call_map(zr__run *r, const zr__call *c, zr__value *out)
     return ZR_OK;
 }
 
-/* Keep the items for which a test, of the item or of its attribute, has the result `wanted`. */
-static zr_status choose(zr__run *r, const zr__call *c, bool by_attribute, bool wanted, zr__value *out)
+/* select, reject, selectattr, rejectattr: keep the items for which a test, of the item or of its attribute, has the
+ * result `wanted`. */
+static zr_status call_select(zr__run *r, const zr__call *c, zr__value *out)
 {
+    const bool by_attribute = c->variant & BY_ATTRIBUTE, wanted = !(c->variant & REJECTS);
     const zr__args *args = c->args;
     const zr__function *function = NULL;
     zr__list *items = NULL;
@@ -477,55 +382,31 @@ static zr_status choose(zr__run *r, const zr__call *c, bool by_attribute, bool w
     return ZR_OK;
 }
 
-static zr_status call_select(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return choose(r, c, false, true, out);
-}
-
-static zr_status call_reject(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return choose(r, c, false, false, out);
-}
-
-static zr_status call_selectattr(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return choose(r, c, true, true, out);
-}
-
-static zr_status call_rejectattr(zr__run *r, const zr__call *c, zr__value *out)
-{
-    return choose(r, c, true, false, out);
-}
-
-const zr__function zr__filters[] = {{ZR__FILTER, "trim", "chars", 0, call_trim},
-                                    {ZR__FILTER, "string", "", 0, call_string},
-                                    {ZR__FILTER, "safe", "", 0, call_safe},
-                                    {ZR__FILTER, "upper", "", 0, call_upper},
-                                    {ZR__FILTER, "lower", "", 0, call_lower},
-                                    {ZR__FILTER, "capitalize", "", 0, call_capitalize},
-                                    {ZR__FILTER, "title", "", 0, call_title},
-                                    {ZR__FILTER, "replace", "old new count", 2, call_replace},
-                                    {ZR__FILTER, "indent", "width first blank", 0, call_indent},
-                                    {ZR__FILTER, "tojson", "ensure_ascii indent separators sort_keys", 0, call_tojson},
-                                    {ZR__FILTER, "length", "", 0, call_length},
-                                    {ZR__FILTER, "count", "", 0, call_length},
-                                    {ZR__FILTER, "int", "default base", 0, call_int},
-                                    {ZR__FILTER, "float", "default", 0, call_float},
-                                    {ZR__FILTER, "abs", "", 0, call_abs},
-                                    {ZR__FILTER, "default", "default_value boolean", 0, call_default},
-                                    {ZR__FILTER, "d", "default_value boolean", 0, call_default},
-                                    {ZR__FILTER, "list", "", 0, call_list},
-                                    {ZR__FILTER, "reverse", "", 0, call_reverse},
-                                    {ZR__FILTER, "first", "", 0, call_first},
-                                    {ZR__FILTER, "last", "", 0, call_last},
-                                    {ZR__FILTER, "items", "", 0, call_items},
-                                    {ZR__FILTER, "join", "d attribute", 0, call_join},
-                                    {ZR__FILTER, "sort", "reverse case_sensitive attribute", 0, call_sort},
-                                    {ZR__FILTER, "dictsort", "case_sensitive by reverse", 0, call_dictsort},
-                                    {ZR__FILTER, "unique", "case_sensitive", 0, call_unique},
-                                    {ZR__FILTER, "map", "*", 0, call_map},
-                                    {ZR__FILTER, "select", "*", 0, call_select},
-                                    {ZR__FILTER, "reject", "*", 0, call_reject},
-                                    {ZR__FILTER, "selectattr", "*", 0, call_selectattr},
-                                    {ZR__FILTER, "rejectattr", "*", 0, call_rejectattr},
-                                    {0}};
+const zr__function zr__filters[] = {
+    {ZR__FILTER, "trim", "chars", 0, 0, call_trim},
+    {ZR__FILTER, "string", "", 0, 0, call_string},
+    {ZR__FILTER, "safe", "", 0, 0, call_safe},
+    {ZR__FILTER, "upper", "", 0, ZR__UPPER_CASE, call_case},
+    {ZR__FILTER, "lower", "", 0, ZR__LOWER_CASE, call_case},
+    {ZR__FILTER, "capitalize", "", 0, ZR__CAPITALIZED, call_case},
+    {ZR__FILTER, "title", "", 0, ZR__TITLE_CASE, call_case},
+    {ZR__FILTER, "replace", "old new count", 2, 0, call_replace},
+    {ZR__FILTER, "tojson", "ensure_ascii indent separators sort_keys", 0, 0, call_tojson},
+    {ZR__FILTER, "length", "", 0, 0, call_length},
+    {ZR__FILTER, "count", "", 0, 0, call_length},
+    {ZR__FILTER, "int", "default base", 0, 0, call_int},
+    {ZR__FILTER, "default", "default_value boolean", 0, 0, call_default},
+    {ZR__FILTER, "d", "default_value boolean", 0, 0, call_default},
+    {ZR__FILTER, "list", "", 0, 0, call_list},
+    {ZR__FILTER, "reverse", "", 0, 0, call_reverse},
+    {ZR__FILTER, "first", "", 0, 0, call_first},
+    {ZR__FILTER, "last", "", 0, 0, call_last},
+    {ZR__FILTER, "items", "", 0, 0, call_items},
+    {ZR__FILTER, "join", "d attribute", 0, 0, call_join},
+    {ZR__FILTER, "dictsort", "case_sensitive by reverse", 0, 0, call_dictsort},
+    {ZR__FILTER, "map", "*", 0, 0, call_map},
+    {ZR__FILTER, "select", "*", 0, 0, call_select},
+    {ZR__FILTER, "reject", "*", 0, REJECTS, call_select},
+    {ZR__FILTER, "selectattr", "*", 0, BY_ATTRIBUTE, call_select},
+    {ZR__FILTER, "rejectattr", "*", 0, BY_ATTRIBUTE | REJECTS, call_select},
+    {0}};

@@ -234,20 +234,20 @@ static void convert(uint32_t c, bool upper, char out[8], int64_t *n)
     for (int64_t i = 0; i < many; i++) *n += zr__character_put(to[i], out + *n);
 }
 
-zr_status zr__string_case(zr__run *r, const zr__string *s, char first, char rest, const char *breaks, zr__value *out)
+zr_status zr__string_case(zr__run *r, const zr__string *s, zr__case to, zr__value *out)
 {
     zr__builder b = {0};
-    bool begins = true;
+    bool begins = true; /* whether a word begins here; in title case a word ends at white space and some others */
     ZR_TRY(zr__run_work(r, s->bytes / 16));
     for (int64_t at = 0, n = 0, made = 0; at < s->bytes; at += n) {
         char text[8];
         const uint32_t c = zr__character_at((const unsigned char *)s->text + at, &n);
-        convert(c, (begins ? first : rest) == 'u', text, &made);
+        const bool upper = to == ZR__UPPER_CASE || (begins && to != ZR__LOWER_CASE);
+        convert(c, upper, text, &made);
         if (made == 0)
-            return zr__run_bad(r, "the %s case of U+%04X is not supported",
-                               (begins ? first : rest) == 'u' ? "upper" : "lower", (unsigned)c);
+            return zr__run_bad(r, "the %s case of U+%04X is not supported", upper ? "upper" : "lower", (unsigned)c);
         ZR_TRY(zr__build_instead(r, &b, s, at, text, made));
-        begins = breaks && c && (zr__is_python_space(c) || (c < 0x80 && strchr(breaks, (int)c)));
+        begins = to == ZR__TITLE_CASE && (zr__is_python_space(c) || (c && c < 0x80 && strchr("-({[<", (int)c)));
     }
     if (s->bytes == 0) ZR_TRY(zr__build_string(r, &b, s));
     return zr__build_done(r, &b, out);

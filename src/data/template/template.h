@@ -1,8 +1,8 @@
 /**
  * data/template: executes chat templates, which are programs in a part of the language Jinja. The results are those of
- * Jinja2 with the settings of transformers. read.c reads a template: lex.c divides it into tokens, parse.c makes the
- * tree of tree.h. run.c executes statements and expressions, call.c binds arguments of filters, tests, methods and
- * functions, which are in filters.c, tests.c and functions.c. values.h has the values, string.c their texts, values.c
+ * Jinja2 with the settings of transformers. read.c reads a template: lex.c divides it into tokens, parse.c and
+ * expressions.c make the tree of tree.h. run.c executes it, with operators.c. call.c finds functions and binds their
+ * arguments; filters.c, tests.c and methods.c have them. values.h has the values, string.c their texts, values.c
  * compares them, print.c prints them.
  *
  * A template is somebody else's program. It can neither read files nor the clock, and its depth, steps and memory are

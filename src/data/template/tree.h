@@ -122,6 +122,14 @@ ZR_NODISCARD zr_status zr__template_lex(zr__template *t, const char *text, int64
 /** Make the tree. Errors: as zr__template_read. */
 ZR_NODISCARD zr_status zr__template_parse(zr__template *t);
 
+/** Apply an arithmetic operator. */
+ZR_NODISCARD zr_status zr__binary(zr__run *r, zr__op op, const zr__value *a, const zr__value *b, zr__value *out);
+/** Apply an operator of comparison. */
+ZR_NODISCARD zr_status zr__compare(zr__run *r, zr__op op, const zr__value *a, const zr__value *b, bool *truth);
+/** Slice a text or a list; bounds may be none. */
+ZR_NODISCARD zr_status zr__slice(zr__run *r, const zr__value *of, const zr__value *from, const zr__value *to,
+                                 const zr__value *step, zr__value *out);
+
 /** Return the pointer that stands for a name in the template, or NULL if the template does not contain it. */
 const char *zr__name_find(const zr__template *t, const char *name);
 /** Return the pointer that stands for a name, and add it if it is new. */

@@ -140,11 +140,9 @@ int64_t zr__string_find(const zr__string *string, const zr__string *what, int64_
 /** Remove the characters of `set`, or white space if it is NULL, from the left and the right end. */
 ZR_NODISCARD zr_status zr__string_strip(zr__run *r, const zr__string *string, const zr__string *set, bool left,
                                         bool right, zr__value *out);
-/** Convert a string. The first character of each word is converted by `first`, others by `rest`; words begin after
- * white space and the characters in `breaks`, or only at the string's first character if it is NULL. 'u' is upper case,
- * 'l' lower case. */
-ZR_NODISCARD zr_status zr__string_case(zr__run *r, const zr__string *string, char first, char rest, const char *breaks,
-                                       zr__value *out);
+/** Letters of a converted string: of each word's first character in TITLE_CASE, of the string's in CAPITALIZED. */
+typedef enum zr__case { ZR__UPPER_CASE, ZR__LOWER_CASE, ZR__CAPITALIZED, ZR__TITLE_CASE } zr__case;
+ZR_NODISCARD zr_status zr__string_case(zr__run *r, const zr__string *string, zr__case to, zr__value *out);
 ZR_NODISCARD zr_status zr__string_replace(zr__run *r, const zr__string *string, const zr__string *old,
                                           const zr__string *new, int64_t most, zr__value *out);
 /** Divide a string at `by`, or at white space if it is NULL, at most `most` times (if not negative). */
@@ -228,6 +226,7 @@ typedef struct zr__call {
     zr__value self;            /* the value that is filtered or tested, or has the method */
     zr__value slot[ZR__SLOTS]; /* arguments in the order of the parameters; MISSING if not given */
     const zr__args *args;      /* all arguments */
+    int variant;               /* that of the function */
 } zr__call;
 
 typedef enum zr__function_kind {
@@ -243,6 +242,7 @@ typedef struct zr__function {
     const char *name;
     const char *parameters; /* names, separated by spaces; "*" if the function reads call->args itself */
     int least;              /* number of parameters that must be given */
+    int variant;            /* which of several similar functions it is, for `call` */
     zr_status (*call)(zr__run *r, const zr__call *call, zr__value *out);
 } zr__function;
 

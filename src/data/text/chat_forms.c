@@ -50,13 +50,11 @@ static const char qwen3[] =
 static const char llama3[] = "{{ bos_token }}" LLAMA3_TURNS("messages");
 
 /* with a date before the system prompt */
-static const char
-    llama31
-        [] =
-            "{% set first = 1 if messages and messages[0].role == 'system' else 0 %}{{ bos_token }}" LLAMA3_TURN(
-                "'system'", "'Cutting Knowledge Date: December 2023\\nToday Date: ' + strftime_now('%d %b %Y') + "
-                            "'\\n\\n'") "{{ (messages[0].content.strip() if first else '') + '<|eot_id|>' "
-                                        "}}" LLAMA3_TURNS("messages[first:]");
+static const char llama31[] =
+    "{% set first = 1 if messages and messages[0].role == 'system' else 0 %}{{ bos_token }}" LLAMA3_TURN(
+        "'system'", "'Cutting Knowledge Date: December 2023\\nToday Date: ' + strftime_now('%d %b %Y') + "
+                    "'\\n\\n'") "{{ (messages[0].content.strip() if first else '') + '<|eot_id|>' "
+                                "}}" LLAMA3_TURNS("messages[first:]");
 
 /* ---- Llama 2 and Mistral --------------------------------------------------------------------- */
 

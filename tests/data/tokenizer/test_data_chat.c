@@ -16,13 +16,13 @@
 enum { MOST = 8 };
 
 /* Parse a conversation in short form. Each message consists of a letter for its role (s, u or a), a colon, its text and
- * a semicolon. */
+ * a semicolon. A capital U is a user's message that counts, a capital A an answer that does not. */
 static int64_t read_messages(const char *text, zr__message message[MOST])
 {
     int64_t n = 0;
     for (const char *end; (end = strchr(text, ';')); text = end + 1, n++) {
-        const zr__role role = text[0] == 's' ? ZR__SYSTEM : text[0] == 'u' ? ZR__USER : ZR__ASSISTANT;
-        message[n] = (zr__message){role, text + 2, end - text - 2, role == ZR__ASSISTANT};
+        const zr__role role = strchr("sS", text[0]) ? ZR__SYSTEM : strchr("uU", text[0]) ? ZR__USER : ZR__ASSISTANT;
+        message[n] = (zr__message){role, text + 2, end - text - 2, strchr("aU", text[0]) != NULL};
     }
     return n;
 }
@@ -144,6 +144,8 @@ static void mistral(void **state)
     renders("mistral-v3", "s:be;u:hi;a:yes;u:and;", false, "<s>[INST] hi[/INST]{ yes</s>}[INST] be\n\nand[/INST]");
     renders("mistral-tekken", "u:hi;a: yes ;", false, "<s>[INST]hi[/INST]{ yes </s>}");
     renders("mistral-tekken", "s:be;u:hi;", true, "<s>[INST]be\n\nhi[/INST]");
+    renders("mistral-tekken", "U:hi;A:yes;", false, "<s>[INST]{hi}[/INST]yes</s>");
+    renders("chatml", "U:hi;A:yes;", false, "<|im_start|>user\n{hi<|im_end|>}\n<|im_start|>assistant\nyes<|im_end|>\n");
     refuses("mistral", "s:be;u:hi;a:yes;", "no place");
     refuses("mistral-tekken", "s:be;u:hi;a:yes;", "drops");
     refuses("mistral-v1", "u:hi;s:be;a:yes;", "not in turn");
@@ -255,7 +257,17 @@ static void answers_of_other_templates(void **state)
     own_renders("{% for m in messages %}{{ m.content.split('|')[-1] }} but {{ m.content.split('|')[0] }}.{% endfor %}",
                 "u:q;a:b|c;", "q but q.{c but b}.");
     own_renders("{% for m in messages %}{{ m.role }}{% generation %}[{{ m.content }}]{% endgeneration %}\n{% endfor %}",
-                "u:q;a:b;", "user[q]assistant{[b]}");
+                "u:q;a:b;A:c;", "user[q]assistant{[b]}assistant[c]");
+    zr__chat chat;
+    zr__message message[MOST];
+    zr__rendered r = {0};
+    const char *reason = NULL;
+    put_text("t/leaves-out.jinja", "{{ messages[-1].content }}");
+    assert_int_equal(zr__chat_find("bytes", in_tempdir("t/leaves-out.jinja"), NULL, &chat), ZR_OK);
+    assert_int_equal(zr__chat_render(&chat, message, read_messages("u:q;a:b;", message), false, &r, &reason), ZR_OK);
+    assert_string_equal(reason, "the chat template leaves out the text of message 1 (user)");
+    zr__rendered_free(&r);
+    zr__chat_close(&chat);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
