@@ -73,6 +73,19 @@ typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } 
 #define ZR_CONFIG_SUB_GROUP 1000000000
 #define ZR_CONFIG_BUFFERS 4
 
+/** Samples that the program itself makes, for decoders only. */
+typedef struct zr_source {
+    /** Give samples [first, first+n) of the training data, which are the rows of one training step: set *tokens and
+     * *targets to rows of data.seq_length tokens and of their targets. The loss ignores targets of -1. *stride is the
+     * distance in elements between the beginnings of two rows, at first data.seq_length. The run copies the rows, and
+     * needs the arrays until it asks for other samples. Each rank calls this function at most once per step, for the
+     * same samples. Ranks that are threads may call it at the same time. After a failure the run ends as it does if its
+     * data cannot be read. */
+    zr_status (*read)(void *arg, int64_t first, int64_t n, const int32_t **tokens, const int32_t **targets,
+                      int64_t *stride);
+    void *arg;
+} zr_source;
+
 /** Values of all keys of CONFIG.json. Strings are owned by the struct, and are NULL if not given. */
 typedef struct zr_config {
     zr_config_device device;
@@ -92,6 +105,9 @@ typedef struct zr_config {
     struct {
         /* path of the training data (zr_data_args.path), or NULL; training needs data, but planning does not */
         const char *train;
+        /* source of the samples in place of `train`, or NULL. It is borrowed, and is not a key: a program sets it
+         * before zr_train_run, alike on all ranks. A resumed run continues with the sample after its last step */
+        const zr_source *source;
         const char *val; /* path of the evaluation data; unlike training data, its sources have no weights */
         /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no tokenizer for token files
          */

@@ -55,7 +55,8 @@ typedef struct zr_train_info {
     const char *output_dir;
     int threads;       /* compute threads of each rank */
     int64_t from_step; /* number of steps completed before this run; positive if the run resumes from a checkpoint */
-    /* number of tokens of the training data and of the evaluation data; val_tokens is 0 without evaluation data */
+    /* number of tokens of the training data and of the evaluation data; 0 without evaluation data, and for samples of
+     * the program (zr_source) */
     int64_t train_tokens, val_tokens;
 } zr_train_info;
 
@@ -289,6 +290,64 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
  */
 ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                               zr_train_result *result);
+
+/* ---- runs on threads, with texts in place of structs: for other languages ---------------------- */
+
+/** Maximum number of ranks that can run as threads of a process. */
+#define ZR_TRAIN_MOST_THREADS 1024
+
+/** What zr_train_config adds to the loading of a configuration; flags to be joined by |. */
+enum {
+    ZR_TRAIN_RESUMES = 1, /* as `zr train --resume`: keep the run's optimizer and train_batch_size (zr_train_resume) */
+    ZR_TRAIN_CHOOSES = 2, /* as the option --memory: choose stage, recompute and micro-batch, if they are not given */
+    ZR_TRAIN_PLAIN = 4    /* leave out the recipe */
+};
+
+/** Load a configuration and complete it for a run with `ranks` ranks, as `zr train` does: zr_config_load, the recipe of
+ * a model's size for optimizer and scheduler if they are not given, and zr_train_prepare. `how` has flags. With
+ * ZR_TRAIN_RESUMES, the config.json in a run's directory is a path that gives train.output_dir too. Errors: ZR_ERR_ARG
+ * for ranks, or if a run to resume is not named; and those of zr_config_load and zr_train_prepare. */
+ZR_API ZR_NODISCARD zr_status zr_train_config(const char *path, const char *const *overrides, int n_overrides,
+                                              int ranks, unsigned how, int64_t unix_sec, zr_config **config);
+
+/** Receiver of a run's events. `kind` is "start", "step", "eval", "saved", "note" or "warn". `text` is a JSON object,
+ * or for "note" and "warn" one line for the user. A step or an evaluation has the object that metrics.jsonl gets. */
+typedef void (*zr_train_event_fn)(void *arg, const char *kind, const char *text);
+
+/** Train as zr_train_run does, or with `resume` as zr_train_resume does, with `ranks` threads of this process as ranks.
+ * Events are reported on the thread of rank 0. The run reads *asked while it trains: bit 0 asks it to stop with a
+ * checkpoint, and bit 1 to write a checkpoint after each step until the caller clears it. `source`, `event` and `asked`
+ * may be NULL; without a source, samples come from data.train. After success and after ZR_ERR_STOPPED, *json receives
+ * the results as `zr train --json` prints them; free it with zr_free. Otherwise *json is NULL. Errors: as those of
+ * zr_train_run, with the message of rank 0. */
+ZR_API ZR_NODISCARD zr_status zr_train_threads(const zr_config *config, int ranks, bool resume, const zr_source *source,
+                                               zr_train_event_fn event, void *arg, const int *asked, char **json);
+
+/** Arguments of zr_train_reference. Zero-initialise. */
+typedef struct zr_reference {
+    int64_t steps;    /* number of training steps */
+    zr_source source; /* samples; those of a step are asked for at once */
+    /** Write elements [first, first+n) of the initial value of parameter `name` to `out`. `elems` is the number of its
+     * elements. If NULL, parameters get the model's own initial values. */
+    zr_status (*fill)(void *arg, const char *name, int64_t elems, int64_t first, int64_t n, float *out);
+    /** Receive elements [first, first+n) of a state of parameter `name` after the last step: the state "weight", "grad"
+     * or the name of an optimizer's state, such as "exp_avg". */
+    zr_status (*read)(void *arg, const char *state, const char *name, int64_t elems, int64_t first, int64_t n,
+                      const float *in);
+    void *arg; /* argument of `fill` and `read` */
+} zr_reference;
+
+/** Perform training steps with given weights and samples, with `ranks` threads of this process as ranks, at any stage
+ * and layout, and write no files. The results are those with which another implementation is compared: losses, norms,
+ * gradients, new weights and optimizer states. Callbacks are called on the threads of ranks, which may call them at the
+ * same time for different elements. Gradients are those of the last step, before clipping; they are not passed if the
+ * layout has freed them (zr_engine_read). *json receives an object with the lists "loss", "grad_norm", "lr" and
+ * "skipped" of the steps, with null for a number that is not finite, and "shapes", the shape of each parameter; free it
+ * with zr_free. `config` is prepared for these ranks (zr_train_config). Errors: those of the callbacks;
+ * ZR_ERR_UNSUPPORTED for models other than decoders; ZR_ERR_DATA for a token outside the vocabulary; ZR_ERR_DIVERGED;
+ * and the errors of engine and plan. */
+ZR_API ZR_NODISCARD zr_status zr_train_reference(const zr_config *config, int ranks, const zr_reference *args,
+                                                 char **json);
 
 /* ---- with trained weights -------------------------------------------------------------------- */
 

@@ -9,12 +9,10 @@
 #include "cli/shell/process.h"
 #include "cli/draw/curve.h"
 #include "cli/plan/brief.h"
-#include "base/file/folder.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "train/dir/report.h"
-#include "train/family/paths.h"
-#include "train/measure/timings.h"
+#include "train/setup/setup.h"
 #include "zr/run.h"
 
 #include <stdio.h>
@@ -108,28 +106,12 @@ static zr_status check_run(const watch_options *watch, const zr_config *config)
     return cli_check_stdout(inputs);
 }
 
-/** Keep the optimizer and scheduler with which the run began, if the file does not give any. */
-static zr_status keep_rule(zr_config *config)
-{
-    char path[PATH_MAX];
-    ZR_AUTO(zr_config_destroy) zr_config *run = NULL;
-    ZR_TRY(zr__path_join(path, config->train.output_dir, "config.json"));
-    if (access(path, R_OK) != 0) return ZR_OK; /* the resume reports the missing run */
-    ZR_TRY(zr_config_load(path, NULL, 0, &run));
-    return zr__config_keep_rule(config, run);
-}
-
-/** Load the configuration of a run to resume. If the file is the run's own config.json, set train.output_dir to the
- * file's present directory. */
+/** Load the configuration of a run to resume. */
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
     ZR_AUTO(zr_config_destroy) zr_config *read = NULL;
     ZR_TRY(cli_config_load(args, &read));
-    zr__config_go_on(read);
-    ZR_TRY(zr__train_own_dir(read));
-    ZR_CHECK(read->train.output_dir, ZR_ERR_ARG,
-             "--resume needs train.output_dir, the directory of the run to continue; name it (--train.output_dir=DIR)");
-    ZR_TRY(keep_rule(read));
+    ZR_TRY(zr__train_go_on(read));
     ZR_TRY(zr_train_prepare(read, ranks, 0));
     *config = ZR_TAKE(read);
     return ZR_OK;
@@ -150,18 +132,10 @@ static zr_status load_run(const cli_args *args, const watch_options *watch, zr_c
 
 static zr_status print_run_json(const zr_config *config, const zr_train_result *result, const zr_timings *timings)
 {
-    ZR_AUTO_FREE char *planned = NULL, *measured = NULL, *timed = NULL;
-    zr__json_out json = {0};
-    ZR_TRY(zr__report_json(&result->planned, &planned));
-    ZR_TRY(zr__report_json(&result->measured, &measured));
-    if (timings->steps > 0) ZR_TRY(zr__timings_json(timings, &timed));
-    zr__json_add(&json, "output_dir", config->train.output_dir, "steps", result->steps, "skipped", result->skipped,
-                 "loss", result->loss, "val_loss", result->val_loss, "wall_sec", result->wall_sec);
-    zr__json_add(&json, "peak_rss_bytes", result->peak_rss_bytes, "promised_rss_bytes", result->promised_rss_bytes);
-    zr__json_add_json(&json, "planned", planned);
-    zr__json_add_json(&json, "measured", measured);
-    if (timed) zr__json_add_json(&json, "timings", timed);
-    return zr__json_write(&json, stdout);
+    ZR_AUTO_FREE char *json = NULL;
+    ZR_TRY(zr__result_json(config, result, timings->steps > 0 ? timings : NULL, &json));
+    puts(json);
+    return ZR_OK;
 }
 
 static void say_done(const zr_train_result *result)
@@ -227,7 +201,8 @@ static zr_status parse_train(cli_args *args, watch_options *watch, const int64_t
              "--resume needs a CONFIG.json: give the config.json in the run's directory");
     ZR_CHECK(!comm || !*ranks, ZR_ERR_ARG, "--ranks is %lld, but the launcher started %d ranks; leave out --ranks",
              (long long)*ranks, comm ? comm->size : 0);
-    ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks is %lld; at most 1024 ranks can run as threads", (long long)*ranks);
+    ZR_CHECK(*ranks <= ZR_TRAIN_MOST_THREADS, ZR_ERR_ARG, "--ranks is %lld; at most %d ranks can run as threads",
+             (long long)*ranks, ZR_TRAIN_MOST_THREADS);
     ZR_CHECK(watch->trace.path || !watch->trace_steps, ZR_ERR_ARG,
              "--trace-steps needs --trace FILE; give it too, or leave out --trace-steps");
     if (watch->trace_steps) {

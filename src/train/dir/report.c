@@ -3,6 +3,7 @@
 #include "base/core/core.h"
 #include "base/json/json_write.h"
 #include "plan/cost/cost.h"
+#include "train/measure/timings.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -205,6 +206,25 @@ zr_status zr__report_json(const zr_report *report, char **json)
     add_flops(&out, "hardware", report->flops_hardware);
     zr__json_close(&out, '}');
     if (report->trained < report->params) zr__json_add(&out, "trained", report->trained);
+    zr__json_close(&out, '}');
+    return zr__text_take(&out.text, json);
+}
+
+zr_status zr__result_json(const zr_config *config, const zr_train_result *result, const zr_timings *timings,
+                          char **json)
+{
+    ZR_AUTO_FREE char *planned = NULL, *measured = NULL, *timed = NULL;
+    zr__json_out out = {0};
+    ZR_TRY(zr__report_json(&result->planned, &planned));
+    ZR_TRY(zr__report_json(&result->measured, &measured));
+    if (timings) ZR_TRY(zr__timings_json(timings, &timed));
+    zr__json_open(&out, NULL, '{');
+    zr__json_add(&out, "output_dir", config->train.output_dir, "steps", result->steps, "skipped", result->skipped,
+                 "loss", result->loss, "val_loss", result->val_loss, "wall_sec", result->wall_sec);
+    zr__json_add(&out, "peak_rss_bytes", result->peak_rss_bytes, "promised_rss_bytes", result->promised_rss_bytes);
+    zr__json_add_json(&out, "planned", planned);
+    zr__json_add_json(&out, "measured", measured);
+    if (timed) zr__json_add_json(&out, "timings", timed);
     zr__json_close(&out, '}');
     return zr__text_take(&out.text, json);
 }

@@ -21,4 +21,9 @@ ZR_NODISCARD zr_status zr__report_measured(const zr_report *planned, const zr_me
 /** Return a report as one JSON object; zr_free it. */
 ZR_NODISCARD zr_status zr__report_json(const zr_report *report, char **json);
 
+/** Return the results of a run as `zr train --json` prints them; zr_free them. Pass NULL as `timings` if they were not
+ * measured. */
+ZR_NODISCARD zr_status zr__result_json(const zr_config *config, const zr_train_result *result,
+                                       const zr_timings *timings, char **json);
+
 #endif

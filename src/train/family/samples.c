@@ -1,5 +1,6 @@
 #include "train/family/samples.h"
 
+#include "base/text/text.h"
 #include "config/config.h"
 #include "data/labelled/labelled.h"
 #include "data/pairs/pairs.h"
@@ -112,6 +113,36 @@ zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_or
     return zr_data_open_with(&args, &samples->tokens);
 }
 
+zr_status zr__samples_take_source(const zr_config *config, zr__samples *samples)
+{
+    const zr_source *source = config->data.source;
+    *samples = (zr__samples){.kind = zr__config_samples(config)};
+    ZR_CHECK(!config->data.train, ZR_ERR_CONFIG,
+             "data.train is %s, but the program gives samples of its own; leave out one of the two",
+             ZR_SHOWN(config->data.train));
+    ZR_CHECK(samples->kind == ZR_SAMPLES_NEXT, ZR_ERR_UNSUPPORTED,
+             "a %s learns from more than tokens and targets; give a file as data.train", config->model.family->title);
+    ZR_CHECK(config->data.packing != ZR_PACK_WHOLE, ZR_ERR_UNSUPPORTED,
+             "data.packing whole packs the documents of files; leave it out for samples that the program gives");
+    samples->made = (zr__made_rows){
+        .source = source, .seq = config->data.seq_length, .vocabulary = zr_config_sizes(config).vocabulary};
+    return ZR_OK;
+}
+
+zr_status zr__samples_begin(zr__samples *samples, int64_t first, int64_t n)
+{
+    zr__made_rows *made = &samples->made;
+    if (!made->source || (made->n == n && made->first == first)) return ZR_OK;
+    *made =
+        (zr__made_rows){.source = made->source, .seq = made->seq, .vocabulary = made->vocabulary, .stride = made->seq};
+    ZR_TRY(made->source->read(made->source->arg, first, n, &made->tokens, &made->targets, &made->stride));
+    ZR_CHECK(made->tokens && made->targets, ZR_ERR_DATA, "the program gave no tokens or no targets for sample %lld",
+             (long long)first);
+    made->first = first;
+    made->n = n;
+    return ZR_OK;
+}
+
 void zr__samples_close(zr__samples *samples)
 {
     zr_data_close(&samples->tokens);
@@ -121,7 +152,7 @@ void zr__samples_close(zr__samples *samples)
 
 bool zr__samples_are_open(const zr__samples *samples)
 {
-    return samples->tokens || samples->pairs || samples->labelled;
+    return samples->tokens || samples->pairs || samples->labelled || samples->made.source;
 }
 
 /* ---- facts ----------------------------------------------------------------------------------- */
@@ -139,6 +170,9 @@ bool zr__samples_are_open(const zr__samples *samples)
 zr_data_info zr__samples_info(const zr__samples *samples)
 {
     if (samples->tokens) return zr_data_get_info(samples->tokens);
+    if (samples->made.source)
+        return (zr_data_info){
+            .path = "", .format = "samples of the program", .note = "", .cut = "", .made_again = "", .filled = 1};
     if (samples->pairs) {
         const zr_pairs_info info = zr_pairs_get_info(samples->pairs);
         return INFO_OF_ROWS(info);
@@ -153,7 +187,7 @@ zr_data_info zr__samples_info(const zr__samples *samples)
 
 bool zr__samples_take_time(const zr__samples *samples)
 {
-    if (samples->labelled) return false; /* labelled samples are in memory */
+    if (samples->labelled || samples->made.source) return false; /* the samples are in memory */
     const bool made = samples->pairs && zr_pairs_get_info(samples->pairs).sentences > 0;
     return made || zr__samples_info(samples).bytes > ZR_TRAIN_AHEAD_BYTES;
 }
@@ -172,6 +206,28 @@ zr_status zr__samples_check(const zr__samples *samples, uint64_t *hash, zr_progr
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Copy numbers of a program's row, of which the least is `least`, and check that each is one of the vocabulary. */
+static zr_status copy_made(const zr__made_rows *made, const char *what, int32_t least, int64_t index,
+                           const int32_t *from, int32_t *to)
+{
+    for (int64_t i = 0; i < made->seq; i++) {
+        ZR_CHECK(from[i] >= least && from[i] < made->vocabulary, ZR_ERR_DATA,
+                 "sample %lld of the program: %s %lld is %d, but the model has tokens 0 to %lld%s", (long long)index,
+                 what, (long long)i, from[i], (long long)made->vocabulary - 1,
+                 least < 0 ? " (-1 leaves a target out of the loss)" : "");
+        to[i] = from[i];
+    }
+    return ZR_OK;
+}
+
+static zr_status read_made(const zr__made_rows *made, int64_t index, const zr__row *row)
+{
+    const int64_t at = (index - made->first) * made->stride;
+    ZR_ASSERT(index >= made->first && index < made->first + made->n);
+    ZR_TRY(copy_made(made, "token", 0, index, made->tokens + at, row->tokens));
+    return copy_made(made, "target", -1, index, made->targets + at, row->targets);
+}
 
 /* Read a row of an encoder's samples. Rows are the same for training and evaluation. */
 static zr_status read_row(const zr__samples *samples, int64_t index, const zr__row *row)
@@ -196,6 +252,7 @@ static zr_status read_row(const zr__samples *samples, int64_t index, const zr__r
 zr_status zr__samples_read(void *source, int64_t index, const zr__row *row)
 {
     const zr__samples *samples = source;
+    if (samples->made.source) return read_made(&samples->made, index, row);
     if (!samples->tokens) return read_row(samples, index, row);
     ZR_TRY(zr_data_sample(samples->tokens, index, row->tokens, row->targets));
     return row->documents ? zr_data_documents(samples->tokens, row->documents) : ZR_OK;

@@ -5,12 +5,22 @@
 
 #include "train/family/family.h"
 
+/** Rows that a program makes (zr_source), of the current training step. */
+typedef struct zr__made_rows {
+    const zr_source *source; /* or NULL */
+    int64_t seq, vocabulary;
+    int64_t first, n; /* the samples of the arrays below; n is 0 before the first step */
+    const int32_t *tokens, *targets;
+    int64_t stride; /* elements between the beginnings of two rows */
+} zr__made_rows;
+
 /** Open data of one kind. The other members are NULL; all are NULL if nothing is open. */
 typedef struct zr__samples {
     zr_samples kind;
     zr_data *tokens;
     zr_pairs *pairs;
     zr_labelled *labelled; /* labelled texts, or questions */
+    zr__made_rows made;
 } zr__samples;
 
 /** Set the fields of a layout that depend on the inputs of a model's graphs: documents, predictions and samples.
@@ -34,6 +44,11 @@ ZR_NODISCARD zr_status zr__labelled_open(zr_labelled_args *args, const char *dir
 /** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */
 ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
                                         zr_progress_fn progress, void *arg, zr__samples *samples);
+/** Take the program's samples, config->data.source, in place of data. Errors: ZR_ERR_CONFIG if data.train is given
+ * too; ZR_ERR_UNSUPPORTED for encoders and for rows of several documents. */
+ZR_NODISCARD zr_status zr__samples_take_source(const zr_config *config, zr__samples *samples);
+/** Begin a training step with samples [first, first+n): ask a program for its rows. For other data do nothing. */
+ZR_NODISCARD zr_status zr__samples_begin(zr__samples *samples, int64_t first, int64_t n);
 void zr__samples_close(zr__samples *samples);
 bool zr__samples_are_open(const zr__samples *samples);
 

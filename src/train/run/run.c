@@ -59,7 +59,8 @@ static zr_status make_steps(zr__run *r)
     }
     ZR_CHECK(!is_all_uncounted(r), ZR_ERR_DATA,
              "%s: no target counts in any of %lld steps; give %s data.seq_length %lld tokens",
-             ZR_SHOWN(r->config->data.train), (long long)(r->ranks.result->steps - r->resume.from_step),
+             r->config->data.train ? ZR_SHOWN(r->config->data.train) : "the program's samples",
+             (long long)(r->ranks.result->steps - r->resume.from_step),
              r->data.inputs.train.pairs      ? "rows with masked tokens within"
              : r->data.inputs.train.labelled ? "samples with labels or answers within"
                                              : "lines with an answer that begins within",

@@ -3,7 +3,8 @@
  * settle.c check everything and choose open keys before the run creates anything. start.c starts it, and announce.c
  * tells its choices. step.c performs a training step on the rows of the data, validate.c evaluates, and sample.c
  * generates texts. requests.c handles requests, save.c writes checkpoints, resume.c continues from a checkpoint, and
- * finish.c ends the run. log.c writes metrics.
+ * finish.c ends the run. log.c writes metrics. threads.c runs all ranks as threads, for other languages, and
+ * reference.c performs steps with given weights.
  *
  * The state of a run consists of several structs, each of which owns different things. A function that needs only one
  * of these structs takes only this struct.

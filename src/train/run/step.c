@@ -20,6 +20,11 @@ static int64_t first_sample(const zr__run *r, const zr_batch *batch)
     return zr__run_sample(r, batch->step) + batch->first_row;
 }
 
+static zr_status begin_batch(zr__run *r, const zr_batch *batch)
+{
+    return zr__samples_begin(&r->data.inputs.train, zr__run_sample(r, batch->step), r->config->train_batch_size);
+}
+
 /** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
  * `data.failed`. */
 static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input)
@@ -28,7 +33,7 @@ static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input
     const double begin = zr_clock_sec();
     const int64_t rows = r->plan->layout.batch;
     const int64_t first = first_sample(r, batch);
-    zr_status st = ZR_OK;
+    zr_status st = begin_batch(r, batch);
     for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
         const zr__row row = zr__row_at(r->data.inputs.train.kind, &r->plan->layout, b, input);
         st = zr__rows_ahead_read(r->data.ahead, first + b, b, input);

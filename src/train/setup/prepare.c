@@ -11,12 +11,14 @@
 #include "train/control/control.h"
 #include "train/family/family.h"
 #include "train/family/paths.h"
+#include "train/setup/setup.h"
 #include "zr/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /** List the dropout probabilities above 0 that come from the directory of model.init. With `in_file`, list those in its
  * config.json; otherwise those that config.json lacks, which have the defaults of transformers. Leave out probabilities
@@ -262,6 +264,26 @@ static zr_status fit_tokenizer(zr_config *config)
     ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (needed for %s, which is not given)", zr_error_message(), key);
     snprintf(text, sizeof(text), "%lld", (long long)zr_tokenizer_vocab(tokenizer));
     return zr_config_set(config, key, text);
+}
+
+/** Keep the optimizer and scheduler with which the run began, if the file does not give any. */
+static zr_status keep_rule(zr_config *config)
+{
+    char path[PATH_MAX];
+    ZR_AUTO(zr_config_destroy) zr_config *run = NULL;
+    ZR_TRY(zr__path_join(path, config->train.output_dir, "config.json"));
+    if (access(path, R_OK) != 0) return ZR_OK; /* the resume reports the missing run */
+    ZR_TRY(zr_config_load(path, NULL, 0, &run));
+    return zr__config_keep_rule(config, run);
+}
+
+zr_status zr__train_go_on(zr_config *config)
+{
+    zr__config_go_on(config);
+    ZR_TRY(zr__train_own_dir(config));
+    ZR_CHECK(config->train.output_dir, ZR_ERR_ARG,
+             "--resume needs train.output_dir, the directory of the run to continue; name it (--train.output_dir=DIR)");
+    return keep_rule(config);
 }
 
 static zr_status default_output_dir(zr_config *config, int64_t unix_sec)

@@ -7,6 +7,11 @@
 #include "base/text/text.h"
 #include "train/family/family.h"
 
+/** Complete a loaded configuration of a run to resume, before zr_train_prepare. Keep its batch (zr__config_go_on), and
+ * the optimizer and scheduler with which the run began, if the file gives none. If the file is the run's own
+ * config.json, set train.output_dir to the file's present directory. Fail with ZR_ERR_ARG without train.output_dir. */
+ZR_NODISCARD zr_status zr__train_go_on(zr_config *config);
+
 /** Return the layout of a resolved configuration. limit_bytes is the part of memory.limit that is left for the arena.
  * The field is set only for activation_checkpointing.policy auto and for the copy of an asynchronous save, and is
  * otherwise 0. */
