@@ -161,6 +161,31 @@ static void homes(void **state)
     }
 }
 
+/* Check that Muon on GPUs has the same bits at every stage, and with states in host memory, whose hidden matrices the
+ * GPU updates and all others the host; and that its losses are near the processor's. */
+static void muon(void **state)
+{
+    (void)state;
+    zr_muon_args args = zr_muon_defaults();
+    args.ortho.dtype = ZR_F32;
+    trainer run = short_rows(layout_trainer(2, ZR_F32, 1, 0.5)), first;
+    run.layout.optimizer = zr_muon(&args);
+    run.layout.rest = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    run.layout.rest.lr_factor = 0.1;
+    trainer processor = run;
+    trainer_run(&processor);
+    on_gpus(&run);
+    for (int stage = 0; stage <= 3; stage++) {
+        run.layout.stage = stage;
+        run.layout.home.optim = stage >= 2 && host_fuses() ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+        trainer_run(&run);
+        assert_given_back();
+        if (stage == 0) first = run;
+        layout_assert_same(&first, &run, "Muon on GPUs");
+    }
+    for (int i = 0; i < run.steps; i++) assert_true(fabs(run.loss[i] - processor.loss[i]) <= 1e-4 * processor.loss[i]);
+}
+
 /* Update by a user's own rule. */
 static void shrink(const zr_update_args *args)
 {
@@ -563,22 +588,15 @@ static void no_peer_access(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),
-        cmocka_unit_test(rank_free_sums),
-        cmocka_unit_test(reduced_once),
-        cmocka_unit_test(homes),
-        cmocka_unit_test(own_rule),
-        cmocka_unit_test(updates_beside),
-        cmocka_unit_test(shared_layers),
-        cmocka_unit_test(frozen),
-        cmocka_unit_test(lanes),
-        cmocka_unit_test(copies_apart),
-        cmocka_unit_test(against_the_processor),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(planned_is_taken),
+        cmocka_unit_test(layouts),        cmocka_unit_test(rank_free_sums),
+        cmocka_unit_test(reduced_once),   cmocka_unit_test(homes),
+        cmocka_unit_test(muon),           cmocka_unit_test(own_rule),
+        cmocka_unit_test(updates_beside), cmocka_unit_test(shared_layers),
+        cmocka_unit_test(frozen),         cmocka_unit_test(lanes),
+        cmocka_unit_test(copies_apart),   cmocka_unit_test(against_the_processor),
+        cmocka_unit_test(not_finite),     cmocka_unit_test(planned_is_taken),
 #ifndef ZR_GPU
-        cmocka_unit_test(no_memory),
-        cmocka_unit_test(no_peer_access),
+        cmocka_unit_test(no_memory),      cmocka_unit_test(no_peer_access),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
