@@ -774,8 +774,9 @@ static void check_default_and_nonsense(const zr_key *key)
     snprintf(override, sizeof(override), "%s=auto", path);
     bool free_string = (key->type == ZR_KEY_STRING && !key->choices && key->built) ||
                        (key->type == ZR_KEY_ANY && key->state == ZR_KEY_LIMITED);
-    /* for data.text_key, "auto" is an ordinary name; the families of encoders do not have this key */
-    const bool wrong = strcmp(path, "data.text_key") == 0 && family && family->samples != ZR_SAMPLES_NEXT;
+    /* for these keys, "auto" is an ordinary text; the families of encoders do not have them */
+    const bool wrong = (strcmp(path, "data.text_key") == 0 || strcmp(path, "data.chat_date") == 0) && family &&
+                       family->samples != ZR_SAMPLES_NEXT;
     assert_int_equal(load_status(text, override), wrong ? ZR_ERR_CONFIG : free_string ? ZR_ERR_UNSUPPORTED : ZR_OK);
     snprintf(override, sizeof(override), "%s=[\"nonsense\"]", path);
     bool listed = key->type == ZR_KEY_ANY || (zr__key_is_text(key) && key->type != ZR_KEY_STRING);

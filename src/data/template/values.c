@@ -294,7 +294,7 @@ zr_status zr__order(zr__run *r, const zr__value *a, const zr__value *b, int *ord
 
 zr_status zr__items_of(zr__run *r, const zr__value *v, zr__list **items)
 {
-    zr__value made = {0};
+    zr__value made = zr__none();
     if (v->kind == ZR__LIST && v->list->kind != ZR__A_SEQUENCE) {
         *items = v->list;
         return ZR_OK;

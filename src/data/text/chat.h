@@ -61,6 +61,7 @@ typedef struct zr__chat {
     char turn_end[ZR__MARK_BYTES];                   /* text of the token that ends an answer, or "" */
     char (*control)[ZR__MARK_BYTES];                 /* texts of the template's control tokens */
     int64_t controls, control_room;
+    bool listed;                       /* whether tokenizer_config.json lists the added tokens */
     bool all;                          /* whether the loss counts the text of the template, too */
     char unread[ZR_SHOWN_BYTES + 512]; /* why the directory's template cannot be read, or "" */
 } zr__chat;

@@ -52,16 +52,16 @@ static const json_t *template_in(const json_t *config)
     return NULL;
 }
 
-/* Make the special tokens of tokenizer_config.json variables of the template. A token is a text, or an object with the
- * text. */
-static zr_status take_marks(zr__chat *chat, const json_t *config)
+/* Make the special tokens of a file variables of the template. A token is a text, or an object with the text. `ends`:
+ * whether they also begin and end texts. */
+static zr_status take_marks(zr__chat *chat, const json_t *config, bool ends)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const json_t *value = json_object_get(config, names[i]);
         const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
-        char *mark = i == 0 ? chat->begin : i == 1 ? chat->end : NULL;
+        char *mark = !ends ? NULL : i == 0 ? chat->begin : i == 1 ? chat->end : NULL;
         if (!text) continue;
         if (mark && strlen(text) < ZR__MARK_BYTES) strcpy(mark, text);
         ZR_CHECK(json_object_set_new(chat->variables, names[i], json_string(text)) == 0, ZR_ERR_MEMORY,
@@ -83,7 +83,22 @@ static zr_status read_config(zr__chat *chat, const char *dir)
     snprintf(place, sizeof(place), "chat_template in %s", path);
     if (json_is_string(template))
         ZR_TRY(take_template(chat, json_string_value(template), json_string_length(template), place));
-    return take_marks(chat, root);
+    chat->listed = json_object_get(root, "added_tokens_decoder") != NULL;
+    return take_marks(chat, root, true);
+}
+
+/* Read special_tokens_map.json, as transformers does if tokenizer_config.json does not list the added tokens. */
+static zr_status read_map(zr__chat *chat, const char *dir)
+{
+    char path[PATH_MAX];
+    ZR_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+    json_auto_t *root = NULL;
+    if (chat->listed) return ZR_OK;
+    ZR_TRY(read_in(dir, "special_tokens_map.json", path, &text, &bytes));
+    if (!text) return ZR_OK;
+    ZR_TRY(zr__json_parse_reals(text, bytes, MOST_BYTES, path, &root));
+    return take_marks(chat, root, false);
 }
 
 /* Read the template from chat_template.jinja, if the directory has this file. It takes precedence over
@@ -172,6 +187,7 @@ zr_status zr__chat_find(const char *tokenizer, const char *named, const char *da
         ZR_TRY(zr__path_format(dir, "%s", tokenizer));
         if (stat(dir, &info) == 0 && !S_ISDIR(info.st_mode)) zr__path_parent(tokenizer, dir);
         ZR_TRY(read_config(chat, dir));
+        ZR_TRY(read_map(chat, dir));
         ZR_TRY(read_template(chat, dir));
     }
     return named && strcmp(named, "auto") != 0 ? take_named(chat, named) : ZR_OK;
@@ -193,11 +209,15 @@ const char *zr__chat_name(const zr__chat *chat)
 /* Find the control tokens of a template that is not zr's: the special tokens of the tokenizer that it contains. */
 static zr_status find_controls(zr__chat *chat, const zr_tokenizer *tokenizer)
 {
-    const char *text = NULL;
+    const char *text = NULL, *name;
+    json_t *value;
     for (int64_t i = 0; (text = zr__tokenizer_special_text(tokenizer, i)); i++)
         if (zr__template_contains(chat->template, text)) ZR_TRY(add_control(chat, text));
-    ZR_TRY(add_control(chat, chat->begin));
-    ZR_TRY(add_control(chat, chat->end));
+    json_object_foreach(chat->variables, name, value)
+    {
+        if (strcmp(name, "bos_token") == 0 || strcmp(name, "eos_token") == 0)
+            ZR_TRY(add_control(chat, json_string_value(value)));
+    }
     return find_turn_end(chat);
 }
 

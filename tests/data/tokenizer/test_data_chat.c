@@ -235,6 +235,8 @@ static void answers_of_other_templates(void **state)
     (void)state;
     make_tokenizer("t");
     put_text("t/tokenizer_config.json", "{\"bos_token\": \"<b>\", \"eos_token\": {\"content\": \"<|im_end|>\"}}");
+    put_text("t/special_tokens_map.json", "{\"pad_token\": {\"content\": \"<p>\"}}");
+    own_renders("{{ pad_token }}{{ messages[0].content }}", "a:b;", "<p>{b}");
     /* the generation prompt is not learned, what the template writes after it is; the date is that of the caller */
     own_renders(
         "{{ bos_token + strftime_now('%d %b') }}{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}"
