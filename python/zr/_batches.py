@@ -52,7 +52,8 @@ class Batches:
         self.failure: Optional[BaseException] = None
         self._seq = seq
         self._lock = threading.Lock()
-        self._all = self._iterator = None
+        self._all: Optional[Tuple[np.ndarray, np.ndarray]] = None
+        self._iterator: Iterator[Any] = iter(())
         self._first = self._taken = -1
         self._now: Tuple[np.ndarray, np.ndarray]
         is_array = isinstance(data, np.ndarray) or hasattr(data, "__dlpack__")
@@ -60,7 +61,7 @@ class Batches:
             self._all = pair_of(data, "data")
             self._check(self._all, len(self._all[0]), "data")
         else:
-            self._iterator: Optional[Iterator[Any]] = iter(data)
+            self._iterator = iter(data)
         self._callback = _library.READ_ROWS(self._read)
         self.struct = _library.Source(self._callback, None)
 

@@ -134,6 +134,7 @@ def check(status: int) -> None:
 
 def take_text(pointer: c.c_void_p) -> str:
     """Return a text that the library has allocated, and free it."""
+    assert pointer.value is not None
     text = c.string_at(pointer.value).decode("utf-8", "replace")
     lib.zr_free(pointer)
     return text

@@ -274,7 +274,8 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
-        at.old = step->kind == ZR_STEP_CAST && i == 2;
+        /* differences are to the parameters of the step before */
+        at.old = step->kind == ZR_STEP_CAST && i == 2 && k->p->s->buffer[use[i].buffer].category == ZR_CATEGORY_PARAM;
         bool there = is_written(k, &at);
         /* the input of a reduction may already be sums over fewer ranks; a copy of sums counts as sums */
         if (i == 0 && (zr__reduces(step) || copies)) {
