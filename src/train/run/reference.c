@@ -133,8 +133,7 @@ static zr_status read_state(reference *r, int state, const char *name)
 static zr_status read_states(reference *r)
 {
     ZR_TRY(read_state(r, ZR_STATE_PARAM, "weight"));
-    for (int i = 0; i < r->plan->optimizer.n_slots; i++)
-        ZR_TRY(read_state(r, ZR_STATE_SLOT + i, r->plan->optimizer.slot_name[i]));
+    for (int i = 0; i < r->plan->n_slots; i++) ZR_TRY(read_state(r, ZR_STATE_SLOT + i, zr_plan_slot_name(r->plan, i)));
     const zr_status st = r->all->args->steps > 0 ? read_state(r, ZR_STATE_GRAD, "grad") : ZR_OK;
     return st == ZR_ERR_STATE ? ZR_OK : st; /* the layout keeps no gradients */
 }

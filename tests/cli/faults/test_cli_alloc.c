@@ -1,4 +1,5 @@
 //TEST timeout=120 long=more
+//LINK -rdynamic
 /* Every allocation in turn fails while oneDNN creates and runs a product: the command's allocator (cli/shell/alloc.c)
  * lets the library finish, and zr__product_create or zr__product_run reports that memory is short. Each failure is
  * tested in a separate process, since the library remembers a failed allocation. */
