@@ -144,7 +144,8 @@ typedef struct zr_rounding {
     uint64_t first; /* index of the random number of element 0 */
 } zr_rounding;
 
-/** Error feedback (LoCo: Xie et al. 2024): a cast adds the errors of an earlier cast to its elements x, and renews them:
+/** Error feedback (LoCo: Xie et al. 2024): a cast adds the errors of an earlier cast to its elements x, and renews
+ * them:
  *
  *     y = x + scale * error
  *     error = (beta * scale * error + (1 - beta) * (y - value of y's record)) / scale

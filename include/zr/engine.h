@@ -179,9 +179,10 @@ typedef struct zr_sink {
 
 /** Save the current states asynchronously, during the next training steps. The plan must have save steps
  * (zr_layout.save). The calls of `put` on all ranks together pass every element of every parameter, of every optimizer
- * state and of the errors of gradients once. If a function of the sink fails, the sink is not called again, and
- * training continues. Not collective. Fail with ZR_ERR_STATE if the plan has no save steps, or if a save is in
- * progress, or with zr_layout.weight_differences if zr_engine_flush has not been called since the last step. */
+ * state, of the parameters as they are sent and of the errors of gradients once. If a function of the sink fails, the
+ * sink is not called again, and training continues. Not collective. Fail with ZR_ERR_STATE if the plan has no save
+ * steps, or if a save is in progress, or with zr_layout.weight_differences if zr_engine_flush has not been called since
+ * the last step. */
 ZR_API ZR_NODISCARD zr_status zr_engine_save(zr_engine *engine, const zr_sink *sink);
 /** Return whether no save is in progress. The result is true if no save has begun yet, or if the last save has ended
  * or failed. */

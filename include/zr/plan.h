@@ -287,6 +287,8 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of a micro-batch's gradient are computed from the whole gradient, before a reduction changes it.
  * - A save writes all elements of each state before the state is updated.
+ * - With differences (zr_layout.weight_differences), each is taken from the parameters that ops have read, and added to
+ *   them once in a training step.
  * - With error feedback, each element of a gradient is cast once in a training step at each level, with its own error.
  * - A step computes only with device memory; an update by the host's processors, only with host memory. Changes to an
  *   offloaded state are copied home.

@@ -256,8 +256,9 @@ static inline int64_t zr_when_rounds(zr_when when, int64_t rounds, bool stale, b
     return zr_when_runs(when, 0, stale, saves) + (rounds - 1) * zr_when_runs(when, 1, stale, saves);
 }
 
-/** States of a unit that are saved besides those of the optimizer, which have lower numbers (zr_step.slot): the parameters
- * that ops read (zr_layout.weight_differences), and the first of the errors of gradients (zr_layout.error_steps). */
+/** States of a unit that are saved besides those of the optimizer, which have lower numbers (zr_step.slot): the
+ * parameters that ops read (zr_layout.weight_differences), and the first of the errors of gradients
+ * (zr_layout.error_steps). */
 enum { ZR_SLOT_SENT = ZR_OPTIMIZER_SLOTS, ZR_SLOT_ERROR };
 
 /** Step of a schedule. */

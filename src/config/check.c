@@ -171,7 +171,7 @@ static zr_status check_quantization(const zr_config *config, const zr__source *s
     const char *gradients = "zero_optimization.zero_quantized_gradients";
     REFUSE(block != 128 && block != 256, "quantization.block", ZR_ERR_CONFIG,
            "found %" PRId64 ", wanted 128 or 256 elements", block);
-    REFUSE(config->quantization.weight_differences && config->zero.quantized_weights == ZR_SWITCH_ON &&
+    REFUSE(config->quantization.weight_differences && config->zero.quantized_weights != ZR_SWITCH_OFF &&
                config->zero.stage == 3,
            "quantization.weight_differences", ZR_ERR_CONFIG,
            "it cannot be used with zero_optimization.stage 3, where no rank has all parameters, to which differences "
@@ -183,13 +183,14 @@ static zr_status check_quantization(const zr_config *config, const zr__source *s
            config->parallel.tensor);
     REFUSE(config->zero.quantized_frozen && config->zero.param.device == ZR_HOME_NVME, frozen, ZR_ERR_UNSUPPORTED,
            "it cannot be used with offload_param.device nvme; leave out one of the two");
-    if (config->zero.quantized_gradients != ZR_SWITCH_ON) return ZR_OK;
-    REFUSE(config->train.rank_free_sums, gradients, ZR_ERR_CONFIG,
+    /* with "auto", what excludes quantised gradients chooses false */
+    const bool on = config->zero.quantized_gradients == ZR_SWITCH_ON;
+    REFUSE(on && config->train.rank_free_sums, gradients, ZR_ERR_CONFIG,
            "it cannot be used with train.reproducible world: each rank quantises its own sums, so values depend on the "
            "number of ranks; leave out one of the two");
-    REFUSE(config->collectives.reduce == ZR_REDUCE_NCCL, gradients, ZR_ERR_CONFIG,
+    REFUSE(on && config->collectives.reduce == ZR_REDUCE_NCCL, gradients, ZR_ERR_CONFIG,
            "it cannot be used with collectives.reduce nccl, which cannot add quantised values; use reduce_scatter");
-    if (config->zero.loco_reset_steps == 0) return ZR_OK;
+    if (config->zero.quantized_gradients == ZR_SWITCH_OFF || config->zero.loco_reset_steps == 0) return ZR_OK;
     REFUSE(config->zero.loco_beta >= 1, "zero_optimization.zeropp_loco_param.err_beta", ZR_ERR_CONFIG,
            "found %g, wanted a number from 0 to below 1, or errors would never change", config->zero.loco_beta);
     REFUSE(

@@ -567,6 +567,9 @@ static zr_status note_quantised_weights(zr_config *config, int ranks)
         ZR_TRY(zr__config_note(config,
                                "%s: %s no parameters pass between ranks: values are rounded, but nothing is saved", key,
                                ranks == 1 ? "on one data-parallel rank" : "at zero_optimization.stage 0"));
+    if (config->optimizer.type == ZR_OPTIMIZER_MUON && config->optimizer.matrices)
+        ZR_TRY(
+            zr__config_note(config, "optimizer.params.matrices: %s quantises only the matrices that Muon trains", key));
     if (config->model.lora.rank > 0 && !config->zero.quantized_frozen)
         ZR_TRY(
             zr__config_note(config,
@@ -585,8 +588,7 @@ static void settle_weight_form(zr_config *config)
 {
     const bool given = zr__config_given(config, "quantization.weights");
     const bool records = config->zero.quantized_weights == ZR_SWITCH_ON || zr__config_get_open(config).weights;
-    if (records && config->quantization.weight_differences && !given)
-        config->quantization.weights = ZR_CODES_INT4;
+    if (records && config->quantization.weight_differences && !given) config->quantization.weights = ZR_CODES_INT4;
 }
 
 /* Reduce quantised gradients once per step: a reduction in every micro-batch would round as often. */

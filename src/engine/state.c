@@ -81,8 +81,9 @@ static zr_status check_state(const zr_engine *e, int state)
     ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD || error ||
                  (state == ZR_STATE_SENT && e->plan->layout.weight_differences) ||
                  (state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + slots),
-             ZR_ERR_ARG, "state %d: there are parameters, gradients and %d states of the optimizer%s", state, slots,
-             e->plan->layout.error_steps > 0 ? ", and errors of gradients" : "");
+             ZR_ERR_ARG, "state %d: there are parameters, gradients, %d states of the optimizer%s%s", state, slots,
+             e->plan->layout.weight_differences ? ", parameters as they are sent" : "",
+             e->plan->layout.error_steps > 0 ? ", errors of gradients" : "");
     return ZR_OK;
 }
 
@@ -290,8 +291,8 @@ static zr_status read_param(zr_engine *e, int state, zr__window *window, const z
                  .window = window,
                  .before = zr__elements_before(e, param, state),
                  .host = zr__result(e, e->plan->passing)};
-    /* the unit is not trained, or its gradient not cast to records */
-    if (p.state->buffer == ZR_NONE || (state == ZR_STATE_SENT && !e->plan->unit[param->unit].trains)) return ZR_OK;
+    /* the unit is not trained, its gradient not cast to records, or its parameters not sent as differences */
+    if (p.state->buffer == ZR_NONE || (state == ZR_STATE_SENT && !e->plan->unit[param->unit].differs)) return ZR_OK;
     const zr__span mine = zr__passed(e, param, range_of(e->plan, param->unit, state));
     const bool cleared = state >= ZR_STATE_ERROR && !e->error_kept[state - ZR_STATE_ERROR];
     const double scale = state == ZR_STATE_GRAD ? e->scale / e->per_counted : 1;

@@ -52,7 +52,7 @@ static zr__free free_keys(const cli_searched *s, const cli_args *typed)
                       .prefetch = ZERO("stage3_prefetch_bucket_size"),
                       .overlap = ZERO("overlap_comm"),
                       .levels = OPEN("collectives.hierarchical"),
-                      .once = OPEN("gradient_reduction") && !c->zero.quantized_gradients};
+                      .once = OPEN("gradient_reduction") && c->zero.quantized_gradients != ZR_SWITCH_ON};
 #undef ZERO
 #undef OPEN
 }

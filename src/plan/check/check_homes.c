@@ -65,11 +65,11 @@ enum { SAVED = 1 + ZR_SLOT_ERROR + ZR_ERROR_LEVELS };
 
 /* Return the state that is saved under a number, 1 + zr_step.slot, or a state without a buffer. Number 0 is the master
  * parameters, or the model's parameters if the unit has no master. */
-static const zr_state *saved_state(const zr_plan *plan, const zr_plan_unit *u, int number)
+static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     static const zr_state none = {.buffer = ZR_NONE};
     if (number > ZR_SLOT_ERROR) return &u->error[number - 1 - ZR_SLOT_ERROR];
-    if (number == 1 + ZR_SLOT_SENT) return plan->layout.weight_differences ? &u->param : &none;
+    if (number == 1 + ZR_SLOT_SENT) return u->differs ? &u->param : &none;
     if (number == 0) return u->master.buffer == ZR_NONE ? &u->param : &u->master;
     const int slot = number - 1 - u->first_slot;
     return slot >= 0 && slot < u->n_slots ? &u->slot[slot] : &none;
@@ -305,8 +305,8 @@ static zr_status check_state_copy(const homes *h, int32_t index)
         const zr_plan_unit *u = &h->p->plan->unit[step->unit];
         kept = false;
         for (int i = 0; i < SAVED && !kept; i++) {
-            kept = saved_state(h->p->plan, u, i)->buffer == from->buffer;
-            if (kept) source = *saved_state(h->p->plan, u, i);
+            kept = saved_state(u, i)->buffer == from->buffer;
+            if (kept) source = *saved_state(u, i);
         }
         ZR_CHECK(kept && same_range(h, &step->range, &u->own) && zr__names(h->p->plan, from, &source.range, &u->own) &&
                      is_copy_of(h, to, &u->own),
@@ -593,7 +593,7 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_step *step = &h->p->s->step[index];
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-    const zr_state *kept = saved_state(h->p->plan, u, 1 + step->slot);
+    const zr_state *kept = saved_state(u, 1 + step->slot);
     ZR_CHECK(kept->buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d saves a state that unit %d does not have", index,
              step->unit);
     const copied *its = &h->held[use->buffer];
@@ -605,8 +605,7 @@ static zr_status check_save(const homes *h, int32_t index)
     bool *saved = &h->saved[(int64_t)step->unit * SAVED];
     /* no update waits for the save of parameters that ops read, but for saves that follow it on the stream */
     bool behind = step->slot != ZR_SLOT_SENT;
-    for (int i = 0; i <= ZR_OPTIMIZER_SLOTS; i++)
-        behind |= saved_state(h->p->plan, u, i)->buffer != ZR_NONE && !saved[i];
+    for (int i = 0; i <= ZR_OPTIMIZER_SLOTS; i++) behind |= saved_state(u, i)->buffer != ZR_NONE && !saved[i];
     ZR_CHECK(behind, ZR_ERR_INTERNAL, "step %d saves parameters that ops read, but no other state of its unit follows",
              index);
     saved[1 + step->slot] = true;
@@ -653,7 +652,7 @@ static zr_status check_saves(const homes *h)
     for (int64_t i = 0; saves && i < (int64_t)p->plan->n_units * SAVED; i++) {
         const int32_t unit = (int32_t)(i / SAVED), number = (int32_t)(i % SAVED);
         const zr_plan_unit *u = &p->plan->unit[unit];
-        const bool trained = zr__trains(p, unit), there = saved_state(p->plan, u, number)->buffer != ZR_NONE;
+        const bool trained = zr__trains(p, unit), there = saved_state(u, number)->buffer != ZR_NONE;
         const bool kept = number == 0 ? trained || u->owned : trained && there;
         ZR_CHECK(h->saved[i] || u->own.count == 0 || !kept, ZR_ERR_INTERNAL, "a state of unit %d is not saved", unit);
     }

@@ -173,13 +173,6 @@ ZR_NODISCARD zr_status zr__plans_price_save(const zr_plans *plans, const zr_prof
 ZR_NODISCARD zr_status zr__plans_price_save_by(const zr_plans *plans, const zr__pricer *pricer, zr_save_price *price);
 ZR_NODISCARD zr_status zr__plans_times_by(const zr_plans *plans, const zr__pricer *pricer, zr_step_time *const *time);
 
-/* Return the number of states of a trained unit that are saved: parameters, optimizer states and, where differences are
- * added to them, the parameters that ops read. */
-static inline int zr__plan_saved_states(const zr_plan *plan)
-{
-    return 1 + plan->n_slots + plan->layout.weight_differences;
-}
-
 /* Return the bytes that a rank receives in a step. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
 /** Bytes that the rank of a copy (zr_plan_unit.copied) passes and receives: parts of gradients, to the owner in each

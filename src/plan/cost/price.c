@@ -101,7 +101,11 @@ double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t i
     if (zr_dtype_is_record(from)) sec += seconds(elems, machine->records[zr__record_codes_of(from)].decode);
     if (!zr_dtype_is_record(to)) return sec;
     const zr_record_rate *rate = &machine->records[zr__record_codes_of(to)];
-    return sec + seconds(elems, plan->stochastic ? rate->encode_random : rate->encode);
+    sec += seconds(elems, plan->stochastic ? rate->encode_random : rate->encode);
+    if (step->n_uses < 3 || !zr_dtype_is_record(use[2].dtype)) return sec;
+    /* errors are decoded, the new ones need the record's values, and are encoded */
+    const zr_record_rate *errors = &machine->records[zr__record_codes_of(use[2].dtype)];
+    return sec + seconds(elems, errors->decode) + seconds(elems, rate->decode) + seconds(elems, errors->encode);
 }
 
 double zr__plan_ortho_flops_sec(const zr_plan *plan, const zr_machine *machine, zr_product_sizes sizes)
@@ -113,8 +117,7 @@ double zr__plan_ortho_flops_sec(const zr_plan *plan, const zr_machine *machine, 
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
-    /* records, such as errors of gradients, are written as fp32 */
-    return zr_dtype_span(zr_dtype_is_record(use->dtype) ? ZR_F32 : use->dtype, use->range.count);
+    return zr_dtype_span(ZR_F32, use->range.count); /* whatever the type in memory */
 }
 
 double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rates)

@@ -22,7 +22,7 @@ static bool is_saved(const zr_plan *plan, const zr_plan_unit *u, int state)
 {
     if (u->elems == 0 || !u->owned) return false;
     if (state == 0 || !u->trains) return state == 0;
-    if (state == SENT) return plan->layout.weight_differences;
+    if (state == SENT) return u->differs;
     if (state > SENT) return saved_state_of(u, state)->buffer != ZR_NONE;
     return state > u->first_slot && state <= u->first_slot + u->n_slots;
 }

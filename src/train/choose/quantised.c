@@ -58,14 +58,41 @@ static const char *excluded(const zr_config *config)
                                                           : NULL;
 }
 
-/** Begin the description of a key with its value. */
-static void begin(zr__text *text, int key, bool on)
+/** Return whether the time of encoding and decoding a key's values is known. On processors it has rates; GPUs are
+ * priced by the bytes in memory. */
+static bool is_coding_timed(const zr_config *config, const zr__train_target *target, int key)
 {
-    if (text->length > 0) zr__text_add(text, "; ");
-    zr__text_add(text, "%s: auto, set to %s, ", key == WEIGHTS ? WEIGHTS_KEY : GRADIENTS_KEY, on ? "true" : "false");
+    const zr_profile *rates = target->rates ? target->rates : target->profile;
+    const zr_machine *machine = target->cluster ? &target->cluster->device : &rates->machine;
+    const zr_record_rate *rate =
+        &machine->records[key == WEIGHTS ? config->quantization.weights : config->quantization.gradients];
+    return rates->facts.own_memory ||
+           (rate->decode > 0 && (config->quantization.stochastic ? rate->encode_random : rate->encode) > 0);
 }
 
-/** Describe the choice of a key, where `set` is the best of all sets. */
+/** Return why the times of steps with and without a key are not known, or NULL. */
+static const char *untimed(const zr_config *config, const zr__train_target *target, int key)
+{
+    const zr_profile *rates = target->rates ? target->rates : target->profile;
+    const bool link = target->cluster || zr__machine_link(&rates->machine).bytes_sec > 0;
+    return rates->facts.own_memory && !link
+               ? "as links between GPUs are not measured (`zr plan --cluster` tells whether true is faster)"
+           : !zr__is_timed(config, target)
+               ? "as rates are not known (`zr info --bench` measures them, on several hosts under the launcher)"
+           : !is_coding_timed(config, target, key)
+               ? "as the rates of encoding are not known (`zr info --bench` measures them)"
+               : NULL;
+}
+
+/** Begin the description of a key, or of both, with the value. */
+static void begin(zr__text *text, int keys, bool on)
+{
+    if (text->length > 0) zr__text_add(text, "; ");
+    zr__text_add(text, "%s%s%s: auto, set to %s, ", keys & WEIGHTS ? WEIGHTS_KEY : GRADIENTS_KEY,
+                 keys == BOTH ? " and " : "", keys == BOTH ? GRADIENTS_KEY : "", on ? "true" : "false");
+}
+
+/** Describe the choice of a key, or of both, where `set` is the best of all sets. */
 static void note_choice(const seen all[SETS], int key, int set, zr__text *text)
 {
     const seen *with = &all[set | key], *without = &all[set & ~key];
@@ -93,6 +120,10 @@ static zr_status choose_set(zr_config *config, const zr__train_target *target, i
         if (all[set].usable && (!all[best].usable || ALIKE * all[set].step_sec < all[best].step_sec)) best = set;
     }
     set_keys(config, keys, best);
+    if (best == BOTH && all[0].usable) {
+        note_choice(all, BOTH, best, text); /* beside the exact step */
+        return ZR_OK;
+    }
     for (int key = WEIGHTS; key <= GRADIENTS; key++)
         if (keys & key) note_choice(all, key, best, text);
     return ZR_OK;
@@ -104,13 +135,10 @@ zr_status zr__choose_quantised(zr_config *config, const zr__train_target *target
     const int asked = (open.weights ? WEIGHTS : 0) | (open.gradients ? GRADIENTS : 0);
     const int64_t summing = target->ranks / (config->parallel.tensor * config->parallel.pipeline);
     const char *no_gradients = excluded(config);
-    const char *why = summing == 1 ? "as nothing passes between data-parallel ranks"
-                      : !zr__is_timed(config, target)
-                          ? "as rates are not known (`zr info --bench` measures them, on several hosts under the "
-                            "launcher)"
-                          : NULL;
     int keys = asked;
     for (int key = WEIGHTS; key <= GRADIENTS; key++) {
+        const char *why =
+            summing == 1 ? "as nothing passes between data-parallel ranks" : untimed(config, target, key);
         const bool on = kept.quantised[key == GRADIENTS], alone = key == GRADIENTS && no_gradients;
         if (!(asked & key) || !(kept.accum > 0 || why || alone)) continue;
         set_keys(config, key, kept.accum > 0 && on ? key : 0);

@@ -683,7 +683,9 @@ void zr__search_begin(zr__searching *s, const zr__question *q, zr__choices *foun
     /* With offload_param try only stage 3, since only this stage has shards of parameters to move. Differences need
      * whole parameters. */
     const int64_t stage = q->config->zero.stage, first = q->config->zero.param.device != ZR_HOME_NONE ? 3 : 0,
-                  last = q->config->zero.quantized_weights == ZR_SWITCH_ON && q->config->quantization.weight_differences ? 2 : 3;
+                  last = q->config->zero.quantized_weights == ZR_SWITCH_ON && q->config->quantization.weight_differences
+                             ? 2
+                             : 3;
     *s = (zr__searching){.q = q,
                          .found = found,
                          .rates = q->target->rates ? *q->target->rates : *q->target->profile,

@@ -78,10 +78,22 @@ static void note_offload(const zr__run *r)
                         : "through the page cache, since the folder's file system has no direct I/O");
 }
 
+/** Return the bytes that a rank writes of errors of gradients. */
+static double error_bytes(const zr_plan *plan)
+{
+    double bytes = 0;
+    for (int32_t u = 0; u < plan->n_units; u++)
+        for (int level = 0; level < ZR_ERROR_LEVELS; level++)
+            if (plan->unit[u].error[level].buffer != ZR_NONE)
+                bytes += 4.0 * (double)plan->unit[u].error[level].range.count;
+    return bytes;
+}
+
 /** Report how checkpoints are saved, if they are saved asynchronously. */
 static void note_saving(const zr__ranks *r, const zr_plans *plans)
 {
     const zr_plan *plan = plans->role[plans->own];
+    const double errors = error_bytes(plan);
     zr_save_price price;
     if (plan->save == ZR_SAVE_NONE) return;
     if (zr__plans_price_save(plans, &plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
@@ -89,7 +101,7 @@ static void note_saving(const zr__ranks *r, const zr_plans *plans)
         zr__run_note(r,
                      "checkpoints are written asynchronously, during the next steps, from a copy of %s a rank in the "
                      "host's memory",
-                     ZR_SIZE((double)price.bytes));
+                     ZR_SIZE((double)price.bytes - errors));
     else
         zr__run_note(r,
                      "checkpoints are written asynchronously, during the next step, %s a rank from where the states "
@@ -98,6 +110,11 @@ static void note_saving(const zr__ranks *r, const zr_plans *plans)
                      plan->layout.home.optim == ZR_SPACE_DISK
                          ? ""
                          : " (a memory.limit with room for as much again gives a copy, and no wait)");
+    if (errors > 0)
+        zr__run_note(r,
+                     "zeropp_loco_param: %s a rank of each checkpoint are errors of gradients, written from where they "
+                     "are: reductions wait for the disk",
+                     ZR_SIZE(errors));
 }
 
 /** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the

@@ -1,14 +1,14 @@
 /** Handling of requests to a run in training: to stop, to save a checkpoint, or to end by a given time. */
 #include "train/run/run.h"
 
-#include "plan/cost/cost.h"
+#include "train/run/save_files.h"
 
 /** Return whether the run would exceed observer->end_sec if it trained for `sec` more seconds and then wrote a
  * checkpoint. The write time is the time of the last checkpoint. Before the first checkpoint, assume a slow disk. */
 static bool too_late(const zr__run *r, double sec)
 {
-    double bytes = 4.0 * (double)r->plan->params * zr__plan_saved_states(r->plan);
-    double save_sec = (r->saving.sec > 0.0 ? r->saving.sec : bytes / ZR_TRAIN_DISK_BYTES_SEC) * (r->saving.now ? 2 : 1);
+    double save_sec = (r->saving.sec > 0.0 ? r->saving.sec : zr__state_bytes(r->plan) / ZR_TRAIN_DISK_BYTES_SEC) *
+                      (r->saving.now ? 2 : 1);
     return r->ranks.observer->end_sec > 0.0 && zr_clock_sec() + sec + save_sec > r->ranks.observer->end_sec;
 }
 

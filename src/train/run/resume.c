@@ -505,7 +505,7 @@ void zr__resume_announce(const zr__run *r)
                                 "start at zero");
     if (resume->unsent)
         zr__run_note(&r->ranks, "the checkpoint has no parameters as they were sent (quantization.weight_differences), "
-                                "so the first differences are to the exact ones");
+                                "so the first differences are to the rounded ones");
 }
 
 void zr__resume_close(zr__resume *r)

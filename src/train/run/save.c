@@ -158,8 +158,7 @@ void zr__run_save_drop(zr__save **s)
 }
 
 /** Begin a checkpoint, and create the files into which all ranks write. If parameters are saved as they are sent, bring
- * them up to date. *save may be set even after a failure; free it
- * with end_save or zr__run_save_drop. */
+ * them up to date. *save may be set even after a failure; free it with end_save or zr__run_save_drop. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -253,12 +252,11 @@ static void keep_saving_event(void *arg, const zr_event *event)
 }
 
 /** Write elements of an asynchronous save. If the save reads a copy, no training step waits for it, so this thread gets
- * a lower priority than computation. Only errors of gradients, which come first, are not read from a copy. */
+ * a lower priority than computation. Errors of gradients are not read from a copy. */
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
-    const bool begins = s->file < 0 || zr__state_of_file(s->plan, s->file) >= ZR_STATE_ERROR;
-    if (begins && state < ZR_STATE_ERROR && s->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    if (s->begin_sec == 0 && s->plan->save == ZR_SAVE_COPY && s->plan->layout.error_steps == 0) zr__host_step_back();
     return zr__save_put(arg, state, param, first, n, in);
 }
 

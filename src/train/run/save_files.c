@@ -5,7 +5,6 @@
 #include "base/file/folder.h"
 #include "base/number/finite.h"
 #include "comm/comm.h"
-#include "plan/cost/cost.h"
 #include "plan/list/place.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
@@ -15,25 +14,32 @@
 
 enum { CONFIG = ZR_CHECKPOINT_STATES, ADAPTER };
 
-/** Return whether a parameter has errors, on whatever rank. */
-static bool has_errors(const zr_plan *plan, const zr_param_info *param)
+/** Return whether a parameter passes between ranks as records, on whatever rank. Only such ones have errors, or are
+ * sent as differences. */
+static bool is_quantised(const zr_plan *plan, const zr_param_info *param)
 {
     return !param->frozen && zr__unit_has_records(plan, plan->graph[ZR_SCHEDULE_TRAIN], param->unit);
+}
+
+/** Return the number of files with states before those of errors. */
+static int state_files(const zr_plan *plan)
+{
+    return 1 + plan->n_slots + plan->layout.weight_differences;
 }
 
 int zr__state_files(const zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-    int n = zr__plan_saved_states(plan);
+    int n = state_files(plan);
     bool any = false;
-    for (int32_t p = 0; p < zr_graph_params(g) && !any; p++) any = has_errors(plan, zr_graph_param(g, p));
+    for (int32_t p = 0; p < zr_graph_params(g) && !any; p++) any = is_quantised(plan, zr_graph_param(g, p));
     for (int level = 0; any && level < ZR_ERROR_LEVELS; level++) n += zr__error_group(plan, level) != ZR_GROUP_SELF;
     return n;
 }
 
 int zr__state_of_file(const zr_plan *plan, int file)
 {
-    const int slots = plan->n_slots, states = zr__plan_saved_states(plan);
+    const int slots = plan->n_slots, states = state_files(plan);
     if (file >= states) return ZR_STATE_ERROR + file - states;
     return file == 0 ? ZR_STATE_PARAM : file > slots ? ZR_STATE_SENT : ZR_STATE_SLOT + file - 1;
 }
@@ -67,18 +73,30 @@ static zr__params params_of(const zr_plan *plan, int file)
 zr_status zr__state_specs(const zr_plan *plan, int file, zr__tensor_spec **specs, int64_t *n)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-    const int level = zr__state_of_file(plan, file) - ZR_STATE_ERROR;
+    const int state = zr__state_of_file(plan, file), level = state - ZR_STATE_ERROR;
     ZR_TRY(zr__param_specs(g, params_of(plan, file), specs, n));
-    if (level < 0) return ZR_OK;
+    if (state < ZR_STATE_SENT) return ZR_OK;
     const int64_t all = *n;
     *n = 0;
     for (int64_t i = 0; i < all; i++) {
         zr__tensor_spec spec = (*specs)[i];
-        if (!has_errors(plan, zr__param_named(g, spec.name))) continue;
-        spec.shape.dim[0] *= plan->group[zr__error_group(plan, level)].size;
+        if (!is_quantised(plan, zr__param_named(g, spec.name))) continue;
+        if (level >= 0) spec.shape.dim[0] *= plan->group[zr__error_group(plan, level)].size;
         (*specs)[(*n)++] = spec;
     }
     return ZR_OK;
+}
+
+double zr__state_bytes(const zr_plan *plan)
+{
+    double bytes = 0;
+    for (int file = 0; file < zr__state_files(plan); file++) {
+        ZR_AUTO_FREE zr__tensor_spec *specs = NULL;
+        int64_t n = 0;
+        if (zr__state_specs(plan, file, &specs, &n) != ZR_OK) continue;
+        for (int64_t i = 0; i < n; i++) bytes += 4.0 * (double)zr_shape_elems(&specs[i].shape);
+    }
+    return bytes;
 }
 
 /* ---- files, by rank 0 ------------------------------------------------------------------------- */

@@ -66,6 +66,9 @@ int zr__state_of_file(const zr_plan *plan, int file);
  * ranks one after the other along its first dimension. Free *specs with zr_free. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__state_specs(const zr_plan *plan, int file, zr__tensor_spec **specs, int64_t *n);
 
+/** Return the bytes of the tensors in all files with states. */
+double zr__state_bytes(const zr_plan *plan);
+
 /** Set the names of all files of the checkpoint. */
 void zr__save_names(zr__save *save);
 /** Create the files and reserve space for whole tensors in them. `init` is model.init, the base of adapters. Rank 0

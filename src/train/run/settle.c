@@ -128,16 +128,14 @@ static zr_status settle_rates(const zr__ranks *r, const zr_config *config, zr_de
         zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
     zr__disk_profile(r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
-    double number[] = {0,
-                       m->flops_f32,
-                       m->flops_bf16,
-                       m->memory_bytes_sec,
-                       zr__machine_link(m).bytes_sec,
-                       m->disk_read_bytes_sec,
-                       m->disk_write_bytes_sec,
-                       m->disk_both_bytes_sec};
-    for (int i = 0; i < m->n_products; i++) number[0] += (i + 1) * m->product[i].flops;
-    ZR_TRY(zr__run_alike(r, number, sizeof(number), &alike));
+    struct {
+        double products, number[7];
+        zr_record_rate records[ZR_RECORD_CODES];
+    } known = {.number = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr__machine_link(m).bytes_sec,
+                          m->disk_read_bytes_sec, m->disk_write_bytes_sec, m->disk_both_bytes_sec}};
+    for (int i = 0; i < m->n_products; i++) known.products += (i + 1) * m->product[i].flops;
+    memcpy(known.records, m->records, sizeof(known.records));
+    ZR_TRY(zr__run_alike(r, &known, sizeof(known), &alike));
     if (alike) device->profile.machine = *m;
     return ZR_OK;
 }
@@ -214,7 +212,8 @@ static void find_times(const zr__run *r, zr__train_target *target, known_times *
     target->options = &known->options;
 }
 
-/** Note on rank 0 if quantised exchanges that the configuration asks for make a step longer. */
+/** Note on rank 0 if quantised exchanges that the configuration asks for make a step longer. If the steps cannot be
+ * planned, there is no note. */
 static zr_status note_quantised(zr__run *r)
 {
     ZR_AUTO(zr__text_clear) zr__text text = {0};
@@ -226,7 +225,8 @@ static zr_status note_quantised(zr__run *r)
     if (!any || r->ranks.comm->rank != 0 || r->ranks.comm->size == 1) return ZR_OK;
     find_times(r, &target, &known);
     if (r->settled.note[0]) zr__text_add(&text, "%s", r->settled.note);
-    ZR_TRY(zr__note_quantised(r->config, &target, &text));
+    const zr_status st = zr__note_quantised(r->config, &target, &text);
+    if (st != ZR_OK) return st == ZR_ERR_INTERNAL ? st : ZR_OK;
     if (text.data && !text.failed) snprintf(r->settled.note, sizeof(r->settled.note), "%s", text.data);
     return ZR_OK;
 }

@@ -533,8 +533,7 @@ static void check_kept_kind(zr_device *device, zr_dtype dtype, int kind, int way
     assert_memory_equal(records, want, (size_t)zr_dtype_span(dtype, N));
     assert_true(kept[bytes] == 0xa5 && kept[bytes + 1] == 0xa5);
     decode(device, error, records, dtype, N);
-    for (int64_t i = 0; i < N; i++)
-        error[i] = (0.8f * had[i] + (1.0f - 0.8f) * (y[i] - error[i])) / scale;
+    for (int64_t i = 0; i < N; i++) error[i] = (0.8f * had[i] + (1.0f - 0.8f) * (y[i] - error[i])) / scale;
     encode(device, want_kept, errors, error, N);
     for (int64_t i = 0; i < N; i += grain) {
         const double own = scale_of(want_kept, errors, i);
@@ -673,18 +672,10 @@ EACH(kept_sum)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_added),
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_rotated),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_parts),
-        cmocka_unit_test(test_random_mean),
-        cmocka_unit_test(test_random_numbers),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_kept_parts),
+        cmocka_unit_test(test_kinds),          cmocka_unit_test(test_ends),         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_added),          cmocka_unit_test(test_sums),         cmocka_unit_test(test_rotated),
+        cmocka_unit_test(test_random),         cmocka_unit_test(test_random_parts), cmocka_unit_test(test_random_mean),
+        cmocka_unit_test(test_random_numbers), cmocka_unit_test(test_kept),         cmocka_unit_test(test_kept_parts),
         cmocka_unit_test(test_kept_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

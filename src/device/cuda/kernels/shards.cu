@@ -213,8 +213,7 @@ __device__ __forceinline__ void renew_errors(const zr__record &its, const float 
     bool finite;
     if (its.turns) turn(code, (int)threadIdx.x % ZR__WARP);
     for (int v = 0; v < encoded; v++)
-        error[v] =
-            v < n ? zr__record_error(y[v], had[v], code[v] * scale, feedback.beta, feedback.scale) : 0.0f;
+        error[v] = v < n ? zr__record_error(y[v], had[v], code[v] * scale, feedback.beta, feedback.scale) : 0.0f;
     const uint16_t own = scale_of(kept, error, false, &finite);
     const bool drops = zr__record_drops_errors(own);
     if (!word) return;
