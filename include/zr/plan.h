@@ -163,14 +163,17 @@ typedef struct zr_plan {
     /* the ZeRO stage: whether optimizer states, gradients and parameters are sharded (zr_plan_unit.shard_group). On a
      * single rank, a state that is sharded is not divided, but may be freed earlier */
     bool shards_optim, shards_grad, shards_param;
-    int64_t recompute_every;      /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
-    bool partition_checkpoints;   /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
-    zr_space checkpoint_home;     /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
-    zr_save save;                 /* the layout's value, or the choice of ZR_SAVE_AUTO */
-    int ranks;                    /* number of ranks of the grid */
-    bool side_by_side;            /* whether streams can run at the same time */
-    bool norm_first;              /* whether the whole gradient's norm is known before the first update */
-    bool stochastic;              /* whether casts to records round at random (zr_layout.stochastic) */
+    int64_t recompute_every;    /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    bool partition_checkpoints; /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    zr_space checkpoint_home;   /* the layout's value, or the choice of ZR_RECOMPUTE_AUTO */
+    zr_save save;               /* the layout's value, or the choice of ZR_SAVE_AUTO */
+    int ranks;                  /* number of ranks of the grid */
+    bool side_by_side;          /* whether streams can run at the same time */
+    bool norm_first;            /* whether the whole gradient's norm is known before the first update */
+    bool stochastic;            /* whether casts to records round at random (zr_layout.stochastic) */
+    bool differences;           /* whether records of parameters have differences (zr_layout.weight_differences) */
+    int64_t error_steps;        /* error feedback, as in zr_layout */
+    double error_beta;
     int terms;                    /* number of loss terms of the graphs for training and evaluation */
     double losses[ZR_LOSS_TERMS]; /* number of losses of each term in a training step, over all ranks */
     int64_t decode_len;           /* size of the key-value cache in tokens; 0 without the schedule "decode" */

@@ -41,12 +41,11 @@ static zr_rounding rounding_of(const zr__running *r, bool gradient)
 static zr_feedback feedback_of(const zr__running *r)
 {
     const zr_engine *e = r->engine;
-    const zr_layout *l = &e->plan->layout;
     const bool partial = e->plan->group[r->step->range.by.group].size > 1;
     return (zr_feedback){.error = zr__at(r, ADDED),
                          .anew = !e->error_kept[partial ? ZR_ERROR_PARTIAL : ZR_ERROR_WHOLE] ||
-                                 e->step->step % l->error_steps == 0,
-                         .beta = (float)l->error_beta,
+                                 e->step->step % e->plan->error_steps == 0,
+                         .beta = (float)e->plan->error_beta,
                          .scale = (float)e->scale};
 }
 

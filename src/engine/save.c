@@ -113,7 +113,7 @@ zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
     ZR_CHECK(sink && sink->put && sink->end, ZR_ERR_ARG, "zr_engine_save: no functions to pass states to");
     ZR_CHECK(steps > 0, ZR_ERR_STATE, "the plan has no save after a step: set zr_layout.save");
     ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "a save is already in progress: call zr_engine_save_end first");
-    ZR_CHECK(!e->plan->layout.weight_differences || !e->stale, ZR_ERR_STATE,
+    ZR_CHECK(!e->plan->differences || !e->stale, ZR_ERR_STATE,
              "parameters as they are sent are not up to date: call zr_engine_flush first");
     e->saving.sink = *sink;
     e->saving.next = 0;

@@ -77,13 +77,13 @@ void zr__moved_part(zr_engine *e)
 static zr_status check_state(const zr_engine *e, int state)
 {
     const int slots = e->plan->n_slots, level = state - ZR_STATE_ERROR;
-    const bool error = level >= 0 && level < ZR_ERROR_LEVELS && e->plan->layout.error_steps > 0;
+    const bool error = level >= 0 && level < ZR_ERROR_LEVELS && e->plan->error_steps > 0;
     ZR_CHECK(state == ZR_STATE_PARAM || state == ZR_STATE_GRAD || error ||
-                 (state == ZR_STATE_SENT && e->plan->layout.weight_differences) ||
+                 (state == ZR_STATE_SENT && e->plan->differences) ||
                  (state >= ZR_STATE_SLOT && state < ZR_STATE_SLOT + slots),
              ZR_ERR_ARG, "state %d: there are parameters, gradients, %d states of the optimizer%s%s", state, slots,
-             e->plan->layout.weight_differences ? ", parameters as they are sent" : "",
-             e->plan->layout.error_steps > 0 ? ", errors of gradients" : "");
+             e->plan->differences ? ", parameters as they are sent" : "",
+             e->plan->error_steps > 0 ? ", errors of gradients" : "");
     return ZR_OK;
 }
 

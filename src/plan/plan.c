@@ -521,6 +521,9 @@ static void partition(zr_plan *plan)
     plan->side_by_side = l->overlap;
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->stochastic = l->stochastic;
+    plan->differences = l->weight_differences;
+    plan->error_steps = l->error_steps;
+    plan->error_beta = l->error_beta;
     plan->decode_len = l->decode_len;
     if (l->train) plan->optimizer = l->optimizer;
     if (plan->optimizer.ortho.steps > 0) plan->rest = l->rest;

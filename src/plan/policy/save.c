@@ -18,7 +18,7 @@ static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 }
 
 /* Return whether a state of a unit is saved by this role. A frozen unit has only parameters. */
-static bool is_saved(const zr_plan *plan, const zr_plan_unit *u, int state)
+static bool is_saved(const zr_plan_unit *u, int state)
 {
     if (u->elems == 0 || !u->owned) return false;
     if (state == 0 || !u->trains) return state == 0;
@@ -31,7 +31,7 @@ static bool is_saved(const zr_plan *plan, const zr_plan_unit *u, int state)
  * of errors would be as large as all gradients. */
 static bool is_copied(const zr_plan *plan, const zr_plan_unit *u, int state)
 {
-    return plan->save == ZR_SAVE_COPY && u->trains && state < ERRORS && is_saved(plan, u, state);
+    return plan->save == ZR_SAVE_COPY && u->trains && state < ERRORS && is_saved(u, state);
 }
 
 /* Return the copy of a state that is saved in its place. Copies of a unit's states follow each other. */
@@ -57,7 +57,7 @@ static zr_status add_save_buffers(zr_plan *plan)
         const zr_plan_unit *u = &plan->unit[i];
         plan->unit[i].saved = plan->n_persistent;
         for (int s = 0; s < STATES; s++) {
-            if (!is_saved(plan, u, s)) continue;
+            if (!is_saved(u, s)) continue;
             const bool slot = s > 0 && s < SENT, copied = is_copied(plan, u, s);
             const zr_dtype dtype = saved_state_of(u, s)->dtype;
             int32_t index;
@@ -106,7 +106,7 @@ static void write_saves(zr__list *l)
             if (is_copied(plan, &plan->unit[i], s)) write_copy(l, i, s);
     for (int s = STATES - 1; plan->save != ZR_SAVE_NONE && s >= 0; s--)
         for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++)
-            if (is_saved(plan, &plan->unit[i], s)) write_save(l, i, s);
+            if (is_saved(&plan->unit[i], s)) write_save(l, i, s);
     l->when = ZR_WHEN_ALWAYS;
 }
 

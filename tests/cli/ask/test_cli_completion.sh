@@ -56,7 +56,7 @@ pages() {
 }
 check "a page of each command" pages
 check "... has its options" grep -q 'max.-time' zr-train.1
-check "... of keys, all of them" sh -c "test \$(grep -c '^.TP' zr-config.5) = \$($ZR train -h keys | grep -c '^  [a-z][a-z0-9_.*]* *\\[')"
+check "... of keys, all of them" sh -c "test \$(grep -c '^.TP' zr-config.5) = \$($ZR train -h keys | grep -c '^  [a-z][A-Za-z0-9_.*]* *\\[')"
 if command -v mandoc >/dev/null; then
     check "mandoc finds no fault" mandoc -T lint -W error zr.1 zr-*.1 zr-config.5
 else
