@@ -368,6 +368,22 @@ static void keys_that_rule_each_other_out(void **state)
     assert_string_equal(zr_error_message(),
                         "command line: zero_optimization.zeropp_loco_param.reset_T: it cannot be used with memory.norm "
                         "two_pass, which quantises each gradient twice; leave out one of the two");
+    static const char auto_world[] = "{\"zero_optimization\": {\"zero_quantized_gradients\": \"auto\"}, "
+                                     "\"train\": {\"reproducible\": \"world\"}}";
+    assert_int_equal(load(auto_world, NULL, 2), ZR_OK); /* false is then chosen */
+    static const char auto_loco[] = "{\"zero_optimization\": {\"zero_quantized_gradients\": \"auto\", "
+                                    "\"zeropp_loco_param\": {\"err_beta\": 1, \"reset_T\": 9}}}";
+    assert_int_equal(load(auto_loco, NULL, 2), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "err_beta: found 1, wanted a number from 0 to below 1"));
+    static const char auto_two_pass[] = "{\"memory\": {\"layout\": \"lean\", \"norm\": \"two_pass\"}, "
+                                        "\"zero_optimization\": {\"zero_quantized_gradients\": \"auto\"}}";
+    assert_int_equal(load(auto_two_pass, NULL, 2), ZR_OK);
+    assert_int_equal(load(auto_two_pass, "zero_optimization.zeropp_loco_param.reset_T=9", 2), ZR_ERR_UNSUPPORTED);
+    static const char auto_differences[] = "{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": "
+                                           "\"auto\"}, \"quantization\": {\"weight_differences\": true}}";
+    assert_int_equal(load(auto_differences, NULL, 2), ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "weight_differences: it cannot be used with zero_optimization.stage 3"));
+    assert_int_equal(load(auto_differences, "zero_optimization.stage=2", 2), ZR_OK);
     expect_override(ZR_ERR_CONFIG, "quantization.block=200",
                     "command line: quantization.block: found 200, wanted 128 or 256 elements");
     static const char first[] =

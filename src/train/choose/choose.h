@@ -310,8 +310,8 @@ ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_targe
                                         zr__choices *found, char note[ZR_TRAIN_NOTE_BYTES]);
 
 /** Choose zero_quantized_weights and zero_quantized_gradients, if they are "auto": true if the step is more than 1 %
- * shorter by the target's rates, and fits. A resumed run keeps those of `kept`. If a rate is unknown, choose false. Add
- * a description to `text`. */
+ * shorter by the target's rates, and fits. A resumed run keeps those of `kept`. If a rate is unknown, also that of a
+ * processor's encoding and decoding, choose false. Add a description to `text`. */
 ZR_NODISCARD zr_status zr__choose_quantised(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                             zr__text *text);
 /** If zero_quantized_weights or zero_quantized_gradients is given as true, and the step is shorter without them by the

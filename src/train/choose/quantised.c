@@ -137,8 +137,7 @@ zr_status zr__choose_quantised(zr_config *config, const zr__train_target *target
     const char *no_gradients = excluded(config);
     int keys = asked;
     for (int key = WEIGHTS; key <= GRADIENTS; key++) {
-        const char *why =
-            summing == 1 ? "as nothing passes between data-parallel ranks" : untimed(config, target, key);
+        const char *why = summing == 1 ? "as nothing passes between data-parallel ranks" : untimed(config, target, key);
         const bool on = kept.quantised[key == GRADIENTS], alone = key == GRADIENTS && no_gradients;
         if (!(asked & key) || !(kept.accum > 0 || why || alone)) continue;
         set_keys(config, key, kept.accum > 0 && on ? key : 0);

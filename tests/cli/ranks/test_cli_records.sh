@@ -118,14 +118,33 @@ halves 'with skipped steps' --ranks 2 --bf16.enabled=false --fp16.enabled=true -
 
 # The value "auto" follows the planned time of a step.
 auto="--zero_optimization.zero_quantized_weights=auto --zero_optimization.zero_quantized_gradients=auto"
-echo '{"flops_f32": 1e12, "memory_bytes_sec": 1e11, "link_bytes_sec": 1e6}' >slow.json
-echo '{"flops_f32": 1e12, "memory_bytes_sec": 1e7, "link_bytes_sec": 1e12}' >fast.json
+# Write a file of measured rates: of the link, in bytes per second, and of casts, in elements per second. Without the
+# latter it has none.
+rates() { # FILE LINK [CASTS]
+    {
+        echo '{"level": "v4", "levels": [{"level": "v4", "fma_f32_all_flops": 1e12, "dot_bf16_all_flops": 2e12}],'
+        echo "\"triad_bytes_sec\": 1e11, \"link_bytes_sec\": $2, \"records\": ["
+        for codes in ${3:+int8 int4}; do
+            echo "{\"codes\": \"$codes\", \"encode_elems_sec\": $3, \"encode_random_elems_sec\": $3, \"decode_elems_sec\": $3}"
+            [ "$codes" = int4 ] || echo ,
+        done
+        echo ']}'
+    } >"$1"
+}
+rates slow.json 1e6 1e9
+rates fast.json 1e12 1e7
+rates unknown.json 1e6
 check "auto on a slow link" "$ZR" plan c.json --ranks 2 --zero_optimization.stage=3 --profile slow.json $auto
-check "... is true" grep -q 'zero_quantized_weights: auto, set to true, with which a step takes .* s instead of .* s; zero_optimization.zero_quantized_gradients: auto, set to true, ' err
+check "... is true" grep -q 'zero_quantized_weights and zero_optimization.zero_quantized_gradients: auto, set to true, with which a step takes .* s instead of .* s$' err
 check "... and plans so" grep -q '^quantised exchanges: ' out
 check "auto on a fast link" "$ZR" plan c.json --ranks 2 --zero_optimization.stage=3 --profile fast.json $auto
 check "... is false" grep -q 'zero_quantized_weights: auto, set to false, since a step of .* s would .*; zero_optimization.zero_quantized_gradients: auto, set to false, since a step of .* s would take ' err
 check "... and plans so" sh -c '! grep "^quantised exchanges" out'
+check "auto without rates of casts" "$ZR" plan c.json --ranks 2 --zero_optimization.stage=3 --profile unknown.json $auto
+check "... is false, on processors" grep -q 'zero_quantized_weights: auto, set to false, as the rates of encoding are not known (.*; zero_optimization.zero_quantized_gradients: auto, set to false, as the rates of encoding' err
+check "auto on GPUs, whose casts are priced by their bytes" "$ZR" plan c.json --cluster 4090 --ranks 8 --zero_optimization.stage=3 \
+    --train_batch_size=32 --model.n_embd=1024 $auto
+check "... is true on a slow network" grep -q 'auto, set to true, with which a step takes .* s instead of .* s$' err
 check "a run with auto" "$ZR" train c.json --train.output_dir=chosen --ranks 2 --train.steps=4 $auto
 check "... says what it does, and why" grep -q 'zero_quantized_weights: auto, set to [a-z]*, ' err
 check "... writes it down" grep -q '"zero_quantized_weights": \(true\|false\)' chosen/config.json

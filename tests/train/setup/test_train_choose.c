@@ -401,33 +401,92 @@ static void check_quantised(const char *zero, const char *others, const zr_profi
     zr_config_destroy(&config);
 }
 
+/* Return a profile of which all forms of values are encoded and decoded at a rate. */
+static zr_profile with_casts(zr_profile profile, double rate)
+{
+    for (int i = 0; i < ZR_RECORD_CODES; i++) profile.machine.records[i] = (zr_record_rate){rate, rate, rate};
+    return profile;
+}
+
 /* Check that exchanges are quantised where the step is then shorter: with a slow link, and casts that are not slow. */
 static void what_is_quantised(void **state)
 {
     (void)state;
-    zr_profile slow_casts = balanced, slow_gradients = slow_link;
-    for (int i = 0; i < ZR_RECORD_CODES; i++) slow_casts.machine.records[i] = (zr_record_rate){1e6, 1e6, 1e6};
-    slow_gradients.machine.records[1] = (zr_record_rate){1e3, 1e3, 1e3};
+    const zr_profile slow_link_casts = with_casts(slow_link, 1e9), slow_casts = with_casts(balanced, 1e6);
+    zr_profile slow_gradients = slow_link_casts;
+    slow_gradients.machine.records[ZR_CODES_INT4] = (zr_record_rate){1e3, 1e3, 1e3};
     const zr__train_kept new = {0};
-    check_quantised(BOTH_AUTO, "", &slow_link, RANKS, new, true, true,
-                    "zero_optimization.zero_quantized_weights: auto, set to true, with which a step takes ");
+    check_quantised(BOTH_AUTO, "", &slow_link_casts, RANKS, new, true, true,
+                    "zero_optimization.zero_quantized_weights and zero_optimization.zero_quantized_gradients: auto, "
+                    "set to true, with which a step takes ");
     check_quantised(BOTH_AUTO, "", &slow_casts, RANKS, new, false, false,
                     "zero_optimization.zero_quantized_gradients: auto, set to false, since a step of ");
     check_quantised(BOTH_AUTO, "", &slow_gradients, RANKS, new, true, false,
                     "zero_quantized_gradients: auto, set to "
                     "false, since a step of ");
-    check_quantised("\"zero_quantized_weights\": \"auto\"", "", &slow_link, RANKS, new, true, false,
+    check_quantised("\"zero_quantized_weights\": \"auto\"", "", &slow_link_casts, RANKS, new, true, false,
                     "auto, set to true");
-    check_quantised("\"zero_quantized_gradients\": \"auto\"", "", &slow_link, RANKS, new, false, true,
+    check_quantised("\"zero_quantized_gradients\": \"auto\"", "", &slow_link_casts, RANKS, new, false, true,
                     "auto, set to true");
     check_quantised(BOTH_AUTO, "", &unknown, RANKS, new, false, false, "rates are not known");
     check_quantised(BOTH_AUTO, "", &slow_link, 1, new, false, false, "nothing passes between data-parallel ranks");
-    check_quantised(BOTH_AUTO, ", \"memory\": {\"limit\": 1000}", &slow_link, RANKS, new, false, false,
+    check_quantised(BOTH_AUTO, ", \"memory\": {\"limit\": 1000}", &slow_link_casts, RANKS, new, false, false,
                     "zero_quantized_gradients: auto, set to false, as true cannot be planned, or does not fit");
-    check_quantised(BOTH_AUTO, ", \"train\": {\"reproducible\": \"world\"}", &slow_link, RANKS, new, true, false,
+    check_quantised(BOTH_AUTO, ", \"train\": {\"reproducible\": \"world\"}", &slow_link_casts, RANKS, new, true, false,
                     "zero_quantized_gradients: auto, set to false, as train.reproducible is world");
-    check_quantised(BOTH_AUTO, ", \"gradient_accumulation_steps\": 2, \"gradient_reduction\": \"micro\"", &slow_link,
-                    RANKS, new, true, false, "as gradient_reduction is micro");
+    check_quantised(BOTH_AUTO, ", \"gradient_accumulation_steps\": 2, \"gradient_reduction\": \"micro\"",
+                    &slow_link_casts, RANKS, new, true, false, "as gradient_reduction is micro");
+}
+
+/* Return the numbers of seconds with and without in a note. */
+static void seconds_of(const char *note, double *with, double *without)
+{
+    const char *at = strstr(note, "with which a step takes ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "with which a step takes %lf s instead of %lf s", with, without), 2);
+}
+
+/* Check that the note on both keys has the exact step, not that with one of the keys. */
+static void both_beside_exact(void **state)
+{
+    (void)state;
+    const zr_profile profile = with_casts(slow_link, 1e9);
+    const zr__train_target target = {.ranks = RANKS, .profile = &profile};
+    char note[ZR_TRAIN_NOTE_BYTES];
+    double sec[3], exact[3];
+    static const char *const keys[] = {BOTH_AUTO, "\"zero_quantized_weights\": \"auto\"",
+                                       "\"zero_quantized_gradients\": \"auto\""};
+    for (int i = 0; i < 3; i++) {
+        zr_config *config = quantised_config(keys[i], "");
+        assert_int_equal(zr__train_choose(config, &target, (zr__train_kept){0}, NULL, note), ZR_OK);
+        seconds_of(note, &sec[i], &exact[i]);
+        zr_config_destroy(&config);
+    }
+    assert_true(exact[0] == exact[1] && exact[0] == exact[2]);
+    assert_true(sec[0] < sec[1] && sec[0] < sec[2]);
+}
+
+/* Check that on processors nothing is quantised at unknown rates of casts, in the form and the rounding that it has;
+ * that GPUs have no such rates; and that a note says what is not known of GPUs. */
+static void casts_without_rates(void **state)
+{
+    (void)state;
+    const zr__train_kept new = {0};
+    zr_profile int8 = slow_link, nearest = with_casts(slow_link, 1e9), gpu = slow_link;
+    int8.machine.records[ZR_CODES_INT8] = (zr_record_rate){1e9, 1e9, 1e9};
+    for (int i = 0; i < ZR_RECORD_CODES; i++) nearest.machine.records[i].encode_random = 0;
+    gpu.facts.own_memory = true;
+    check_quantised(BOTH_AUTO, "", &slow_link, RANKS, new, false, false,
+                    "zero_quantized_weights: auto, set to false, as the rates of encoding are not known");
+    check_quantised(BOTH_AUTO, "", &int8, RANKS, new, true, false,
+                    "zero_quantized_gradients: auto, set to false, as the rates of encoding are not known");
+    check_quantised(BOTH_AUTO, "", &nearest, RANKS, new, true, true, "set to true");
+    check_quantised(BOTH_AUTO, ", \"quantization\": {\"rounding\": \"stochastic\"}", &nearest, RANKS, new, false, false,
+                    "as the rates of encoding are not known");
+    check_quantised(BOTH_AUTO, "", &gpu, RANKS, new, true, true, "set to true");
+    gpu.machine.link[0].bytes_sec = 0;
+    check_quantised(BOTH_AUTO, "", &gpu, RANKS, new, false, false,
+                    "set to false, as links between GPUs are not measured (`zr plan --cluster` tells");
 }
 
 /* Check that a resumed run keeps what its checkpoint has, whatever is faster. */
@@ -443,8 +502,7 @@ static void a_run_stays_quantised(void **state)
 static void slower_if_quantised(void **state)
 {
     (void)state;
-    zr_profile slow_casts = balanced;
-    for (int i = 0; i < ZR_RECORD_CODES; i++) slow_casts.machine.records[i] = (zr_record_rate){1e6, 1e6, 1e6};
+    const zr_profile slow_casts = with_casts(balanced, 1e6);
     zr_config *config = quantised_config("\"zero_quantized_weights\": true", "");
     ZR_AUTO(zr__text_clear) zr__text text = {0};
     zr__train_target target = {.ranks = RANKS, .profile = &slow_link};
@@ -468,6 +526,7 @@ int main(void)
         cmocka_unit_test(a_limit_is_a_limit),         cmocka_unit_test(a_run_keeps_its_samples),
         cmocka_unit_test(a_run_keeps_its_batch),      cmocka_unit_test(what_excludes_each_other),
         cmocka_unit_test(the_order_of_micro_batches), cmocka_unit_test(what_is_quantised),
+        cmocka_unit_test(both_beside_exact),          cmocka_unit_test(casts_without_rates),
         cmocka_unit_test(a_run_stays_quantised),      cmocka_unit_test(slower_if_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
