@@ -163,6 +163,8 @@ static void check_faults(zr_plan *plan)
     REJECT(plan, plan->matrix[0].owner, plan->group[plan->unit[1].ortho_group].size);
     REJECT(plan, plan->matrix[0].first, plan->matrix[0].first - 1);
     REJECT(plan, plan->matrix[1].first, plan->matrix[0].first);
+    REJECT(plan, plan->matrix[1].first, plan->matrix[1].first + 1);
+    REJECT(plan, plan->matrix[1].owner, (plan->matrix[1].owner + 1) % plan->group[plan->unit[1].ortho_group].size);
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == ZR_STEP_UPDATE && plan->unit[s->step[i].unit].orthogonal) {
             REJECT(plan, s->use[s->step[i].uses].buffer, plan->unit[s->step[i].unit].sums.buffer);
