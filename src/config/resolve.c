@@ -364,6 +364,17 @@ static zr_status resolve_muon(zr_config *config, bool lr_given)
                                  "optimizer.params.muon_lr is %g and adamw.lr (adam_lr) %g; choose WarmupLR without "
                                  "warmup_max_lr, WarmupCosineLR or WarmupPolyDecayLR, which change both by one factor",
                                  *muon, *adamw);
+    if (*muon != *adamw && config->scheduler.type == ZR_SCHEDULER_WARMUP && config->scheduler.warmup_min_lr > 0)
+        return zr__config_refuse(config,
+                                 "scheduler.params.warmup_min_lr: %g is the lowest learning rate of all parameters, "
+                                 "but optimizer.params.muon_lr is %g and adamw.lr (adam_lr) %g; leave it out",
+                                 config->scheduler.warmup_min_lr, *muon, *adamw);
+    /* a schedule scales Muon's rate, and AdamW's is a multiple of it */
+    if ((*muon > 0) != (*adamw > 0))
+        return zr__config_refuse(config,
+                                 "optimizer.params: muon_lr is %g and adamw.lr (adam_lr) %g, but both must be above 0, "
+                                 "or both 0; to keep parameters as they are, name them in model.frozen",
+                                 *muon, *adamw);
     config->optimizer.lr = *muon;
     return ZR_OK;
 }

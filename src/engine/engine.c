@@ -249,13 +249,14 @@ static zr_status check_rule(const zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    zr_device *checked[3] = {NULL}; /* updates, squares, and updates of units that are not orthogonal */
+    zr_device *checked[3] = {NULL}; /* updates, updates of orthogonal units, and squares */
     for (int32_t i = 0; i < s->n_steps; i++) {
         zr_device *device = e->queue[s->step[i].stream]->device;
         const bool squares = s->step[i].kind == ZR_STEP_SQUARE_UPDATE;
         if (s->step[i].kind != ZR_STEP_UPDATE && !squares) continue;
-        const zr_optimizer *optimizer = zr_plan_optimizer(plan, &plan->unit[s->step[i].unit]);
-        const int which = squares ? 1 : optimizer == &plan->rest ? 2 : 0;
+        const zr_plan_unit *unit = &plan->unit[s->step[i].unit];
+        const zr_optimizer *optimizer = zr_plan_optimizer(plan, unit);
+        const int which = squares ? 2 : unit->orthogonal;
         if (device == checked[which]) continue;
         const zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = optimizer->hyper};
         zr_trust trust = {{.bad = -1}, {.bad = -1}};

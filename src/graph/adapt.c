@@ -82,8 +82,8 @@ static void declare(zr_graph *graph, const zr_param_info *w, bool transposed, zr
 {
     const int inputs_dim = transposed ? 1 : 0;
     const int64_t rank = graph->lora.rank, inputs = w->whole.dim[inputs_dim], outputs = w->whole.dim[1 - inputs_dim];
-    const zr_cut a_cut = {1, w->cut.dim == inputs_dim ? w->cut.parts : 0};
-    const zr_cut b_cut = {0, w->cut.dim == inputs_dim ? 0 : w->cut.parts};
+    const zr_cut a_cut = {1, w->fused.dim == inputs_dim ? w->fused.parts : 0};
+    const zr_cut b_cut = {0, w->fused.dim == inputs_dim ? 0 : w->fused.parts};
     const zr_init uniform = {.kind = ZR_INIT_UNIFORM, .std = 1 / sqrt(3.0 * (double)inputs)};
     const zr_init zero = {.kind = ZR_INIT_ZERO};
     const int32_t before = graph->n_params;

@@ -453,6 +453,9 @@ static void choices_stay_open_or_not(void **state)
 
 /* ---- what does not fit ------------------------------------------------------------------------------------ */
 
+#define MUON(params) "\"optimizer\": {\"type\": \"Muon\", \"params\": {" params "}}"
+#define WARMUP(params) "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {" params "}}"
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -482,10 +485,21 @@ static void what_does_not_fit_is_refused(void **state)
            "data.max_predictions: 9 is more than data.seq_length 8");
     refuse("\"model\": {\"type\": \"bert\"}, \"data\": {\"seq_length\": 8, \"max_samples\": 9}", 1, ZR_ERR_CONFIG,
            "data.max_samples: 9 is more than data.seq_length 8");
+    refuse(MUON("\"adam_lr\": 0"), 1, ZR_ERR_CONFIG,
+           "optimizer.params: muon_lr is 0.02 and adamw.lr (adam_lr) 0, but both must be above 0, or both 0; to keep "
+           "parameters as they are, name them in model.frozen");
+    refuse(MUON("\"muon_lr\": 0"), 1, ZR_ERR_CONFIG, "muon_lr is 0 and adamw.lr (adam_lr) 0.0003, but both");
+    refuse(MUON("\"lr\": 0, \"muon_lr\": 0.02"), 1, ZR_ERR_CONFIG, "muon_lr is 0.02 and adamw.lr (adam_lr) 0, but");
+    refuse(MUON("\"lr\": 0.02, \"adam_lr\": 0.003") ", " WARMUP("\"warmup_min_lr\": 0.001"), 1, ZR_ERR_CONFIG,
+           "scheduler.params.warmup_min_lr: 0.001 is the lowest learning rate of all parameters, but "
+           "optimizer.params.muon_lr is 0.02 and adamw.lr (adam_lr) 0.003; leave it out");
     static const struct {
         const char *members;
         int ranks;
     } right[] = {
+        {MUON("\"lr\": 0"), 1},
+        {MUON("\"lr\": 0.02, \"adam_lr\": 0.003") ", " WARMUP("\"warmup_num_steps\": 2"), 1},
+        {MUON("\"lr\": 0.02") ", " WARMUP("\"warmup_min_lr\": 0.001"), 1},
         {"\"parallel\": {\"tensor\": 2}", 4},
         {"\"train\": {\"reproducible\": \"world\"}", 8},
         {"\"train\": {\"gradient_noise_scale\": true}", 2},

@@ -14,25 +14,30 @@ typedef struct progress {
     int64_t summed;       /* ranks over which results have been summed */
 } progress;
 
-/* Check that each matrix of a unit is owned by a rank of the group, lies in the unit, and overlaps no other one. */
+/* Check that each matrix of a unit is owned by a rank of the group, and that matrices fused in a parameter follow each
+ * other, below or side by side; those side by side must have one owner, which zeroes none of them (engine/ortho.c). */
 static zr_status check_matrices(const zr__proof *p, int32_t unit)
 {
     const zr_plan *plan = p->plan;
     const zr_plan_unit *u = &plan->unit[unit];
     const zr_unit_info *info = zr_graph_unit_info(p->graph, unit);
-    int64_t elems = 0, wanted = 0;
+    int64_t elems = 0, wanted = 0, first = 0;
     for (int32_t i = u->first_matrix; i < u->first_matrix + u->n_matrices; i++) {
         const zr_plan_matrix *m = &plan->matrix[i];
         const zr_param_info *param = zr_graph_param(p->graph, m->param);
         const zr_op *op = zr_graph_get_op(plan->ortho, m->op);
         const int64_t *dim = zr_graph_value(plan->ortho, op->in[0])->type.shape.dim;
-        const int64_t last = m->first + (dim[0] - 1) * op->attr.i[1] + dim[1];
         const bool same = i > u->first_matrix && m->param == m[-1].param;
-        ZR_CHECK(param->unit == unit && m->first >= param->unit_offset &&
-                     last <= param->unit_offset + zr_shape_elems(&param->shape) && (!same || m->first > m[-1].first) &&
-                     m->owner >= 0 && m->owner < plan->group[u->ortho_group].size &&
-                     op->attr.i[1] == param->shape.dim[1],
-                 ZR_ERR_INTERNAL, "a matrix of %s has no owner, or is not within its parameter", param->name);
+        const bool beside = op->attr.i[1] > dim[1];
+        const int64_t end = param->unit_offset + zr_shape_elems(&param->shape);
+        first = same ? first + (beside ? dim[1] : dim[0] * dim[1]) : param->unit_offset;
+        ZR_CHECK(param->unit == unit && m->first == first && op->attr.i[1] == param->shape.dim[1] &&
+                     first + (dim[0] - 1) * op->attr.i[1] + dim[1] <= end &&
+                     (same || i == u->first_matrix || m->param > m[-1].param),
+                 ZR_ERR_INTERNAL, "a matrix of %s is not in its place", param->name);
+        ZR_CHECK(m->owner >= 0 && m->owner < plan->group[u->ortho_group].size &&
+                     (!same || !beside || m->owner == m[-1].owner),
+                 ZR_ERR_INTERNAL, "a matrix of %s has no owner, or not that of the matrix beside it", param->name);
         elems += dim[0] * dim[1];
     }
     for (int32_t k = info->first_param; k < info->first_param + info->n_params; k++)

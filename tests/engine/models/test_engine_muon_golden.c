@@ -54,6 +54,27 @@ static muon_trace open_trace(const char *dir, const char *scale)
     return trace;
 }
 
+static double loss_after; /* loss of the first batch after the last step */
+
+/* Return the tokens of the trace again after its last step. */
+static int32_t token_again(void *arg, int64_t step, int64_t row, int64_t t)
+{
+    return golden_token(arg, step % GOLDEN_STEPS, row, t);
+}
+
+/* Read the weights, then take the loss of the first batch with them. */
+static zr_status read_after(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    const zr_step_args args = {
+        .step = GOLDEN_STEPS, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run};
+    zr_step_result result;
+    ZR_TRY(golden_read_weights(run, engine, comm));
+    ZR_TRY(zr_engine_step(engine, &args, &result));
+    ZR_TRY(zr_engine_flush(engine));
+    if (comm->rank == 0) loss_after = result.loss;
+    return ZR_OK;
+}
+
 static trainer muon_run(const muon_trace *trace, zr_muon_scale scale, zr_dtype ortho, int stage, int ranks,
                         int64_t accum)
 {
@@ -63,7 +84,9 @@ static trainer muon_run(const muon_trace *trace, zr_muon_scale scale, zr_dtype o
     muon.weight_decay = trace->decay;
     muon.ortho.scale = scale;
     muon.ortho.dtype = ortho;
+    run.token = token_again;
     run.after_first = NULL;
+    run.after = read_after;
     run.lr = trace->lr;
     run.layout.rest = run.layout.optimizer;
     run.layout.rest.lr_factor = trace->adam_lr / trace->lr;
@@ -71,11 +94,21 @@ static trainer muon_run(const muon_trace *trace, zr_muon_scale scale, zr_dtype o
     return run;
 }
 
-static void check_run(trainer *run, const zr_graph *g)
+/* Return whether an element is of the keys' bias in GPT-2. Its exact gradient is 0, and Adam amplifies the noise. */
+static bool is_noise(const char *param, int64_t i, int64_t n)
+{
+    return strstr(param, "c_attn.bias") && i / (n / 3) == 1;
+}
+
+/* Check a run. Weights that are iterated in bf16 are as near as those of a loop in float64 with a bf16 iteration
+ * (expected.json); AdamW enlarges this difference where gradients are small. */
+static void check_run(trainer *run, const zr_graph *g, double after)
 {
     const zr_layout *l = &run->layout;
     const bool narrow = l->optimizer.ortho.dtype == ZR_BF16;
-    const double most = narrow ? 3e-4 : 2e-5, most_norm = narrow ? 1e-2 : 1e-4, most_weight = narrow ? 1e-2 : 1e-3;
+    const bool original = l->optimizer.ortho.scale == ZR_MUON_ORIGINAL;
+    const double most = !narrow ? 1e-6 : original ? 3e-4 : 5e-5, most_norm = narrow ? 1e-2 : 1e-4;
+    const double most_hidden = !narrow ? 1e-5 : original ? 2.5e-3 : 3e-4, most_rest = narrow ? 6e-3 : 1e-5;
     memset(golden_weights.seen, 0, sizeof golden_weights.seen);
     trainer_run(run);
     for (int i = 0; i < GOLDEN_STEPS; i++) {
@@ -85,13 +118,20 @@ static void check_run(trainer *run, const zr_graph *g)
             fail_msg("%s, lr %g: stage %d, %d ranks, step %d: loss off by %g, norm by %g", golden.dir, run->lr,
                      l->stage, l->ranks, i, loss, norm);
     }
+    if (!(fabs(loss_after - after) <= most * after))
+        fail_msg("%s, lr %g: stage %d, %d ranks: loss %.9g after the last step, wanted %.9g", golden.dir, run->lr,
+                 l->stage, l->ranks, loss_after, after);
     for (int32_t p = 0; p < zr_graph_params(g); p++) {
         const zr_param_info *param = zr_graph_param(g, p);
+        const bool hidden = param->whole.ndim == 2 && (strstr(param->name, ".h.") || strstr(param->name, ".layers."));
+        const int64_t n = zr_shape_elems(&param->whole);
         const float *got = golden_whole(&golden_weights, param);
         golden_read(golden.last, param);
-        for (int64_t i = 0; i < zr_shape_elems(&param->whole); i++)
-            if (!(fabs((double)golden_one[i] - got[i]) <= most_weight))
-                fail_msg("%s[%lld] is off by %g", param->name, (long long)i, golden_one[i] - got[i]);
+        for (int64_t i = 0; i < n; i++)
+            if (!is_noise(param->name, i, n) &&
+                !(fabs((double)golden_one[i] - got[i]) <= (hidden ? most_hidden : most_rest)))
+                fail_msg("%s, lr %g: %s[%lld] is off by %g", golden.dir, run->lr, param->name, (long long)i,
+                         golden_one[i] - got[i]);
     }
 }
 
@@ -109,14 +149,14 @@ static void check_trace(const char *dir, const char *name, zr_muon_scale scale)
                 trainer run = muon_run(&trace, scale, ortho, stage, ranks, ranks == 1 ? 2 : 1);
                 run.layout.recompute = stage % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
                 run.layout.home.optim = stage == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
-                check_run(&run, g);
+                check_run(&run, g, trace.after);
             }
         first = muon_run(&trace, scale, ortho, 1, 2, 2);
-        check_run(&first, g);
+        check_run(&first, g, trace.after);
         first = muon_run(&trace, scale, ortho, 1, 1, 2);
         first.layout.pipeline = 2;
         first.layout.pipeline_schedule = ZR_PIPELINE_1F1B;
-        check_run(&first, g);
+        check_run(&first, g, trace.after);
     }
     zr_graph_destroy(&g);
     golden_close();
@@ -126,15 +166,18 @@ static void test_traces(void **state)
 {
     (void)state;
     static const char *const names[] = {"muon-gpt2", "muon-llama"};
+    int found = 0;
     for (int i = 0; i < 2; i++) {
         char dir[GOLDEN_DIR_BYTES], model[5000];
         if (!golden_larger_dir(names[i], dir)) continue;
+        found++;
         snprintf(model, sizeof model, "%s/model", dir);
         if (zr_hf_read(model, &family, &config) != ZR_OK) fail_msg("%s", zr_error_message());
         golden.model = zr_family_model(family, &config);
         check_trace(dir, "original", ZR_MUON_ORIGINAL);
         check_trace(dir, "match_rms_adamw", ZR_MUON_MATCH_RMS_ADAMW);
     }
+    if (found == 0) skip();
 }
 
 int main(void)

@@ -94,6 +94,34 @@ static void test_matrices(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* Check that factors B of adapters of queries, keys and values are three matrices, below each other, and factors A one.
+ */
+static void test_adapters(void **state)
+{
+    (void)state;
+    enum { RANK = 4 };
+    zr_layout l = layout_of(1, 2, ZR_F32, 1);
+    zr_model model = zr_gpt2(&ways_config);
+    use_muon(&l, ZR_F32);
+    model.lora = (zr_lora){.rank = RANK, .alpha = 8, .targets = "c_attn\nattn.c_proj"};
+    zr_plan *plan = plan_make(&model, &l, &plan_profile);
+    int fused = 0, whole = 0;
+    for (int32_t i = 0; i < plan->n_matrices; i++) {
+        const zr_plan_matrix *m = &plan->matrix[i];
+        const zr_param_info *param = zr_graph_param(plan->graph[ZR_SCHEDULE_TRAIN], m->param);
+        const zr_op *op = zr_graph_get_op(plan->ortho, m->op);
+        const zr_shape *shape = &zr_graph_value(plan->ortho, op->in[0])->type.shape;
+        const bool b = strstr(param->name, "c_attn.lora_B"), a = strstr(param->name, "lora_A");
+        assert_int_equal(m->first - param->unit_offset, b ? 57 * RANK * (fused++ % 3) : 0);
+        assert_int_equal(shape->dim[0], a ? RANK : 57);
+        assert_int_equal(shape->dim[1], a ? 57 : RANK);
+        whole += !b;
+    }
+    assert_int_equal(fused, 2 * 3);
+    assert_int_equal(whole, 2 * 3);
+    zr_plan_destroy(&plan);
+}
+
 /* ---- the proof --------------------------------------------------------------------------------- */
 
 static int32_t first_of(const zr_plan *plan, zr_step_kind kind)
@@ -135,6 +163,8 @@ static void check_faults(zr_plan *plan)
     REJECT(plan, plan->matrix[0].owner, plan->group[plan->unit[1].ortho_group].size);
     REJECT(plan, plan->matrix[0].first, plan->matrix[0].first - 1);
     REJECT(plan, plan->matrix[1].first, plan->matrix[0].first);
+    REJECT(plan, plan->matrix[1].first, plan->matrix[1].first + 1);
+    REJECT(plan, plan->matrix[1].owner, (plan->matrix[1].owner + 1) % plan->group[plan->unit[1].ortho_group].size);
     for (int32_t i = 0; i < s->n_steps; i++)
         if (s->step[i].kind == ZR_STEP_UPDATE && plan->unit[s->step[i].unit].orthogonal) {
             REJECT(plan, s->use[s->step[i].uses].buffer, plan->unit[s->step[i].unit].sums.buffer);
@@ -160,6 +190,7 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_times),
-                                       cmocka_unit_test(test_matrices), cmocka_unit_test(test_faults)};
+                                       cmocka_unit_test(test_matrices), cmocka_unit_test(test_adapters),
+                                       cmocka_unit_test(test_faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
