@@ -221,6 +221,13 @@ static zr_status call_items(zr__run *r, const zr__call *c, zr__value *out)
     return ZR_OK;
 }
 
+static bool has_only_digits(const zr__string *s)
+{
+    int64_t i = 0;
+    while (i < s->bytes && s->text[i] >= '0' && s->text[i] <= '9') i++;
+    return i == s->bytes;
+}
+
 /* Look up an attribute by a path such as "function.name". */
 static zr_status attribute_at(zr__run *r, const zr__value *of, const zr__value *path, zr__value *out)
 {
@@ -233,9 +240,7 @@ static zr_status attribute_at(zr__run *r, const zr__value *of, const zr__value *
     for (int64_t i = 0; i < parts.list->n; i++) {
         zr__value part = parts.list->item[i];
         const zr__value before = value;
-        if (strspn(part.string->text, "0123456789") >= (size_t)part.string->bytes &&
-            read_number(part.string, true, &number, &real))
-            part = zr__int(number);
+        if (has_only_digits(part.string) && read_number(part.string, true, &number, &real)) part = zr__int(number);
         ZR_TRY(zr__attribute(r, &before, &part, true, &value));
     }
     *out = value;

@@ -408,13 +408,12 @@ zr_status zr__attribute(zr__run *r, const zr__value *of, const zr__value *key, b
     char *name = NULL;
     bool found = false;
     const bool named = key->kind == ZR__STRING;
-    if (of->kind == ZR__UNDEFINED)
-        return zr__run_bad(r, "%s is undefined, so it has no %s", ZR_SHOWN(of->name),
-                           named ? ZR_SHOWN(key->string->text) : "items");
     if (named) {
         ZR_TRY(zr__pool_take(&r->pool, key->string->bytes + 1, &name));
         memcpy(name, key->string->text, (size_t)key->string->bytes);
     }
+    if (of->kind == ZR__UNDEFINED)
+        return zr__run_bad(r, "%s is undefined, so it has no %s", ZR_SHOWN(of->name), named ? ZR_SHOWN(name) : "items");
     if (item) ZR_TRY(find_item(r, of, key, &found, out));
     if (!found && named) ZR_TRY(find_attribute(r, of, name, &found, out));
     if (!found && !item) ZR_TRY(find_item(r, of, key, &found, out));

@@ -35,7 +35,7 @@ typedef enum zr__kind {
     ZR__LOOP,     /* the variable `loop` */
 } zr__kind;
 
-/** A text in UTF-8. Without marks it is text of the template. */
+/** A text in UTF-8, which need not be ended by '\0'. Without marks it is text of the template. */
 typedef struct zr__string {
     const char *text;
     int64_t bytes, marks;

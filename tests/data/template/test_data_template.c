@@ -144,6 +144,8 @@ static void messages_name_the_line(void **state)
     fails("{{ (1 }}", ZR_ERR_DATA, "t:1:");
     fails("a\xff", ZR_ERR_DATA, "t:1: a byte is not UTF-8");
     fails("\n\n{{ missing.x }}", ZR_ERR_DATA, "t:3: missing is undefined");
+    fails("{{ missing['xyz'[1:2]] }}", ZR_ERR_DATA, "missing is undefined, so it has no y");
+    assert_null(strstr(zr_error_message(), "yz"));
     fails("\n{{ raise_exception('no ' ~ 7) }}", ZR_ERR_DATA, "t:2: the template refuses the messages: no 7");
     fails("{% set x = [1] %}\n{{ x.append(2) }}", ZR_ERR_UNSUPPORTED, "t:2: the method append is not supported");
 }
