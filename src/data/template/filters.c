@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BY_ATTRIBUTE = 1, REJECTS = 2 };
+enum { BY_ATTRIBUTE = 1, REJECTS = 2, MOST_INDENT = 1000 };
 
 static bool given(const zr__value *v)
 {
@@ -73,6 +73,8 @@ static zr_status call_tojson(zr__run *r, const zr__call *c, zr__value *out)
     zr__builder b = {0};
     if (given(indent) && indent->kind != ZR__NONE) {
         if (indent->kind != ZR__INT) return zr__run_bad(r, "tojson() needs a whole number as its indent");
+        if (indent->number > MOST_INDENT)
+            return zr__run_bad(r, "tojson() with an indent of more than %d is not supported", MOST_INDENT);
         style.indent = indent->number < 0 ? 0 : indent->number;
         style.comma = &short_comma;
     }
@@ -94,7 +96,7 @@ static zr_status call_length(zr__run *r, const zr__call *c, zr__value *out)
     switch (c->self.kind) {
     case ZR__STRING:
         *out = zr__int(zr__string_length(c->self.string));
-        return ZR_OK;
+        return zr__run_work(r, c->self.string->bytes / 16);
     case ZR__DICT:
         *out = zr__int(c->self.dict->n);
         return ZR_OK;

@@ -68,7 +68,7 @@ static zr_status new_scope(zr__run *r, scope *outer, scope **out)
 static zr_status set_variable(zr__run *r, const char *name, zr__value value)
 {
     variable *v = r->scope->variable;
-    while (v && v->name != name) v = v->next;
+    for (; v && v->name != name; v = v->next) ZR_TRY(zr__run_work(r, 1));
     if (!v) {
         ZR_TRY(zr__pool_take(&r->pool, sizeof(*v), &v));
         v->name = name;
@@ -79,16 +79,18 @@ static zr_status set_variable(zr__run *r, const char *name, zr__value value)
     return ZR_OK;
 }
 
-static void get_variable(const zr__run *r, const char *name, zr__value *out)
+static zr_status get_variable(zr__run *r, const char *name, zr__value *out)
 {
     for (const scope *s = r->scope; s; s = s->outer)
-        for (const variable *v = s->variable; v; v = v->next)
-            if (v->name == name) {
-                *out = v->value;
-                return;
-            }
+        for (const variable *v = s->variable; v; v = v->next) {
+            ZR_TRY(zr__run_work(r, 1));
+            if (v->name != name) continue;
+            *out = v->value;
+            return ZR_OK;
+        }
     const zr__function *function = zr__function_named(ZR__GLOBAL, name);
     *out = function ? (zr__value){.kind = ZR__FUNCTION, .function = function} : zr__undefined(name);
+    return ZR_OK;
 }
 
 /* ---- expressions ----------------------------------------------------------------------------- */
@@ -321,8 +323,7 @@ static zr_status evaluate_inside(zr__run *r, const zr__node *node, zr__value *ou
         *out = node->value;
         return ZR_OK;
     case ZR__NAME:
-        get_variable(r, node->name, out);
-        return ZR_OK;
+        return get_variable(r, node->name, out);
     case ZR__ITEMS:
         return evaluate_items(r, node, out);
     case ZR__PAIRS:
@@ -368,7 +369,7 @@ static zr_status assign(zr__run *r, const zr__node *target, zr__value value)
     zr__value of;
     if (target->kind == ZR__NAME) return set_variable(r, target->name, value);
     if (target->kind == ZR__ATTRIBUTE) {
-        get_variable(r, target->a->name, &of);
+        ZR_TRY(get_variable(r, target->a->name, &of));
         if (of.kind != ZR__NAMESPACE)
             return zr__run_bad(r, "%s is not a namespace, so %s cannot be set", ZR_SHOWN(target->a->name),
                                ZR_SHOWN(target->name));
