@@ -62,7 +62,7 @@ static zr_status print_quoted(zr__run *r, zr__builder *b, const zr__string *s)
         s->bytes > 0 && memchr(s->text, '\'', (size_t)s->bytes) && !memchr(s->text, '"', (size_t)s->bytes);
     const char quote = doubles ? '"' : '\'';
     int64_t from = 0, n = 0;
-    ZR_TRY(zr__run_work(r, s->bytes / 16));
+    ZR_TRY(zr__run_work(r, s->bytes / 4));
     ZR_TRY(zr__build_bytes(r, b, &quote, 1, ZR__FROM_TEMPLATE));
     for (int64_t at = 0; at < s->bytes; at += n) {
         char text[16] = "";
