@@ -232,7 +232,7 @@ zr_status zr__slice(zr__run *r, const zr__value *of, const zr__value *from_value
         return of->kind == ZR__LIST ? zr__run_bad(r, "slices of iterators are not supported") : ZR_OK;
     }
     if (step == 0) return zr__run_bad(r, "the step of a slice is 0");
-    if (of->kind == ZR__STRING) ZR_TRY(zr__run_work(r, of->string->bytes / 16));
+    if (of->kind == ZR__STRING) ZR_TRY(zr__run_work(r, of->string->bytes / 4));
     const int64_t n = of->kind == ZR__STRING ? zr__string_length(of->string) : of->list->n;
     const bool back = step < 0;
     if (step > n) step = n + 1;

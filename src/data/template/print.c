@@ -155,7 +155,7 @@ static zr_status string_as_json(zr__run *r, zr__builder *b, const zr__string *s,
 {
     static const char from_letter[] = "\"\\\n\r\t\b\f", to_letter[] = "\"\\nrtbf";
     int64_t from = 0, n = 0;
-    ZR_TRY(zr__run_work(r, s->bytes / 16));
+    ZR_TRY(zr__run_work(r, s->bytes / 4));
     ZR_TRY(zr__build_text(r, b, "\""));
     for (int64_t at = 0; at < s->bytes; at += n) {
         char text[16] = "";

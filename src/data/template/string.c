@@ -215,7 +215,7 @@ zr_status zr__string_strip(zr__run *r, const zr__string *s, const zr__string *se
                            zr__value *out)
 {
     int64_t from = 0, to = s->bytes;
-    const int64_t each = 1 + (set ? set->bytes / 16 : 0); /* work for a character */
+    const int64_t each = 1 + (set ? set->bytes / 4 : 0); /* work for a character */
     ZR_TRY(zr__run_work(r, 2 * each));
     for (; left && from < to && is_in_set(s, from, set); from += zr__string_step(s, from))
         ZR_TRY(zr__run_work(r, each));

@@ -139,7 +139,11 @@ static void messages_name_the_line(void **state)
     fails("{% for x in y recursive %}{% endfor %}", ZR_ERR_UNSUPPORTED, "recursive");
     fails("{{ f(*x) }}", ZR_ERR_UNSUPPORTED, "t:1: an argument with * is not supported by zr");
     fails("{% macro f() %}{{ varargs }}{% endmacro %}", ZR_ERR_UNSUPPORTED, "varargs");
-    fails("x{% if a %}\n\ny", ZR_ERR_DATA, "t:1: the tag has no \"elif\"");
+    fails("x{% if a %}\n\ny", ZR_ERR_DATA, "t:1: the tag has no \"endif\"");
+    fails("x{% for a in b %}\n\ny", ZR_ERR_DATA, "t:1: the tag has no \"endfor\"");
+    fails("x\n{% endif %}", ZR_ERR_DATA, "t:2: \"endif\" belongs to no tag before it");
+    fails("{% if a %}\n{% endfor %}", ZR_ERR_DATA, "t:2: \"endfor\" belongs to no tag before it");
+    fails("{{ 0x1F }}", ZR_ERR_UNSUPPORTED, "t:1: the number 0x1F is not supported");
     fails("{# a\n", ZR_ERR_DATA, "t:1: the comment has no end (#})");
     fails("{{ (1 }}", ZR_ERR_DATA, "t:1:");
     fails("a\xff", ZR_ERR_DATA, "t:1: a byte is not UTF-8");
