@@ -195,8 +195,16 @@ static zr_status call_reverse(zr__run *r, const zr__call *c, zr__value *out)
 static zr_status call_first(zr__run *r, const zr__call *c, zr__value *out)
 {
     zr__list *items = NULL;
-    ZR_TRY(zr__items_of(r, &c->self, &items));
+    const bool iterator = c->self.kind == ZR__LIST && c->self.list->kind == ZR__A_SEQUENCE;
+    if (iterator)
+        items = c->self.list;
+    else
+        ZR_TRY(zr__items_of(r, &c->self, &items));
     *out = items->n > 0 ? items->item[0] : zr__undefined("the first of no items");
+    if (iterator && items->n > 0) { /* the others stay in it */
+        items->item++;
+        items->n--;
+    }
     return ZR_OK;
 }
 

@@ -310,8 +310,8 @@ zr_status zr__items_of(zr__run *r, const zr__value *v, zr__list **items)
     ZR_TRY(zr__list_make(r, ZR__A_LIST, 0, &made));
     *items = made.list;
     if (v->kind == ZR__LIST) { /* an iterator gives its items once */
-        if (!v->list->used) *made.list = (zr__list){.item = v->list->item, .n = v->list->n, .room = v->list->n};
-        v->list->used = true;
+        *made.list = (zr__list){.item = v->list->item, .n = v->list->n, .room = v->list->n};
+        v->list->n = 0;
         return ZR_OK;
     }
     if (v->kind == ZR__DICT) {

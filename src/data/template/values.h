@@ -66,12 +66,11 @@ typedef enum zr__list_kind {
     ZR__A_TUPLE,
     ZR__A_RANGE,
     ZR__A_VIEW,     /* of a dict's keys, values or items: no indices */
-    ZR__A_SEQUENCE, /* an iterator: no length, always true, empty after it was used */
+    ZR__A_SEQUENCE, /* an iterator: no length, always true, has the items that were not taken from it yet */
 } zr__list_kind;
 
 typedef struct zr__list {
     zr__list_kind kind;
-    bool used; /* whether an iterator was used */
     int depth; /* levels of values within */
     zr__value *item;
     int64_t n, room;
