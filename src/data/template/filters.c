@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BY_ATTRIBUTE = 1, REJECTS = 2 };
+enum { BY_ATTRIBUTE = 1, REJECTS = 2, MOST_INDENT = 1000 };
 
 static bool given(const zr__value *v)
 {
@@ -73,6 +73,8 @@ static zr_status call_tojson(zr__run *r, const zr__call *c, zr__value *out)
     zr__builder b = {0};
     if (given(indent) && indent->kind != ZR__NONE) {
         if (indent->kind != ZR__INT) return zr__run_bad(r, "tojson() needs a whole number as its indent");
+        if (indent->number > MOST_INDENT)
+            return zr__run_bad(r, "tojson() with an indent of more than %d is not supported", MOST_INDENT);
         style.indent = indent->number < 0 ? 0 : indent->number;
         style.comma = &short_comma;
     }
@@ -94,7 +96,7 @@ static zr_status call_length(zr__run *r, const zr__call *c, zr__value *out)
     switch (c->self.kind) {
     case ZR__STRING:
         *out = zr__int(zr__string_length(c->self.string));
-        return ZR_OK;
+        return zr__run_work(r, c->self.string->bytes / 16);
     case ZR__DICT:
         *out = zr__int(c->self.dict->n);
         return ZR_OK;
@@ -193,8 +195,16 @@ static zr_status call_reverse(zr__run *r, const zr__call *c, zr__value *out)
 static zr_status call_first(zr__run *r, const zr__call *c, zr__value *out)
 {
     zr__list *items = NULL;
-    ZR_TRY(zr__items_of(r, &c->self, &items));
+    const bool iterator = c->self.kind == ZR__LIST && c->self.list->kind == ZR__A_SEQUENCE;
+    if (iterator)
+        items = c->self.list;
+    else
+        ZR_TRY(zr__items_of(r, &c->self, &items));
     *out = items->n > 0 ? items->item[0] : zr__undefined("the first of no items");
+    if (iterator && items->n > 0) { /* the others stay in it */
+        items->item++;
+        items->n--;
+    }
     return ZR_OK;
 }
 
@@ -221,6 +231,13 @@ static zr_status call_items(zr__run *r, const zr__call *c, zr__value *out)
     return ZR_OK;
 }
 
+static bool has_only_digits(const zr__string *s)
+{
+    int64_t i = 0;
+    while (i < s->bytes && s->text[i] >= '0' && s->text[i] <= '9') i++;
+    return i == s->bytes;
+}
+
 /* Look up an attribute by a path such as "function.name". */
 static zr_status attribute_at(zr__run *r, const zr__value *of, const zr__value *path, zr__value *out)
 {
@@ -233,9 +250,7 @@ static zr_status attribute_at(zr__run *r, const zr__value *of, const zr__value *
     for (int64_t i = 0; i < parts.list->n; i++) {
         zr__value part = parts.list->item[i];
         const zr__value before = value;
-        if (strspn(part.string->text, "0123456789") >= (size_t)part.string->bytes &&
-            read_number(part.string, true, &number, &real))
-            part = zr__int(number);
+        if (has_only_digits(part.string) && read_number(part.string, true, &number, &real)) part = zr__int(number);
         ZR_TRY(zr__attribute(r, &before, &part, true, &value));
     }
     *out = value;

@@ -231,6 +231,12 @@ static zr_status read_number(lexer *x)
     }
     if (n > 40 || (token.kind == ZR__T_INT && (whole > 18 || (whole > 1 && digits[0] == '0'))))
         return zr__template_wrong(x->t, x->line, ZR_ERR_UNSUPPORTED, "the number %s is not supported", digits);
+    if (whole == 1 && digits[0] == '0' && x->text[at] && strchr("xXoObB", x->text[at]) &&
+        digit_of(x->text[at + 1]) < 16) {
+        for (n = 3; n < 20 && digit_of(x->text[x->at + n]) < 16;) n++;
+        return zr__template_wrong(x->t, x->line, ZR_ERR_UNSUPPORTED,
+                                  "the number %.*s is not supported; write it with decimal digits", n, x->text + x->at);
+    }
     token.real = strtod(digits, NULL);
     token.number = strtoll(digits, NULL, 10);
     go_to(x, at);

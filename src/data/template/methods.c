@@ -51,6 +51,7 @@ static zr_status call_affix(zr__run *r, const zr__call *c, zr__value *out)
     for (int64_t i = 0; i < (tuple ? what->list->n : 1) && !out->truth; i++) {
         const zr__value *one = tuple ? &what->list->item[i] : what;
         if (one->kind != ZR__STRING) return zr__run_bad(r, "the argument is a %s; expected a text", zr__type_name(one));
+        ZR_TRY(zr__run_work(r, 1 + one->string->bytes / 64));
         const int64_t n = one->string->bytes, from = c->variant == RIGHT ? s->bytes - n : 0;
         out->truth = n == 0 || (n <= s->bytes && memcmp(s->text + from, one->string->text, (size_t)n) == 0);
     }
@@ -99,8 +100,8 @@ static zr_status call_items(zr__run *r, const zr__call *c, zr__value *out)
 
 static zr_status call_get(zr__run *r, const zr__call *c, zr__value *out)
 {
-    ZR_TRY(zr__run_work(r, c->self.dict->n / 8));
-    const zr__value *value = zr__dict_get(c->self.dict, &c->slot[0]);
+    zr__value *value = NULL;
+    ZR_TRY(zr__dict_get(r, c->self.dict, &c->slot[0], &value));
     *out = value ? *value : c->slot[1].kind != ZR__MISSING ? c->slot[1] : zr__none();
     return ZR_OK;
 }

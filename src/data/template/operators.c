@@ -12,11 +12,6 @@ static zr_status whole_result(zr__run *r, bool overflows, int64_t number, zr__va
     return overflows ? zr__run_bad(r, "a whole number of more than 64 bits is not supported") : ZR_OK;
 }
 
-static int64_t whole_of(const zr__value *v)
-{
-    return v->kind == ZR__BOOL ? v->truth : v->number;
-}
-
 static zr_status power(zr__run *r, int64_t base, int64_t exponent, zr__value *out)
 {
     int64_t product = 1;
@@ -59,7 +54,7 @@ static zr_status calculate(zr__run *r, zr__op op, const zr__value *a, const zr__
     const bool divides = op == ZR__DIVIDE || op == ZR__FLOOR_DIVIDE || op == ZR__MODULO;
     if (divides && y == 0.0) return zr__run_bad(r, "a division by zero");
     if (a->kind != ZR__REAL && b->kind != ZR__REAL && op != ZR__DIVIDE && !(op == ZR__POWER && y < 0))
-        return calculate_whole(r, op, whole_of(a), whole_of(b), out);
+        return calculate_whole(r, op, zr__int_of(a), zr__int_of(b), out);
     switch (op) {
     case ZR__ADD:
         result = x + y;
@@ -156,8 +151,8 @@ zr_status zr__binary(zr__run *r, zr__op op, const zr__value *a, const zr__value 
         return add_lists(r, a->list, b->list, out);
     const bool a_counts = a->kind == ZR__INT || a->kind == ZR__BOOL,
                b_counts = b->kind == ZR__INT || b->kind == ZR__BOOL;
-    if (op == ZR__MULTIPLY && is_sequence(a) && b_counts) return repeat(r, a, whole_of(b), out);
-    if (op == ZR__MULTIPLY && is_sequence(b) && a_counts) return repeat(r, b, whole_of(a), out);
+    if (op == ZR__MULTIPLY && is_sequence(a) && b_counts) return repeat(r, a, zr__int_of(b), out);
+    if (op == ZR__MULTIPLY && is_sequence(b) && a_counts) return repeat(r, b, zr__int_of(a), out);
     const zr__value *undefined = a->kind == ZR__UNDEFINED ? a : b->kind == ZR__UNDEFINED ? b : NULL;
     if (undefined) return zr__run_bad(r, "%s is undefined (in %s)", ZR_SHOWN(undefined->name), signs[op]);
     if (op == ZR__MODULO && a->kind == ZR__STRING) return zr__run_bad(r, "the format operator %% is not supported");
@@ -168,8 +163,8 @@ zr_status zr__compare(zr__run *r, zr__op op, const zr__value *a, const zr__value
 {
     int order = 0;
     if (op == ZR__EQUAL || op == ZR__NOT_EQUAL) {
-        ZR_TRY(zr__run_work(r, a->kind == ZR__STRING ? a->string->bytes / 64 : 1));
-        *truth = zr__equal(a, b) == (op == ZR__EQUAL);
+        ZR_TRY(zr__equal(r, a, b, truth));
+        *truth = *truth == (op == ZR__EQUAL);
         return ZR_OK;
     }
     if (op == ZR__IN || op == ZR__NOT_IN) {
@@ -193,7 +188,7 @@ static zr_status take_bound(zr__run *r, const zr__value *value, int64_t *bound)
     if (value->kind == ZR__NONE) return ZR_OK;
     if (value->kind != ZR__INT && value->kind != ZR__BOOL)
         return zr__run_bad(r, "a %s is not an index of a slice", zr__type_name(value));
-    *bound = whole_of(value);
+    *bound = zr__int_of(value);
     return ZR_OK;
 }
 
@@ -208,7 +203,6 @@ static zr_status slice_string(zr__run *r, const zr__string *s, int64_t from, int
 {
     zr__builder b = {0};
     int64_t *offset = NULL, n = 0, begin = 0, end = 0;
-    ZR_TRY(zr__run_work(r, s->bytes / 16));
     if (step == 1) {
         if (to < from) to = from;
         for (; n < from; n++) begin += zr__string_step(s, begin);
@@ -238,6 +232,7 @@ zr_status zr__slice(zr__run *r, const zr__value *of, const zr__value *from_value
         return of->kind == ZR__LIST ? zr__run_bad(r, "slices of iterators are not supported") : ZR_OK;
     }
     if (step == 0) return zr__run_bad(r, "the step of a slice is 0");
+    if (of->kind == ZR__STRING) ZR_TRY(zr__run_work(r, of->string->bytes / 4));
     const int64_t n = of->kind == ZR__STRING ? zr__string_length(of->string) : of->list->n;
     const bool back = step < 0;
     if (step > n) step = n + 1;

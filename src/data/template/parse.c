@@ -15,7 +15,7 @@ static zr_status check_target(parser *p, const zr__node *target, bool attributes
 
 static zr_status parse_for(parser *p, zr__node *node)
 {
-    static const char *const ends[] = {"endfor", "else", NULL}, *const end[] = {"endfor", NULL};
+    static const char *const ends[] = {"else", "endfor", NULL}, *const end[] = {"endfor", NULL};
     ZR_TRY(zr__parse_tuple(p, OF_TARGETS, "in", false, &node->a));
     ZR_TRY(check_target(p, node->a, false));
     ZR_TRY(want_word(p, "in"));
@@ -130,11 +130,14 @@ static zr_status parse_statement(parser *p, zr__node **out)
                    ? ZR_OK
                    : zr__template_wrong(p->t, line, ZR_ERR_DATA, "\"%s\" is not in a loop that it could leave", word);
     }
+    if (strncmp(word, "end", 3) == 0 || strcmp(word, "else") == 0 || strcmp(word, "elif") == 0)
+        return zr__template_wrong(p->t, line, ZR_ERR_DATA, "\"%s\" belongs to no tag before it", word);
     return unsupported(p, line, "the statement", word);
 }
 
 /* Parse text and tags up to a tag that begins with one of the words `ends`, or to the end of the template if `ends` is
- * NULL. p->at becomes that word. The tag before the body is ended first. */
+ * NULL. p->at becomes that word. The last word of `ends` is the one that the tag needs. The tag before the body is
+ * ended first. */
 static zr_status parse_body(parser *p, const char *const *ends, zr__node **out)
 {
     place last = out;
@@ -169,7 +172,9 @@ static zr_status parse_body(parser *p, const char *const *ends, zr__node **out)
         append(&last, node);
     }
     p->depth--;
-    return ends ? zr__template_wrong(p->t, line, ZR_ERR_DATA, "the tag has no \"%s\"", ends[0]) : ZR_OK;
+    if (!ends) return ZR_OK;
+    while (ends[1]) ends++;
+    return zr__template_wrong(p->t, line, ZR_ERR_DATA, "the tag has no \"%s\"", ends[0]);
 }
 
 zr_status zr__template_parse(zr__template *t)

@@ -62,6 +62,7 @@ static zr_status print_quoted(zr__run *r, zr__builder *b, const zr__string *s)
         s->bytes > 0 && memchr(s->text, '\'', (size_t)s->bytes) && !memchr(s->text, '"', (size_t)s->bytes);
     const char quote = doubles ? '"' : '\'';
     int64_t from = 0, n = 0;
+    ZR_TRY(zr__run_work(r, s->bytes / 4));
     ZR_TRY(zr__build_bytes(r, b, &quote, 1, ZR__FROM_TEMPLATE));
     for (int64_t at = 0; at < s->bytes; at += n) {
         char text[16] = "";
@@ -154,6 +155,7 @@ static zr_status string_as_json(zr__run *r, zr__builder *b, const zr__string *s,
 {
     static const char from_letter[] = "\"\\\n\r\t\b\f", to_letter[] = "\"\\nrtbf";
     int64_t from = 0, n = 0;
+    ZR_TRY(zr__run_work(r, s->bytes / 4));
     ZR_TRY(zr__build_text(r, b, "\""));
     for (int64_t at = 0; at < s->bytes; at += n) {
         char text[16] = "";

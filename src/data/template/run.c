@@ -24,8 +24,12 @@ typedef struct zr__scope {
 
 /* The variable `loop`. */
 typedef struct zr__loop {
-    const zr__list *items;
-    int64_t at;
+    zr__list *items;    /* those that the loop visits, as far as they are known */
+    int64_t at;         /* index of the item of this iteration, or of the last one after the loop */
+    const zr__list *of; /* all items, of which the loop's condition selects some */
+    int64_t tried;      /* number of them for which the condition is known */
+    const zr__node *node;
+    scope *outer;
 } loop;
 
 /* What a statement does to the loop around it. */
@@ -68,7 +72,7 @@ static zr_status new_scope(zr__run *r, scope *outer, scope **out)
 static zr_status set_variable(zr__run *r, const char *name, zr__value value)
 {
     variable *v = r->scope->variable;
-    while (v && v->name != name) v = v->next;
+    for (; v && v->name != name; v = v->next) ZR_TRY(zr__run_work(r, 1));
     if (!v) {
         ZR_TRY(zr__pool_take(&r->pool, sizeof(*v), &v));
         v->name = name;
@@ -79,22 +83,25 @@ static zr_status set_variable(zr__run *r, const char *name, zr__value value)
     return ZR_OK;
 }
 
-static void get_variable(const zr__run *r, const char *name, zr__value *out)
+static zr_status get_variable(zr__run *r, const char *name, zr__value *out)
 {
     for (const scope *s = r->scope; s; s = s->outer)
-        for (const variable *v = s->variable; v; v = v->next)
-            if (v->name == name) {
-                *out = v->value;
-                return;
-            }
+        for (const variable *v = s->variable; v; v = v->next) {
+            ZR_TRY(zr__run_work(r, 1));
+            if (v->name != name) continue;
+            *out = v->value;
+            return ZR_OK;
+        }
     const zr__function *function = zr__function_named(ZR__GLOBAL, name);
     *out = function ? (zr__value){.kind = ZR__FUNCTION, .function = function} : zr__undefined(name);
+    return ZR_OK;
 }
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
 static zr_status evaluate(zr__run *r, const zr__node *node, zr__value *out);
 static zr_status execute(zr__run *r, const zr__node *node, flow *how);
+static zr_status assign(zr__run *r, const zr__node *target, zr__value value);
 
 static zr_status evaluate_compare(zr__run *r, const zr__node *node, zr__value *out)
 {
@@ -144,9 +151,31 @@ static zr_status evaluate_slice(zr__run *r, const zr__node *node, zr__value *out
     return zr__slice(r, &of, &from, &to, &step, out);
 }
 
-/* Return an attribute of `loop`. */
-static zr_status loop_attribute(zr__run *r, const loop *l, const char *name, zr__value *out)
+/* Evaluate the condition of a loop for further items, until `wanted` are selected. As in Jinja, this is done late,
+ * since the body may change what the condition depends on. */
+static zr_status select_items(zr__run *r, loop *l, int64_t wanted)
 {
+    zr__value truth;
+    scope *before = r->scope;
+    while (l->node->c && l->items->n < wanted && l->tried < l->of->n) {
+        const zr__value one = l->of->item[l->tried++];
+        ZR_TRY(new_scope(r, l->outer, &r->scope));
+        ZR_TRY(assign(r, l->node->a, one));
+        ZR_TRY(evaluate(r, l->node->c, &truth));
+        if (zr__is_true(&truth)) ZR_TRY(zr__list_append(r, l->items, one));
+    }
+    r->scope = before;
+    return ZR_OK;
+}
+
+/* Return an attribute of `loop`. */
+static zr_status loop_attribute(zr__run *r, loop *l, const char *name, zr__value *out)
+{
+    static const char *const of_next[] = {"last", "nextitem"}, *const of_all[] = {"length", "revindex", "revindex0"};
+    for (size_t i = 0; i < 2; i++)
+        if (strcmp(name, of_next[i]) == 0) ZR_TRY(select_items(r, l, l->at + 2));
+    for (size_t i = 0; i < 3; i++)
+        if (strcmp(name, of_all[i]) == 0) ZR_TRY(select_items(r, l, INT64_MAX));
     const int64_t at = l->at, n = l->items->n;
     const struct {
         const char *name;
@@ -181,9 +210,14 @@ static zr_status evaluate_attribute(zr__run *r, const zr__node *node, zr__value 
         name.text = node->name;
         name.bytes = (int64_t)strlen(node->name);
         key = (zr__value){.kind = ZR__STRING, .string = &name};
-        if (of.kind == ZR__LOOP) return loop_attribute(r, of.loop, node->name, out);
     }
     r->line = node->line;
+    if (of.kind == ZR__LOOP && key.kind == ZR__STRING) {
+        char *copy = NULL;
+        ZR_TRY(zr__pool_take(&r->pool, key.string->bytes + 1, &copy));
+        memcpy(copy, key.string->text, (size_t)key.string->bytes);
+        return loop_attribute(r, of.loop, copy, out);
+    }
     return zr__attribute(r, &of, &key, node->kind == ZR__ITEM, out);
 }
 
@@ -321,8 +355,7 @@ static zr_status evaluate_inside(zr__run *r, const zr__node *node, zr__value *ou
         *out = node->value;
         return ZR_OK;
     case ZR__NAME:
-        get_variable(r, node->name, out);
-        return ZR_OK;
+        return get_variable(r, node->name, out);
     case ZR__ITEMS:
         return evaluate_items(r, node, out);
     case ZR__PAIRS:
@@ -368,7 +401,7 @@ static zr_status assign(zr__run *r, const zr__node *target, zr__value value)
     zr__value of;
     if (target->kind == ZR__NAME) return set_variable(r, target->name, value);
     if (target->kind == ZR__ATTRIBUTE) {
-        get_variable(r, target->a->name, &of);
+        ZR_TRY(get_variable(r, target->a->name, &of));
         if (of.kind != ZR__NAMESPACE)
             return zr__run_bad(r, "%s is not a namespace, so %s cannot be set", ZR_SHOWN(target->a->name),
                                ZR_SHOWN(target->name));
@@ -383,47 +416,36 @@ static zr_status assign(zr__run *r, const zr__node *target, zr__value value)
     return i == n ? ZR_OK : zr__run_bad(r, "%lld names for %lld values", (long long)i, (long long)n);
 }
 
-/* Select the items of a loop by its condition. */
-static zr_status select_items(zr__run *r, const zr__node *node, zr__list **items)
-{
-    zr__value selected, truth;
-    scope *before = r->scope;
-    const zr__list *all = *items;
-    ZR_TRY(zr__list_make(r, ZR__A_LIST, 0, &selected));
-    for (int64_t i = 0; i < all->n; i++) {
-        ZR_TRY(new_scope(r, before, &r->scope));
-        ZR_TRY(assign(r, node->a, all->item[i]));
-        ZR_TRY(evaluate(r, node->c, &truth));
-        if (zr__is_true(&truth)) ZR_TRY(zr__list_append(r, selected.list, all->item[i]));
-    }
-    r->scope = before;
-    *items = selected.list;
-    return ZR_OK;
-}
-
 static zr_status execute_for(zr__run *r, const zr__node *node, flow *outer)
 {
     zr__value value;
-    zr__list *items = NULL;
     scope *before = r->scope;
     flow how = GO_ON;
     loop *l = NULL;
     const char *loop_name = zr__name_find(r->template, "loop");
     ZR_TRY(evaluate(r, node->b, &value));
     r->line = node->line;
-    ZR_TRY(zr__items_of(r, &value, &items));
-    if (node->c) ZR_TRY(select_items(r, node, &items));
     ZR_TRY(zr__pool_take(&r->pool, sizeof(*l), &l));
-    l->items = items;
-    for (; l->at < items->n && how != BREAKS; l->at++) {
+    *l = (loop){.node = node, .outer = before};
+    ZR_TRY(zr__items_of(r, &value, &l->items));
+    if (node->c) {
+        l->of = l->items;
+        ZR_TRY(zr__list_make(r, ZR__A_LIST, 0, &value));
+        l->items = value.list;
+    }
+    for (; how != BREAKS; l->at++) {
+        ZR_TRY(select_items(r, l, l->at + 1));
+        if (l->at >= l->items->n) break;
         ZR_TRY(new_scope(r, before, &r->scope));
         if (loop_name) ZR_TRY(set_variable(r, loop_name, (zr__value){.kind = ZR__LOOP, .loop = l}));
         r->line = node->line;
-        ZR_TRY(assign(r, node->a, items->item[l->at]));
+        ZR_TRY(assign(r, node->a, l->items->item[l->at]));
         how = GO_ON;
         ZR_TRY(execute(r, node->list, &how));
+        r->scope = before;
     }
-    if (items->n == 0 && node->other) {
+    if (l->at > 0) l->at--;
+    if (l->items->n == 0 && node->other) {
         ZR_TRY(new_scope(r, before, &r->scope));
         ZR_TRY(execute(r, node->other, outer));
     }

@@ -33,6 +33,7 @@ static zr_status add_mark(zr__run *r, zr__builder *b, int64_t end, int32_t sourc
         last->end = end;
         return ZR_OK;
     }
+    ZR_TRY(zr__run_work(r, 1));
     ZR_TRY(make_room(r, &mark, &b->mark_room, b->marks, b->marks + 1, sizeof(*b->mark)));
     b->mark = mark;
     b->mark[b->marks++] = (zr__mark){end, source, generated};
@@ -42,7 +43,7 @@ static zr_status add_mark(zr__run *r, zr__builder *b, int64_t end, int32_t sourc
 static zr_status add_bytes(zr__run *r, zr__builder *b, const char *text, int64_t bytes)
 {
     void *to = b->text;
-    ZR_TRY(zr__run_work(r, bytes / 64));
+    ZR_TRY(zr__run_work(r, 1 + bytes / 64));
     ZR_TRY(make_room(r, &to, &b->room, b->bytes, b->bytes + bytes, 1));
     b->text = to;
     if (bytes > 0) memcpy(b->text + b->bytes, text, (size_t)bytes);
@@ -214,9 +215,12 @@ zr_status zr__string_strip(zr__run *r, const zr__string *s, const zr__string *se
                            zr__value *out)
 {
     int64_t from = 0, to = s->bytes;
-    while (left && from < to && is_in_set(s, from, set)) from += zr__string_step(s, from);
-    while (right && to > from && is_in_set(s, step_back(s, to), set)) to = step_back(s, to);
-    ZR_TRY(zr__run_work(r, (s->bytes - to + from) / 16));
+    const int64_t each = 1 + (set ? set->bytes / 4 : 0); /* work for a character */
+    ZR_TRY(zr__run_work(r, 2 * each));
+    for (; left && from < to && is_in_set(s, from, set); from += zr__string_step(s, from))
+        ZR_TRY(zr__run_work(r, each));
+    for (; right && to > from && is_in_set(s, step_back(s, to), set); to = step_back(s, to))
+        ZR_TRY(zr__run_work(r, each));
     return zr__string_slice(r, s, from, to, out);
 }
 
@@ -274,6 +278,7 @@ zr_status zr__string_replace(zr__run *r, const zr__string *s, const zr__string *
 {
     zr__builder b = {0};
     int64_t at = 0, found;
+    ZR_TRY(zr__run_work(r, s->bytes / 64));
     if (old->bytes == 0) {
         ZR_TRY(put_between(r, &b, s, new, most));
         return zr__build_done(r, &b, out);
@@ -308,12 +313,14 @@ static zr_status split_words(zr__run *r, const zr__string *s, int64_t most, zr__
     }
 }
 
-/* Return the last occurrence of `what` that ends at or before `end`, or -1. */
-static int64_t find_last(const zr__string *s, const zr__string *what, int64_t end)
+/* Find the last occurrence of `what` that ends at or before `end`. *found receives its offset or a negative number. */
+static zr_status find_last(zr__run *r, const zr__string *s, const zr__string *what, int64_t end, int64_t *found)
 {
-    for (int64_t at = end - what->bytes; at >= 0; at--)
-        if (memcmp(s->text + at, what->text, (size_t)what->bytes) == 0) return at;
-    return -1;
+    for (*found = end - what->bytes; *found >= 0; --*found) {
+        ZR_TRY(zr__run_work(r, 1 + what->bytes / 64));
+        if (memcmp(s->text + *found, what->text, (size_t)what->bytes) == 0) break;
+    }
+    return ZR_OK;
 }
 
 zr_status zr__string_split(zr__run *r, const zr__string *s, const zr__string *by, int64_t most, bool from_right,
@@ -323,9 +330,12 @@ zr_status zr__string_split(zr__run *r, const zr__string *s, const zr__string *by
     ZR_TRY(zr__list_make(r, ZR__A_LIST, 4, out));
     zr__list *list = out->list;
     if (by && by->bytes == 0) return zr__run_bad(r, "split() has an empty separator");
+    ZR_TRY(zr__run_work(r, s->bytes / 16));
     if (from_right && most >= 0) {
         if (!by) return zr__run_bad(r, "rsplit() with a number and no separator is not supported");
-        for (int64_t n = 0; n != most && (found = find_last(s, by, end)) >= 0; n++) {
+        for (int64_t n = 0; n != most; n++) {
+            ZR_TRY(find_last(r, s, by, end, &found));
+            if (found < 0) break;
             ZR_TRY(add_part(r, s, found + by->bytes, end, list));
             end = found;
         }

@@ -6,7 +6,8 @@
  * compares them, print.c prints them.
  *
  * A template is somebody else's program. It can neither read files nor the clock, and its depth, steps and memory are
- * bounded. What zr does not support is refused when the template is read, with its name and line.
+ * bounded. What zr does not support is refused with its line: when the template is read, or,
+ * if only the values show it, when it is executed.
  *
  * Each byte of the result has a mark: whether a message contains it, which one, and whether the template puts it into a
  * {% generation %} block. Marks follow texts through slices, strip(), split(), joins and all other operations.

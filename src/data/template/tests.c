@@ -75,10 +75,9 @@ static zr_status call_test(zr__run *r, const zr__call *c, zr__value *out)
         truth = kind == ZR__FUNCTION || kind == ZR__MACRO || kind == ZR__UNDEFINED;
         break;
     case EQUAL:
-        truth = zr__equal(v, &c->slot[0]);
-        break;
     case NOT_EQUAL:
-        truth = !zr__equal(v, &c->slot[0]);
+        ZR_TRY(zr__equal(r, v, &c->slot[0], &truth));
+        truth = truth == (c->variant == EQUAL);
         break;
     case IN:
         ZR_TRY(zr__is_in(r, v, &c->slot[0], &truth));

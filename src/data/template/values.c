@@ -101,28 +101,27 @@ zr_status zr__dict_make(zr__run *r, zr__kind kind, zr__value *out)
     return ZR_OK;
 }
 
-const zr__value *zr__dict_get(const zr__dict *dict, const zr__value *key)
+zr_status zr__dict_get(zr__run *r, const zr__dict *dict, const zr__value *key, zr__value **value)
 {
-    for (int64_t i = 0; i < dict->n; i++)
-        if (zr__equal(&dict->pair[i].key, key)) return &dict->pair[i].value;
-    return NULL;
-}
-
-const zr__value *zr__dict_find(const zr__dict *dict, const char *key)
-{
-    const zr__string string = {.text = key, .bytes = (int64_t)strlen(key)};
-    return zr__dict_get(dict, &(zr__value){.kind = ZR__STRING, .string = &string});
+    bool equal = false;
+    *value = NULL;
+    for (int64_t i = 0; i < dict->n && !equal; i++) {
+        ZR_TRY(zr__equal(r, &dict->pair[i].key, key, &equal));
+        if (equal) *value = &dict->pair[i].value;
+    }
+    return ZR_OK;
 }
 
 zr_status zr__dict_put(zr__run *r, zr__dict *dict, zr__value key, zr__value value)
 {
-    ZR_TRY(zr__run_work(r, 1 + dict->n / 8));
+    zr__value *old = NULL;
+    ZR_TRY(zr__run_work(r, 1));
     ZR_TRY(go_deeper(r, &dict->depth, &value));
-    for (int64_t i = 0; i < dict->n; i++)
-        if (zr__equal(&dict->pair[i].key, &key)) {
-            dict->pair[i].value = value;
-            return ZR_OK;
-        }
+    ZR_TRY(zr__dict_get(r, dict, &key, &old));
+    if (old) {
+        *old = value;
+        return ZR_OK;
+    }
     if (dict->n == dict->room) {
         zr__pair *more = NULL;
         const int64_t room = 2 * dict->room + 4;
@@ -213,20 +212,21 @@ bool zr__is_number(const zr__value *v)
     return v->kind == ZR__BOOL || v->kind == ZR__INT || v->kind == ZR__REAL;
 }
 
-static int64_t int_of(const zr__value *v)
+int64_t zr__int_of(const zr__value *v)
 {
     return v->kind == ZR__BOOL ? v->truth : v->number;
 }
 
 double zr__real_of(const zr__value *v)
 {
-    return v->kind == ZR__REAL ? v->real : (double)int_of(v);
+    return v->kind == ZR__REAL ? v->real : (double)zr__int_of(v);
 }
 
 /* Compare two numbers: -1, 0, 1, or 2 if one of them is NaN. */
 static int order_numbers(const zr__value *a, const zr__value *b)
 {
-    if (a->kind != ZR__REAL && b->kind != ZR__REAL) return (int_of(a) > int_of(b)) - (int_of(a) < int_of(b));
+    if (a->kind != ZR__REAL && b->kind != ZR__REAL)
+        return (zr__int_of(a) > zr__int_of(b)) - (zr__int_of(a) < zr__int_of(b));
     const double x = zr__real_of(a), y = zr__real_of(b);
     return isnan(x) || isnan(y) ? 2 : (x > y) - (x < y);
 }
@@ -238,42 +238,50 @@ static int order_strings(const zr__string *a, const zr__string *b)
     return order ? (order > 0) - (order < 0) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-static bool equal_dicts(const zr__dict *a, const zr__dict *b)
+static zr_status equal_dicts(zr__run *r, const zr__dict *a, const zr__dict *b, bool *equal)
 {
-    bool equal = a->n == b->n;
-    for (int64_t i = 0; i < a->n && equal; i++) {
-        const zr__value *other = zr__dict_get(b, &a->pair[i].key);
-        equal = other && zr__equal(&a->pair[i].value, other);
+    zr__value *other = NULL;
+    *equal = a->n == b->n;
+    for (int64_t i = 0; i < a->n && *equal; i++) {
+        ZR_TRY(zr__dict_get(r, b, &a->pair[i].key, &other));
+        *equal = other != NULL;
+        if (other) ZR_TRY(zr__equal(r, &a->pair[i].value, other, equal));
     }
-    return equal;
+    return ZR_OK;
 }
 
-static bool equal_lists(const zr__list *a, const zr__list *b)
+static zr_status equal_lists(zr__run *r, const zr__list *a, const zr__list *b, bool *equal)
 {
-    bool equal = a->n == b->n && a->kind == b->kind && a->kind != ZR__A_SEQUENCE;
-    for (int64_t i = 0; i < a->n && equal; i++) equal = zr__equal(&a->item[i], &b->item[i]);
-    return equal || a == b;
+    *equal = a->n == b->n && a->kind == b->kind && a->kind != ZR__A_SEQUENCE;
+    for (int64_t i = 0; i < a->n && *equal; i++) ZR_TRY(zr__equal(r, &a->item[i], &b->item[i], equal));
+    *equal = *equal || a == b;
+    return ZR_OK;
 }
 
-bool zr__equal(const zr__value *a, const zr__value *b)
+zr_status zr__equal(zr__run *r, const zr__value *a, const zr__value *b, bool *equal)
 {
-    if (zr__is_number(a) && zr__is_number(b)) return order_numbers(a, b) == 0;
-    if (a->kind != b->kind) return false;
+    ZR_TRY(zr__run_work(r, 1));
+    *equal = a->kind == b->kind;
+    if (zr__is_number(a) && zr__is_number(b)) *equal = order_numbers(a, b) == 0;
+    if (a->kind != b->kind) return ZR_OK;
     switch (a->kind) {
     case ZR__STRING:
-        return a->string->bytes == b->string->bytes &&
-               (a->string->bytes == 0 || memcmp(a->string->text, b->string->text, (size_t)a->string->bytes) == 0);
+        *equal = a->string->bytes == b->string->bytes;
+        if (!*equal) return ZR_OK;
+        *equal = order_strings(a->string, b->string) == 0;
+        return zr__run_work(r, a->string->bytes / 64);
     case ZR__LIST:
-        return equal_lists(a->list, b->list);
+        return equal_lists(r, a->list, b->list, equal);
     case ZR__DICT:
-        return equal_dicts(a->dict, b->dict);
+        return equal_dicts(r, a->dict, b->dict, equal);
     case ZR__NAMESPACE:
     case ZR__MACRO:
     case ZR__FUNCTION:
     case ZR__LOOP:
-        return a->dict == b->dict && a->self == b->self;
+        *equal = a->dict == b->dict && a->self == b->self;
+        return ZR_OK;
     default:
-        return true;
+        return ZR_OK;
     }
 }
 
@@ -281,7 +289,7 @@ zr_status zr__order(zr__run *r, const zr__value *a, const zr__value *b, int *ord
 {
     if (a->kind == ZR__STRING && b->kind == ZR__STRING) {
         *order = order_strings(a->string, b->string);
-        return ZR_OK;
+        return zr__run_work(r, a->string->bytes / 64);
     }
     if (zr__is_number(a) && zr__is_number(b)) {
         *order = order_numbers(a, b);
@@ -302,8 +310,8 @@ zr_status zr__items_of(zr__run *r, const zr__value *v, zr__list **items)
     ZR_TRY(zr__list_make(r, ZR__A_LIST, 0, &made));
     *items = made.list;
     if (v->kind == ZR__LIST) { /* an iterator gives its items once */
-        if (!v->list->used) *made.list = (zr__list){.item = v->list->item, .n = v->list->n, .room = v->list->n};
-        v->list->used = true;
+        *made.list = (zr__list){.item = v->list->item, .n = v->list->n, .room = v->list->n};
+        v->list->n = 0;
         return ZR_OK;
     }
     if (v->kind == ZR__DICT) {
@@ -335,13 +343,13 @@ zr_status zr__is_in(zr__run *r, const zr__value *value, const zr__value *in, boo
     if (in->kind == ZR__DICT) {
         if (value->kind == ZR__DICT || (value->kind == ZR__LIST && value->list->kind == ZR__A_LIST))
             return zr__run_bad(r, "a %s cannot be a key of a dict", zr__type_name(value));
-        ZR_TRY(zr__run_work(r, in->dict->n / 8));
-        *found = zr__dict_get(in->dict, value) != NULL;
+        zr__value *of_key = NULL;
+        ZR_TRY(zr__dict_get(r, in->dict, value, &of_key));
+        *found = of_key != NULL;
         return ZR_OK;
     }
     ZR_TRY(zr__items_of(r, in, &items));
-    ZR_TRY(zr__run_work(r, items->n));
-    for (int64_t i = 0; i < items->n && !*found; i++) *found = zr__equal(&items->item[i], value);
+    for (int64_t i = 0; i < items->n && !*found; i++) ZR_TRY(zr__equal(r, &items->item[i], value, found));
     return ZR_OK;
 }
 
@@ -350,13 +358,13 @@ static zr_status find_item(zr__run *r, const zr__value *of, const zr__value *key
 {
     *found = false;
     if (of->kind == ZR__DICT) {
-        ZR_TRY(zr__run_work(r, of->dict->n / 8));
-        const zr__value *value = zr__dict_get(of->dict, key);
+        zr__value *value = NULL;
+        ZR_TRY(zr__dict_get(r, of->dict, key, &value));
         *found = value != NULL;
         if (value) *out = *value;
     }
     if (key->kind != ZR__INT && key->kind != ZR__BOOL) return ZR_OK;
-    int64_t index = int_of(key);
+    int64_t index = zr__int_of(key);
     if (of->kind == ZR__LIST && of->list->kind <= ZR__A_RANGE) {
         if (index < 0) index += of->list->n;
         *found = index >= 0 && index < of->list->n;
@@ -375,15 +383,18 @@ static zr_status find_item(zr__run *r, const zr__value *of, const zr__value *key
     return *found ? zr__string_slice(r, s, at, at + zr__string_step(s, at), out) : ZR_OK;
 }
 
-/* Return whether the value has an attribute with this name in Python, and the attribute. */
-static zr_status find_attribute(zr__run *r, const zr__value *of, const char *name, bool *found, zr__value *out)
+/* Return whether the value has an attribute with this name in Python, and the attribute. `name` is the text of `key`.
+ */
+static zr_status find_attribute(zr__run *r, const zr__value *of, const zr__value *key, const char *name, bool *found,
+                                zr__value *out)
 {
     static const char *const others[] = {"append", "clear",  "copy", "count",   "extend", "index",
                                          "insert", "remove", "sort", "reverse", "pop"};
     const zr__function *method = NULL;
     *found = false;
     if (of->kind == ZR__NAMESPACE) {
-        const zr__value *value = zr__dict_find(of->dict, name);
+        zr__value *value = NULL;
+        ZR_TRY(zr__dict_get(r, of->dict, key, &value));
         *found = value != NULL;
         if (value) *out = *value;
         return ZR_OK;
@@ -408,15 +419,14 @@ zr_status zr__attribute(zr__run *r, const zr__value *of, const zr__value *key, b
     char *name = NULL;
     bool found = false;
     const bool named = key->kind == ZR__STRING;
-    if (of->kind == ZR__UNDEFINED)
-        return zr__run_bad(r, "%s is undefined, so it has no %s", ZR_SHOWN(of->name),
-                           named ? ZR_SHOWN(key->string->text) : "items");
     if (named) {
         ZR_TRY(zr__pool_take(&r->pool, key->string->bytes + 1, &name));
         memcpy(name, key->string->text, (size_t)key->string->bytes);
     }
+    if (of->kind == ZR__UNDEFINED)
+        return zr__run_bad(r, "%s is undefined, so it has no %s", ZR_SHOWN(of->name), named ? ZR_SHOWN(name) : "items");
     if (item) ZR_TRY(find_item(r, of, key, &found, out));
-    if (!found && named) ZR_TRY(find_attribute(r, of, name, &found, out));
+    if (!found && named) ZR_TRY(find_attribute(r, of, key, name, &found, out));
     if (!found && !item) ZR_TRY(find_item(r, of, key, &found, out));
     if (!found) *out = zr__undefined(name ? name : "an item");
     return ZR_OK;

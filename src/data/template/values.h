@@ -35,7 +35,7 @@ typedef enum zr__kind {
     ZR__LOOP,     /* the variable `loop` */
 } zr__kind;
 
-/** A text in UTF-8. Without marks it is text of the template. */
+/** A text in UTF-8, which need not be ended by '\0'. Without marks it is text of the template. */
 typedef struct zr__string {
     const char *text;
     int64_t bytes, marks;
@@ -66,12 +66,11 @@ typedef enum zr__list_kind {
     ZR__A_TUPLE,
     ZR__A_RANGE,
     ZR__A_VIEW,     /* of a dict's keys, values or items: no indices */
-    ZR__A_SEQUENCE, /* an iterator: no length, always true, empty after it was used */
+    ZR__A_SEQUENCE, /* an iterator: no length, always true, has the items that were not taken from it yet */
 } zr__list_kind;
 
 typedef struct zr__list {
     zr__list_kind kind;
-    bool used; /* whether an iterator was used */
     int depth; /* levels of values within */
     zr__value *item;
     int64_t n, room;
@@ -174,9 +173,8 @@ ZR_NODISCARD zr_status zr__list_append(zr__run *r, zr__list *list, zr__value val
 ZR_NODISCARD zr_status zr__tuple_of(zr__run *r, zr__value first, zr__value second, zr__value *out);
 ZR_NODISCARD zr_status zr__dict_make(zr__run *r, zr__kind kind, zr__value *out);
 ZR_NODISCARD zr_status zr__dict_put(zr__run *r, zr__dict *dict, zr__value key, zr__value value);
-/** Return the value of a key, or NULL. */
-const zr__value *zr__dict_get(const zr__dict *dict, const zr__value *key);
-const zr__value *zr__dict_find(const zr__dict *dict, const char *key);
+/** Set *value to that of a key, or to NULL. */
+ZR_NODISCARD zr_status zr__dict_get(zr__run *r, const zr__dict *dict, const zr__value *key, zr__value **value);
 /** Convert JSON. `source` is the source of its texts. The role of a message, `message`, is text of the template. */
 ZR_NODISCARD zr_status zr__value_of_json(zr__run *r, const json_t *json, int32_t source, bool message, zr__value *out);
 
@@ -184,8 +182,11 @@ ZR_NODISCARD zr_status zr__value_of_json(zr__run *r, const json_t *json, int32_t
 const char *zr__type_name(const zr__value *v);
 bool zr__is_true(const zr__value *v);
 bool zr__is_number(const zr__value *v);
+/** Return the number of a bool or an int. */
+int64_t zr__int_of(const zr__value *v);
 double zr__real_of(const zr__value *v);
-bool zr__equal(const zr__value *a, const zr__value *b);
+/** Set *equal to whether two values are equal. */
+ZR_NODISCARD zr_status zr__equal(zr__run *r, const zr__value *a, const zr__value *b, bool *equal);
 /** Compare two values by size: *order receives -1, 0 or 1. Fail if Python does not order them. */
 ZR_NODISCARD zr_status zr__order(zr__run *r, const zr__value *a, const zr__value *b, int *order);
 /** Make a list of what a loop over the value visits. An iterator is used up. */

@@ -35,15 +35,28 @@ static void add_span(zr__rendered *r, const char *text, int64_t bytes, bool mess
     r->span[r->n++] = (zr__span){.end = (int64_t)r->text.length, .message = message, .trains = trains};
 }
 
+/* Search for names of control tokens that begin in the first `most` bytes. */
+static int64_t control_before(const zr__chat *chat, const char *text, int64_t bytes, int64_t most, int64_t *length)
+{
+    int64_t first = -1;
+    for (int64_t i = 0; i < chat->controls; i++) {
+        const int64_t n = (int64_t)strlen(chat->control[i]), end = most + n - 1 < bytes ? most + n - 1 : bytes;
+        const char *at = memmem(text, (size_t)end, chat->control[i], (size_t)n);
+        if (!at || (first >= 0 && at - text >= first)) continue;
+        first = at - text;
+        *length = n;
+    }
+    return first;
+}
+
+/* The part that is searched grows until it has a name, so that the time to find all names of a text is proportional to
+ * its length. */
 int64_t zr__chat_control_in(const zr__chat *chat, const char *text, int64_t bytes, int64_t *length)
 {
     int64_t first = -1;
-    for (int64_t i = 0; i < chat->controls && bytes > 0; i++) {
-        const size_t n = strlen(chat->control[i]);
-        const char *at = memmem(text, (size_t)bytes, chat->control[i], n);
-        if (!at || (first >= 0 && at - text >= first)) continue;
-        first = at - text;
-        *length = (int64_t)n;
+    for (int64_t most = 64; first < 0 && bytes > 0; most *= 2) {
+        first = control_before(chat, text, bytes, most, length);
+        if (most >= bytes) break;
     }
     return first;
 }
@@ -52,6 +65,9 @@ int64_t zr__chat_control_in(const zr__chat *chat, const char *text, int64_t byte
 
 enum { COUNTS = 1, IN_MESSAGE = 2 };
 
+/* Answers for which the messages before them are rendered in any case. */
+enum { MOST_RENDERED = 32 };
+
 /* A conversation that is being rendered. */
 typedef struct page {
     const zr__chat *chat;
@@ -59,6 +75,9 @@ typedef struct page {
     int64_t n;
     json_t *json; /* the messages */
     zr__template_text text;
+    int64_t answers;      /* for which find_begin was called */
+    const char *between;  /* the template's text before the last answer that was rendered for, */
+    int64_t bytes, begin; /* its bytes, and where within the model begins to write */
     char *on; /* for each byte: whether the loss counts it, and at last whether it belongs to a message, as bits */
 } page;
 
@@ -99,26 +118,36 @@ static zr_status run(const page *p, json_t *messages, bool asks, zr__template_te
 
 /* Return where the model begins to write an answer: after the text that the template's generation prompt has in common
  * with the text before the answer. If the template refuses the messages before the answer, this is the beginning of the
- * message's text. *begin receives it. Error: ZR_ERR_MEMORY. */
-static zr_status find_begin(const page *p, const stretch *s, int64_t *begin)
+ * message's text. *begin receives it. Error: ZR_ERR_MEMORY.
+ *
+ * The time to render for each of n answers is proportional to n * n. After MOST_RENDERED answers, one with the same
+ * text before it as the last one that was rendered for begins at the same place within. */
+static zr_status find_begin(page *p, const stretch *s, int64_t *begin)
 {
+    const char *b = p->text.text + s->before;
+    const int64_t most = s->begin - s->before;
     zr__template_text prompt;
     stretch last = {.source = ZR__FROM_TEMPLATE};
     int64_t at = 0, same = 0;
-    json_t *before = json_array();
+    *begin = s->before + p->begin;
+    if (p->answers++ >= MOST_RENDERED && most == p->bytes && memcmp(b, p->between, (size_t)most) == 0) return ZR_OK;
     *begin = s->begin;
+    json_t *before = json_array();
     ZR_CHECK(before, ZR_ERR_MEMORY, "no memory for the messages before an answer");
     for (int32_t i = 0; i < s->source; i++) (void)json_array_append(before, json_array_get(p->json, (size_t)i));
     const zr_status st = run(p, before, true, &prompt);
     if (st == ZR_OK) {
         while (next_stretch(&prompt, &at, &last)) continue;
-        const char *a = prompt.text + last.end, *b = p->text.text + s->before;
-        const int64_t most = s->begin - s->before, n = prompt.bytes - last.end;
+        const char *a = prompt.text + last.end;
+        const int64_t n = prompt.bytes - last.end;
         while (same < n && same < most && a[same] == b[same]) same++;
         if (last.source == s->earlier) *begin = s->before + same;
     }
     zr__template_release(&prompt);
     json_decref(before);
+    p->between = b;
+    p->bytes = most;
+    p->begin = *begin - s->before;
     return st == ZR_ERR_DATA ? ZR_OK : st;
 }
 
@@ -136,7 +165,7 @@ static int64_t end_of(const page *p, const stretch *s, bool answer)
 }
 
 /* Mark the bytes that the loss counts, in templates without {% generation %} blocks. */
-static zr_status mark_answers(const page *p)
+static zr_status mark_answers(page *p)
 {
     stretch s = {.source = ZR__FROM_TEMPLATE};
     int32_t done = ZR__FROM_TEMPLATE; /* the last message of which a stretch was found */
@@ -177,15 +206,18 @@ static bool is_blank(const char *text, int64_t bytes)
     return true;
 }
 
-/* Return the index of a message whose text is not in the rendered text, or -1. */
-static int64_t find_missing(const page *p)
+/* Set *missing to the index of a message whose text is not in the rendered text, or to -1. */
+static zr_status find_missing(const page *p, int64_t *missing)
 {
-    for (int64_t m = 0; m < p->n; m++) {
-        bool found = is_blank(p->message[m].text, p->message[m].bytes);
-        for (int64_t i = 0; i < p->text.n && !found; i++) found = p->text.mark[i].source == m;
-        if (!found) return m;
-    }
-    return -1;
+    bool *seen = zr_alloc((size_t)p->n + 1);
+    ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory for a conversation of %lld messages", (long long)p->n);
+    for (int64_t i = 0; i < p->text.n; i++)
+        if (p->text.mark[i].source >= 0) seen[p->text.mark[i].source] = true;
+    *missing = -1;
+    for (int64_t m = 0; m < p->n && *missing < 0; m++)
+        if (!seen[m] && !is_blank(p->message[m].text, p->message[m].bytes)) *missing = m;
+    zr_free(seen);
+    return ZR_OK;
 }
 
 static void add_spans(const page *p, zr__rendered *r)
@@ -221,7 +253,8 @@ static zr_status render(page *p, bool asks, zr__rendered *r)
 {
     ZR_TRY(make_json(p));
     ZR_TRY(run(p, p->json, asks, &p->text));
-    const int64_t missing = find_missing(p);
+    int64_t missing = -1;
+    ZR_TRY(find_missing(p, &missing));
     ZR_CHECK(missing < 0, ZR_ERR_DATA, "the chat template leaves out the text of message %lld (%s)",
              (long long)missing + 1, role_names[p->message[missing].role]);
     p->on = zr_alloc((size_t)p->text.bytes + 1);

@@ -139,13 +139,80 @@ static void messages_name_the_line(void **state)
     fails("{% for x in y recursive %}{% endfor %}", ZR_ERR_UNSUPPORTED, "recursive");
     fails("{{ f(*x) }}", ZR_ERR_UNSUPPORTED, "t:1: an argument with * is not supported by zr");
     fails("{% macro f() %}{{ varargs }}{% endmacro %}", ZR_ERR_UNSUPPORTED, "varargs");
-    fails("x{% if a %}\n\ny", ZR_ERR_DATA, "t:1: the tag has no \"elif\"");
+    fails("x{% if a %}\n\ny", ZR_ERR_DATA, "t:1: the tag has no \"endif\"");
+    fails("x{% for a in b %}\n\ny", ZR_ERR_DATA, "t:1: the tag has no \"endfor\"");
+    fails("x\n{% endif %}", ZR_ERR_DATA, "t:2: \"endif\" belongs to no tag before it");
+    fails("{% if a %}\n{% endfor %}", ZR_ERR_DATA, "t:2: \"endfor\" belongs to no tag before it");
+    fails("{{ 0x1F }}", ZR_ERR_UNSUPPORTED, "t:1: the number 0x1F is not supported");
     fails("{# a\n", ZR_ERR_DATA, "t:1: the comment has no end (#})");
     fails("{{ (1 }}", ZR_ERR_DATA, "t:1:");
     fails("a\xff", ZR_ERR_DATA, "t:1: a byte is not UTF-8");
     fails("\n\n{{ missing.x }}", ZR_ERR_DATA, "t:3: missing is undefined");
+    fails("{{ missing['xyz'[1:2]] }}", ZR_ERR_DATA, "missing is undefined, so it has no y");
+    assert_null(strstr(zr_error_message(), "yz"));
     fails("\n{{ raise_exception('no ' ~ 7) }}", ZR_ERR_DATA, "t:2: the template refuses the messages: no 7");
     fails("{% set x = [1] %}\n{{ x.append(2) }}", ZR_ERR_UNSUPPORTED, "t:2: the method append is not supported");
+}
+
+/* Check that operations on long texts and many values count as work. */
+static void work_is_bounded(void **state)
+{
+    (void)state;
+    static const char *const ten[] = {"s | length",
+                                      "s[-1:]",
+                                      "s.strip('bcdefghijklmnopqrstuvwxyz' * 9 ~ 'a')",
+                                      "s.split('b')",
+                                      "s.rsplit('ab', 1)",
+                                      "s.replace('b', '')",
+                                      "s.startswith(s)",
+                                      "s == s ~ ''",
+                                      "s < s",
+                                      "'b' in s",
+                                      "s.rsplit('a' * 1000 ~ 'b', 1)",
+                                      "s | tojson",
+                                      "s | upper",
+                                      "[s] | string"};
+    char text[512];
+    for (size_t i = 0; i < sizeof(ten) / sizeof(ten[0]); i++) {
+        snprintf(text, sizeof(text),
+                 "{%% set s = 'a' * 1000000 %%}{%% for i in range(5000) %%}{%% set x = %s %%}"
+                 "{%% endfor %%}",
+                 ten[i]);
+        fails(text, ZR_ERR_DATA, "");
+        if (!strstr(zr_error_message(), "has not ended after") && !strstr(zr_error_message(), "needs more than"))
+            fail_msg("%s: %s", ten[i], zr_error_message());
+    }
+    fails("{% set ns = namespace(a=[0], b=[0]) %}{% for i in range(40) %}{% set ns.a = [ns.a, ns.a] %}"
+          "{% set ns.b = [ns.b, ns.b] %}{% endfor %}{{ ns.a == ns.b }}",
+          ZR_ERR_DATA, "the template has not ended after");
+    fails("{% set ns = namespace(a={'x': 0}, b={'x': 0}) %}{% for i in range(40) %}"
+          "{% set ns.a = {'x': ns.a, 'y': ns.a} %}{% set ns.b = {'x': ns.b, 'y': ns.b} %}{% endfor %}"
+          "{{ ns.a is eq(ns.b) }}",
+          ZR_ERR_DATA, "the template has not ended after");
+}
+
+/* Return a template that uses 2000 variables, or attributes of a namespace, in a loop. */
+static char *many_names(const char *prefix)
+{
+    const size_t room = 200000;
+    char *text = malloc(room);
+    size_t n = (size_t)snprintf(text, room, "{%% set ns = namespace() %%}");
+    for (int i = 0; i < 2000; i++) n += (size_t)snprintf(text + n, room - n, "{%% set %sv%d = 1 %%}", prefix, i);
+    n += (size_t)snprintf(text + n, room - n,
+                          "{%% for i in range(99999) %%}{%% set x = %sv0 + %sv1999 %%}{%% endfor %%}", prefix, prefix);
+    assert_true(n < room);
+    return text;
+}
+
+static void names_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const prefixes[] = {"", "ns."};
+    for (int i = 0; i < 2; i++) {
+        char *text = many_names(prefixes[i]);
+        fails(text, ZR_ERR_DATA, "the template has not ended after");
+        free(text);
+    }
 }
 
 /* Check that no template runs for ever, or takes all memory or stack. */
@@ -160,8 +227,9 @@ static void templates_are_bounded(void **state)
           "the template has not ended after");
     fails("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", ZR_ERR_DATA, "levels of nested parts or calls");
     fails("{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
-          ZR_ERR_DATA, "");
-    fails("{{ 'a' * 99999999999 }}", ZR_ERR_DATA, "");
+          ZR_ERR_DATA, "the chat template needs more than");
+    fails("{{ 'a' * 99999999999 }}", ZR_ERR_DATA, "the template has not ended after");
+    fails("{{ [1] | tojson(indent=99999999999) }}", ZR_ERR_DATA, "an indent of more than 1000 is not supported");
     fails("{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}", ZR_ERR_DATA,
           "nested more than 200 levels deep");
     fails("{{ range(1000000) | length }}", ZR_ERR_DATA, "range() of more than");
@@ -225,8 +293,9 @@ static int render_lines(const char *path)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cases_of_jinja), cmocka_unit_test(marks_follow_texts),
-                                       cmocka_unit_test(messages_name_the_line),
-                                       cmocka_unit_test(templates_are_bounded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cases_of_jinja),         cmocka_unit_test(marks_follow_texts),
+        cmocka_unit_test(messages_name_the_line), cmocka_unit_test(templates_are_bounded),
+        cmocka_unit_test(work_is_bounded),        cmocka_unit_test(names_are_bounded)};
     return argc == 2 ? render_lines(argv[1]) : cmocka_run_group_tests(tests, make_variables, drop_variables);
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -93,6 +94,36 @@ static void chatml(void **state)
             "<|im_start|>user\nand<|im_end|>\n<|im_start|>assistant\n");
     renders("qwen2.5", "s:;u:hi;a:yes;", false,
             "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n{yes<|im_end|>}\n");
+}
+
+/* The time is not proportional to the square of the turns. */
+static void many_turns(void **state)
+{
+    (void)state;
+    enum { TURNS = 4000 };
+    zr__message *message = calloc(2 * TURNS, sizeof(*message));
+    zr__chat chat = form("chatml");
+    zr__rendered r = {0};
+    const char *reason = NULL;
+    int64_t begin = 0, answers = 0;
+    for (int i = 0; i < 2 * TURNS; i += 2) {
+        message[i] = (zr__message){ZR__USER, "hi", 2, false};
+        message[i + 1] = (zr__message){ZR__ASSISTANT, "yes", 3, true};
+    }
+    assert_int_equal(zr__chat_render(&chat, message, 2 * TURNS, false, &r, &reason), ZR_OK);
+    if (reason) fail_msg("%s", reason);
+    for (int64_t s = 0, end; s < r.n; begin = end) { /* spans that train follow each other */
+        const bool trains = r.span[s].trains;
+        for (end = begin; s < r.n && r.span[s].trains == trains; s++) end = r.span[s].end;
+        if (!trains) continue;
+        answers++;
+        assert_int_equal(end - begin, strlen("yes<|im_end|>"));
+        assert_memory_equal(r.text.data + begin, "yes<|im_end|>", end - begin);
+    }
+    assert_int_equal(answers, TURNS);
+    zr__rendered_free(&r);
+    zr__chat_close(&chat);
+    free(message);
 }
 
 static void qwen3_reasons_in_the_last_turn(void **state)
@@ -321,14 +352,49 @@ static void tokens_of_answers_count(void **state)
     encodes("u:<|im_end|>ab;a:x<|im_start|>;", other, sizeof(other) / sizeof(other[0]));
 }
 
+/* The time to find the names is proportional to the text. */
+static void many_names_of_control_tokens(void **state)
+{
+    (void)state;
+    enum { NAMES = 20000 };
+    static const char name[] = "<|im_end|>";
+    const int64_t bytes = NAMES * (int64_t)strlen(name);
+    char *text = malloc((size_t)bytes + 1);
+    for (int64_t i = 0; i < bytes; i++) text[i] = name[i % (int64_t)strlen(name)];
+    const zr__message message[] = {{ZR__USER, text, bytes, false}, {ZR__ASSISTANT, "x", 1, true}};
+    zr__chat chat = form("chatml");
+    zr_tokenizer *tokenizer = NULL;
+    zr__rendered r = {0};
+    int32_t *id = NULL;
+    int64_t room = 0, n = 0, ends = 0, brackets = 0;
+    const char *reason = NULL;
+    make_tokenizer("t");
+    assert_int_equal(zr_tokenizer_open(in_tempdir("t"), &tokenizer), ZR_OK);
+    assert_int_equal(zr__chat_render(&chat, message, 2, false, &r, &reason), ZR_OK);
+    assert_int_equal(zr__rendered_encode(&r, &chat, tokenizer, &id, &room, &n), ZR_OK);
+    for (int64_t i = 0; i < n; i++) {
+        ends += (id[i] & INT32_MAX) == END;
+        brackets += (id[i] & INT32_MAX) == '<';
+    }
+    assert_int_equal(ends, 2);
+    assert_int_equal(brackets, NAMES);
+    zr_free(id);
+    zr__rendered_free(&r);
+    zr__chat_close(&chat);
+    zr_tokenizer_close(&tokenizer);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(chatml),
+                                       cmocka_unit_test(many_turns),
                                        cmocka_unit_test(qwen3_reasons_in_the_last_turn),
                                        cmocka_unit_test(llama),
                                        cmocka_unit_test(mistral),
                                        cmocka_unit_test(templates_are_read_or_refused),
                                        cmocka_unit_test(answers_of_other_templates),
-                                       cmocka_unit_test(tokens_of_answers_count)};
+                                       cmocka_unit_test(tokens_of_answers_count),
+                                       cmocka_unit_test(many_names_of_control_tokens)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }
