@@ -55,6 +55,7 @@ typedef struct compared {
     const char *name;
     const zr_family *family;
     bool begun; /* whether a training run wrote the checkpoint, not zr__convert_dir */
+    bool muon;  /* whether Muon has trained the checkpoint, and is to go on */
 } compared;
 
 /** Return whether `name` is in a list that ends with NULL. */
@@ -82,6 +83,10 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
     const bool open = !with->begun && strcmp(key, "model.frozen") == 0;
     ZR_CHECK(open || may_change(with->family, key), ZR_ERR_CONFIG,
              "%s is %s, but %s in %s; a resumed run keeps its model: give the same value, or another train.output_dir",
+             key, is ? is : "not given", was ? was : "not given", with->name);
+    ZR_CHECK(!with->muon || strcmp(key, "optimizer.params.matrices") != 0, ZR_ERR_CONFIG,
+             "%s is %s, but %s in %s, which has a momentum only for its matrices; give the same value, or another "
+             "train.output_dir",
              key, is ? is : "not given", was ? was : "not given", with->name);
     return ZR_OK;
 }
@@ -126,7 +131,8 @@ static zr_status check_run(const zr_config *config, const zr__input_prints *prin
     static const char read_with[] = ", or the tokenizer, the names of labels or the keys of data with which it is read";
     ZR_AUTO_FREE char *now = NULL;
     const char *tokenizer = config->data.tokenizer ? config->data.tokenizer : "";
-    compared with = {name, config->model.family, from->ranks > 0};
+    const bool muon = config->optimizer.type == ZR_OPTIMIZER_MUON && strcmp(from->optimizer, "muon") == 0;
+    compared with = {name, config->model.family, from->ranks > 0, muon};
     ZR_TRY(zr_config_to_json(config, &now));
     ZR_TRY(zr__checkpoint_config_differs(from->config, now, refuse_model, &with));
     ZR_TRY(same_files("data.train", "data", read_with, name, &from->prints.train, &prints->train));

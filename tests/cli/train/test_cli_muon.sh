@@ -51,6 +51,9 @@ check "the scale of Moonlight" train moonlight --optimizer.params.adjust_lr_fn=m
 check "... differs" test "$(last wide)" != "$(last moonlight)"
 check "some matrices" train some --optimizer.params.matrices=mlp.*
 check "... are other ones" test "$(last one)" != "$(last some)"
+check "a run that goes on with other matrices" code 78 train some --resume --train.steps=9
+check "... is refused" grep -q 'optimizer.params.matrices is null, but "mlp.\*" in step-00000008, which has a momentum only' err
+check "... and goes on with the same" train some --resume --train.steps=9 --optimizer.params.matrices=mlp.*
 
 check "patterns without a matrix" code 78 train bad --optimizer.params.matrices=nothing.*
 check "... are refused" grep -q 'optimizer.params.matrices: "nothing.\*" matches no trained matrix; the first is transformer' err
