@@ -138,6 +138,7 @@ static zr_status call_int(zr__run *r, const zr__call *c, zr__value *out)
     int64_t number = 0;
     if (given(&c->slot[1])) return zr__run_bad(r, "int() with a base is not supported");
     if (c->self.kind == ZR__UNDEFINED) return zr__run_bad(r, "%s is undefined", ZR_SHOWN(c->self.name));
+    if (c->self.kind == ZR__STRING) ZR_TRY(zr__run_work(r, c->self.string->bytes / 16));
     if (c->self.kind == ZR__STRING && read_number(c->self.string, true, &number, &real)) {
         *out = zr__int(number);
         return ZR_OK;
@@ -389,6 +390,7 @@ static zr_status call_select(zr__run *r, const zr__call *c, zr__value *out)
     if (args->n > by_attribute) ZR_TRY(take_function(r, args, by_attribute, ZR__TEST, &function, &rest));
     for (int64_t i = 0; i < items->n; i++) {
         zr__value tested = items->item[i], result;
+        ZR_TRY(zr__run_work(r, 1));
         if (by_attribute) ZR_TRY(attribute_at(r, &items->item[i], &args->value[0], &tested));
         result = tested;
         if (function) ZR_TRY(zr__function_call(r, function, &tested, &rest, &result));

@@ -136,6 +136,7 @@ static zr_status print_inside(zr__run *r, zr__builder *b, const zr__value *v)
 
 zr_status zr__print(zr__run *r, zr__builder *b, const zr__value *v)
 {
+    ZR_TRY(zr__run_work(r, 1));
     if (v->kind == ZR__UNDEFINED) return ZR_OK;
     return v->kind == ZR__STRING ? zr__build_string(r, b, v->string) : print_inside(r, b, v);
 }

@@ -158,29 +158,34 @@ static void messages_name_the_line(void **state)
 static void work_is_bounded(void **state)
 {
     (void)state;
-    static const char *const ten[] = {"s | length",
-                                      "s[-1:]",
-                                      "s.strip('bcdefghijklmnopqrstuvwxyz' * 9 ~ 'a')",
-                                      "s.split('b')",
-                                      "s.rsplit('ab', 1)",
-                                      "s.replace('b', '')",
-                                      "s.startswith(s)",
-                                      "s == s ~ ''",
-                                      "s < s",
-                                      "'b' in s",
-                                      "s.rsplit('a' * 1000 ~ 'b', 1)",
-                                      "s | tojson",
-                                      "s | upper",
-                                      "[s] | string"};
+    static const char *const operations[] = {"s | length",
+                                             "s[-1:]",
+                                             "s.strip('bcdefghijklmnopqrstuvwxyz' * 9 ~ 'a')",
+                                             "s.split('b')",
+                                             "s.rsplit('ab', 1)",
+                                             "s.replace('b', '')",
+                                             "s.startswith(s)",
+                                             "s == s ~ ''",
+                                             "s < s",
+                                             "'b' in s",
+                                             "s.rsplit('a' * 1000 ~ 'b', 1)",
+                                             "s | tojson",
+                                             "s | upper",
+                                             "[s] | string",
+                                             "b | int",
+                                             "l | join",
+                                             "l | select | first",
+                                             "u | join"};
     char text[512];
-    for (size_t i = 0; i < sizeof(ten) / sizeof(ten[0]); i++) {
+    for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
         snprintf(text, sizeof(text),
-                 "{%% set s = 'a' * 1000000 %%}{%% for i in range(5000) %%}{%% set x = %s %%}"
+                 "{%% set s = 'a' * 1000000 %%}{%% set b = ' ' * 1000000 %%}{%% set l = [''] * 9999 %%}{%% set u = "
+                 "[missing] * 9999 %%}{%% for i in range(5000) %%}{%% set x = %s %%}"
                  "{%% endfor %%}",
-                 ten[i]);
+                 operations[i]);
         fails(text, ZR_ERR_DATA, "");
         if (!strstr(zr_error_message(), "has not ended after") && !strstr(zr_error_message(), "needs more than"))
-            fail_msg("%s: %s", ten[i], zr_error_message());
+            fail_msg("%s: %s", operations[i], zr_error_message());
     }
     fails("{% set ns = namespace(a=[0], b=[0]) %}{% for i in range(40) %}{% set ns.a = [ns.a, ns.a] %}"
           "{% set ns.b = [ns.b, ns.b] %}{% endfor %}{{ ns.a == ns.b }}",
