@@ -300,8 +300,8 @@ typedef struct zr_machine {
      * measured sizes. If the array is empty, every product is assumed to run at the peak rate. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
-    /** Rates of casts to and from records, in the order of zr_dtype. If a rate is 0, such a cast is assumed to take as
-     * long as its bytes in memory, as on GPUs. */
+    /** Rates of casts to and from records, in the order of zr_dtype. A cast whose rate is 0 is priced by the bytes that
+     * it reads and writes, as on GPUs. */
     zr_record_rate records[ZR_RECORD_CODES];
 } zr_machine;
 

@@ -214,7 +214,7 @@ typedef struct zr_config {
         double ns_eps;
         bool ns_eps_added;
         bool ns_f32;          /* key "ns_dtype" */
-        const char *matrices; /* name patterns of the hidden matrices, one per line, or NULL for those of blocks */
+        const char *matrices; /* patterns of names of hidden matrices, one per line; NULL: the matrices of blocks */
     } optimizer;
     struct {
         zr_config_scheduler type;

@@ -153,13 +153,13 @@ typedef struct zr_rounding {
  * All operations round to F32. The new errors are rounded to nearest. They become 0 where the errors of a record would
  * not be finite, or would have a subnormal scale, so that a decoded error is always encoded again without a change. */
 typedef struct zr_feedback {
-    void *error; /* errors of as many elements, I8X128 or I8X256 as long as the records that the cast makes */
+    void *error; /* the error of each element, I8X128 or I8X256, of the same block as the records that the cast makes */
     bool anew;   /* whether errors before the cast are 0, whatever is in `error` */
     float beta;  /* from 0 to below 1 */
     float scale; /* factor of the elements, such as the loss scale, that the errors do not have; above 0 */
 } zr_feedback;
 
-/** What a cast from or to a type with records does besides the conversion. */
+/** Options of a cast from or to a type with records. */
 typedef struct zr_casting {
     const zr_rounding *rounding; /* random numbers by which records are made, or NULL for rounding to nearest */
     const zr_feedback *feedback; /* errors of the records that are made, or NULL */

@@ -124,16 +124,16 @@ ZR_API void zr_engine_destroy(zr_engine **engine);
 enum {
     ZR_STATE_PARAM, /* fp32 master of the parameter, or the parameter itself if it has no master */
     ZR_STATE_GRAD,  /* gradient of the last step, before clipping and without the loss scale; cannot be filled */
-    /* first state of the optimizer; the next numbers are its other states, then those of zr_layout.rest. A unit has the
-     * states of its own optimizer only */
+    /* first state of the optimizer; its other states have the next numbers, and the states of zr_layout.rest follow. A
+     * unit has the states of its own optimizer only */
     ZR_STATE_SLOT,
     /* with zr_layout.weight_differences: parameters that ops read, to which the next differences are added. To be
      * filled after ZR_STATE_PARAM, which sets them to the rounded master */
     ZR_STATE_SENT = ZR_STATE_SLOT + ZR_SLOT_SENT,
-    /* With error feedback (zr_layout.error_steps): the errors of whole gradients; the next number is those of partial
-     * sums (zr_plan_unit.error). Each rank has its own, so that a parameter has as many elements as its own times the
-     * number of ranks of the level: those of the first rank, then those of the second, and so on. They are 0 after a
-     * step that was skipped, and until they are filled. Only matrices that are cast to records have errors */
+    /* with error feedback (zr_layout.error_steps): errors of whole gradients; the next number: errors of partial sums
+     * (zr_plan_unit.error). Each rank of the level has its own errors. A parameter of n elements therefore has n errors
+     * of the first rank, then n of the second, and so on. Errors are 0 after a skipped step, and until they are filled.
+     * Only matrices that are cast to records have errors */
     ZR_STATE_ERROR = ZR_STATE_SLOT + ZR_SLOT_ERROR
 };
 

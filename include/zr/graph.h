@@ -168,8 +168,8 @@ typedef struct zr_param_info {
     /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in GPT-2, and not
      * (outputs, inputs) */
     bool by_columns;
-    /* for a matrix: the parts of which it consists, for example the matrices of queries, keys and values, as declared
-     * for a cut (zr_param_cut), on any number of ranks; parts is 0 or 1 for one matrix */
+    /* for a matrix that fuses several, such as queries, keys and values: its parts, as declared for a cut
+     * (zr_param_cut), on any number of ranks; parts is 0 or 1 for a single matrix */
     zr_cut fused;
     bool inputs_first; /* whether a linear layer reads the matrix as (inputs, outputs), not as (outputs, inputs) */
     /* whether the parameter is a hidden matrix, which is trained by orthogonalised directions (zr_muon): a trained

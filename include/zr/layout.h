@@ -237,8 +237,9 @@ typedef struct zr_layout {
      * several micro-batches; no effect on one rank, where nothing is reduced */
     zr_dtype weight_records, frozen_records, grad_records;
     /* Error feedback of gradients that are cast to records (LoCo): each rank keeps the errors of its casts, and adds
-     * them to what it casts next (zr_plan_unit.error). error_steps: number of training steps after which the errors are
-     * cleared; 0 for no error feedback. error_beta: share of the earlier errors in the new ones, from 0 to below 1 */
+     * them to the gradient of the next step (zr_plan_unit.error). error_steps: number of training steps after which the
+     * errors are cleared; 0 for no error feedback. error_beta: share of the earlier errors in the new ones, from 0 to
+     * below 1 */
     int64_t error_steps;
     double error_beta;
     /* whether weight_records, at stages 0 to 2, have the differences between the master and the parameters that ops

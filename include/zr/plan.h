@@ -78,12 +78,12 @@ typedef struct zr_plan_unit {
     /* whether the unit has hidden matrices, whose directions are orthogonalised (zr_muon) */
     bool orthogonal;
     zr_state slot[ZR_OPTIMIZER_SLOTS]; /* fp32 states of the unit's optimizer (zr_plan_optimizer) */
-    int n_slots;                       /* number of these states; 0 if the unit is not trained */
-    /* index of the first of them among the states of all optimizers: state slot[i] is saved as state first_slot + i */
+    int n_slots;                       /* number of entries of `slot`; 0 if the unit is not trained */
+    /* index of slot[0] among the states of all optimizers: slot[i] is saved as state first_slot + i */
     int first_slot;
-    /* of an orthogonal unit: its matrices, which are n_matrices entries of zr_plan.matrix from first_matrix on; the
-     * group of ranks that share the work of the iteration; and the units with the same number, which are iterated
-     * between two exchanges */
+    /* For an orthogonal unit: its matrices are n_matrices entries of zr_plan.matrix from first_matrix on. ortho_group:
+     * group of ranks that share the work of the iteration. ortho_batch: units with the same number are iterated between
+     * the same two exchanges */
     int32_t first_matrix, n_matrices, ortho_group, ortho_batch;
     /* FLOPs of the busiest rank in this batch, divided by the FLOPs of all ranks */
     double ortho_share;
@@ -201,7 +201,7 @@ typedef struct zr_plan {
     zr_graph *ortho; /* graph with an op orthogonalize for each size of hidden matrices, or NULL */
     zr_plan_matrix *matrix;
     int32_t n_matrices;
-    int64_t ortho_scratch_bytes; /* scratch memory of the largest of these ops */
+    int64_t ortho_scratch_bytes; /* scratch memory of the largest op of `ortho` */
     int64_t params;              /* Psi, number of parameters */
     int64_t trained;             /* number of parameters that are trained */
     int64_t padding_elems;       /* padding elements of all units together */

@@ -296,10 +296,11 @@ ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *
 /** Maximum number of ranks that can run as threads of a process. */
 #define ZR_TRAIN_MOST_THREADS 1024
 
-/** What zr_train_config adds to the loading of a configuration; flags to be joined by |. */
+/** Flags of zr_train_config, joined by |. */
 enum {
-    ZR_TRAIN_RESUMES = 1, /* as `zr train --resume`: keep the run's optimizer and train_batch_size (zr_train_resume) */
-    ZR_TRAIN_CHOOSES = 2, /* as the option --memory: choose stage, recompute and micro-batch, if they are not given */
+    ZR_TRAIN_RESUMES =
+        1, /* like `zr train --resume`: keep the run's optimizer and train_batch_size (zr_train_resume) */
+    ZR_TRAIN_CHOOSES = 2, /* like the option --memory: choose stage, recompute and micro-batch, if they are not given */
     ZR_TRAIN_PLAIN = 4    /* leave out the recipe */
 };
 
