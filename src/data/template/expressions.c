@@ -394,26 +394,27 @@ static zr_status parse_not(parser *p, zr__node **out)
     return new_unary(p, ZR__NOT, a, out);
 }
 
-static zr_status parse_and(parser *p, zr__node **out)
+/* Parse operands that a word joins, from the left. */
+static zr_status parse_joined(parser *p, const char *word, zr__node_kind operation,
+                              zr_status (*parse)(parser *, zr__node **), zr__node **out)
 {
-    ZR_TRY(parse_not(p, out));
-    while (skip_word(p, "and")) {
+    ZR_TRY(parse(p, out));
+    while (skip_word(p, word)) {
         zr__node *b = NULL;
-        ZR_TRY(parse_not(p, &b));
-        ZR_TRY(new_binary(p, ZR__AND, *out, b, out));
+        ZR_TRY(parse(p, &b));
+        ZR_TRY(new_binary(p, operation, *out, b, out));
     }
     return ZR_OK;
 }
 
+static zr_status parse_and(parser *p, zr__node **out)
+{
+    return parse_joined(p, "and", ZR__AND, parse_not, out);
+}
+
 static zr_status parse_or(parser *p, zr__node **out)
 {
-    ZR_TRY(parse_and(p, out));
-    while (skip_word(p, "or")) {
-        zr__node *b = NULL;
-        ZR_TRY(parse_and(p, &b));
-        ZR_TRY(new_binary(p, ZR__OR, *out, b, out));
-    }
-    return ZR_OK;
+    return parse_joined(p, "or", ZR__OR, parse_and, out);
 }
 
 /* Parse an expression, possibly with `if` and `else`. */
