@@ -25,7 +25,8 @@ typedef enum zr_config_optimizer {
     ZR_OPTIMIZER_SGD,
     ZR_OPTIMIZER_LAMB,
     ZR_OPTIMIZER_LARS,
-    ZR_OPTIMIZER_MUON
+    ZR_OPTIMIZER_MUON,
+    ZR_OPTIMIZER_LION
 } zr_config_optimizer;
 typedef enum zr_config_scheduler {
     ZR_SCHEDULER_NONE, /* constant learning rate optimizer.lr */
@@ -389,12 +390,13 @@ typedef struct zr_key {
     double min, max; /* for the types INT, NUMBER and BYTES: allowed range */
     /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the enum */
     const char *choices;
-    const char *built;     /* for a LIMITED key: supported values, such as "0" or "a|b" */
-    const char *standard;  /* default value as JSON */
-    const char *help;      /* one line of help */
-    const char *instead;   /* for a LIMITED key: one line of advice for users of an unsupported value, or NULL */
-    size_t offset;         /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
-    const zr_field *field; /* for a key of the model: the field of its family, or NULL */
+    const char *built;      /* for a LIMITED key: supported values, such as "0" or "a|b" */
+    const char *standard;   /* default value as JSON */
+    const char *help;       /* one line of help */
+    const char *instead;    /* for a LIMITED key: one line of advice for users of an unsupported value, or NULL */
+    const char *instead_of; /* the only word that `instead` is about; NULL: it is about all */
+    size_t offset;          /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
+    const zr_field *field;  /* for a key of the model: the field of its family, or NULL */
     /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if every family has it */
     const char *families;
     unsigned only; /* bit set (1 << type) of the optimizers or schedulers that the key belongs to; 0 for all */

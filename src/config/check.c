@@ -31,7 +31,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 
 const char *zr__config_foreign_param(const zr_config *config, const char **type)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon"};
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon", "Lion"};
     static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
                                             "WarmupLR",
                                             "WarmupDecayLR",

@@ -198,6 +198,8 @@ ZR_NODISCARD zr_status zr__config_note_needs(zr_config *config);
 const char *zr__key_available(const zr_key *key, char *out, size_t size);
 /** Call zr__key_available with a temporary buffer that lives until the end of the enclosing block. */
 #define ZR_AVAILABLE(key) zr__key_available((key), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
+/** Return advice for users of the value `found`, a JSON text, which is not available, or NULL. */
+const char *zr__key_instead(const zr_key *key, const char *found);
 /** Record the last error message as the refusal of the value or key at `path`. If the value of a known key is not
  * available, `key` is that key. For any other error, `key` is NULL. */
 ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,

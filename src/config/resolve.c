@@ -387,6 +387,8 @@ static zr_status resolve_optimizer(zr_config *config, bool lr_given)
     if (type == ZR_OPTIMIZER_MUON) return resolve_muon(config, lr_given);
     if (type == ZR_OPTIMIZER_LARS && !zr__config_given(config, "optimizer.params.momentum"))
         config->optimizer.momentum = 0.9;
+    if (type == ZR_OPTIMIZER_LION && !zr__config_given(config, "optimizer.params.betas"))
+        config->optimizer.betas[1] = 0.99;
     if (type != ZR_OPTIMIZER_LAMB) return ZR_OK;
     const zr_lamb_args standard = zr_lamb_defaults(config->optimizer.variant);
     if (!zr__config_given(config, "optimizer.params.eps")) config->optimizer.eps = standard.eps;

@@ -12,6 +12,7 @@
 #define LAMB (1u << ZR_OPTIMIZER_LAMB)
 #define LARS (1u << ZR_OPTIMIZER_LARS)
 #define MUON (1u << ZR_OPTIMIZER_MUON)
+#define LION (1u << ZR_OPTIMIZER_LION)
 #define WARMUP (1u << ZR_SCHEDULER_WARMUP)
 #define DECAY (1u << ZR_SCHEDULER_WARMUP_DECAY)
 #define COSINE (1u << ZR_SCHEDULER_WARMUP_COSINE)
@@ -258,8 +259,11 @@ const zr_key zr__common_keys[] = {
 
     KEY(CHOICE, "optimizer.type", "\"AdamW\"", optimizer.type,
         "update rule; FusedAdam means Adam, and FusedLamb means Lamb",
-        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|ZeroOneAdam",
-        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon")),
+        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|ZeroOneAdam|"
+                   "Adafactor",
+        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon|Lion"), .instead_of = "Adafactor",
+        .instead = "its second moment is a mean of the rows and one of the columns of whole matrices, and ranks have "
+                   "parts of them; Lion has half of AdamW's states"),
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr,
         "learning rate; with Muon the default of muon_lr and adamw.lr", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
@@ -267,7 +271,8 @@ const zr_key zr__common_keys[] = {
         "apex; paper: algorithm 2 of You et al. 2020. docs/models.md has their formulas",
         .choices = "deepspeed|nvidia|paper", .only = LAMB),
     KEY(PAIR, "optimizer.params.betas", "[0.9, 0.999]", optimizer.betas,
-        "decay rates of the first and the second moment", .only = ADAMS | LAMB | MUON),
+        "decay rates of the first and the second moment; of Lion's direction and momentum, by default [0.9, 0.99]",
+        .only = ADAMS | LAMB | MUON | LION),
     KEY(NUMBER, "optimizer.params.eps", "1e-8", optimizer.eps,
         "epsilon, added to the root of the second moment, for Lars to the norm of the gradient; 1e-6 with variant "
         "nvidia or paper",
@@ -346,8 +351,9 @@ const zr_key zr__common_keys[] = {
     REFUSED(BOOL, "optimizer.params.amsgrad", "false", "divide by the largest second moment so far",
             .only = ADAMS | LAMB),
     IGNORED(BOOL, "optimizer.params.torch_adam", "false", "there is one implementation", .only = ADAMS),
-    IGNORED(BOOL, "optimizer.params.set_grad_none", "true", "gradients are in planned memory", .only = ADAMS | LAMB),
-    REFUSED(BOOL, "optimizer.params.fp32_optimizer_states", "true", "keep the moments in fp32", .only = ADAMS),
+    IGNORED(BOOL, "optimizer.params.set_grad_none", "true", "gradients are in planned memory",
+            .only = ADAMS | LAMB | LION),
+    REFUSED(BOOL, "optimizer.params.fp32_optimizer_states", "true", "keep the moments in fp32", .only = ADAMS | LION),
     IGNORED(BOOL, "optimizer.params.foreach", "true", "the update is always one pass"),
     IGNORED(BOOL, "optimizer.params.fused", "true", "the update is always one pass"),
     IGNORED(BOOL, "optimizer.legacy_fusion", "false", "the update is always one pass"),

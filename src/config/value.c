@@ -104,7 +104,8 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
 static zr_status refuse_unbuilt(const zr_key *key, const json_t *value, const zr__source *source,
                                 const zr__json_place *place)
 {
-    const char *between = key->instead ? "; " : "", *instead = key->instead ? key->instead : "";
+    const char *advice = zr__key_instead(key, ZR_JSON_SHOWN(value)), *between = advice ? "; " : "",
+               *instead = advice ? advice : "";
     if (json_is_object(value))
         return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED,
                                "this section is not available in zr; leave it out%s%s", between, instead);

@@ -341,9 +341,15 @@ static bool has_errors(const zr__run *r, int file)
     return zr__state_of_file(r->plan, file) >= ZR_STATE_ERROR;
 }
 
-/** Return whether only one of the checkpoint and the run has hidden matrices, whose states are other states. */
-static bool is_of_other_kind(const zr__run *r)
+/** Return whether the optimizers of a checkpoint and of the run have other states: the checkpoint lacks one of the
+ * run's, without which the others would make wrong updates, or only one of both has hidden matrices. */
+static bool has_other_states(const zr__run *r, const zr__manifest *manifest)
 {
+    char name[ZR_STATE_FILE_BYTES];
+    for (int file = 1; file <= r->plan->n_slots; file++) {
+        zr__state_file(r->plan, file, name);
+        if (!zr__manifest_find(manifest, name)) return true;
+    }
     return (strcmp(r->resume.from.optimizer, "muon") == 0) != (strcmp(r->plan->optimizer.name, "muon") == 0);
 }
 
@@ -358,7 +364,7 @@ static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int 
     zr__checkpoint_run_sums(&now, &r->plan->layout);
     if (file > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
     const int state = zr__state_of_file(r->plan, file);
-    if (state >= ZR_STATE_SLOT && state < ZR_STATE_SENT && is_of_other_kind(r)) return ZR_OK;
+    if (state >= ZR_STATE_SLOT && state < ZR_STATE_SENT && has_other_states(r, manifest)) return ZR_OK;
     if (has_errors(r, file) && !same_sums(&now, &r->resume.from)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));

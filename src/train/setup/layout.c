@@ -42,6 +42,8 @@ static zr_optimizer optimizer_of(const zr_config *config)
     switch (config->optimizer.type) {
     case ZR_OPTIMIZER_SGD:
         return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
+    case ZR_OPTIMIZER_LION:
+        return zr_lion(beta1, beta2, decay);
     case ZR_OPTIMIZER_LARS:
         return zr_lars(config->optimizer.momentum, config->optimizer.trust_coefficient, eps, decay);
     case ZR_OPTIMIZER_LAMB: {
