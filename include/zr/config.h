@@ -209,9 +209,7 @@ typedef struct zr_config {
         zr_muon_scale scale; /* key "adjust_lr_fn" */
         int ns_method;       /* always 0, the standard iteration */
         int64_t ns_steps;
-        struct {
-            double a, b, c;
-        } ns;
+        double ns_coefficients[3];
         double ns_eps;
         bool ns_eps_added;
         bool ns_f32;          /* key "ns_dtype" */
@@ -370,6 +368,7 @@ typedef enum zr_key_type {
     ZR_KEY_CHOICE,  /* one of the words in `choices`; stored as the word's index */
     ZR_KEY_EITHER,  /* one of two words in `choices`; stored as a bool, which is true for the second word */
     ZR_KEY_PAIR,    /* two numbers in [0, 1) */
+    ZR_KEY_TRIPLE,  /* three numbers */
     ZR_KEY_BYTES,   /* an integer, or a size such as "2GiB" */
     ZR_KEY_IDS,     /* a token id, a list of ids, or null; stored as zr_ids */
     ZR_KEY_ANY      /* any value, which is ignored */
@@ -387,7 +386,7 @@ typedef struct zr_key {
     const char *path;
     zr_key_type type;
     zr_key_state state;
-    double min, max; /* for the types INT, NUMBER and BYTES: allowed range */
+    double min, max; /* for the types INT, NUMBER, TRIPLE and BYTES: allowed range */
     /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the enum */
     const char *choices;
     const char *built;      /* for a LIMITED key: supported values, such as "0" or "a|b" */

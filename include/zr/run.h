@@ -86,6 +86,8 @@ typedef struct zr_train_step {
     double loss_scale;    /* loss scale of this step; 0 without fp16 */
     bool noise;           /* whether the gradient noise scale is measured (train.gradient_noise_scale) */
     double noise_scale;   /* gradient noise scale in tokens, or NaN if not known yet; valid if `noise` is true */
+    bool muon;            /* whether Muon trains the hidden matrices; `lr` is then theirs */
+    double adamw_lr;      /* learning rate of the other parameters; valid if `muon` is true */
     int terms;            /* number of loss terms, or 0 if the model has only one */
     zr_train_term term[ZR_LOSS_TERMS];
 } zr_train_step;

@@ -114,6 +114,7 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         [ZR_KEY_NUMBER] = "a number",
         [ZR_KEY_BYTES] = "bytes, such as 2000000000, \"2GB\" or \"2GiB\"",
         [ZR_KEY_PAIR] = "two numbers, each at least 0 and below 1",
+        [ZR_KEY_TRIPLE] = "three numbers, each",
         [ZR_KEY_NAMES] = "a pattern of names, a list of one or more, or null for none",
         [ZR_KEY_PATHS] = ZR__SHARDS_WANTED,
         [ZR_KEY_FOLDERS] = "a folder, or a list of one or more",
@@ -125,7 +126,7 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
     };
     if (key->choices)
         snprintf(out, size, "one of %s%s", ZR_CHOICES(key->choices), key->chosen ? ", auto" : "");
-    else if (key->type == ZR_KEY_INT || key->type == ZR_KEY_NUMBER)
+    else if (key->type == ZR_KEY_INT || key->type == ZR_KEY_NUMBER || key->type == ZR_KEY_TRIPLE)
         snprintf(out, size, "%s from %s to %s%s", wanted[key->type], ZR_SHORTEST(key->min),
                  key->max == ZR_CONFIG_MAX_INT ? "2^53" : ZR_SHORTEST(key->max), key->chosen ? ", or \"auto\"" : "");
     else

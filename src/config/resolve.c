@@ -346,7 +346,10 @@ static zr_status resolve_muon(zr_config *config, bool lr_given)
 {
     const bool own = has_own_rate(config), scaled = config->optimizer.scale == ZR_MUON_MATCH_RMS_ADAMW;
     double *muon = &config->optimizer.muon_lr, *adamw = &config->optimizer.adamw.lr;
-    const bool muon_given = zr__config_given(config, PARAMS "muon_lr");
+    const bool muon_given = zr__config_given(config, PARAMS "muon_lr"), took_lr = !muon_given && lr_given;
+    const bool adamw_took = !zr__config_given(config, PARAMS "adamw.lr") && lr_given;
+    /* the user's names of both rates */
+    const char *muon_name = took_lr ? "lr" : "muon_lr", *adamw_name = adamw_took ? "lr" : "adamw.lr (adam_lr)";
     if (!zr__config_given(config, PARAMS "momentum")) config->optimizer.momentum = 0.95;
     if (!zr__config_given(config, PARAMS "nesterov")) config->optimizer.nesterov = config->optimizer.momentum > 0;
     if (!zr__config_given(config, PARAMS "adamw.lr") && !is_unset(config, PARAMS "lr")) *adamw = config->optimizer.lr;
@@ -361,20 +364,20 @@ static zr_status resolve_muon(zr_config *config, bool lr_given)
     if (own && *muon != *adamw)
         return zr__config_refuse(config,
                                  "scheduler: it has a highest learning rate of its own for all parameters, but "
-                                 "optimizer.params.muon_lr is %g and adamw.lr (adam_lr) %g; choose WarmupLR without "
-                                 "warmup_max_lr, WarmupCosineLR or WarmupPolyDecayLR, which change both by one factor",
-                                 *muon, *adamw);
+                                 "optimizer.params.%s is %g and %s %g; choose WarmupLR without warmup_max_lr, "
+                                 "WarmupCosineLR or WarmupPolyDecayLR, which change both by one factor",
+                                 muon_name, *muon, adamw_name, *adamw);
     if (*muon != *adamw && config->scheduler.type == ZR_SCHEDULER_WARMUP && config->scheduler.warmup_min_lr > 0)
         return zr__config_refuse(config,
                                  "scheduler.params.warmup_min_lr: %g is the lowest learning rate of all parameters, "
-                                 "but optimizer.params.muon_lr is %g and adamw.lr (adam_lr) %g; leave it out",
-                                 config->scheduler.warmup_min_lr, *muon, *adamw);
+                                 "but optimizer.params.%s is %g and %s %g; leave it out",
+                                 config->scheduler.warmup_min_lr, muon_name, *muon, adamw_name, *adamw);
     /* a schedule scales Muon's rate, and AdamW's is a multiple of it */
     if ((*muon > 0) != (*adamw > 0))
         return zr__config_refuse(config,
-                                 "optimizer.params: muon_lr is %g and adamw.lr (adam_lr) %g, but both must be above 0, "
-                                 "or both 0; to keep parameters as they are, name them in model.frozen",
-                                 *muon, *adamw);
+                                 "optimizer.params: %s is %g and %s %g, but both must be above 0, or both 0; to keep "
+                                 "parameters as they are, name them in model.frozen",
+                                 muon_name, *muon, adamw_name, *adamw);
     config->optimizer.lr = *muon;
     return ZR_OK;
 }

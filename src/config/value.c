@@ -50,18 +50,18 @@ static bool read_key_number(double min, double max, const json_t *value, double 
     return json_is_number(value) && *out >= min && *out <= max;
 }
 
-static bool is_decay(const json_t *value)
+/* Read a list of numbers: two of decay rates, or three of a key's range. If it has another length, set *bad to -1, else
+ * to the index of the first number that is wrong. */
+static bool read_numbers(const zr_key *key, const json_t *value, double out[3], int64_t *bad)
 {
-    double number;
-    return read_key_number(0, 1, value, &number) && number < 1;
-}
-
-static bool read_pair(const json_t *value, double out[2])
-{
-    if (json_array_size(value) != 2) return false;
-    for (size_t i = 0; i < 2; i++) {
-        if (!is_decay(json_array_get(value, i))) return false;
-        out[i] = json_number_value(json_array_get(value, i));
+    const bool pair = key->type == ZR_KEY_PAIR;
+    const size_t n = pair ? 2 : 3;
+    *bad = -1;
+    if (json_array_size(value) != n) return false;
+    for (size_t i = 0; i < n; i++) {
+        *bad = (int64_t)i;
+        if (!read_key_number(key->min, pair ? 1 : key->max, json_array_get(value, i), &out[i])) return false;
+        if (pair && out[i] == 1) return false;
     }
     return true;
 }
@@ -80,13 +80,14 @@ static bool names_fit(const json_t *value, int64_t *bad)
     return n > 0;
 }
 
-/* Fail for a value of the wrong form. For a pair or a list, name the wrong element. */
+/* Fail for a value of the wrong form. For a list, name the wrong element. */
 static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__source *source,
                              const zr__json_place *place)
 {
     zr__json_place element = {place, NULL, 0};
     int64_t bad = -1; /* index of the wrong element, or -1 if the value itself is wrong */
-    if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) bad = is_decay(json_array_get(value, 0));
+    double number[3];
+    if (key->type == ZR_KEY_PAIR || key->type == ZR_KEY_TRIPLE) (void)read_numbers(key, value, number, &bad);
     if (key->type == ZR_KEY_PATHS) (void)zr__shards_fit(value, &bad);
     if (key->type == ZR_KEY_NAMES || key->type == ZR_KEY_FOLDERS) (void)names_fit(value, &bad);
     if (bad >= 0) {
@@ -126,20 +127,28 @@ typedef union zr__field {
     zr_config_switch turned;
     int64_t integer;
     double number;
-    double pair[2];
+    double list[3];
     const char *string;
     int choice;
     zr_ids ids;
 } zr__field;
 
 static const size_t field_bytes[] = {
-    [ZR_KEY_BOOL] = sizeof(bool),           [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
-    [ZR_KEY_INT] = sizeof(int64_t),         [ZR_KEY_NUMBER] = sizeof(double),
-    [ZR_KEY_STRING] = sizeof(const char *), [ZR_KEY_NAMES] = sizeof(const char *),
-    [ZR_KEY_PATHS] = sizeof(const char *),  [ZR_KEY_FOLDERS] = sizeof(const char *),
-    [ZR_KEY_CHOICE] = sizeof(int),          [ZR_KEY_EITHER] = sizeof(bool),
-    [ZR_KEY_PAIR] = sizeof(double[2]),      [ZR_KEY_BYTES] = sizeof(int64_t),
-    [ZR_KEY_IDS] = sizeof(zr_ids),          [ZR_KEY_ANY] = 0,
+    [ZR_KEY_BOOL] = sizeof(bool),
+    [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
+    [ZR_KEY_INT] = sizeof(int64_t),
+    [ZR_KEY_NUMBER] = sizeof(double),
+    [ZR_KEY_STRING] = sizeof(const char *),
+    [ZR_KEY_NAMES] = sizeof(const char *),
+    [ZR_KEY_PATHS] = sizeof(const char *),
+    [ZR_KEY_FOLDERS] = sizeof(const char *),
+    [ZR_KEY_CHOICE] = sizeof(int),
+    [ZR_KEY_EITHER] = sizeof(bool),
+    [ZR_KEY_PAIR] = sizeof(double[2]),
+    [ZR_KEY_TRIPLE] = sizeof(double[3]),
+    [ZR_KEY_BYTES] = sizeof(int64_t),
+    [ZR_KEY_IDS] = sizeof(zr_ids),
+    [ZR_KEY_ANY] = 0,
 };
 
 /* Read one token id or a list of ids. */
@@ -176,7 +185,8 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
     case ZR_KEY_NUMBER:
         return read_key_number(key->min, key->max, value, &field->number);
     case ZR_KEY_PAIR:
-        return read_pair(value, field->pair);
+    case ZR_KEY_TRIPLE:
+        return read_numbers(key, value, field->list, &bad);
     case ZR_KEY_CHOICE:
         return read_choice(key, value, &field->choice);
     case ZR_KEY_EITHER:
@@ -374,6 +384,8 @@ static json_t *field_json(const zr_key *key, const void *field)
         return isnan(*(const double *)field) ? standard_json(key) : json_real(*(const double *)field);
     case ZR_KEY_PAIR:
         return json_pack("[ff]", ((const double *)field)[0], ((const double *)field)[1]);
+    case ZR_KEY_TRIPLE:
+        return json_pack("[fff]", ((const double *)field)[0], ((const double *)field)[1], ((const double *)field)[2]);
     case ZR_KEY_CHOICE:
         return choice_json(key, *(const int *)field);
     case ZR_KEY_EITHER:

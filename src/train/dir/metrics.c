@@ -33,6 +33,7 @@ int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCA
         {"data_wait_ms", 1e3 * step->data_wait_sec, .exact = false},
         {"loss_scale", step->loss_scale, .exact = true, .absent = step->loss_scale <= 0},
         {"noise_scale_tokens", step->noise_scale, .exact = false, .absent = !step->noise},
+        {"adamw_lr", step->adamw_lr, .exact = false, .absent = !step->muon},
     };
     enum { ALL = sizeof(all) / sizeof(all[0]) };
     _Static_assert(ALL + ZR_LOSS_TERMS <= ZR_SCALARS, "raise ZR_SCALARS");
