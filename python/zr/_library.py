@@ -3,7 +3,7 @@
 import ctypes as c
 import logging
 import os
-from typing import Any, List
+from typing import Any, List, Optional
 
 from . import _errors
 
@@ -40,20 +40,26 @@ READ_ROWS = c.CFUNCTYPE(
     c.c_int, _address, _i64, _i64, c.POINTER(_address), c.POINTER(_address), c.POINTER(_i64)
 )
 EVENT = c.CFUNCTYPE(None, _address, c.c_char_p, c.c_char_p)
-FILL = c.CFUNCTYPE(c.c_int, _address, c.c_char_p, _i64, _i64, _i64, _address)
-READ_STATE = c.CFUNCTYPE(c.c_int, _address, c.c_char_p, c.c_char_p, _i64, _i64, _i64, _address)
+PASS_STATE = c.CFUNCTYPE(c.c_int, _address, c.c_char_p, c.c_char_p, _i64, _i64, _i64, _address)
 
 
 class Source(c.Structure):
     """zr_source of zr/config.h."""
 
-    _fields_ = [("read", READ_ROWS), ("arg", _address)]
+    _fields_ = [("read", READ_ROWS), ("arg", _address), ("rows", _i64)]
 
 
 class ReferenceArgs(c.Structure):
     """zr_reference of zr/run.h."""
 
-    _fields_ = [("steps", _i64), ("source", Source), ("fill", FILL), ("read", READ_STATE), ("arg", _address)]
+    _fields_ = [
+        ("steps", _i64),
+        ("source", Source),
+        ("updates", _i64),
+        ("fill", PASS_STATE),
+        ("read", PASS_STATE),
+        ("arg", _address),
+    ]
 
 
 class Tensor(c.Structure):
@@ -98,11 +104,21 @@ _PROTOTYPES = {
     "zr_config_note": (c.c_char_p, [_address, c.c_int]),
     "zr_train_config": (
         c.c_int,
-        [c.c_char_p, c.POINTER(c.c_char_p), c.c_int, c.c_int, c.c_uint, _i64, c.POINTER(_address)],
+        [
+            c.c_char_p,
+            c.POINTER(c.c_char_p),
+            c.c_int,
+            c.c_int,
+            c.c_uint,
+            _i64,
+            c.POINTER(Source),
+            c.POINTER(Source),
+            c.POINTER(_address),
+        ],
     ),
     "zr_train_threads": (
         c.c_int,
-        [_address, c.c_int, c.c_bool, c.POINTER(Source), EVENT, _address, c.POINTER(c.c_int), c.POINTER(_address)],
+        [_address, c.c_int, c.c_bool, EVENT, _address, c.POINTER(c.c_int), c.POINTER(_address)],
     ),
     "zr_train_reference": (c.c_int, [_address, c.c_int, c.POINTER(ReferenceArgs), c.POINTER(_address)]),
     "zr_safetensors_open": (c.c_int, [c.c_char_p, c.POINTER(_address)]),
@@ -141,13 +157,22 @@ def take_text(pointer: c.c_void_p) -> str:
 
 
 class Config:
-    """A prepared configuration (zr_train_config)."""
+    """A prepared configuration (zr_train_config). It borrows the sources of samples."""
 
-    def __init__(self, path: "os.PathLike[str] | str | None", overrides: List[str], ranks: int, how: int, now: int):
+    def __init__(
+        self,
+        path: Optional[str],
+        overrides: List[str],
+        ranks: int,
+        how: int,
+        now: int = 0,
+        train: Optional[Source] = None,
+        val: Optional[Source] = None,
+    ):
         self.pointer = c.c_void_p()
         array = (c.c_char_p * max(1, len(overrides)))(*[o.encode() for o in overrides])
         name = None if path is None else os.fsencode(path)
-        check(lib.zr_train_config(name, array, len(overrides), ranks, how, now, c.byref(self.pointer)))
+        check(lib.zr_train_config(name, array, len(overrides), ranks, how, now, train, val, c.byref(self.pointer)))
 
     def __del__(self) -> None:
         if getattr(self, "pointer", None):
