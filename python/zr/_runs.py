@@ -227,21 +227,24 @@ class Run:
         return f"Run({self.output_dir!r}, {state}, {done}{loss})"
 
 
+def _source(given: Any, key: str, name: str, overrides: List[str]) -> Optional[_batches.Batches]:
+    """Return a source of samples for arrays and iterators. A path, or a dict of keys, is added to the overrides."""
+    if isinstance(given, (str, os.PathLike)):
+        given = {key: given}
+    if isinstance(given, Mapping):
+        overrides += _keys.flatten(given, "data.")
+        return None
+    return None if given is None else _batches.Batches(given, name)
+
+
 def _start(
     path: _keys.Config, overrides: List[str], ranks: int, how: int, data: Any, val: Any, callbacks: Sequence[Callback]
 ) -> Run:
-    sources: List[Optional[_batches.Batches]] = []
-    for key, name, given in (("train", "data", data), ("val", "val", val)):
-        if isinstance(given, (str, os.PathLike)):
-            given = {key: given}
-        if isinstance(given, Mapping):
-            overrides += _keys.flatten(given, "data.")
-            given = None
-        sources.append(None if given is None else _batches.Batches(given, name))
+    train, evals = _source(data, "train", "data", overrides), _source(val, "val", "val", overrides)
+    structs = train.struct if train else None, evals.struct if evals else None
     with _keys.file_of(path) as file:
-        structs = [source and source.struct for source in sources]
         config = _library.Config(file, overrides, ranks, how, int(time.time()), *structs)
-    return Run(config, ranks, bool(how & _library.RESUMES), *sources, callbacks)
+    return Run(config, ranks, bool(how & _library.RESUMES), train, evals, callbacks)
 
 
 def train(
