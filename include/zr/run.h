@@ -350,9 +350,9 @@ typedef struct zr_reference {
  * layout has freed them (zr_engine_read). *json receives an object with the lists "loss", "grad_norm", "lr" and
  * "skipped" of the steps, with null for a number that is not finite, and "shapes", the shape of each parameter; free it
  * with zr_free. `config` is prepared for these ranks (zr_train_config). Errors: those of the callbacks; ZR_ERR_ARG for
- * `updates`; ZR_ERR_UNSUPPORTED for models other than decoders, and for earlier updates if the layout has further states
- * (ZR_STATE_SENT, ZR_STATE_ERROR); ZR_ERR_DATA for a token outside the vocabulary; ZR_ERR_DIVERGED; and the errors of
- * engine and plan. */
+ * `updates`; ZR_ERR_UNSUPPORTED for models other than decoders, and for earlier updates if the layout has further
+ * states (ZR_STATE_SENT, ZR_STATE_ERROR); ZR_ERR_DATA for a token outside the vocabulary; ZR_ERR_DIVERGED; and the
+ * errors of engine and plan. */
 ZR_API ZR_NODISCARD zr_status zr_train_reference(const zr_config *config, int ranks, const zr_reference *args,
                                                  char **json);
 

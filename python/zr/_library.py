@@ -12,33 +12,16 @@ log.addHandler(logging.NullHandler())
 
 # The status codes of zr/base.h, in order.
 STATUSES = (
-    "OK",
-    "ERR_ARG",
-    "ERR_SHAPE",
-    "ERR_DTYPE",
-    "ERR_CONFIG",
-    "ERR_DATA",
-    "ERR_NOT_FOUND",
-    "ERR_UNSUPPORTED",
-    "ERR_MEMORY",
-    "ERR_CREATE",
-    "ERR_IO",
-    "ERR_STOPPED",
-    "ERR_DIVERGED",
-    "ERR_HANG",
-    "ERR_PEER",
-    "ERR_COMM",
-    "ERR_STATE",
-    "ERR_INTERNAL",
-)
+    "OK", "ERR_ARG", "ERR_SHAPE", "ERR_DTYPE", "ERR_CONFIG", "ERR_DATA", "ERR_NOT_FOUND", "ERR_UNSUPPORTED",
+    "ERR_MEMORY", "ERR_CREATE", "ERR_IO", "ERR_STOPPED", "ERR_DIVERGED", "ERR_HANG", "ERR_PEER", "ERR_COMM",
+    "ERR_STATE", "ERR_INTERNAL",
+)  # fmt: skip
 OK, ERR_DATA = 0, STATUSES.index("ERR_DATA")
 
 RESUMES, CHOOSES, PLAIN = 1, 2, 4  # flags of zr_train_config
 
 _address, _i64 = c.c_void_p, c.c_int64
-READ_ROWS = c.CFUNCTYPE(
-    c.c_int, _address, _i64, _i64, c.POINTER(_address), c.POINTER(_address), c.POINTER(_i64)
-)
+READ_ROWS = c.CFUNCTYPE(c.c_int, _address, _i64, _i64, c.POINTER(_address), c.POINTER(_address), c.POINTER(_i64))
 EVENT = c.CFUNCTYPE(None, _address, c.c_char_p, c.c_char_p)
 PASS_STATE = c.CFUNCTYPE(c.c_int, _address, c.c_char_p, c.c_char_p, _i64, _i64, _i64, _address)
 
@@ -93,39 +76,24 @@ def _open() -> c.CDLL:
 
 lib: Any = _open()
 
+_text, _int, _out, _source = c.c_char_p, c.c_int, c.POINTER(_address), c.POINTER(Source)
 _PROTOTYPES = {
-    "zr_version": (c.c_char_p, []),
-    "zr_error_message": (c.c_char_p, []),
-    "zr_error_trace": (c.c_char_p, []),
+    "zr_version": (_text, []),
+    "zr_error_message": (_text, []),
+    "zr_error_trace": (_text, []),
     "zr_free": (None, [_address]),
-    "zr_config_destroy": (None, [c.POINTER(_address)]),
-    "zr_config_to_json": (c.c_int, [_address, c.POINTER(_address)]),
-    "zr_config_notes": (c.c_int, [_address]),
-    "zr_config_note": (c.c_char_p, [_address, c.c_int]),
-    "zr_train_config": (
-        c.c_int,
-        [
-            c.c_char_p,
-            c.POINTER(c.c_char_p),
-            c.c_int,
-            c.c_int,
-            c.c_uint,
-            _i64,
-            c.POINTER(Source),
-            c.POINTER(Source),
-            c.POINTER(_address),
-        ],
-    ),
-    "zr_train_threads": (
-        c.c_int,
-        [_address, c.c_int, c.c_bool, EVENT, _address, c.POINTER(c.c_int), c.POINTER(_address)],
-    ),
-    "zr_train_reference": (c.c_int, [_address, c.c_int, c.POINTER(ReferenceArgs), c.POINTER(_address)]),
-    "zr_safetensors_open": (c.c_int, [c.c_char_p, c.POINTER(_address)]),
-    "zr_safetensors_close": (None, [c.POINTER(_address)]),
+    "zr_config_destroy": (None, [_out]),
+    "zr_config_to_json": (_int, [_address, _out]),
+    "zr_config_notes": (_int, [_address]),
+    "zr_config_note": (_text, [_address, _int]),
+    "zr_train_config": (_int, [_text, c.POINTER(_text), _int, _int, c.c_uint, _i64, _source, _source, _out]),
+    "zr_train_threads": (_int, [_address, _int, c.c_bool, EVENT, _address, c.POINTER(_int), _out]),
+    "zr_train_reference": (_int, [_address, _int, c.POINTER(ReferenceArgs), _out]),
+    "zr_safetensors_open": (_int, [_text, _out]),
+    "zr_safetensors_close": (None, [_out]),
     "zr_safetensors_count": (_i64, [_address]),
     "zr_safetensors_get": (c.POINTER(Tensor), [_address, _i64]),
-    "zr_safetensors_read_f32": (c.c_int, [_address, c.POINTER(Tensor), _i64, _i64, _address]),
+    "zr_safetensors_read_f32": (_int, [_address, c.POINTER(Tensor), _i64, _i64, _address]),
 }
 for _name, (_result, _arguments) in _PROTOTYPES.items():
     _function = getattr(lib, _name)

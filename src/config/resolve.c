@@ -532,8 +532,7 @@ static zr_status check_noise_scale(const zr_config *config, int ranks)
 static zr_status check_keep_best(const zr_config *config)
 {
     const bool planned = !config->data.train && !config->data.source; /* without data */
-    const bool evaluated =
-        config->train.eval_interval > 0 && (config->data.val || config->data.val_source || planned);
+    const bool evaluated = config->train.eval_interval > 0 && (config->data.val || config->data.val_source || planned);
     if (!config->train.keep_best || evaluated) return ZR_OK;
     return zr__config_refuse(
         config, "train.keep_best: needs evaluations, but there are none (%s); set that, or leave out train.keep_best",

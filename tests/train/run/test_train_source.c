@@ -53,7 +53,8 @@ static void hear(void *arg, const char *kind, const char *text)
     s->saves += strcmp(kind, "saved") == 0;
     if (strcmp(kind, "eval") != 0) return;
     s->evals++;
-    assert_int_equal(sscanf(text, "{\"step\":%*d, \"val_loss\":%lf, \"val_tokens\":%d", &s->val_loss, &s->val_tokens), 2);
+    assert_int_equal(sscanf(text, "{\"step\":%*d, \"val_loss\":%lf, \"val_tokens\":%d", &s->val_loss, &s->val_tokens),
+                     2);
 }
 
 static seen made(void)
