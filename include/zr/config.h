@@ -76,15 +76,16 @@ typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } 
 
 /** Samples that the program itself makes, for decoders only. */
 typedef struct zr_source {
-    /** Give samples [first, first+n) of the training data, which are the rows of one training step: set *tokens and
+    /** Give samples [first, first+n): the rows of one training step, or all rows for evaluations. Set *tokens and
      * *targets to rows of data.seq_length tokens and of their targets. The loss ignores targets of -1. *stride is the
      * distance in elements between the beginnings of two rows, at first data.seq_length. The run copies the rows, and
      * needs the arrays until it asks for other samples. Each rank calls this function at most once per step, for the
-     * same samples. Ranks that are threads may call it at the same time. After a failure the run ends as it does if its
-     * data cannot be read. */
+     * same samples; for evaluations once, before the first step. Ranks that are threads may call it at the same time.
+     * After a failure the run ends as it does if its data cannot be read. */
     zr_status (*read)(void *arg, int64_t first, int64_t n, const int32_t **tokens, const int32_t **targets,
                       int64_t *stride);
     void *arg;
+    int64_t rows; /* number of samples for evaluations; not used for training data, which have no end */
 } zr_source;
 
 /** Values of all keys of CONFIG.json. Strings are owned by the struct, and are NULL if not given. */
@@ -110,6 +111,7 @@ typedef struct zr_config {
          * before zr_train_run, alike on all ranks. A resumed run continues with the sample after its last step */
         const zr_source *source;
         const char *val; /* path of the evaluation data; unlike training data, its sources have no weights */
+        const zr_source *val_source; /* samples in place of `val`, or NULL, as `source` */
         /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no tokenizer for token files
          */
         const char *tokenizer;

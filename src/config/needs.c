@@ -119,11 +119,19 @@ static bool is_listed(const json_t *value, const char *words)
     return false;
 }
 
+/* Return whether the program gives the data of a key. */
+static bool is_made(const zr_config *config, const zr_key *key)
+{
+    return (config->data.source && strcmp(key->path, "data.train") == 0) ||
+           (config->data.val_source && strcmp(key->path, "data.val") == 0);
+}
+
 static bool holds(const zr_config *config, const char *part)
 {
     const char *rest;
     const zr_key *key = key_of_part(config, part, &rest);
     if (!key || is_undecided(config, key)) return true; /* the model's family lacks the key */
+    if (is_made(config, key)) return *rest != '=';
     json_auto_t *value = zr__value_get(config, key);
     const bool other = *rest == '!', off = json_is_null(value) || is_listed(value, "0,false,none");
     return *rest == '\0' || *rest == '|' ? !off : is_listed(value, rest + other + 1) != other;
@@ -135,13 +143,15 @@ static bool is_idle(const zr_config *config, const requirement *r)
 {
     const zr_key *key = zr__key_find(zr__keys_of(config), r->key);
     bool any = false;
-    if (!key || !zr__origin_of(config, key)->given || !zr__key_is_read(config, key)) return false;
+    if (!key || !zr__key_is_read(config, key)) return false;
+    const bool made = is_made(config, key);
+    if (!made && !zr__origin_of(config, key)->given) return false;
     for (const char *part = r->on, *rest = part; part; part = strchr(part, '|') ? strchr(part, '|') + 1 : NULL) {
         const zr_key *needed = key_of_part(config, part, &rest);
         if (holds(config, part)) return false;
         any |= zr__origin_of(config, needed)->given;
     }
-    return zr__origin_of(config, key)->overridden || !zr__value_is_standard(config, key) || (r->fails && !any);
+    return made || zr__origin_of(config, key)->overridden || !zr__value_is_standard(config, key) || (r->fails && !any);
 }
 
 const char *zr__config_needy(const zr_config *config, const char **advice)

@@ -536,11 +536,12 @@ static zr_status check_noise_scale(const zr_config *config, int ranks)
 
 static zr_status check_keep_best(const zr_config *config)
 {
-    const bool evaluated = config->train.eval_interval > 0 && (config->data.val || !config->data.train);
+    const bool planned = !config->data.train && !config->data.source; /* without data */
+    const bool evaluated = config->train.eval_interval > 0 && (config->data.val || config->data.val_source || planned);
     if (!config->train.keep_best || evaluated) return ZR_OK;
     return zr__config_refuse(
         config, "train.keep_best: needs evaluations, but there are none (%s); set that, or leave out train.keep_best",
-        config->data.val ? "train.eval_interval is 0" : "there is no data.val");
+        config->data.val || config->data.val_source ? "train.eval_interval is 0" : "there is no data.val");
 }
 
 /* Add a note if memory.norm two_pass has no effect. If the gradient is stored anyway, to accumulate micro-batches, a

@@ -113,20 +113,23 @@ zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_or
     return zr_data_open_with(&args, &samples->tokens);
 }
 
-zr_status zr__samples_take_source(const zr_config *config, zr__samples *samples)
+zr_status zr__samples_take_source(const zr_config *config, const zr_source *source, zr__samples *samples)
 {
-    const zr_source *source = config->data.source;
+    const bool trains = source == config->data.source;
+    const char *key = trains ? "data.train" : "data.val", *path = trains ? config->data.train : config->data.val;
     *samples = (zr__samples){.kind = zr__config_samples(config)};
-    ZR_CHECK(!config->data.train, ZR_ERR_CONFIG,
-             "data.train is %s, but the program gives samples of its own; leave out one of the two",
-             ZR_SHOWN(config->data.train));
+    ZR_CHECK(!path, ZR_ERR_CONFIG, "%s is %s, but the program gives samples of its own; leave out one of the two", key,
+             ZR_SHOWN(path));
     ZR_CHECK(samples->kind == ZR_SAMPLES_NEXT, ZR_ERR_UNSUPPORTED,
-             "a %s learns from more than tokens and targets; give a file as data.train", config->model.family->title);
+             "a %s learns from more than tokens and targets; give a file as %s", config->model.family->title, key);
     ZR_CHECK(config->data.packing != ZR_PACK_WHOLE, ZR_ERR_UNSUPPORTED,
              "data.packing whole packs the documents of files; leave it out for samples that the program gives");
     samples->made = (zr__made_rows){
         .source = source, .seq = config->data.seq_length, .vocabulary = zr_config_sizes(config).vocabulary};
-    return ZR_OK;
+    if (trains) return ZR_OK;
+    ZR_CHECK(source->rows > 0, ZR_ERR_DATA, "data.val: the program gives %lld samples; give one or more",
+             (long long)source->rows);
+    return zr__samples_begin(samples, 0, source->rows);
 }
 
 zr_status zr__samples_begin(zr__samples *samples, int64_t first, int64_t n)
@@ -171,8 +174,14 @@ zr_data_info zr__samples_info(const zr__samples *samples)
 {
     if (samples->tokens) return zr_data_get_info(samples->tokens);
     if (samples->made.source)
-        return (zr_data_info){
-            .path = "", .format = "samples of the program", .note = "", .cut = "", .made_again = "", .filled = 1};
+        return (zr_data_info){.path = "",
+                              .format = "samples of the program",
+                              .note = "",
+                              .cut = "",
+                              .made_again = "",
+                              .filled = 1,
+                              .windows = samples->made.source->rows,
+                              .tokens = samples->made.source->rows * samples->made.seq};
     if (samples->pairs) {
         const zr_pairs_info info = zr_pairs_get_info(samples->pairs);
         return INFO_OF_ROWS(info);
@@ -261,6 +270,7 @@ zr_status zr__samples_read(void *source, int64_t index, const zr__row *row)
 zr_status zr__samples_window(void *source, int64_t index, const zr__row *row)
 {
     const zr__samples *samples = source;
+    if (samples->made.source) return read_made(&samples->made, index, row);
     if (!samples->tokens) return read_row(samples, index, row);
     ZR_TRY(zr_data_window(samples->tokens, index, row->tokens, row->targets));
     return row->documents ? zr_data_documents(samples->tokens, row->documents) : ZR_OK;

@@ -5,7 +5,7 @@
 
 #include "train/family/family.h"
 
-/** Rows that a program makes (zr_source), of the current training step. */
+/** Rows that a program makes (zr_source): of the current training step, or all for evaluations. */
 typedef struct zr__made_rows {
     const zr_source *source; /* or NULL */
     int64_t seq, vocabulary;
@@ -44,9 +44,10 @@ ZR_NODISCARD zr_status zr__labelled_open(zr_labelled_args *args, const char *dir
 /** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */
 ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
                                         zr_progress_fn progress, void *arg, zr__samples *samples);
-/** Take the program's samples, config->data.source, in place of data. Errors: ZR_ERR_CONFIG if data.train is given
- * too; ZR_ERR_UNSUPPORTED for encoders and for rows of several documents. */
-ZR_NODISCARD zr_status zr__samples_take_source(const zr_config *config, zr__samples *samples);
+/** Take the program's samples, config->data.source or config->data.val_source, in place of a file. Errors:
+ * ZR_ERR_CONFIG if a file is given too; ZR_ERR_DATA if there are no samples for evaluations; ZR_ERR_UNSUPPORTED for
+ * encoders and for rows of several documents. */
+ZR_NODISCARD zr_status zr__samples_take_source(const zr_config *config, const zr_source *source, zr__samples *samples);
 /** Begin a training step with samples [first, first+n): ask a program for its rows. For other data do nothing. */
 ZR_NODISCARD zr_status zr__samples_begin(zr__samples *samples, int64_t first, int64_t n);
 void zr__samples_close(zr__samples *samples);

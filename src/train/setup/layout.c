@@ -255,7 +255,7 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     set_states(config, &layout);
     set_movement(config, &layout);
     set_homes(config, &layout);
-    layout.eval = config->data.val != NULL;
+    layout.eval = config->data.val || config->data.val_source;
     zr__samples_layout(zr__config_samples(config), config, &layout);
     if (config->train.sample_tokens > 0) layout.decode_len = sample_room(config);
     layout.optimizer = optimizer_of(config);
