@@ -31,7 +31,17 @@ static const int32_t newer_composed[][2] = {{0x105c9, 0x105c9}, {0x105e4, 0x105e
                                             {0x113c5, 0x113c8}, {0x11938, 0x11938}, {0x16121, 0x16128},
                                             {0x16d68, 0x16d6a}};
 /* The same for compatible decompositions. */
-static const int32_t newer_compatible[][2] = {{0x32ff, 0x32ff}};
+static const int32_t newer_compatible[][2] = {{0x32ff, 0x32ff},   {0xa7f1, 0xa7f4},   {0xab69, 0xab69},
+                                              {0x10781, 0x107ba}, {0x1ccd6, 0x1ccf9}, {0x1e030, 0x1e06d},
+                                              {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9}};
+/* Ranges with the other marks that are in Unicode 16, but not in Unicode 9. */
+static const int32_t newer_marks[][2] = {{0xafa, 0xaff},     {0xb55, 0xb55},     {0xc04, 0xc04},     {0xcf3, 0xcf3},
+                                         {0xd00, 0xd00},     {0xd81, 0xd81},     {0xece, 0xece},     {0x180f, 0x180f},
+                                         {0x1cf7, 0x1cf7},   {0xa8ff, 0xa8ff},   {0x11073, 0x11074}, {0x110c2, 0x110c2},
+                                         {0x11145, 0x11146}, {0x111c9, 0x111c9}, {0x111ce, 0x111cf}, {0x11241, 0x11241},
+                                         {0x11380, 0x113ff}, {0x11800, 0x1184f}, {0x11900, 0x11aaf}, {0x11d00, 0x11daf},
+                                         {0x11ef3, 0x11f5f}, {0x13440, 0x1345f}, {0x16100, 0x1613f}, {0x16f4f, 0x16f4f},
+                                         {0x16f7f, 0x16f87}, {0x16fe4, 0x16ff1}, {0x1cf00, 0x1cf4f}};
 
 static bool is_in(int32_t c, const int32_t (*ranges)[2], size_t n)
 {
@@ -73,19 +83,23 @@ static bool is_compatible(zr__form form)
     return form == ZR__FORM_KC || form == ZR__FORM_KD;
 }
 
-/* Mark a character if form C replaces it. Also mark each character of its decomposition except the first. */
-static void mark_parts(uint8_t *number, utf8proc_int32_t c)
+/* Return whether form C or KC replaces a character. */
+static bool is_replaced(zr__form form, utf8proc_int32_t c)
 {
-    utf8proc_int32_t part[2 * ZR__NFC_PARTS];
-    int bound = 0;
-    utf8proc_ssize_t n = utf8proc_decompose_char(c, part, 2 * ZR__NFC_PARTS, OPTIONS, &bound);
-    if (n < 1 || n > 2 * ZR__NFC_PARTS) {
-        number[c] = CHANGES;
-        return;
-    }
-    for (utf8proc_ssize_t i = 1; i < n; i++) number[part[i]] = CHANGES;
-    n = utf8proc_normalize_utf32(part, n, OPTIONS);
-    if (n != 1 || part[0] != c) number[c] = CHANGES;
+    utf8proc_int32_t part[4 * ZR__NFC_PARTS];
+    const int64_t n = decompose(c, is_compatible(form), part, 4 * ZR__NFC_PARTS);
+    if (n < 1 || n > 4 * ZR__NFC_PARTS) return true;
+    return utf8proc_normalize_utf32(part, n, OPTIONS) != 1 || part[0] != c;
+}
+
+/* Mark a character if form C or KC replaces it. Also mark each character of its canonical decomposition except the
+ * first. */
+static void mark_parts(zr__form form, uint8_t *number, utf8proc_int32_t c)
+{
+    utf8proc_int32_t part[ZR__NFC_PARTS];
+    const int64_t n = zr__nfc_decompose(c, part);
+    for (int64_t i = 1; i < n; i++) number[part[i]] = CHANGES;
+    if (is_replaced(form, c)) number[c] = CHANGES;
 }
 
 static void mark_all(zr__form form, uint8_t *number)
@@ -94,10 +108,11 @@ static void mark_all(zr__form form, uint8_t *number)
         const utf8proc_property_t *its = utf8proc_get_property(c);
         if (number[c] != CHANGES) number[c] = (uint8_t)its->combining_class;
         if (its->decomp_seqindex == UINT16_MAX || (its->decomp_type && !is_compatible(form))) continue;
+        if (IS_IN(c, newer_composed) || IS_IN(c, newer_compatible)) continue;
         if (its->decomp_type || !is_composed(form))
             number[c] = CHANGES;
         else
-            mark_parts(number, c);
+            mark_parts(form, number, c);
     }
     for (size_t i = 0; i < sizeof(newer) / sizeof(newer[0]); i++)
         memset(number + newer[i][0], 0, (size_t)(newer[i][1] - newer[i][0] + 1));
@@ -280,7 +295,8 @@ int32_t zr__upper(int32_t c)
 bool zr__is_mark(int32_t c)
 {
     const utf8proc_category_t category = utf8proc_category(c);
-    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME && !zr__nfc_is_newer(c);
+    const bool mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+    return (mark && !IS_IN(c, newer) && !IS_IN(c, newer_marks)) || c == 0x1cf2 || c == 0x1cf3;
 }
 
 bool zr__is_printable(int32_t c)

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 /* Maximum factors by which changes increase the bytes of a text. */
-enum { CANONICAL_GROWTH = 3, COMPATIBLE_GROWTH = 11, CASE_GROWTH = 2 };
+enum { CANONICAL_GROWTH = 3, COMPATIBLE_GROWTH = 11, CASE_GROWTH = 2, BERT_GROWTH = 4 };
 
 /* Refuse changes that let texts grow too much. */
 static zr_status check_growth(const zr__changes *changes, const char *where)
@@ -66,6 +66,7 @@ static int64_t growth_of(const zr__change *c)
 {
     int64_t times = 1;
     if (c->kind <= ZR__NORMAL_KD) times = c->kind <= ZR__NORMAL_D ? CANONICAL_GROWTH : COMPATIBLE_GROWTH;
+    if (c->kind == ZR__BERT) times = BERT_GROWTH;
     if (c->kind == ZR__LOWERCASE) times = CASE_GROWTH;
     if (c->kind == ZR__REPLACE) times = (int64_t)((strlen(c->to) + strlen(c->from) - 1) / strlen(c->from));
     if (c->kind == ZR__REPLACE_MATCH) times = (int64_t)strlen(c->to);
@@ -74,10 +75,15 @@ static int64_t growth_of(const zr__change *c)
 
 int64_t zr__changes_growth(const zr__changes *changes, int64_t *more)
 {
-    int64_t growth = 1;
+    int64_t growth = 1, forms = 1; /* a text that is in one normal form grows no more by the next */
     for (int i = 0; i < changes->n; i++) {
         const zr__change *c = &changes->change[i];
-        const int64_t times = growth_of(c);
+        int64_t times = growth_of(c);
+        if (c->kind <= ZR__NORMAL_KD) {
+            const int64_t most = times > forms ? times : forms;
+            times = (most + forms - 1) / forms;
+            forms = most;
+        }
         growth *= times;
         *more *= times;
         if (c->kind == ZR__PREPEND || c->kind == ZR__PREPEND_ABSENT) *more += (int64_t)strlen(c->to);

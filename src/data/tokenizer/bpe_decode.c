@@ -166,6 +166,7 @@ static zr_status say_words(const zr__bpe *bpe, words *w, bool inside)
     for (int i = 0; i < bpe->n_saying && w->n > 0; i++) {
         const zr__saying *s = &bpe->saying[i];
         fused = fused || s->kind == ZR__SAY_FUSE;
+        if (!w->all.data) zr__text_append(&w->all, "", 0);
         if (fused && inside && (s->kind == ZR__SAY_FUSE || s->kind == ZR__SAY_STRIP)) continue;
         if (s->kind == ZR__SAY_FUSE) {
             w->end[0] = (int64_t)w->all.length;
@@ -220,18 +221,8 @@ zr_status zr__bpe_say_tokens(zr__bpe *bpe)
 
 /* ---- several tokens -------------------------------------------------------------------------- */
 
-static void decode_bytes(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, zr__text *out)
-{
-    zr__text all = {0};
-    for (int64_t i = 0; i < n; i++)
-        if (special || !bpe->special[tokens[i]])
-            zr__text_append(&all, bpe->text + bpe->begin[tokens[i]], (size_t)zr__bpe_bytes(bpe, tokens[i]));
-    if (all.data) zr__bpe_add_lossy(out, all.data, (int64_t)all.length);
-    out->failed |= all.failed;
-    zr__text_clear(&all);
-}
-
-static zr_status decode_characters(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, zr__text *out)
+/* Decode tokens. The names of byte-level BPE are the bytes of the text. */
+static zr_status decode_tokens(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, zr__text *out)
 {
     ZR_AUTO_FREE const zr__added **added = NULL;
     ZR_AUTO(words_free) words w = {.end = zr_alloc((size_t)(n > 0 ? n : 1) * sizeof(*w.end))};
@@ -240,7 +231,10 @@ static zr_status decode_characters(const zr__bpe *bpe, const int32_t *tokens, in
     for (int64_t i = 0; i < n; i++)
         if (special || !bpe->special[tokens[i]]) add_name(bpe, tokens[i], added, &w);
     ZR_TRY(say_words(bpe, &w, false));
-    zr__text_append(out, w.all.data ? w.all.data : "", w.all.length);
+    if (!bpe->by_character && w.all.data)
+        zr__bpe_add_lossy(out, w.all.data, (int64_t)w.all.length);
+    else
+        zr__text_append(out, w.all.data ? w.all.data : "", w.all.length);
     out->failed |= w.all.failed;
     return ZR_OK;
 }
@@ -249,12 +243,13 @@ zr_status zr__bpe_decode(const zr__bpe *bpe, const int32_t *tokens, int64_t n, b
                          int64_t *bytes)
 {
     zr__text out = {0};
+    zr_status st = ZR_OK;
     if (bpe->pieces == ZR__PIECES_BERT)
         zr__wordpiece_say(bpe, tokens, n, special, &out);
-    else if (bpe->by_character)
-        ZR_TRY(decode_characters(bpe, tokens, n, special, &out));
     else
-        decode_bytes(bpe, tokens, n, special, &out);
+        st = decode_tokens(bpe, tokens, n, special, &out);
+    if (st != ZR_OK) zr__text_clear(&out);
+    ZR_TRY(st);
     *bytes = (int64_t)out.length;
     return zr__text_take(&out, text);
 }

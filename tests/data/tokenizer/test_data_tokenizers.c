@@ -19,7 +19,7 @@
 #include "support/tempdir.h"
 #include "zr/data.h"
 
-enum { ROOM = 1 << 14 };
+enum { ROOM = 1 << 16 };
 
 static int32_t tokens[ROOM];
 static json_t *expected;
@@ -267,7 +267,7 @@ static void what_is_not_supported_is_named(void **state)
     refused("mistral", "\"replacement\":\"\\u2581\"", "\"replacement\":\"__\"",
             "pre_tokenizer (Metaspace): replacement is \"__\"; expected one character");
     refused("mistral", "{\"type\":\"Metaspace\"", "{\"type\":\"Spaces\"", "pre_tokenizer is of type \"Spaces\"");
-    refused("llama3", "\"TemplateProcessing\"", "\"Other\"", "post_processor is of type \"Other\"");
+    refused("llama3", "\"TemplateProcessing\"", "\"Other\"", "post_processor.processors[1] is of type \"Other\"");
     refused("llama3", "{\"Sequence\":{\"id\":\"A\"", "{\"Sequence\":{\"id\":\"B\"", "post_processor.single has");
     refused("llama3", "\"ids\":[330]", "\"ids\":[3300]", "post_processor has token 3300");
     refused("llama3", "\"ids\":[330]", "\"no\":[330]", "post_processor.special_tokens has no ids");
