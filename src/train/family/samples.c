@@ -162,7 +162,7 @@ bool zr__samples_are_open(const zr__samples *samples)
 #define INFO_OF_ROWS(info)                                                                                             \
     (zr_data_info)                                                                                                     \
     {                                                                                                                  \
-        .path = (info).path, .format = (info).format, .note = (info).note, .cut = "", .made_again = "",                \
+        .path = (info).path, .format = (info).format, .note = (info).note, .cut = "", .form = "", .made_again = "",    \
         .files = (info).files, .sources = 1, .bytes = (info).bytes, .tokens = (info).tokens, .windows = (info).rows,   \
         .epoch_samples = (info).rows, .documents = (info).documents, .filled = (info).filled                           \
     }
@@ -171,8 +171,13 @@ zr_data_info zr__samples_info(const zr__samples *samples)
 {
     if (samples->tokens) return zr_data_get_info(samples->tokens);
     if (samples->made.source)
-        return (zr_data_info){
-            .path = "", .format = "samples of the program", .note = "", .cut = "", .made_again = "", .filled = 1};
+        return (zr_data_info){.path = "",
+                              .format = "samples of the program",
+                              .note = "",
+                              .cut = "",
+                              .form = "",
+                              .made_again = "",
+                              .filled = 1};
     if (samples->pairs) {
         const zr_pairs_info info = zr_pairs_get_info(samples->pairs);
         return INFO_OF_ROWS(info);
