@@ -124,8 +124,10 @@ typedef struct zr_config {
         /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; or
          * "auto" for the template in the tokenizer's directory */
         const char *chat_template;
-        const char *chat_date; /* today's date in chat templates, YYYY-MM-DD */
-        const char *text_key;  /* member that holds the text in each record */
+        const char *chat_date;            /* today's date in chat templates, YYYY-MM-DD */
+        const char *chat_template_kwargs; /* JSON text of an object with further variables of the template, or NULL */
+        const char *columns;              /* JSON text of an object with the names of the members of records, or NULL */
+        const char *text_key;             /* member that holds the text in each record */
         bool skip_bad_lines;   /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
         const char *cache_dir; /* cache directory for tokenized texts; NULL for the user's cache */
         /* only for encoders, as in zr_pairs_args and zr_labelled_args */
@@ -373,6 +375,7 @@ typedef enum zr_key_type {
     ZR_KEY_TRIPLE,  /* three numbers */
     ZR_KEY_BYTES,   /* an integer, or a size such as "2GiB" */
     ZR_KEY_IDS,     /* a token id, a list of ids, or null; stored as zr_ids */
+    ZR_KEY_OBJECT,  /* an object of any members; stored as JSON text */
     ZR_KEY_ANY      /* any value, which is ignored */
 } zr_key_type;
 

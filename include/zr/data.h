@@ -123,6 +123,9 @@ typedef struct zr_data_info {
     const char *note;
     /* one-line message about documents that are longer than a sample (ZR_PACK_ONE, ZR_PACK_WHOLE), or "" */
     const char *cut;
+    /* one-line message about the forms of records, such as "alpaca.json: 52,002 records of instruction, input, output";
+     * "" if all records are texts */
+    const char *form;
     const char *made_again; /* one-line message that cached tokens were damaged and made again, or "" */
     int64_t files, sources;
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
@@ -163,7 +166,11 @@ typedef struct zr_data_args {
     /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; NULL
      * or "auto" for the template in the tokenizer's directory */
     const char *chat_template;
-    const char *chat_date;   /* today's date in chat templates, YYYY-MM-DD; NULL for 2024-07-26 */
+    const char *chat_date; /* today's date in chat templates, YYYY-MM-DD; NULL for 2024-07-26 */
+    /* further variables of the chat template, a JSON object such as {"enable_thinking": false}; or NULL */
+    const char *chat_template_kwargs;
+    /* names of the members of records, a JSON object such as {"prompt": "question", "completion": "answer"}; or NULL */
+    const char *columns;
     zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
     bool as_text;            /* whether every file is read as plain text, even if it has JSON records or tokens */
     /* bytes of a token in files without a header: 2 or 4; 0 means 2, but refuse a file whose tokens seem to have 4

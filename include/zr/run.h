@@ -376,7 +376,7 @@ typedef struct zr_eval_result {
     char data[1024]; /* path of the evaluated file */
     /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of windows that zr has
      * chosen, or "" */
-    char note[512];
+    char note[1024];
     int64_t bytes;       /* bytes of the text that the counted tokens encode, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
     double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */

@@ -358,6 +358,8 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
     } keys[] = {{"data.packing", NEXT, "decoders"},
                 {"data.chat_template", NEXT, "decoders"},
                 {"data.chat_date", NEXT, "decoders"},
+                {"data.chat_template_kwargs", NEXT, "decoders"},
+                {"data.columns", NEXT, "decoders"},
                 {"data.text_key", NEXT, "decoders"},
                 {"data.loss_on", NEXT, "decoders"},
                 {"data.token_bytes", NEXT, "decoders"},

@@ -112,6 +112,12 @@ const zr_key zr__common_keys[] = {
         "data.tokenizer"),
     KEY(STRING, "data.chat_date", "\"2024-07-26\"", data.chat_date,
         "today's date in chat templates that contain one, YYYY-MM-DD"),
+    KEY(OBJECT, "data.chat_template_kwargs", "null", data.chat_template_kwargs,
+        "further variables of the chat template, such as {\"enable_thinking\": false}; a record's own "
+        "chat_template_kwargs come before these"),
+    KEY(OBJECT, "data.columns", "null", data.columns,
+        "names of members of records, by the names that zr reads, such as {\"prompt\": \"question\", \"completion\": "
+        "\"answer\"}; null: the first record's members decide"),
     KEY(STRING, "data.text_key", "\"text\"", data.text_key, "member that holds the text in each record"),
     KEY(EITHER, "data.bad_lines", "\"error\"", data.skip_bad_lines,
         "handling of a record that has no such text. error: end the run; skip: leave it out, and report how many",

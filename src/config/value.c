@@ -148,6 +148,7 @@ static const size_t field_bytes[] = {
     [ZR_KEY_TRIPLE] = sizeof(double[3]),
     [ZR_KEY_BYTES] = sizeof(int64_t),
     [ZR_KEY_IDS] = sizeof(zr_ids),
+    [ZR_KEY_OBJECT] = sizeof(const char *),
     [ZR_KEY_ANY] = 0,
 };
 
@@ -203,6 +204,8 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
     case ZR_KEY_STRING:
         field->string = json_string_value(value);
         return field->string && *field->string && (!key->choices || read_choice(key, value, &choice));
+    case ZR_KEY_OBJECT: /* stored by set_list */
+        return false;
     case ZR_KEY_ANY:
         return true;
     }
@@ -263,7 +266,7 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-/* Store a list: names as text with one name per line, or paths and folders as JSON text. */
+/* Store a list or an object: names as text with one name per line, others as JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
@@ -272,7 +275,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     zr__field field;
     char *paths = NULL;
     const bool names = key->type == ZR_KEY_NAMES;
-    if (!(key->type == ZR_KEY_PATHS ? zr__shards_fit : names_fit)(value, &bad))
+    if (key->type != ZR_KEY_OBJECT && !(key->type == ZR_KEY_PATHS ? zr__shards_fit : names_fit)(value, &bad))
         return refuse_form(key, value, source, place);
     for (size_t i = 0; names && i < json_array_size(value); i++)
         zr__text_add(&lines, "%s%s", i ? "\n" : "", json_string_value(json_array_get(value, i)));
@@ -301,7 +304,8 @@ static zr_status set_meant(zr_config *config, const zr_key *key, const json_t *v
         (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
         return zr__value_default(config, key);
 
-    if (zr__key_is_text(key) && key->type != ZR_KEY_STRING && json_is_array(value))
+    const bool object = key->type == ZR_KEY_OBJECT;
+    if (object ? json_is_object(value) : zr__key_is_text(key) && key->type != ZR_KEY_STRING && json_is_array(value))
         return set_list(config, key, value, source, place);
 
     zr__field field;
@@ -409,6 +413,10 @@ static json_t *field_json(const zr_key *key, const void *field)
         const char *paths = *(const char *const *)field;
         json_t *list = paths ? zr__shards_list(paths) : json_null();
         return list ? list : json_stringn_nocheck(paths, strlen(paths));
+    }
+    case ZR_KEY_OBJECT: {
+        const char *text = *(const char *const *)field;
+        return text ? zr__json_loads(text, 0) : json_null();
     }
     case ZR_KEY_ANY:
         break;

@@ -3,6 +3,7 @@
 #include "base/core/grow.h"
 #include "base/json/json_stream.h"
 #include "data/labelled/words.h"
+#include "data/files/stream.h"
 #include "data/text/kind.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -276,7 +277,11 @@ static zr_status read_stream(reading *r, zr__json_stream *stream)
     const zr__json_place top = {0};
     ZR_CHECK(stream->file.bytes <= FILE_BYTES, ZR_ERR_DATA, "%s: the file is larger than %d bytes, the limit",
              stream->file.name, FILE_BYTES);
+    zr__packing packing;
     ZR_TRY(zr__data_refuse_kind(&stream->file, false));
+    ZR_TRY(zr__packing_of(&stream->file, &packing));
+    ZR_CHECK(packing == ZR__UNPACKED, ZR_ERR_DATA, "%s: questions are not read from compressed files; unpack it",
+             stream->file.name);
     r->questions->read += stream->file.bytes;
     ZR_TRY(zr__json_stream_each(stream, '{', read_root_member, r));
     ZR_TRY(want_list(r, &top, "data"));

@@ -44,6 +44,7 @@ struct zr_data {
     int64_t cut, lost;
     int64_t padding; /* number of padded tokens of all windows */
     char cut_note[ZR__NOTE_BYTES];
+    char form_note[2 * ZR__NOTE_BYTES];
 };
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -226,6 +227,42 @@ static void note_cut(zr_data *d)
                  lost);
 }
 
+/* Print a number with commas between groups of three digits. */
+static const char *with_commas(int64_t number, char out[32])
+{
+    char digits[24];
+    const int n = snprintf(digits, sizeof(digits), "%lld", (long long)number);
+    int used = 0;
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0) out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = '\0';
+    return out;
+}
+
+/* Write a note about the forms of records: how many records of each form there are, and in which files. */
+static void note_forms(zr_data *d)
+{
+    const zr__shard *all = d->tokens->shard;
+    size_t used = 0;
+    for (int64_t i = 0; i < d->tokens->n && used < sizeof(d->form_note); i++) {
+        int64_t files = 0, records = 0, first = i;
+        char others[48] = "", number[32];
+        for (int64_t k = 0; k < d->tokens->n; k++) {
+            if (strcmp(all[k].said, all[i].said) != 0) continue;
+            if (k < first) first = k;
+            files++;
+            records += all[k].documents;
+        }
+        if (!all[i].said[0] || first < i) continue;
+        if (files > 1) snprintf(others, sizeof(others), " and %lld more", (long long)files - 1);
+        used += (size_t)snprintf(d->form_note + used, sizeof(d->form_note) - used, "%s%s%s: %s record%s of %s",
+                                 used ? "; " : "", all[i].name, others, with_commas(records, number),
+                                 records == 1 ? "" : "s", all[i].said);
+    }
+}
+
 /* ---- the object ------------------------------------------------------------------------------ */
 
 static zr_status open_sources(zr_data *d, const zr__shards *shards)
@@ -238,6 +275,7 @@ static zr_status open_sources(zr_data *d, const zr__shards *shards)
     ZR_TRY(share_block(d, shards));
     note_skipped(d);
     note_cut(d);
+    note_forms(d);
     return ZR_OK;
 }
 
@@ -346,6 +384,7 @@ zr_data_info zr_data_get_info(const zr_data *data)
                          .format = data->tokens->shard->format,
                          .note = data->opening.note,
                          .cut = data->cut_note,
+                         .form = data->form_note,
                          .made_again = data->opening.made_again,
                          .files = data->tokens->n,
                          .sources = data->sources,
@@ -496,6 +535,20 @@ zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
     ZR_TRY(zr__tokens_read(data->tokens, first, n, data->stage, tokens));
     for (int64_t i = 0; i < n; i++) tokens[i] &= ~ZR__IGNORED;
     return ZR_OK;
+}
+
+zr_status zr__data_document(const zr_data *data, int64_t document, int32_t **tokens, int64_t *room, int64_t *n)
+{
+    zr__document_place place;
+    ZR_CHECK(document >= 0 && document < data->tokens->documents, ZR_ERR_ARG,
+             "there is no record %lld: the data has %lld records", (long long)document + 1,
+             (long long)data->tokens->documents);
+    ZR_TRY(zr__tokens_document(data->tokens, document, &place));
+    ZR_AUTO_FREE unsigned char *stage = zr_alloc((size_t)place.n * sizeof(**tokens) + 1);
+    ZR_CHECK(stage, ZR_ERR_MEMORY, "no memory for a record of %lld tokens", (long long)place.n);
+    ZR_GROW(*tokens, *room, place.n, "tokens of a record");
+    *n = place.n;
+    return zr__tokens_read(data->tokens, place.first, place.n, stage, *tokens);
 }
 
 zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)

@@ -71,9 +71,13 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
                              result));
     ZR_CHECK(result->tokens > 0, ZR_ERR_DATA, "%s: no window of %lld tokens has a target that counts",
              windows->info.path, (long long)seq);
-    const char *own = windows->info.note, *again = windows->info.made_again, *cut = windows->info.cut;
-    snprintf(result->note, sizeof(result->note), "%s%s%s%s%s", own, own[0] && cut[0] ? "; " : "", cut,
-             (own[0] || cut[0]) && again[0] ? "; " : "", again);
+    const zr_data_info *info = &windows->info;
+    const char *notes[] = {info->form, info->note, info->cut, info->made_again};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]) && used < sizeof(result->note); i++)
+        if (notes[i][0])
+            used +=
+                (size_t)snprintf(result->note + used, sizeof(result->note) - used, "%s%s", used ? "; " : "", notes[i]);
     result->stride = windows->stride;
     result->bytes = windows->bytes;
     double bytes_per_token = (double)windows->bytes / (double)result->tokens;

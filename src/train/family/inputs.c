@@ -124,6 +124,8 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
     args->documents = config->data.packing == ZR_PACK_WHOLE;
     args->chat_template = config->data.chat_template;
     args->chat_date = config->data.chat_date;
+    args->chat_template_kwargs = config->data.chat_template_kwargs;
+    args->columns = config->data.columns;
     args->text_key = config->data.text_key;
     args->skip_bad_lines = config->data.skip_bad_lines;
     args->cache_dir = config->data.cache_dir;

@@ -165,7 +165,7 @@ bool zr__samples_are_open(const zr__samples *samples)
 #define INFO_OF_ROWS(info)                                                                                             \
     (zr_data_info)                                                                                                     \
     {                                                                                                                  \
-        .path = (info).path, .format = (info).format, .note = (info).note, .cut = "", .made_again = "",                \
+        .path = (info).path, .format = (info).format, .note = (info).note, .cut = "", .form = "", .made_again = "",    \
         .files = (info).files, .sources = 1, .bytes = (info).bytes, .tokens = (info).tokens, .windows = (info).rows,   \
         .epoch_samples = (info).rows, .documents = (info).documents, .filled = (info).filled                           \
     }
@@ -178,6 +178,7 @@ zr_data_info zr__samples_info(const zr__samples *samples)
                               .format = "samples of the program",
                               .note = "",
                               .cut = "",
+                              .form = "",
                               .made_again = "",
                               .filled = 1,
                               .windows = samples->made.source->rows,

@@ -117,14 +117,15 @@ static void note_saving(const zr__ranks *r, const zr_plans *plans)
                      ZR_SIZE(errors));
 }
 
-/** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
- * configuration was completed (train/setup/prepare.c). */
+/** Report the form of records, skipped lines and cut documents of a text. Other irregularities of the text were already
+ * reported when the configuration was completed (train/setup/prepare.c). */
 static void note_lines(const zr__ranks *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
     /* whether info.note is about skipped lines or lost answers */
     const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]);
+    if (info.form && info.form[0]) zr__run_note(r, "%s", info.form);
     if (wrong) zr__run_note(r, "%s", info.note);
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
