@@ -138,13 +138,16 @@ static zr_status print_run_json(const zr_config *config, const zr_train_result *
     return ZR_OK;
 }
 
-static void say_done(const zr_train_result *result)
+static void say_done(const zr_config *config, const zr_train_result *result)
 {
     char val[64] = "";
     if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
     cli_say("%lld step%s in %.1f s, loss %.5f%s; %s%s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->wall_sec, result->loss, val, result->saved ? "the weights are in " : "no model/ was written",
             result->saved ? CLI_SHOWN(result->model_dir) : "");
+    if (config->train.keep_best && result->best_step > 0)
+        cli_say("the weights of the lowest val_loss, %.5f after step %lld, are in %s/best", result->best_val_loss,
+                (long long)result->best_step, CLI_SHOWN(config->train.output_dir));
 }
 
 /** Clear the progress line, and draw the loss picture for the last time, on rank 0. If the run has failed and drawing
@@ -185,7 +188,7 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) st = end_watch(&progress, &loss, st);
-    if (st == ZR_OK && first && !args->quiet) say_done(&j.result);
+    if (st == ZR_OK && first && !args->quiet) say_done(config, &j.result);
     if (st == ZR_OK && first && args->json) st = print_run_json(config, &j.result, &progress.timings);
     if (st == ZR_OK && first && !args->quiet) cli_next_say(config, &j.result);
     return st;

@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "data/text/jsonl.h"
 #include "data/text/kind.h"
+#include "data/tokens/part.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -91,6 +92,7 @@ static zr_status read_line(const void *of, void *arg, const char *line, int64_t 
     const int32_t label = reason[0] ? -1 : read_label(r->args, root, reason);
     if (reason[0]) return ZR_OK;
     *bytes = n;
+    if (!zr__part_has(&r->args->part, r->records++)) return ZR_OK;
     return add_sample(r, text, pair, label);
 }
 
