@@ -110,7 +110,9 @@ typedef struct zr_config {
         /* source of the samples in place of `train`, or NULL. It is borrowed, and is not a key: a program sets it
          * before zr_train_run, alike on all ranks. A resumed run continues with the sample after its last step */
         const zr_source *source;
-        const char *val; /* path of the evaluation data; unlike training data, its sources have no weights */
+        /* path of the evaluation data; unlike training data, its sources have no weights. Or a number as JSON, such as
+         * "0.05": the share of `train` that is held out for evaluations */
+        const char *val;
         const zr_source *val_source; /* samples in place of `val`, or NULL, as `source` */
         /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no tokenizer for token files
          */
@@ -178,7 +180,9 @@ typedef struct zr_config {
         bool save_end;         /* whether to write a checkpoint after the last step, independently of the interval */
         bool save_model;       /* whether to write the final weights as model/ */
         int64_t keep_last;
-        bool keep_best; /* whether to keep the weights with the lowest evaluation loss */
+        bool keep_best;   /* whether to keep the weights with the lowest evaluation loss */
+        int64_t patience; /* number of evaluations without a lower loss after which the run ends; 0 for no end */
+        double threshold; /* how much lower the loss must be to count */
         /* key "reproducible": whether results have the same bits for every number of ranks that is a power of two */
         bool rank_free_sums;
         /* key "accumulation_order": whether all micro-batches of a training step pass through a part of the model
@@ -368,6 +372,7 @@ typedef enum zr_key_type {
     ZR_KEY_STRING,
     ZR_KEY_NAMES,   /* one name pattern or a list of patterns; stored as lines of one string */
     ZR_KEY_PATHS,   /* a path, a list of paths, or a list of sources with weights; a list is stored as JSON text */
+    ZR_KEY_SHARE,   /* a number above 0 and below 1, stored as JSON text; or as for ZR_KEY_PATHS */
     ZR_KEY_FOLDERS, /* a folder or a list of folders; a list is stored as JSON text */
     ZR_KEY_CHOICE,  /* one of the words in `choices`; stored as the word's index */
     ZR_KEY_EITHER,  /* one of two words in `choices`; stored as a bool, which is true for the second word */

@@ -207,8 +207,12 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* number of steps, including the steps before the checkpoint from which the run resumed */
     int64_t skipped;
-    double loss;        /* loss of the last step with a target that counts, or NaN if no step has one */
-    double val_loss;    /* loss of the last evaluation, or NaN if there was none */
+    double loss;     /* loss of the last step with a target that counts, or NaN if no step has one */
+    double val_loss; /* loss of the last evaluation, or NaN if there was none */
+    double
+        best_val_loss; /* with train.keep_best: loss of the weights in best/, of step best_step, which is 0 if none */
+    int64_t best_step;
+    bool stopped_early; /* whether the run ended before train.steps, because of train.early_stopping_patience */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;
     int64_t peak_rss_bytes; /* peak resident memory in bytes, maximum over the processes, or -1 if unknown */

@@ -30,6 +30,7 @@ static const requirement needs[] = {
     {"model.num_labels", "model.task=sequence_classification", NULL, false},
     {"data.val", "train.eval_interval|train.keep_best", NULL, false},
     {"train.eval_interval", "data.val|train.sample_tokens|train.eval_interval=0" SPARE, "there is no data.val", false},
+    {"train.early_stopping_threshold", "train.early_stopping_patience", "give train.early_stopping_patience too", true},
     {"train.eval_batches", "data.val" SPARE, "there is no data.val", false},
     {"train.eval_batches", "train.eval_interval", NULL, false},
     {"parallel.sequence", "parallel.tensor!=1", "with parallel.tensor 1 there are no ranks to divide tokens among",
@@ -146,6 +147,7 @@ static bool is_idle(const zr_config *config, const requirement *r)
     if (!key || !zr__key_is_read(config, key)) return false;
     const bool made = is_made(config, key);
     if (!made && !zr__origin_of(config, key)->given) return false;
+    if (strcmp(r->key, "data.val") == 0 && zr__config_val_share(config) > 0) return false; /* it shortens data.train */
     for (const char *part = r->on, *rest = part; part; part = strchr(part, '|') ? strchr(part, '|') + 1 : NULL) {
         const zr_key *needed = key_of_part(config, part, &rest);
         if (holds(config, part)) return false;

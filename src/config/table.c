@@ -80,7 +80,10 @@ const zr_key zr__common_keys[] = {
         "training data: text, JSON records (.jsonl, .json) or token files (.bin); for encoders also .safetensors of "
         "ready rows and .json of SQuAD. A path may be a pattern such as train_*.bin; files of a list are read one "
         "after the other, or mixed in proportion to their weights"),
-    KEY(PATHS, "data.val", "null", data.val, "validation data, in the same forms but without weights"),
+    KEY(SHARE, "data.val", "null", data.val,
+        "validation data: in the same forms as data.train, but without weights; or a share of data.train, such as "
+        "0.05, "
+        "that is held out: whole records, drawn from all parts of the files, else the end of the tokens"),
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
         "tokenizer for text: bytes, or a directory with a tokenizer's files; null: that of model.init if it has one, "
         "else bytes"),
@@ -237,7 +240,13 @@ const zr_key zr__common_keys[] = {
     KEY(INT, "train.keep_last", "2", train.keep_last, "number of newest checkpoints to keep", FROM(1)),
     KEY(BOOL, "train.keep_best", "false", train.keep_best,
         "keep the weights with the lowest val_loss as a Hugging Face directory, best/ in the run's directory; needs "
-        "data.val and train.eval_interval"),
+        "data.val and train.eval_interval. Without this key it is true with train.early_stopping_patience"),
+    KEY(INT, "train.early_stopping_patience", "0", train.patience,
+        "number of evaluations in a row without a lower val_loss after which the run ends, as if train.steps were "
+        "done; 0: it never ends early",
+        FROM(0)),
+    KEY(NUMBER, "train.early_stopping_threshold", "0.0", train.threshold,
+        "how much lower val_loss must be, in nats, than in the last evaluation that counted as lower", ANY_NUMBER),
     KEY(EITHER, "train.reproducible", "\"layout\"", train.rank_free_sums,
         "runs whose results are the same to the bit. layout: on the same number of ranks, whatever the stage, buckets, "
         "layout and transport; world: also on 1, 2, 4, 8 ... ranks, at some cost",

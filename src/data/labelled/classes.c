@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "data/text/jsonl.h"
 #include "data/text/kind.h"
+#include "data/tokens/part.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -87,6 +88,7 @@ static zr_status read_record(const void *of, void *arg, const json_t *root, int6
     const int32_t label = reason[0] ? -1 : read_label(r->args, root, reason);
     if (reason[0]) return ZR_OK;
     *bytes = 1 + (int64_t)strlen(text); /* a sample without text counts, too */
+    if (!zr__part_has(&r->args->part, r->records++)) return ZR_OK;
     return add_sample(r, text, pair, label);
 }
 

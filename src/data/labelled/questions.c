@@ -6,6 +6,7 @@
 #include "data/files/stream.h"
 #include "data/text/kind.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokens/part.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -194,6 +195,7 @@ static zr_status read_paragraph(reading *r, const json_t *paragraph, const zr__j
 {
     zr__questions *q = r->questions;
     const char *context = NULL;
+    if (!zr__part_has(&q->part, q->paragraphs++)) return ZR_OK;
     ZR_TRY(read_text(r, paragraph, place, "context", &context));
     ZR_TRY(zr__words_divide(&r->words, q->list, context));
     ZR_TRY(add_string(q, context, &r->context));
@@ -321,7 +323,8 @@ zr_status zr__questions_open(const zr_labelled_args *args, zr__labelled_list *li
                          .seq_length = args->seq_length,
                          .stride = args->doc_stride > 0 ? args->doc_stride : 128,
                          .most_query = args->max_query_length > 0 ? args->max_query_length : 64,
-                         .every = args->every_question};
+                         .every = args->every_question,
+                         .part = args->part};
     const int64_t left = q->seq_length - q->most_query - 3;
     ZR_CHECK(zr__tokenizer_bert(list->tokenizer), ZR_ERR_UNSUPPORTED,
              "the tokenizer %s is not one of BERT's (BertNormalizer, WordPiece), which answers need",

@@ -40,6 +40,7 @@ struct zr_data {
      * `documents` is set, seq_length indices follow, as zr_data_documents returns them. */
     int32_t *window;
     bool documents, read; /* read: whether a window has been read */
+    bool held_out;        /* whether the data are what is held out (zr_data_part) */
     /* cut: number of documents that are too long; lost: number of cut documents that have no target left */
     int64_t cut, lost;
     int64_t padding; /* number of padded tokens of all windows */
@@ -113,6 +114,28 @@ static zr_status set_documents(zr_data *d, const zr__source_shards *files, sourc
     return divide_documents(d, to);
 }
 
+/* Divide the files that a source has, and check that the part has at least a sample. */
+static zr_status take_part(zr_data *d, const zr__source_shards *files, source *to)
+{
+    const zr_data_part *part = &d->opening.args->part;
+    const zr__shard *first = &d->tokens->shard[files->first];
+    if (part->share == 0) return ZR_OK;
+    ZR_TRY(zr__tokens_divide(d->tokens, files->first, part));
+    to->tokens = d->tokens->total - to->begin;
+    const zr__part_size records = {.name = first->name,
+                                   .unit = "records",
+                                   .has = d->tokens->documents - to->first_document,
+                                   .all = d->tokens->all_documents - first->first_document,
+                                   .least = 1};
+    const zr__part_size tokens = {.name = first->name,
+                                  .unit = "tokens",
+                                  .has = to->tokens,
+                                  .all = d->tokens->all - first->begin,
+                                  .least = d->seq_length + 1};
+    if (first->lines) ZR_TRY(zr__part_check(part, &records));
+    return to->apart ? ZR_OK : zr__part_check(part, &tokens);
+}
+
 static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
 {
     const zr__source_shards *from = &shards->source[s];
@@ -128,6 +151,7 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     const zr__shard *first = &d->tokens->shard[from->first];
     const zr_data_packing packing = d->opening.args->packing;
     to->apart = packing == ZR_PACK_ONE || packing == ZR_PACK_WHOLE || (packing == ZR_PACK_AUTO && first->answers_only);
+    ZR_TRY(take_part(d, from, to));
     if (to->apart) return set_documents(d, from, to);
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
              "%s%s: only %lld tokens (%s); at least %lld are needed (seq_length %lld and one more)", first->name,
@@ -328,7 +352,8 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
                       .seq_length = args->seq_length,
                       .order = args->order,
                       .seed = args->seed,
-                      .documents = args->documents};
+                      .documents = args->documents,
+                      .held_out = args->part.held_out};
     ZR_TRY(open_into(data, args));
     data->opening.args = NULL; /* the caller may free args after this call */
     *out = ZR_TAKE(data);
@@ -408,8 +433,13 @@ zr_data_info zr_data_get_info(const zr_data *data)
         if (s == 0 || samples > info.epoch_samples) info.epoch_samples = samples;
     }
     info.filled = 1 - (double)data->padding / ((double)data->windows * (double)data->seq_length);
-    info.bytes_per_token = text_bytes > 0 ? (double)text_bytes / (double)info.tokens : 0;
+    info.bytes_per_token = text_bytes > 0 ? (double)text_bytes / (double)data->tokens->all : 0;
     return info;
+}
+
+int64_t zr__data_memory_bytes(const zr_data *data)
+{
+    return data->tokens->range_room * (int64_t)sizeof(*data->tokens->range);
 }
 
 zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)
@@ -556,6 +586,8 @@ zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t
     const source *from = data->source;
     ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "there is no window %lld: the data has %lld windows",
              (long long)window, (long long)data->windows);
+    /* An evaluation may read only the first windows, which are to be of all parts of the data. */
+    if (data->held_out) window = zr__order_permute(0, 0, data->windows, window);
     for (; window >= from->windows; from++) window -= from->windows;
     ZR_TRY(from->apart ? read_row(data, from, window, data->window)
                        : read_window(data, from->begin + window * data->seq_length, data->window));

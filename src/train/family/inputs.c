@@ -135,14 +135,12 @@ zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn pr
 {
     ZR_CHECK(config->data.train || config->data.source, ZR_ERR_CONFIG,
              "data.train is missing; give a text or token file to train on (--data FILE)");
-    const zr_data_order order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED;
-    ZR_TRY(config->data.source
-               ? zr__samples_take_source(config, config->data.source, &inputs->train)
-               : zr__samples_open(config, config->data.train, order, first, progress, arg, &inputs->train));
+    ZR_TRY(config->data.source ? zr__samples_take_source(config, config->data.source, &inputs->train)
+                               : zr__samples_open(config, false, first, progress, arg, &inputs->train));
     if (config->data.val_source)
         ZR_TRY(zr__samples_take_source(config, config->data.val_source, &inputs->val));
     else if (config->data.val)
-        ZR_TRY(zr__samples_open(config, config->data.val, ZR_SEQUENTIAL, first, progress, arg, &inputs->val));
+        ZR_TRY(zr__samples_open(config, true, first, progress, arg, &inputs->val));
     return open_weights(config, inputs);
 }
 

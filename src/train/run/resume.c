@@ -5,6 +5,7 @@
 #include "train/host/host.h"
 #include "train/run/save_files.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -88,6 +89,11 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
              "%s is %s, but %s in %s, which has a momentum only for its matrices; give the same value, or another "
              "train.output_dir",
              key, is ? is : "not given", was ? was : "not given", with->name);
+    const bool share = (is && isdigit((unsigned char)*is)) || (was && isdigit((unsigned char)*was));
+    ZR_CHECK(!with->begun || !share || strcmp(key, "data.val") != 0, ZR_ERR_CONFIG,
+             "data.val is %s, but %s in %s; a resumed run holds out the same share of data.train, since it has been "
+             "trained on the rest: give the same value, or another train.output_dir",
+             is ? is : "not given", was ? was : "not given", with->name);
     return ZR_OK;
 }
 
@@ -410,6 +416,7 @@ static void take_over(zr__run *r)
     r->ranks.result->skipped = from->skipped;
     r->training.skipped_in_row = from->skipped_in_row;
     r->ranks.result->loss = from->loss;
+    r->training.early = from->early;
     if (r->config->train.noise_scale) r->training.noise = from->noise;
     r->ranks.result->noise_scale = zr__noise_scale_value(&r->training.noise);
     if (!r->training.scaler.dynamic || !from->scaler.dynamic) return;
