@@ -256,8 +256,8 @@ typedef struct zr_layout {
     /* optimizer of all trained parameters or, with orthogonalised directions (zr_muon), of the hidden matrices */
     zr_optimizer optimizer;
     zr_optimizer rest; /* with zr_muon: optimizer of all other trained parameters, without trust ratios */
-    /* with zr_muon: name patterns of the hidden matrices, one per line, or NULL for all trained matrices of blocks
-     * (zr_graph_spec.hidden). Used only while a plan is made */
+    /* with zr_muon: name patterns of the hidden matrices, one per line, or NULL for those between the tables and the
+     * head (zr_graph_spec.hidden). Used only while a plan is made */
     const char *hidden;
 } zr_layout;
 

@@ -40,6 +40,7 @@ typedef struct zr_price {
     double bubble_sec;  /* part of exposed_sec in which the role waits for other roles */
     double disk_sec;    /* busy time of the fetch stream or of the store stream, whichever is longer */
     double host_sec;    /* busy time of the host stream */
+    double ortho_sec;   /* part of compute_sec in which directions are made orthogonal (zr_muon) */
     int32_t role;       /* the role that computes longest */
 } zr_price;
 /** Price the plans of all roles together. If only one of several roles is given, it is priced as if the others never

@@ -31,7 +31,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 
 const char *zr__config_foreign_param(const zr_config *config, const char **type)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon"};
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon", "Lion"};
     static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
                                             "WarmupLR",
                                             "WarmupDecayLR",
@@ -117,6 +117,10 @@ static zr_status check_rules(const zr_config *config, const zr__source *source)
     REFUSE(config->optimizer.type == ZR_OPTIMIZER_MUON && !config->optimizer.adam_w_mode,
            "optimizer.params.adam_w_mode", ZR_ERR_UNSUPPORTED,
            "the parameters beside Muon's are trained by AdamW, whose decay is decoupled");
+    REFUSE(config->optimizer.type == ZR_OPTIMIZER_MUON && config->optimizer.momentum == 1 &&
+               !config->optimizer.momentum_sums,
+           "optimizer.params.momentum", ZR_ERR_CONFIG,
+           "with 1 a moving average stays 0; write a number below 1, or momentum_form sum");
     REFUSE(config->optimizer.nesterov && config->optimizer.momentum == 0 && config->optimizer.type != ZR_OPTIMIZER_MUON,
            "optimizer.params.nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
     ZR_TRY(check_lamb(config, source));
@@ -356,6 +360,8 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
     } keys[] = {{"data.packing", NEXT, "decoders"},
                 {"data.chat_template", NEXT, "decoders"},
                 {"data.chat_date", NEXT, "decoders"},
+                {"data.chat_template_kwargs", NEXT, "decoders"},
+                {"data.columns", NEXT, "decoders"},
                 {"data.text_key", NEXT, "decoders"},
                 {"data.loss_on", NEXT, "decoders"},
                 {"data.token_bytes", NEXT, "decoders"},

@@ -19,8 +19,8 @@ const zr_key *zr__key_find(const zr_key *keys, const char *path)
 
 bool zr__key_is_text(const zr_key *key)
 {
-    return key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_FOLDERS ||
-           key->type == ZR_KEY_NAMES;
+    return key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_SHARE ||
+           key->type == ZR_KEY_FOLDERS || key->type == ZR_KEY_NAMES || key->type == ZR_KEY_OBJECT;
 }
 
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out)
@@ -114,9 +114,12 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         [ZR_KEY_NUMBER] = "a number",
         [ZR_KEY_BYTES] = "bytes, such as 2000000000, \"2GB\" or \"2GiB\"",
         [ZR_KEY_PAIR] = "two numbers, each at least 0 and below 1",
+        [ZR_KEY_TRIPLE] = "three numbers, each",
         [ZR_KEY_NAMES] = "a pattern of names, a list of one or more, or null for none",
         [ZR_KEY_PATHS] = ZR__SHARDS_WANTED,
+        [ZR_KEY_SHARE] = "a number above 0 and below 1, a path, or a list of paths",
         [ZR_KEY_FOLDERS] = "a folder, or a list of one or more",
+        [ZR_KEY_OBJECT] = "an object, or null for none",
         [ZR_KEY_STRING] = "a string",
         [ZR_KEY_CHOICE] = "",
         [ZR_KEY_EITHER] = "",
@@ -125,7 +128,7 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
     };
     if (key->choices)
         snprintf(out, size, "one of %s%s", ZR_CHOICES(key->choices), key->chosen ? ", auto" : "");
-    else if (key->type == ZR_KEY_INT || key->type == ZR_KEY_NUMBER)
+    else if (key->type == ZR_KEY_INT || key->type == ZR_KEY_NUMBER || key->type == ZR_KEY_TRIPLE)
         snprintf(out, size, "%s from %s to %s%s", wanted[key->type], ZR_SHORTEST(key->min),
                  key->max == ZR_CONFIG_MAX_INT ? "2^53" : ZR_SHORTEST(key->max), key->chosen ? ", or \"auto\"" : "");
     else

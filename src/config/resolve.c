@@ -346,7 +346,10 @@ static zr_status resolve_muon(zr_config *config, bool lr_given)
 {
     const bool own = has_own_rate(config), scaled = config->optimizer.scale == ZR_MUON_MATCH_RMS_ADAMW;
     double *muon = &config->optimizer.muon_lr, *adamw = &config->optimizer.adamw.lr;
-    const bool muon_given = zr__config_given(config, PARAMS "muon_lr");
+    const bool muon_given = zr__config_given(config, PARAMS "muon_lr"), took_lr = !muon_given && lr_given;
+    const bool adamw_took = !zr__config_given(config, PARAMS "adamw.lr") && lr_given;
+    /* the user's names of both rates */
+    const char *muon_name = took_lr ? "lr" : "muon_lr", *adamw_name = adamw_took ? "lr" : "adamw.lr (adam_lr)";
     if (!zr__config_given(config, PARAMS "momentum")) config->optimizer.momentum = 0.95;
     if (!zr__config_given(config, PARAMS "nesterov")) config->optimizer.nesterov = config->optimizer.momentum > 0;
     if (!zr__config_given(config, PARAMS "adamw.lr") && !is_unset(config, PARAMS "lr")) *adamw = config->optimizer.lr;
@@ -361,20 +364,20 @@ static zr_status resolve_muon(zr_config *config, bool lr_given)
     if (own && *muon != *adamw)
         return zr__config_refuse(config,
                                  "scheduler: it has a highest learning rate of its own for all parameters, but "
-                                 "optimizer.params.muon_lr is %g and adamw.lr (adam_lr) %g; choose WarmupLR without "
-                                 "warmup_max_lr, WarmupCosineLR or WarmupPolyDecayLR, which change both by one factor",
-                                 *muon, *adamw);
+                                 "optimizer.params.%s is %g and %s %g; choose WarmupLR without warmup_max_lr, "
+                                 "WarmupCosineLR or WarmupPolyDecayLR, which change both by one factor",
+                                 muon_name, *muon, adamw_name, *adamw);
     if (*muon != *adamw && config->scheduler.type == ZR_SCHEDULER_WARMUP && config->scheduler.warmup_min_lr > 0)
         return zr__config_refuse(config,
                                  "scheduler.params.warmup_min_lr: %g is the lowest learning rate of all parameters, "
-                                 "but optimizer.params.muon_lr is %g and adamw.lr (adam_lr) %g; leave it out",
-                                 config->scheduler.warmup_min_lr, *muon, *adamw);
+                                 "but optimizer.params.%s is %g and %s %g; leave it out",
+                                 config->scheduler.warmup_min_lr, muon_name, *muon, adamw_name, *adamw);
     /* a schedule scales Muon's rate, and AdamW's is a multiple of it */
     if ((*muon > 0) != (*adamw > 0))
         return zr__config_refuse(config,
-                                 "optimizer.params: muon_lr is %g and adamw.lr (adam_lr) %g, but both must be above 0, "
-                                 "or both 0; to keep parameters as they are, name them in model.frozen",
-                                 *muon, *adamw);
+                                 "optimizer.params: %s is %g and %s %g, but both must be above 0, or both 0; to keep "
+                                 "parameters as they are, name them in model.frozen",
+                                 muon_name, *muon, adamw_name, *adamw);
     config->optimizer.lr = *muon;
     return ZR_OK;
 }
@@ -387,6 +390,8 @@ static zr_status resolve_optimizer(zr_config *config, bool lr_given)
     if (type == ZR_OPTIMIZER_MUON) return resolve_muon(config, lr_given);
     if (type == ZR_OPTIMIZER_LARS && !zr__config_given(config, "optimizer.params.momentum"))
         config->optimizer.momentum = 0.9;
+    if (type == ZR_OPTIMIZER_LION && !zr__config_given(config, "optimizer.params.betas"))
+        config->optimizer.betas[1] = 0.99;
     if (type != ZR_OPTIMIZER_LAMB) return ZR_OK;
     const zr_lamb_args standard = zr_lamb_defaults(config->optimizer.variant);
     if (!zr__config_given(config, "optimizer.params.eps")) config->optimizer.eps = standard.eps;
@@ -529,13 +534,20 @@ static zr_status check_noise_scale(const zr_config *config, int ranks)
         "x gradient_accumulation_steps 1); raise gradient_accumulation_steps, or use more ranks");
 }
 
-static zr_status check_keep_best(const zr_config *config)
+/* Check the keys that need evaluations. A run that may end early keeps its best weights, unless the user says no. */
+static zr_status settle_best(zr_config *config)
 {
-    const bool evaluated = config->train.eval_interval > 0 && (config->data.val || !config->data.train);
-    if (!config->train.keep_best || evaluated) return ZR_OK;
-    return zr__config_refuse(
-        config, "train.keep_best: needs evaluations, but there are none (%s); set that, or leave out train.keep_best",
-        config->data.val ? "train.eval_interval is 0" : "there is no data.val");
+    const bool planned = !config->data.train && !config->data.source; /* without data */
+    const bool val = config->data.val || config->data.val_source;
+    const bool evaluated = config->train.eval_interval > 0 && (val || planned);
+    const char *key = config->train.patience > 0 ? "train.early_stopping_patience" : "train.keep_best";
+    if (!config->train.keep_best && config->train.patience == 0) return ZR_OK;
+    if (!evaluated)
+        return zr__config_refuse(config, "%s: needs evaluations, but there are none (%s); set that, or leave out %s",
+                                 key, val ? "train.eval_interval is 0" : "there is no data.val", key);
+    if (config->train.keep_best || zr__config_given(config, "train.keep_best")) return ZR_OK;
+    config->train.keep_best = true;
+    return zr__config_note(config, "train.keep_best: true, because of train.early_stopping_patience");
 }
 
 /* Add a note if memory.norm two_pass has no effect. If the gradient is stored anyway, to accumulate micro-batches, a
@@ -694,7 +706,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(settle_offload_stage(config));
     ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(check_samples(config));
-    ZR_TRY(check_keep_best(config));
+    ZR_TRY(settle_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     resolve_autos(config); /* this sets overlap_comm, communication_data_type and grad_accum_dtype */

@@ -50,18 +50,18 @@ static bool read_key_number(double min, double max, const json_t *value, double 
     return json_is_number(value) && *out >= min && *out <= max;
 }
 
-static bool is_decay(const json_t *value)
+/* Read a list of numbers: two of decay rates, or three of a key's range. If it has another length, set *bad to -1, else
+ * to the index of the first number that is wrong. */
+static bool read_numbers(const zr_key *key, const json_t *value, double out[3], int64_t *bad)
 {
-    double number;
-    return read_key_number(0, 1, value, &number) && number < 1;
-}
-
-static bool read_pair(const json_t *value, double out[2])
-{
-    if (json_array_size(value) != 2) return false;
-    for (size_t i = 0; i < 2; i++) {
-        if (!is_decay(json_array_get(value, i))) return false;
-        out[i] = json_number_value(json_array_get(value, i));
+    const bool pair = key->type == ZR_KEY_PAIR;
+    const size_t n = pair ? 2 : 3;
+    *bad = -1;
+    if (json_array_size(value) != n) return false;
+    for (size_t i = 0; i < n; i++) {
+        *bad = (int64_t)i;
+        if (!read_key_number(key->min, pair ? 1 : key->max, json_array_get(value, i), &out[i])) return false;
+        if (pair && out[i] == 1) return false;
     }
     return true;
 }
@@ -80,14 +80,29 @@ static bool names_fit(const json_t *value, int64_t *bad)
     return n > 0;
 }
 
-/* Fail for a value of the wrong form. For a pair or a list, name the wrong element. */
+static bool names_paths(const zr_key *key)
+{
+    return key->type == ZR_KEY_PATHS || key->type == ZR_KEY_SHARE;
+}
+
+/* Return whether a text is a number, perhaps with a percent sign: a share, and not the path of a file. */
+static bool is_share(const char *text)
+{
+    char *end = NULL;
+    if (!strchr("0123456789.", text[0])) return false;
+    (void)strtod(text, &end);
+    return end > text && (!*end || strcmp(end, "%") == 0);
+}
+
+/* Fail for a value of the wrong form. For a list, name the wrong element. */
 static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__source *source,
                              const zr__json_place *place)
 {
     zr__json_place element = {place, NULL, 0};
     int64_t bad = -1; /* index of the wrong element, or -1 if the value itself is wrong */
-    if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) bad = is_decay(json_array_get(value, 0));
-    if (key->type == ZR_KEY_PATHS) (void)zr__shards_fit(value, &bad);
+    double number[3];
+    if (key->type == ZR_KEY_PAIR || key->type == ZR_KEY_TRIPLE) (void)read_numbers(key, value, number, &bad);
+    if (names_paths(key)) (void)zr__shards_fit(value, &bad);
     if (key->type == ZR_KEY_NAMES || key->type == ZR_KEY_FOLDERS) (void)names_fit(value, &bad);
     if (bad >= 0) {
         element.index = (size_t)bad;
@@ -97,6 +112,11 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
     if (key->state == ZR_KEY_LIMITED && key->choices) /* list only the words that are available */
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted one of %s", ZR_JSON_SHOWN(value),
                                ZR_CHOICES(key->built));
+    if (key->type == ZR_KEY_SHARE && json_is_string(value) && *json_string_value(value))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG,
+                               "found %s; a share of data.train is written as a number, such as 0.05, and a file of "
+                               "this name as \"./%s\"",
+                               ZR_JSON_SHOWN(value), ZR_SHOWN(json_string_value(value)));
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", ZR_JSON_SHOWN(value), ZR_WANTED(key));
 }
 
@@ -104,7 +124,8 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
 static zr_status refuse_unbuilt(const zr_key *key, const json_t *value, const zr__source *source,
                                 const zr__json_place *place)
 {
-    const char *between = key->instead ? "; " : "", *instead = key->instead ? key->instead : "";
+    const char *advice = zr__key_instead(key, ZR_JSON_SHOWN(value)), *between = advice ? "; " : "",
+               *instead = advice ? advice : "";
     if (json_is_object(value))
         return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED,
                                "this section is not available in zr; leave it out%s%s", between, instead);
@@ -125,20 +146,30 @@ typedef union zr__field {
     zr_config_switch turned;
     int64_t integer;
     double number;
-    double pair[2];
+    double list[3];
     const char *string;
     int choice;
     zr_ids ids;
 } zr__field;
 
 static const size_t field_bytes[] = {
-    [ZR_KEY_BOOL] = sizeof(bool),           [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
-    [ZR_KEY_INT] = sizeof(int64_t),         [ZR_KEY_NUMBER] = sizeof(double),
-    [ZR_KEY_STRING] = sizeof(const char *), [ZR_KEY_NAMES] = sizeof(const char *),
-    [ZR_KEY_PATHS] = sizeof(const char *),  [ZR_KEY_FOLDERS] = sizeof(const char *),
-    [ZR_KEY_CHOICE] = sizeof(int),          [ZR_KEY_EITHER] = sizeof(bool),
-    [ZR_KEY_PAIR] = sizeof(double[2]),      [ZR_KEY_BYTES] = sizeof(int64_t),
-    [ZR_KEY_IDS] = sizeof(zr_ids),          [ZR_KEY_ANY] = 0,
+    [ZR_KEY_BOOL] = sizeof(bool),
+    [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
+    [ZR_KEY_INT] = sizeof(int64_t),
+    [ZR_KEY_NUMBER] = sizeof(double),
+    [ZR_KEY_STRING] = sizeof(const char *),
+    [ZR_KEY_NAMES] = sizeof(const char *),
+    [ZR_KEY_PATHS] = sizeof(const char *),
+    [ZR_KEY_FOLDERS] = sizeof(const char *),
+    [ZR_KEY_CHOICE] = sizeof(int),
+    [ZR_KEY_EITHER] = sizeof(bool),
+    [ZR_KEY_PAIR] = sizeof(double[2]),
+    [ZR_KEY_TRIPLE] = sizeof(double[3]),
+    [ZR_KEY_BYTES] = sizeof(int64_t),
+    [ZR_KEY_IDS] = sizeof(zr_ids),
+    [ZR_KEY_OBJECT] = sizeof(const char *),
+    [ZR_KEY_SHARE] = sizeof(const char *),
+    [ZR_KEY_ANY] = 0,
 };
 
 /* Read one token id or a list of ids. */
@@ -175,7 +206,8 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
     case ZR_KEY_NUMBER:
         return read_key_number(key->min, key->max, value, &field->number);
     case ZR_KEY_PAIR:
-        return read_pair(value, field->pair);
+    case ZR_KEY_TRIPLE:
+        return read_numbers(key, value, field->list, &bad);
     case ZR_KEY_CHOICE:
         return read_choice(key, value, &field->choice);
     case ZR_KEY_EITHER:
@@ -187,11 +219,16 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
     case ZR_KEY_NAMES:
         field->string = json_string_value(value);
         return field->string && names_fit(value, &bad);
+    case ZR_KEY_SHARE:
+        field->string = json_string_value(value);
+        return field->string && *field->string && !is_share(field->string);
     case ZR_KEY_PATHS:
     case ZR_KEY_FOLDERS:
     case ZR_KEY_STRING:
         field->string = json_string_value(value);
         return field->string && *field->string && (!key->choices || read_choice(key, value, &choice));
+    case ZR_KEY_OBJECT: /* stored by set_list */
+        return false;
     case ZR_KEY_ANY:
         return true;
     }
@@ -252,7 +289,7 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-/* Store a list: names as text with one name per line, or paths and folders as JSON text. */
+/* Store a list or an object: names as text with one name per line, others as JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
@@ -261,7 +298,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     zr__field field;
     char *paths = NULL;
     const bool names = key->type == ZR_KEY_NAMES;
-    if (!(key->type == ZR_KEY_PATHS ? zr__shards_fit : names_fit)(value, &bad))
+    if (key->type != ZR_KEY_OBJECT && !(names_paths(key) ? zr__shards_fit : names_fit)(value, &bad))
         return refuse_form(key, value, source, place);
     for (size_t i = 0; names && i < json_array_size(value); i++)
         zr__text_add(&lines, "%s%s", i ? "\n" : "", json_string_value(json_array_get(value, i)));
@@ -290,11 +327,17 @@ static zr_status set_meant(zr_config *config, const zr_key *key, const json_t *v
         (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
         return zr__value_default(config, key);
 
-    if (zr__key_is_text(key) && key->type != ZR_KEY_STRING && json_is_array(value))
+    const bool object = key->type == ZR_KEY_OBJECT;
+    if (object ? json_is_object(value) : zr__key_is_text(key) && key->type != ZR_KEY_STRING && json_is_array(value))
         return set_list(config, key, value, source, place);
 
     zr__field field;
-    if (!read_field(key, value, &field)) return refuse_form(key, value, source, place);
+    char share[ZR_NUMBER_BYTES];
+    const double x = json_number_value(value);
+    if (key->type == ZR_KEY_SHARE && json_is_number(value) && x > 0 && x < 1)
+        field.string = zr__text_shortest(x, share);
+    else if (!read_field(key, value, &field))
+        return refuse_form(key, value, source, place);
     if (key->state == ZR_KEY_LIMITED && !is_built(key, value)) return refuse_unbuilt(key, value, source, place);
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
@@ -360,6 +403,13 @@ static json_t *names_json(const char *names)
     return list;
 }
 
+/* Return paths, which may be a list as JSON text. */
+static json_t *paths_json(const char *paths)
+{
+    json_t *list = paths ? zr__shards_list(paths) : json_null();
+    return list ? list : json_stringn_nocheck(paths, strlen(paths));
+}
+
 static json_t *field_json(const zr_key *key, const void *field)
 {
     switch (key->type) {
@@ -373,6 +423,8 @@ static json_t *field_json(const zr_key *key, const void *field)
         return isnan(*(const double *)field) ? standard_json(key) : json_real(*(const double *)field);
     case ZR_KEY_PAIR:
         return json_pack("[ff]", ((const double *)field)[0], ((const double *)field)[1]);
+    case ZR_KEY_TRIPLE:
+        return json_pack("[fff]", ((const double *)field)[0], ((const double *)field)[1], ((const double *)field)[2]);
     case ZR_KEY_CHOICE:
         return choice_json(key, *(const int *)field);
     case ZR_KEY_EITHER:
@@ -391,12 +443,17 @@ static json_t *field_json(const zr_key *key, const void *field)
         return ids_json(field);
     case ZR_KEY_NAMES:
         return names_json(*(const char *const *)field);
-    case ZR_KEY_PATHS:
-    case ZR_KEY_FOLDERS: {
-        const char *paths = *(const char *const *)field;
-        json_t *list = paths ? zr__shards_list(paths) : json_null();
-        return list ? list : json_stringn_nocheck(paths, strlen(paths));
+    case ZR_KEY_SHARE: {
+        const double share = zr__share_of(*(const char *const *)field);
+        return share > 0 ? json_real(share) : paths_json(*(const char *const *)field);
     }
+    case ZR_KEY_OBJECT: {
+        const char *text = *(const char *const *)field;
+        return text ? zr__json_loads(text, 0) : json_null();
+    }
+    case ZR_KEY_PATHS:
+    case ZR_KEY_FOLDERS:
+        return paths_json(*(const char *const *)field);
     case ZR_KEY_ANY:
         break;
     }

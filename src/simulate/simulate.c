@@ -446,6 +446,7 @@ static zr_status price_draws(pricer *me, const zr_plans *plans, zr_price *price)
         price->disk_sec += one.disk_sec / draws;
         price->host_sec += one.host_sec / draws;
         price->bubble_sec += one.bubble_sec / draws;
+        price->ortho_sec += one.ortho_sec / draws;
         price->role = one.role; /* the same in all draws, since computing does not vary */
     }
     for (int r = 0; r < ZR_ROLES; r++)

@@ -71,5 +71,9 @@ zr_status zr__run_possible(const zr__run *run)
     ZR_CHECK(d.pp == 1 || !run->system->schedules || run->system->schedules >> run->config->parallel.schedule & 1,
              ZR_ERR_UNSUPPORTED, "%s does not have this parallel.schedule; give %s", run->system->title,
              run->system->chunks_option ? "1f1b or interleaved" : "1f1b");
+    ZR_CHECK(run->config->optimizer.type != ZR_OPTIMIZER_MUON, ZR_ERR_UNSUPPORTED,
+             "optimizer.type is Muon, and zr does not know what a step of it needs in %s; give "
+             "--optimizer='{\"type\": \"AdamW\"}', whose states are larger",
+             run->system->title);
     return run->system->check(run);
 }

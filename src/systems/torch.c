@@ -42,10 +42,12 @@ double zr__moments(const zr_config *config)
     case ZR_OPTIMIZER_SGD:
     case ZR_OPTIMIZER_LARS:
         return config->optimizer.momentum > 0;
+    case ZR_OPTIMIZER_LION:
+        return 1;
     case ZR_OPTIMIZER_ADAMW:
     case ZR_OPTIMIZER_ADAM:
     case ZR_OPTIMIZER_LAMB:
-    case ZR_OPTIMIZER_MUON: /* AdamW's for all parameters, which is at least what Muon's matrices have */
+    case ZR_OPTIMIZER_MUON: /* refused by zr__run_possible */
         break;
     }
     return 2;

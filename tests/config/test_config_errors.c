@@ -150,15 +150,20 @@ static void bad_json(void **state)
 static void not_built(void **state)
 {
     (void)state;
+    expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Adagrad\"}}",
+           "c.json:1:16: optimizer.type: \"Adagrad\" is not available in zr; write \"AdamW\", \"Adam\", \"SGD\", "
+           "\"Lamb\", "
+           "\"Lars\", \"Muon\" or \"Lion\", or leave it out");
     expect(
-        ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lion\"}}",
-        "c.json:1:16: optimizer.type: \"Lion\" is not available in zr; write \"AdamW\", \"Adam\", \"SGD\", \"Lamb\", "
-        "\"Lars\" or \"Muon\", or leave it out");
+        ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"adafactor\"}}",
+        "c.json:1:16: optimizer.type: \"adafactor\" is not available in zr; write \"AdamW\", \"Adam\", \"SGD\", "
+        "\"Lamb\", \"Lars\", \"Muon\" or \"Lion\", or leave it out; its second moment is a mean of the rows and one of "
+        "the columns of whole matrices, and ranks have parts of them; Lion has half of AdamW's states");
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"max_grad_norm\": 1.0}}}",
            "c.json:1:43: optimizer.params.max_grad_norm: 1.0 is not available in zr; write 0, or leave it out; set "
            "gradient_clipping, which clips to the same norm");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Adan\"}}",
-           "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD, Lamb, Lars, Muon");
+           "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD, Lamb, Lars, Muon, Lion");
     expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
            "c.json:1:15: pipeline.stages: 2 is not available in zr; write 0 or 1, or leave it out; here "
            "it is parallel.pipeline");
@@ -269,6 +274,19 @@ static void parameters_of_another_type(void **state)
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"momentum\": 0.9}}}",
            "c.json:1:44: optimizer.params.momentum: AdamW has no parameter of this name; leave it out");
+#define MUON(params) "{\"optimizer\": {\"type\": \"Muon\", \"params\": {" params "}}}"
+    expect(ZR_ERR_CONFIG, MUON("\"ns_coefficients\": [3, -4, 2e3]"),
+           "c.json:1:70: optimizer.params.ns_coefficients[2]: found 2000.0, wanted three numbers, each from -1000 to "
+           "1000");
+    expect(ZR_ERR_CONFIG, MUON("\"ns_coefficients\": [3, -4]"),
+           "c.json:1:43: optimizer.params.ns_coefficients: found [3, -4], wanted three numbers, each from -1000 to "
+           "1000");
+    expect(ZR_ERR_CONFIG, MUON("\"momentum\": 1"),
+           "c.json:1:43: optimizer.params.momentum: with 1 a moving average stays 0; write a number below 1, or "
+           "momentum_form sum");
+    expect(ZR_ERR_UNSUPPORTED, MUON("\"use_muon\": false"),
+           "c.json:1:43: optimizer.params.use_muon: false is not available in zr; write true, or leave it out; "
+           "optimizer.params.matrices names the matrices that Muon trains");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"betas\": [0.9, 0.95]}}}",
            "c.json:1:42: optimizer.params.betas: SGD has no parameter of this name; leave it out");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"adam_w_mode\": false}}}",

@@ -489,10 +489,10 @@ static void what_does_not_fit_is_refused(void **state)
            "optimizer.params: muon_lr is 0.02 and adamw.lr (adam_lr) 0, but both must be above 0, or both 0; to keep "
            "parameters as they are, name them in model.frozen");
     refuse(MUON("\"muon_lr\": 0"), 1, ZR_ERR_CONFIG, "muon_lr is 0 and adamw.lr (adam_lr) 0.0003, but both");
-    refuse(MUON("\"lr\": 0, \"muon_lr\": 0.02"), 1, ZR_ERR_CONFIG, "muon_lr is 0.02 and adamw.lr (adam_lr) 0, but");
+    refuse(MUON("\"lr\": 0, \"muon_lr\": 0.02"), 1, ZR_ERR_CONFIG, "muon_lr is 0.02 and lr 0, but");
     refuse(MUON("\"lr\": 0.02, \"adam_lr\": 0.003") ", " WARMUP("\"warmup_min_lr\": 0.001"), 1, ZR_ERR_CONFIG,
            "scheduler.params.warmup_min_lr: 0.001 is the lowest learning rate of all parameters, but "
-           "optimizer.params.muon_lr is 0.02 and adamw.lr (adam_lr) 0.003; leave it out");
+           "optimizer.params.lr is 0.02 and adamw.lr (adam_lr) 0.003; leave it out");
     static const struct {
         const char *members;
         int ranks;

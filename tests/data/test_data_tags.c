@@ -136,6 +136,38 @@ static void long_sentences_lose_their_end(void **state)
     zr_labelled_close(&labelled);
 }
 
+/* Check that a share of the sentences is held out, and that both parts together have each sentence once. */
+static void sentences_are_held_out(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    FILE *f = fopen(in_tempdir("many.tsv"), "w");
+    int seen[N] = {0};
+    assert_non_null(f);
+    for (int i = 0; i < N; i++) { /* sentence i has i % 8 + 1 words "the", and the tag i / 8 of "river" */
+        for (int w = 0; w <= i % 8; w++) fprintf(f, "the\tO\n");
+        fprintf(f, "river\t%s\n\n", names[i / 8]);
+    }
+    fclose(f);
+    for (int held_out = 0; held_out < 2; held_out++) {
+        zr_labelled_args args = tags_args(in_tempdir("many.tsv"));
+        args.part = (zr_data_part){.share = 0.25, .held_out = held_out};
+        zr_labelled *labelled = open_labelled(&args);
+        const zr_labelled_info info = zr_labelled_get_info(labelled);
+        assert_int_equal(info.samples, held_out ? N / 4 : N - N / 4);
+        for (int64_t i = 0; i < info.samples; i++) {
+            tagged x;
+            int64_t n = 0;
+            const zr__labelled_word *word = zr__labelled_words(labelled, i, &n);
+            seen[word[n - 1].tag * 8 + n - 2]++;
+            read_tagged(labelled, i, &x);
+            assert_true(x.tokens[n + 1] == SEP && x.tags[n - 1] == word[n - 1].tag && x.tags[n] == -1);
+        }
+        zr_labelled_close(&labelled);
+    }
+    for (int i = 0; i < N; i++) assert_int_equal(seen[i], 1);
+}
+
 static void wrong_lines_are_refused_at_their_place(void **state)
 {
     (void)state;
@@ -279,9 +311,13 @@ static void memory_may_be_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_and_records_become_sentences),   cmocka_unit_test(long_sentences_lose_their_end),
-        cmocka_unit_test(wrong_lines_are_refused_at_their_place), cmocka_unit_test(names_are_collected_and_sorted),
-        cmocka_unit_test(entities_are_counted_as_by_seqeval),     cmocka_unit_test(memory_may_be_short),
+        cmocka_unit_test(columns_and_records_become_sentences),
+        cmocka_unit_test(long_sentences_lose_their_end),
+        cmocka_unit_test(wrong_lines_are_refused_at_their_place),
+        cmocka_unit_test(sentences_are_held_out),
+        cmocka_unit_test(names_are_collected_and_sorted),
+        cmocka_unit_test(entities_are_counted_as_by_seqeval),
+        cmocka_unit_test(memory_may_be_short),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -312,6 +312,42 @@ static void answers(void **state)
     }
 }
 
+/* Check which matrices of the head's unit Muon trains. */
+static void check_hidden(const char *task, const zr_lora *lora, const char *wanted)
+{
+    char model[512], found[512] = "";
+    zr_graph_spec spec = TRAIN;
+    zr_graph *graph = NULL;
+    spec.hidden_apart = true;
+    snprintf(model, sizeof model, "%s%s", SIZES, task);
+    zr_config *config = model_config(model);
+    zr_model bert = zr_family_model(config->model.family, &config->model.config);
+    if (lora) bert.lora = *lora;
+    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+    zr_model_build(&bert, graph);
+    if (zr_graph_finish(graph) != ZR_OK) fail_msg("%s", zr_error_message());
+    for (int32_t i = 0; i < zr_graph_params(graph); i++) {
+        const zr_param_info *param = zr_graph_param(graph, i);
+        const bool block = strstr(param->name, ".layer.");
+        if (block) assert_true(param->hidden == (param->whole.ndim == 2 && !param->frozen));
+        if (!block && param->hidden) strcat(strcat(found, " "), param->name);
+    }
+    assert_string_equal(found, wanted);
+    zr_graph_destroy(&graph);
+    zr_config_destroy(&config);
+}
+
+static void hidden_matrices_before_the_head(void **state)
+{
+    (void)state;
+    static const char classes[] = ",\"task\":\"sequence_classification\"";
+    const zr_lora all = {.rank = 2, .alpha = 2, .targets = "dense\nclassifier"};
+    check_hidden("", NULL, " cls.predictions.transform.dense.weight bert.pooler.dense.weight");
+    check_hidden(classes, NULL, " bert.pooler.dense.weight");
+    check_hidden(",\"task\":\"question_answering\"", NULL, "");
+    check_hidden(classes, &all, " bert.pooler.dense.lora_A.weight bert.pooler.dense.lora_B.weight");
+}
+
 /* ---- sizes ------------------------------------------------------------------------------------- */
 
 static const zr_bert_config *bert(const zr_config *config)
@@ -528,6 +564,7 @@ int main(void)
         cmocka_unit_test(masked_tokens),
         cmocka_unit_test(tags),
         cmocka_unit_test(answers),
+        cmocka_unit_test(hidden_matrices_before_the_head),
         cmocka_unit_test(auto_is_bert_base),
         cmocka_unit_test(numbers_have_their_defaults_and_ranges),
         cmocka_unit_test(impossible_sizes_are_refused),

@@ -62,13 +62,18 @@ static inline int64_t golden_size(const json_t *expected, const char *key)
     return json_integer_value(json_object_get(expected, key));
 }
 
-static inline json_t *golden_read_expected(const char *dir)
+static inline json_t *golden_read_json(const char *dir, const char *name)
 {
     char path[5000];
-    snprintf(path, sizeof path, "%s/expected.json", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     json_t *expected = json_load_file(path, 0, NULL);
     if (!expected) fail_msg("no %s: set ZR_SOURCE to the source tree", path);
     return expected;
+}
+
+static inline json_t *golden_read_expected(const char *dir)
+{
+    return golden_read_json(dir, "expected.json");
 }
 
 /* Read the losses and norms of a trace's steps. Return T, the number of tokens of a row. */

@@ -91,6 +91,8 @@ static void add_advised(zr__text *p, const cli_choices *choices)
                      !memory_known ? " for products alone"
                      : !timed      ? " without communication"
                                    : "");
+    if (choices->compute_known && price->ortho_sec > 0)
+        zr__text_add(p, ", %.0f %% of it for Muon's iterations", 100 * price->ortho_sec / price->step_sec);
     if (limit) zr__text_add(p, ", and leaves %s a rank", ZR_SIZE((double)(limit - c->made.needs_bytes)));
     zr__text_add(p, ":");
     add_keys(p, choices);
@@ -261,6 +263,7 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
     zr__json_add(out, "compute_sec", compute_known ? price->compute_sec : NAN);
     zr__json_add(out, "comm_sec", choices->link_known ? price->comm_sec : NAN);
     zr__json_add(out, "exposed_sec", all ? price->exposed_sec : NAN);
+    if (price->ortho_sec > 0) zr__json_add(out, "ortho_sec", price->ortho_sec);
     cli_speed_json(out, choices, c);
     const cli_offload cost = cli_offload_cost(&choices->target, &c->made.report, price, cli_choice_tokens(choices, c));
     cli_offload_json(out, &cost);

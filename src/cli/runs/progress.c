@@ -63,7 +63,10 @@ static void leave_step(const cli_progress *progress, const zr_train_step *step)
         cli_line_add(&l, 3, "grad %.4g", step->grad_norm);
     else
         cli_line_add(&l, 3, "grad not finite");
-    cli_line_add(&l, 4, "lr %.3g", step->lr);
+    if (step->muon)
+        cli_line_add(&l, 4, "lr %.3g (AdamW %.3g)", step->lr, step->adamw_lr);
+    else
+        cli_line_add(&l, 4, "lr %.3g", step->lr);
     cli_line_add(&l, 7, "%.1f ms", 1e3 * step->step_sec);
     cli_line_add(&l, 5, "%stok/s", ZR_AMOUNT(step->tokens_per_sec));
     if (progress->live) cli_line_add(&l, 10, "%.3g TFLOP/s a rank", step->tflops);

@@ -9,6 +9,7 @@
 #include "data/samples/order.h"
 #include "data/samples/rows.h"
 #include "data/samples/samples.h"
+#include "data/tokens/part.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct zr_labelled {
     zr__labelled_list list;
     zr__questions questions;
     zr__found_texts found; /* counts of .jsonl files */
+    int64_t records;       /* number of records, or of paragraphs of questions, of all parts */
     int64_t *in_group;     /* buffer for the numbers of the samples of a group */
     int32_t *in_row;       /* buffer for the samples of a row, as indices in their group */
     int64_t *number;       /* buffer for the numbers of the samples of a row */
@@ -84,7 +86,8 @@ static zr_status read_classes(zr_labelled *l)
         l->found.skipped_lines += found.skipped_lines;
         l->found.documents += found.documents;
     }
-    l->info.documents = l->found.documents;
+    l->info.documents = l->list.samples;
+    l->records = reader.records;
     l->info.skipped_lines = l->found.skipped_lines;
     l->info.cut_documents = reader.cut;
     if (reader.members)
@@ -96,7 +99,7 @@ static zr_status read_classes(zr_labelled *l)
                  (long long)l->found.skipped_lines, first);
     if (reader.cut > 0)
         snprintf(l->cut, sizeof(l->cut), "%lld of %lld texts have more tokens than a row and were cut",
-                 (long long)reader.cut, (long long)l->found.documents);
+                 (long long)reader.cut, (long long)l->info.documents);
     return ZR_OK;
 }
 
@@ -110,6 +113,7 @@ static zr_status read_tags(zr_labelled *l)
         if (l->args.progress) l->args.progress(l->args.arg, file.bytes, file.bytes);
     }
     l->info.documents = l->list.samples;
+    l->records = reader.records;
     l->info.cut_documents = reader.cut;
     if (reader.cut > 0)
         snprintf(l->cut, sizeof(l->cut), "%lld of %lld sentences have more tokens than a row and lost their end",
@@ -126,6 +130,7 @@ static zr_status read_questions(zr_labelled *l)
         if (l->args.progress) l->args.progress(l->args.arg, q->read, l->info.bytes);
     }
     l->info.documents = q->n;
+    l->records = q->paragraphs;
     l->info.lost_answers = q->lost;
     l->info.cut_documents = q->cut;
     if (q->lost > 0)
@@ -170,13 +175,13 @@ static zr_status open_tokenizer(zr_labelled *l)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-/* A kind of samples: its reader, the name of its format, and how messages name a sample. */
+/* A kind of samples: its reader, the name of its format, and how messages name a sample and what is held out. */
 static const struct {
     zr_status (*read)(zr_labelled *l);
-    const char *format, *sample;
-} kinds[] = {[ZR_LABELLED_CLASSES] = {read_classes, "jsonl with labels", "text with a label"},
-             [ZR_LABELLED_ANSWERS] = {read_questions, "SQuAD", "question with its answer"},
-             [ZR_LABELLED_TAGS] = {read_tags, "sentences with tags", "sentence with tags"}};
+    const char *format, *sample, *unit;
+} kinds[] = {[ZR_LABELLED_CLASSES] = {read_classes, "jsonl with labels", "text with a label", "records"},
+             [ZR_LABELLED_ANSWERS] = {read_questions, "SQuAD", "question with its answer", "paragraphs with questions"},
+             [ZR_LABELLED_TAGS] = {read_tags, "sentences with tags", "sentence with tags", "sentences"}};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static zr_status open_labelled(zr_labelled *l)
@@ -185,6 +190,12 @@ static zr_status open_labelled(zr_labelled *l)
     ZR_TRY(find_files(l));
     ZR_TRY(open_tokenizer(l));
     ZR_TRY(kinds[l->args.kind].read(l));
+    const zr__part_size size = {.name = ZR_SHOWN(l->files.path[0]),
+                                .unit = kinds[l->args.kind].unit,
+                                .has = l->list.samples > 0,
+                                .all = l->records,
+                                .least = 1};
+    if (l->records > 0) ZR_TRY(zr__part_check(&l->args.part, &size));
     ZR_CHECK(l->list.samples > 0, ZR_ERR_DATA, "%s%s: there is no %s%s%s", ZR_SHOWN(l->files.path[0]),
              l->files.n > 1 ? " and the files after it" : "", kinds[l->args.kind].sample, l->note[0] ? "; " : "",
              l->note);

@@ -2,8 +2,10 @@
 
 #include "base/json/json.h"
 #include "base/text/text.h"
+#include "data/files/stream.h"
 #include "data/text/jsonl.h"
 #include "data/text/kind.h"
+#include "data/tokens/part.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,12 +39,18 @@ static zr_status add_word(zr__tag_reader *r, const char *word, int64_t bytes, in
     return zr__labelled_add_tokens(r->list, r->list->encoded, n);
 }
 
-static zr_status end_sentence(zr__tag_reader *r, zr__found_texts *found)
+/* Add the sentence to the list, or take back its words if it belongs to another part of the data. */
+static zr_status end_sentence(zr__tag_reader *r)
 {
-    if (r->sentence.a_n < 0) return ZR_OK;
-    ZR_TRY(zr__labelled_add(r->list, r->sentence));
-    r->cut += r->sentence.cut;
-    found->documents++;
+    const zr__labelled_sample *s = &r->sentence;
+    if (s->a_n < 0) return ZR_OK;
+    if (zr__part_has(&r->args->part, r->records++)) {
+        ZR_TRY(zr__labelled_add(r->list, *s));
+        r->cut += s->cut;
+    } else {
+        r->list->tokens = s->a;
+        r->list->words = s->word;
+    }
     r->sentence.a_n = -1;
     return ZR_OK;
 }
@@ -124,15 +132,14 @@ static zr_status take_tag(const zr__tag_reader *r, const char *path, int64_t num
     return ZR_OK;
 }
 
-static zr_status read_line(zr__tag_reader *r, const char *path, int64_t number, const char *text, int64_t n,
-                           zr__found_texts *found)
+static zr_status read_line(zr__tag_reader *r, const char *path, int64_t number, const char *text, int64_t n)
 {
     static const char document[] = "-DOCSTART-"; /* CoNLL's line between documents */
     const columns_line line = divide(text, n);
     const bool between = line.columns == 0 || (line.word_bytes == sizeof(document) - 1 &&
                                                memcmp(line.word, document, sizeof(document) - 1) == 0);
     int32_t tag = -1;
-    if (between) return end_sentence(r, found);
+    if (between) return end_sentence(r);
     if (line.columns < 2 || (r->columns > 0 && line.columns != r->columns))
         return refuse_columns(r, path, number, &line);
     if (r->columns == 0) r->first_line = number;
@@ -143,8 +150,12 @@ static zr_status read_line(zr__tag_reader *r, const char *path, int64_t number, 
     return add_word(r, line.word, line.word_bytes, tag);
 }
 
-static zr_status read_columns(zr__tag_reader *r, const zr__file *file, const char *path, zr__found_texts *found)
+static zr_status read_columns(zr__tag_reader *r, const zr__file *file, const char *path)
 {
+    zr__packing packing;
+    ZR_TRY(zr__packing_of(file, &packing));
+    ZR_CHECK(packing == ZR__UNPACKED, ZR_ERR_DATA, "%s: columns are not read from compressed files; unpack it",
+             file->name);
     ZR_CHECK(file->bytes <= FILE_BYTES, ZR_ERR_DATA, "%s: the file is larger than %d bytes, the limit; divide it",
              file->name, FILE_BYTES);
     ZR_AUTO_FREE char *text = zr_alloc((size_t)file->bytes + 1);
@@ -154,9 +165,9 @@ static zr_status read_columns(zr__tag_reader *r, const zr__file *file, const cha
     for (int64_t at = zr__shape_mark(text, file->bytes), to; at < file->bytes; at = to + 1, number++) {
         const char *end = memchr(text + at, '\n', (size_t)(file->bytes - at));
         to = end ? end - text : file->bytes;
-        ZR_TRY(read_line(r, path, number, text + at, to - at, found));
+        ZR_TRY(read_line(r, path, number, text + at, to - at));
     }
-    return end_sentence(r, found);
+    return end_sentence(r);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -192,17 +203,12 @@ static void check_record(const zr__tag_reader *r, const json_t *root, char *reas
     }
 }
 
-/* Read a record; a zr__line_fn. */
-static zr_status read_record(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason)
+/* Read a record; a zr__record_fn. */
+static zr_status read_record(const void *of, void *arg, const json_t *root, int64_t *bytes, char *reason)
 {
     zr__tag_reader *r = arg;
-    json_auto_t *root = NULL;
-    bool blank = false;
-    zr__found_texts found = {0};
     (void)of;
     *bytes = 0;
-    ZR_TRY(zr__jsonl_object(line, n, wanted, &root, &blank, reason));
-    if (blank || reason[0]) return ZR_OK;
     check_record(r, root, reason);
     if (reason[0]) return ZR_OK;
     const json_t *words = json_object_get(root, "tokens"), *tags = tags_of(root);
@@ -213,8 +219,8 @@ static zr_status read_record(const void *of, void *arg, const char *line, int64_
                         : add_word(r, json_string_value(word), (int64_t)json_string_length(word),
                                    zr__label_of(r->args, tag)));
     }
-    *bytes = n;
-    return end_sentence(r, &found);
+    *bytes = 1 + (int64_t)json_array_size(words); /* a sentence without words counts, too */
+    return end_sentence(r);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -222,18 +228,21 @@ static zr_status read_record(const void *of, void *arg, const char *line, int64_
 zr_status zr__tags_read(zr__tag_reader *r, const zr__file *file, const char *path, zr__found_texts *found)
 {
     zr__parts parts = {
-        .file = file, .usual_bytes = PART_BYTES, .most_bytes = INT64_MAX, .line = read_record, .remedy = TAG_REMEDY};
+        .file = file, .usual_bytes = PART_BYTES, .most_bytes = INT64_MAX, .record = read_record, .remedy = TAG_REMEDY};
     ZR_AUTO(zr__part_free) zr__part part = {0};
     r->columns = 0;
     r->sentence.a_n = -1;
     ZR_TRY(zr__data_refuse_kind(file, false));
     ZR_TRY(zr__shape_find(file, path, &parts.shape, NULL, 0));
-    if (parts.shape == ZR__SHAPE_TEXT) return read_columns(r, file, path, found);
-    ZR_TRY(zr__parts_begin(&parts));
-    while (true) {
-        ZR_TRY(zr__part_read(&parts, &part));
-        if (part.n == 0 && !part.too_long) return ZR_OK;
-        zr__part_run(&parts, &part, NULL, r);
-        ZR_TRY(zr__part_take(&parts, &part, found));
+    const bool records =
+        parts.shape == ZR__SHAPE_LINES || parts.shape == ZR__SHAPE_VALUES || parts.shape == ZR__SHAPE_ARRAY;
+    if (!records) return read_columns(r, file, path); /* also if it is called a table, such as words.tsv */
+    zr_status st = zr__parts_begin(&parts);
+    while (st == ZR_OK && !parts.ended) {
+        st = zr__part_read(&parts, &part);
+        if (st == ZR_OK) zr__part_run(&parts, &part, NULL, r);
+        if (st == ZR_OK) st = zr__part_take(&parts, &part, found);
     }
+    zr__parts_end(&parts);
+    return st;
 }

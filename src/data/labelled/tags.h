@@ -12,6 +12,7 @@ typedef struct zr__tag_reader {
     zr__labelled_list *list;
     zr__label_names *names;       /* where names are collected, while no samples are made; or NULL */
     int64_t cut;                  /* number of sentences that were too long */
+    int64_t records;              /* number of sentences read, of all parts */
     int64_t columns;              /* number of columns of the file that is being read, or 0 before its first line */
     int64_t first_line;           /* the line that has set `columns` */
     zr__labelled_sample sentence; /* the sentence that is being read; a_n is -1 if it has not begun */

@@ -177,6 +177,16 @@ static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, 
 
 /* ---- prices ------------------------------------------------------------------------------------- */
 
+/* Return the time of the iterations of hidden matrices, which follow all rounds. */
+static double iterations_sec(const zr_plan *plan, const zr__pricer *pricer)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    double sec = 0;
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_ORTHO) sec += pricer->step_sec(pricer, plan, ZR_SCHEDULE_TRAIN, i);
+    return sec;
+}
+
 zr_status zr__plans_price_by(const zr_plans *plans, const zr__pricer *pricer, zr_price *price)
 {
     zr__walked w;
@@ -188,6 +198,7 @@ zr_status zr__plans_price_by(const zr_plans *plans, const zr__pricer *pricer, zr
                         .host_sec = w.busy[ZR_STREAM_HOST],
                         .exposed_sec = fmax(w.step_sec - w.busy[ZR_STREAM_COMPUTE], 0),
                         .bubble_sec = w.bubble_sec,
+                        .ortho_sec = iterations_sec(plans->role[w.busiest], pricer),
                         .role = w.busiest,
                         .disk_sec = fmax(w.busy[ZR_STREAM_FETCH], w.busy[ZR_STREAM_STORE])};
     return ZR_OK;

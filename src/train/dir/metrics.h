@@ -19,15 +19,15 @@ typedef struct zr__scalar {
     bool absent; /* whether the number is omitted because the run does not measure it */
 } zr__scalar;
 /** Maximum number of scalars in a line; metrics.c checks at compile time that it is large enough. */
-#define ZR_SCALARS 17
+#define ZR_SCALARS 18
 /** Maximum length of a line in bytes: 64 for the step, 64 for each scalar with its name, and longer names of loss
  * terms.
  */
 #define ZR_METRICS_LINE_BYTES (64 + 64 * ZR_SCALARS + ZR_NAME_MAX * ZR_LOSS_TERMS)
 
 /** List the scalars of a training step, in the order in which a line of metrics.jsonl has them, and return their count.
- * "loss_scale" is included only with fp16, and "noise_scale_tokens" only with train.gradient_noise_scale. With several
- * loss terms, the loss of each term follows under the term's name. */
+ * "loss_scale" is included only with fp16, "noise_scale_tokens" only with train.gradient_noise_scale, and "adamw_lr"
+ * only with Muon. With several loss terms, the loss of each term follows under the term's name. */
 int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS]);
 /** List the scalars of an evaluation and return their count. */
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS]);
@@ -39,6 +39,11 @@ int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar,
 /** Return the line for a sample text, which the model generated after `step` steps; zr_free it. Errors: ZR_ERR_MEMORY.
  */
 ZR_NODISCARD zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line);
+
+struct zr__json_out;
+/** Add what a run with train.keep_best or early stopping has beside its results: "best_val_loss", "best_step" and
+ * "stopped_early". */
+void zr__metrics_add_best(struct zr__json_out *out, const zr_config *config, const zr_train_result *result);
 
 /** Return the text of run.json; zr_free it. Pass NULL as `timings` if they were not measured. */
 ZR_NODISCARD zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result,

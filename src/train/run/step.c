@@ -84,7 +84,9 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
                           .skipped = r->ranks.result->skipped,
                           .loss_scale = r->config->fp16 ? scale : 0.0,
                           .noise = r->config->train.noise_scale,
-                          .noise_scale = r->ranks.result->noise_scale};
+                          .noise_scale = r->ranks.result->noise_scale,
+                          .muon = r->config->optimizer.type == ZR_OPTIMIZER_MUON,
+                          .adamw_lr = lr * r->plan->rest.lr_factor};
     line.terms = zr__run_name_terms(r->plan, did->term, line.term);
     const double least_sec = sec > 0.0 ? sec : 1e-9;
     line.tokens_per_sec = (double)line.tokens / least_sec;

@@ -66,6 +66,17 @@ check "... is refused" grep -q 'ns_method: "gram" is not available' err
 check "a schedule with a rate of its own" code 78 train bad --scheduler.type=WarmupLR --scheduler.params.warmup_max_lr=0.01
 check "... is refused" grep -q 'adamw.lr (adam_lr) 0.003; choose WarmupLR without warmup_max_lr' err
 
+# Both learning rates are shown, the coefficients are read, and a plan says what the iterations take.
+rates() { sed 's/.*"lr":\([^,]*\),.*"adamw_lr":\([^,}]*\).*/\1 \2/' one/metrics.jsonl; }
+check "metrics have both learning rates" sh -c '[ $(echo "$1" | awk "\$2 > 0 && (\$2 / \$1 - 0.15) ^ 2 < 1e-12" | wc -l) = 8 ]' sh "$(rates)"
+check "a line of progress" "$ZR" train c.json --train.output_dir=line --train.steps=1
+check "... has both" grep -q 'lr 0.00667 (AdamW 0.001)' err
+check "other coefficients" train other_ns '--optimizer.params.ns_coefficients=[3.0, -3.2, 1.2]'
+check "... differ" test "$(last one)" != "$(last other_ns)"
+check "the time of the iterations" sh -c '"$0" plan c.json --ranks 2 --cluster dgx-h100x8 | tr "\n" " " | grep -q "% of it for Muon.s iterations"' "$ZR"
+check "a plan for DeepSpeed" code 69 "$ZR" plan c.json --ranks 2 --system deepspeed
+check "... is refused" grep -q 'optimizer.type is Muon, and zr does not know what a step of it needs in DeepSpeed' err
+
 check "a plan with Muon" sh -c '"$0" plan c.json --ranks 2 --schedule >schedule' "$ZR"
 for kind in direction gather_direction ortho scatter_direction; do
     check "... has the step $kind" grep -qw "$kind" schedule

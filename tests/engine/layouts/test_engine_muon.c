@@ -1,6 +1,7 @@
 //TEST timeout=120
 /* Muon: every variant against double precision, from the gradients that the engine computes; and the same bits over
  * stages, layouts, groups, homes, pipelines and, with sums for any number of ranks, over ranks. */
+#include "engine/bert_rows.h"
 #include "engine/layout_variants.h"
 #include "graph/graph.h"
 #include "support/long.h"
@@ -297,6 +298,33 @@ static void pipelines(void **state)
     }
 }
 
+/* Check BERT, whose pooler and transform are hidden matrices beside AdamW's in the last unit. */
+static void encoders(void **state)
+{
+    (void)state;
+    const zr_model model = zr_bert(&bert_post);
+    trainer first = muon_trainer(2, ZR_F32, 4, 0.5, ZR_F32);
+    first.model = &model;
+    first.batch = bert_batch;
+    first.count = bert_count;
+    first.layout.documents = true;
+    first.layout.predictions = BERT_PREDICTIONS;
+    first.layout.samples = BERT_SAMPLES;
+    trainer_run(&first);
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer run = first;
+        run.layout.stage = stage;
+        run.layout.pipeline = 1 + stage % 2;
+        run.layout.pipeline_schedule = ZR_PIPELINE_1F1B;
+        trainer_run(&run);
+        layout_assert_same(&first, &run, "BERT");
+    }
+    trainer some = first;
+    some.layout.hidden = "encoder.*";
+    trainer_run(&some);
+    assert_true(some.weights != first.weights);
+}
+
 /* ---- what is kept and moved ---------------------------------------------------------------------- */
 
 /* Check that hidden matrices need 4 bytes less per parameter than with AdamW, and that directions and results move
@@ -458,7 +486,7 @@ int main(void)
         cmocka_unit_test(variants), cmocka_unit_test(all_layouts), cmocka_unit_test(any_ranks),
         cmocka_unit_test(groups),   cmocka_unit_test(homes),       cmocka_unit_test(pipelines),
         cmocka_unit_test(accounts), cmocka_unit_test(skipped),     cmocka_unit_test(refused),
-        cmocka_unit_test(patterns), cmocka_unit_test(orders),
+        cmocka_unit_test(patterns), cmocka_unit_test(orders),      cmocka_unit_test(encoders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

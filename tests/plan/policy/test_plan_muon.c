@@ -62,6 +62,9 @@ static void test_times(void **state)
     const double all = 12 * block_flops(768);
     assert_true(fabs((price[1].step_sec - price[0].step_sec) / (all / 4e9) - 1) < 1e-3);
     assert_true(fabs((price[2].step_sec - price[0].step_sec) / (all / 1e9) - 1) < 1e-3);
+    assert_true(price[0].ortho_sec == 0);
+    assert_true(fabs(price[1].ortho_sec / (all / 4e9) - 1) < 1e-9);
+    assert_true(fabs(price[2].ortho_sec / (all / 1e9) - 1) < 1e-9);
 }
 
 /* Check that queries, keys and values are matrices of their own with one owner, and the scales of all matrices. */

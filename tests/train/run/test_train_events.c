@@ -253,12 +253,13 @@ static void all_scalars_of_a_step(void **state)
                                 .loss_scale = 0x1p24,
                                 .noise = true,
                                 .noise_scale = INFINITY,
+                                .muon = true,
                                 .tokens = 1 << 20};
     zr__scalar scalar[ZR_SCALARS];
     char record[ZR_EVENT_BYTES], tag[64];
     event e;
     const int n = zr__metrics_step_scalars(&step, scalar);
-    assert_int_equal(n, 13);
+    assert_int_equal(n, 14);
     const int length = zr__event_scalars(2.5, step.step, "train", scalar, n, record);
     assert_int_equal(read_records((unsigned char *)record, (size_t)length, &e), 1);
     assert_int_equal(e.n, n);
