@@ -73,18 +73,18 @@ bool zr__nfc_is_newer(int32_t c)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static bool is_composed(zr__form form)
+static bool is_composed(zr__unicode_form form)
 {
     return form == ZR__FORM_C || form == ZR__FORM_KC;
 }
 
-static bool is_compatible(zr__form form)
+static bool is_compatible(zr__unicode_form form)
 {
     return form == ZR__FORM_KC || form == ZR__FORM_KD;
 }
 
 /* Return whether form C or KC replaces a character. */
-static bool is_replaced(zr__form form, utf8proc_int32_t c)
+static bool is_replaced(zr__unicode_form form, utf8proc_int32_t c)
 {
     utf8proc_int32_t part[4 * ZR__NFC_PARTS];
     const int64_t n = decompose(c, is_compatible(form), part, 4 * ZR__NFC_PARTS);
@@ -94,7 +94,7 @@ static bool is_replaced(zr__form form, utf8proc_int32_t c)
 
 /* Mark a character if form C or KC replaces it. Also mark each character of its canonical decomposition except the
  * first. */
-static void mark_parts(zr__form form, uint8_t *number, utf8proc_int32_t c)
+static void mark_parts(zr__unicode_form form, uint8_t *number, utf8proc_int32_t c)
 {
     utf8proc_int32_t part[ZR__NFC_PARTS];
     const int64_t n = zr__nfc_decompose(c, part);
@@ -102,7 +102,7 @@ static void mark_parts(zr__form form, uint8_t *number, utf8proc_int32_t c)
     if (is_replaced(form, c)) number[c] = CHANGES;
 }
 
-static void mark_all(zr__form form, uint8_t *number)
+static void mark_all(zr__unicode_form form, uint8_t *number)
 {
     for (utf8proc_int32_t c = 0; c < ZR__CHARACTERS; c++) {
         const utf8proc_property_t *its = utf8proc_get_property(c);
@@ -124,7 +124,7 @@ static void mark_all(zr__form form, uint8_t *number)
     }
 }
 
-zr_status zr__nfc_open(zr__form form, zr__classes **nfc)
+zr_status zr__nfc_open(zr__unicode_form form, zr__classes **nfc)
 {
     ZR_AUTO_FREE uint8_t *number = zr_alloc(ZR__CHARACTERS);
     ZR_CHECK(number, ZR_ERR_MEMORY, "no memory for a table of characters");
@@ -220,8 +220,8 @@ void zr__nfc_order(const zr__classes *nfc, int32_t *c, int64_t n, int32_t *room)
 }
 
 /* Normalize a stretch and append it. `c` and `room` have space for MOST_PER_BYTE characters per byte. */
-static void normalize(zr__form form, const zr__classes *nfc, const char *text, int64_t bytes, int32_t *c, int32_t *room,
-                      zr__text *out)
+static void normalize(zr__unicode_form form, const zr__classes *nfc, const char *text, int64_t bytes, int32_t *c,
+                      int32_t *room, zr__text *out)
 {
     int64_t n = 0, length = 0;
     for (int64_t at = 0; at < bytes; at += length) {
@@ -236,7 +236,8 @@ static void normalize(zr__form form, const zr__classes *nfc, const char *text, i
     }
 }
 
-static zr_status add_stretch(zr__form form, const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
+static zr_status add_stretch(zr__unicode_form form, const zr__classes *nfc, const char *text, int64_t bytes,
+                             zr__text *out)
 {
     int32_t few[2 * MOST_PER_BYTE * FEW], *c = few;
     const int64_t most = MOST_PER_BYTE * bytes;
@@ -247,7 +248,7 @@ static zr_status add_stretch(zr__form form, const zr__classes *nfc, const char *
     return ZR_OK;
 }
 
-zr_status zr__nfc_add(zr__form form, const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
+zr_status zr__nfc_add(zr__unicode_form form, const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
 {
     int64_t at = 0;
     for (stretch s; find_stretch(nfc, text, at, bytes, &s); at = s.to) {

@@ -9,10 +9,10 @@
 #include "base/text/text.h"
 #include "data/pieces/classes.h"
 
-typedef enum zr__form { ZR__FORM_C, ZR__FORM_D, ZR__FORM_KC, ZR__FORM_KD } zr__form;
+typedef enum zr__unicode_form { ZR__FORM_C, ZR__FORM_D, ZR__FORM_KC, ZR__FORM_KD } zr__unicode_form;
 
 /** Create the table of the characters that normalization may change, from the library's data. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__nfc_open(zr__form form, zr__classes **nfc);
+ZR_NODISCARD zr_status zr__nfc_open(zr__unicode_form form, zr__classes **nfc);
 
 /** Return whether a character combines with others, or decomposes, only in versions of Unicode after 9. */
 bool zr__nfc_is_newer(int32_t c);
@@ -24,7 +24,7 @@ const char *zr__nfc_version(void);
 bool zr__nfc_is(const zr__classes *nfc, const char *text, int64_t bytes);
 
 /** Append the normalized text to `out`. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__nfc_add(zr__form form, const zr__classes *nfc, const char *text, int64_t bytes,
+ZR_NODISCARD zr_status zr__nfc_add(zr__unicode_form form, const zr__classes *nfc, const char *text, int64_t bytes,
                                    zr__text *out);
 
 /* ---- characters ------------------------------------------------------------------------------ */

@@ -39,7 +39,7 @@ zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char
     if (to) ZR_TRY(zr__text_copy(to, strlen(to), &c->to));
     ZR_TRY(check_growth(changes, where));
     if (kind == ZR__REPLACE_MATCH) return open_match(c, where);
-    return kind <= ZR__NORMAL_KD ? zr__nfc_open((zr__form)kind, &c->table) : ZR_OK;
+    return kind <= ZR__NORMAL_KD ? zr__nfc_open((zr__unicode_form)kind, &c->table) : ZR_OK;
 }
 
 zr_status zr__changes_add_bert(zr__changes *changes, zr__bert_options options, const char *where)
@@ -244,7 +244,7 @@ static zr_status apply(const zr__changes *changes, const zr__change *c, zr__chan
     case ZR__NORMAL_D:
     case ZR__NORMAL_KC:
     case ZR__NORMAL_KD:
-        return zr__nfc_add((zr__form)c->kind, c->table, text.text, text.bytes, out);
+        return zr__nfc_add((zr__unicode_form)c->kind, c->table, text.text, text.bytes, out);
     case ZR__BERT:
         return zr__bert_add(changes->bert, text.text, text.bytes, out);
     case ZR__REPLACE_MATCH:

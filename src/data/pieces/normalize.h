@@ -15,7 +15,7 @@
 struct zr__split;
 
 typedef enum zr__change_kind {
-    ZR__NORMAL_C, /* Unicode's normal forms, in the order of zr__form */
+    ZR__NORMAL_C, /* Unicode's normal forms, in the order of zr__unicode_form */
     ZR__NORMAL_D,
     ZR__NORMAL_KC,
     ZR__NORMAL_KD,

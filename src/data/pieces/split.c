@@ -181,7 +181,7 @@ zr_status zr__split_add_change(zr__split *split, zr__change_kind kind, const cha
     ZR_TRY(zr__changes_add(&s->change, kind, from, to, where));
     s->change.change[0].first = first;
     settle_places(split, s);
-    const int64_t growth = zr__split_growth(split);
+    const int64_t growth = zr__split_growth(split, false);
     ZR_CHECK(growth <= ZR__GROWTH_MOST, ZR_ERR_DATA,
              "%s: this step and the steps before it may make %lld bytes of one byte of text; the limit is %d", where,
              (long long)growth, ZR__GROWTH_MOST);
@@ -211,13 +211,14 @@ uint64_t zr__split_hash(const zr__split *split)
     return hash;
 }
 
-int64_t zr__split_growth(const zr__split *split)
+int64_t zr__split_growth(const zr__split *split, bool characters)
 {
     int64_t growth = 1;
     for (int i = 0; i < split->n && growth <= ZR__GROWTH_MOST; i++) {
+        const zr__changes *changes = &split->step[i].change;
         int64_t more = 0; /* bytes prepended to a piece, which has at least one byte */
-        const int64_t times = zr__changes_growth(&split->step[i].change, &more);
-        growth *= times + more;
+        const int64_t times = zr__changes_growth(changes, &more);
+        growth *= characters ? 1 + (more > 0) : times + more;
     }
     return growth;
 }

@@ -62,8 +62,9 @@ ZR_NODISCARD zr_status zr__split_add_change(zr__split *split, zr__change_kind ki
 
 /** Return the XXH3-64 hash of the steps and of the versions of Unicode that they use. */
 uint64_t zr__split_hash(const zr__split *split);
-/** Return the maximum number of bytes of pieces that one byte of text may become. */
-int64_t zr__split_growth(const zr__split *split);
+/** Return the maximum number of bytes of pieces that one byte of text may become; or of characters, if `characters` and
+ * the steps only make a character of a space or put one before pieces. */
+int64_t zr__split_growth(const zr__split *split, bool characters);
 /** Return whether pieces may be in memory that the matcher overwrites before it cuts the next one. */
 bool zr__split_moves(const zr__split *split);
 

@@ -103,8 +103,11 @@ static void bound_tokens(zr__bpe *bpe)
         }
         growth *= zr__changes_growth(all[k], &more);
     }
-    if (bpe->split) growth *= zr__split_growth(bpe->split);
-    if (bpe->split) more *= zr__split_growth(bpe->split);
+    if (bpe->split) {
+        const int64_t split = zr__split_growth(bpe->split, bpe->by_character && !bpe->byte_fallback);
+        growth *= split;
+        more *= split;
+    }
     bpe->more = simple ? prepended : more;
     bpe->growth = (simple ? 1 : growth) + bpe->more;
 }

@@ -124,7 +124,7 @@ static void characters_have_classes(void **state)
 
 /* ---- normalization --------------------------------------------------------------------------- */
 
-static void expect_form(zr__form form, const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
+static void expect_form(zr__unicode_form form, const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out)
 {
     static const utf8proc_option_t options[] = {
         UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
@@ -146,7 +146,7 @@ static int64_t put(char *out, int32_t c)
 }
 
 /* Check the normalization of each character, between letters and before a mark. */
-static void normalize_characters(zr__form form)
+static void normalize_characters(zr__unicode_form form)
 {
     zr__classes *nfc = NULL;
     zr__text out = {0};
@@ -170,10 +170,10 @@ static void normalize_characters(zr__form form)
 static void characters_are_normalized(void **state)
 {
     (void)state;
-    for (int form = ZR__FORM_C; form <= ZR__FORM_KD; form++) normalize_characters((zr__form)form);
+    for (int form = ZR__FORM_C; form <= ZR__FORM_KD; form++) normalize_characters((zr__unicode_form)form);
 }
 
-static void normalize_sequences(zr__form form)
+static void normalize_sequences(zr__unicode_form form)
 {
     static const int32_t some[] = {
         'e',    'o',    ' ',    0x301,  0x323,  0x302, 0x31b, 0x327, 0x345,  0xea,   0x1ec7, 0x212b, 0x344,   0x1100,
@@ -198,7 +198,7 @@ static void normalize_sequences(zr__form form)
 static void sequences_are_normalized(void **state)
 {
     (void)state;
-    for (int form = ZR__FORM_C; form <= ZR__FORM_KD; form++) normalize_sequences((zr__form)form);
+    for (int form = ZR__FORM_C; form <= ZR__FORM_KD; form++) normalize_sequences((zr__unicode_form)form);
 }
 
 /* Check that bytes that are not UTF-8 stay unchanged, and that many marks in sequence do not take quadratic time. */
