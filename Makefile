@@ -98,7 +98,7 @@ URING_H := $(call header,liburing.h,liburing.h)
 endif
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
-LIBS := -ldnnl -ljansson -lpcre2-8 -lutf8proc -lxxhash -lyaml $(if $(URING_H),-luring) -lm -lpthread -ldl
+LIBS := -ldnnl -ljansson -lpcre2-8 -lutf8proc -lxxhash -lyaml -lz -lzstd $(if $(URING_H),-luring) -lm -lpthread -ldl
 # For `make info`: a header that the compiler finds.
 needed = $(call header,$(1),found,MISSING: scripts/deps installs it)
 
@@ -186,6 +186,8 @@ info:
 	@echo "utf8proc  $(call needed,utf8proc.h)"
 	@echo "xxHash    $(call needed,xxhash.h)"
 	@echo "libyaml   $(call needed,yaml.h)"
+	@echo "zlib      $(call needed,zlib.h)"
+	@echo "zstd      $(call needed,zstd.h)"
 	@echo "folder    $(B)"
 	@echo "flags     $(CFLAGS_ALL)"
 	@echo "libraries $(LIBS)"
@@ -352,7 +354,7 @@ $(B)/fuzz/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP -c $< -o $@
 $(B)/fuzz/%: tests/fuzz/%.c $(FUZZED:src/%.c=$(B)/fuzz/obj/%.o)
-	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $^ -o $@ -ljansson -lpcre2-8 -lutf8proc -lxxhash -lm -lpthread -ldl
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $^ -o $@ -ljansson -lpcre2-8 -lutf8proc -lxxhash -lz -lzstd -lm -lpthread -ldl
 # The command whose ranks, allocations and writes fail on request.
 tests: $(if $(wildcard tests/fault),$(B)/tests/zr_fault)
 FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write

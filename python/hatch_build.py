@@ -11,7 +11,10 @@ import subprocess
 import sysconfig
 import tempfile
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+os.environ.pop("PIP_BUILD_TRACKER", None)  # with it, hatchling gives pip the metadata only after a whole build
+
+from hatchling.build import *  # noqa: E402,F403, this file is the build backend too
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # noqa: E402
 
 
 class CustomBuildHook(BuildHookInterface):
@@ -43,12 +46,16 @@ class CustomBuildHook(BuildHookInterface):
             build_data["force_include"][f"/usr/share/doc/{package}/copyright"] = f"zr/licenses/{package}.txt"
 
     def _make(self, source):
+        lacks = subprocess.run([os.path.join(source, "scripts", "deps"), "--check"], capture_output=True, text=True)
+        if lacks.returncode:
+            missing = lacks.stderr.splitlines()[-1]
+            raise SystemExit(f"zr cannot be built here; {missing} (scripts/deps installs them on Debian)")
         words = ["make", "-s", "-C", source, "MPI=none", *os.environ.get("ZR_MAKE", "").split()]
         try:
             subprocess.run([*words, f"-j{os.cpu_count() or 1}"], check=True)
             facts = subprocess.run([*words, "info"], check=True, capture_output=True, text=True).stdout
-        except (OSError, subprocess.CalledProcessError) as failure:
-            raise SystemExit(f"zr could not be built ({failure}); scripts/deps installs what the build needs") from None
+        except subprocess.CalledProcessError as failure:
+            raise SystemExit(f"zr could not be built; make's messages are above ({failure})") from None
         folder = next(line.split()[1] for line in facts.splitlines() if line.startswith("folder "))
         return os.path.join(source, folder)
 

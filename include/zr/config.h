@@ -25,7 +25,8 @@ typedef enum zr_config_optimizer {
     ZR_OPTIMIZER_SGD,
     ZR_OPTIMIZER_LAMB,
     ZR_OPTIMIZER_LARS,
-    ZR_OPTIMIZER_MUON
+    ZR_OPTIMIZER_MUON,
+    ZR_OPTIMIZER_LION
 } zr_config_optimizer;
 typedef enum zr_config_scheduler {
     ZR_SCHEDULER_NONE, /* constant learning rate optimizer.lr */
@@ -75,15 +76,16 @@ typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } 
 
 /** Samples that the program itself makes, for decoders only. */
 typedef struct zr_source {
-    /** Give samples [first, first+n) of the training data, which are the rows of one training step: set *tokens and
+    /** Give samples [first, first+n): the rows of one training step, or all rows for evaluations. Set *tokens and
      * *targets to rows of data.seq_length tokens and of their targets. The loss ignores targets of -1. *stride is the
      * distance in elements between the beginnings of two rows, at first data.seq_length. The run copies the rows, and
      * needs the arrays until it asks for other samples. Each rank calls this function at most once per step, for the
-     * same samples. Ranks that are threads may call it at the same time. After a failure the run ends as it does if its
-     * data cannot be read. */
+     * same samples; for evaluations once, before the first step. Ranks that are threads may call it at the same time.
+     * After a failure the run ends as it does if its data cannot be read. */
     zr_status (*read)(void *arg, int64_t first, int64_t n, const int32_t **tokens, const int32_t **targets,
                       int64_t *stride);
     void *arg;
+    int64_t rows; /* number of samples for evaluations; not used for training data, which have no end */
 } zr_source;
 
 /** Values of all keys of CONFIG.json. Strings are owned by the struct, and are NULL if not given. */
@@ -108,7 +110,10 @@ typedef struct zr_config {
         /* source of the samples in place of `train`, or NULL. It is borrowed, and is not a key: a program sets it
          * before zr_train_run, alike on all ranks. A resumed run continues with the sample after its last step */
         const zr_source *source;
-        const char *val; /* path of the evaluation data; unlike training data, its sources have no weights */
+        /* path of the evaluation data; unlike training data, its sources have no weights. Or a number as JSON, such as
+         * "0.05": the share of `train` that is held out for evaluations */
+        const char *val;
+        const zr_source *val_source; /* samples in place of `val`, or NULL, as `source` */
         /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no tokenizer for token files
          */
         const char *tokenizer;
@@ -121,8 +126,10 @@ typedef struct zr_config {
         /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; or
          * "auto" for the template in the tokenizer's directory */
         const char *chat_template;
-        const char *chat_date; /* today's date in chat templates, YYYY-MM-DD */
-        const char *text_key;  /* member that holds the text in each record */
+        const char *chat_date;            /* today's date in chat templates, YYYY-MM-DD */
+        const char *chat_template_kwargs; /* JSON text of an object with further variables of the template, or NULL */
+        const char *columns;              /* JSON text of an object with the names of the members of records, or NULL */
+        const char *text_key;             /* member that holds the text in each record */
         bool skip_bad_lines;   /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
         const char *cache_dir; /* cache directory for tokenized texts; NULL for the user's cache */
         /* only for encoders, as in zr_pairs_args and zr_labelled_args */
@@ -173,7 +180,9 @@ typedef struct zr_config {
         bool save_end;         /* whether to write a checkpoint after the last step, independently of the interval */
         bool save_model;       /* whether to write the final weights as model/ */
         int64_t keep_last;
-        bool keep_best; /* whether to keep the weights with the lowest evaluation loss */
+        bool keep_best;   /* whether to keep the weights with the lowest evaluation loss */
+        int64_t patience; /* number of evaluations without a lower loss after which the run ends; 0 for no end */
+        double threshold; /* how much lower the loss must be to count */
         /* key "reproducible": whether results have the same bits for every number of ranks that is a power of two */
         bool rank_free_sums;
         /* key "accumulation_order": whether all micro-batches of a training step pass through a part of the model
@@ -363,6 +372,7 @@ typedef enum zr_key_type {
     ZR_KEY_STRING,
     ZR_KEY_NAMES,   /* one name pattern or a list of patterns; stored as lines of one string */
     ZR_KEY_PATHS,   /* a path, a list of paths, or a list of sources with weights; a list is stored as JSON text */
+    ZR_KEY_SHARE,   /* a number above 0 and below 1, stored as JSON text; or as for ZR_KEY_PATHS */
     ZR_KEY_FOLDERS, /* a folder or a list of folders; a list is stored as JSON text */
     ZR_KEY_CHOICE,  /* one of the words in `choices`; stored as the word's index */
     ZR_KEY_EITHER,  /* one of two words in `choices`; stored as a bool, which is true for the second word */
@@ -370,6 +380,7 @@ typedef enum zr_key_type {
     ZR_KEY_TRIPLE,  /* three numbers */
     ZR_KEY_BYTES,   /* an integer, or a size such as "2GiB" */
     ZR_KEY_IDS,     /* a token id, a list of ids, or null; stored as zr_ids */
+    ZR_KEY_OBJECT,  /* an object of any members; stored as JSON text */
     ZR_KEY_ANY      /* any value, which is ignored */
 } zr_key_type;
 
@@ -388,12 +399,13 @@ typedef struct zr_key {
     double min, max; /* for the types INT, NUMBER, TRIPLE and BYTES: allowed range */
     /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the enum */
     const char *choices;
-    const char *built;     /* for a LIMITED key: supported values, such as "0" or "a|b" */
-    const char *standard;  /* default value as JSON */
-    const char *help;      /* one line of help */
-    const char *instead;   /* for a LIMITED key: one line of advice for users of an unsupported value, or NULL */
-    size_t offset;         /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
-    const zr_field *field; /* for a key of the model: the field of its family, or NULL */
+    const char *built;      /* for a LIMITED key: supported values, such as "0" or "a|b" */
+    const char *standard;   /* default value as JSON */
+    const char *help;       /* one line of help */
+    const char *instead;    /* for a LIMITED key: one line of advice for users of an unsupported value, or NULL */
+    const char *instead_of; /* the only word that `instead` is about; NULL: it is about all */
+    size_t offset;          /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
+    const zr_field *field;  /* for a key of the model: the field of its family, or NULL */
     /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if every family has it */
     const char *families;
     unsigned only; /* bit set (1 << type) of the optimizers or schedulers that the key belongs to; 0 for all */

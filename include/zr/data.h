@@ -123,6 +123,9 @@ typedef struct zr_data_info {
     const char *note;
     /* one-line message about documents that are longer than a sample (ZR_PACK_ONE, ZR_PACK_WHOLE), or "" */
     const char *cut;
+    /* one-line message about the forms of records, such as "alpaca.json: 52,002 records of instruction, input, output";
+     * "" if all records are texts */
+    const char *form;
     const char *made_again; /* one-line message that cached tokens were damaged and made again, or "" */
     int64_t files, sources;
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
@@ -143,6 +146,15 @@ typedef struct zr_data_info {
     double filled;
 } zr_data_info;
 
+/** A part of data, for training or for validation. Of records (lines of .jsonl, rows, documents of sentence pairs,
+ * paragraphs of questions) one of 1/share is held out, drawn by its number alone, so that no seed changes the choice,
+ * and records that are added at the end of the files change nothing for those before. Of other data the last tokens of
+ * each source are held out. Both parts are never empty: opening one that has no sample fails with ZR_ERR_CONFIG. */
+typedef struct zr_data_part {
+    double share;  /* share that is held out, above 0 and below 1; 0 for all data, undivided */
+    bool held_out; /* whether the part is what is held out, or else the rest */
+} zr_data_part;
+
 /** Options of zr_data_open_with. A zero means the default, except for `path` and the sizes. */
 typedef struct zr_data_args {
     /** Data files. All files of a source must be of one kind. Forms:
@@ -160,10 +172,15 @@ typedef struct zr_data_args {
     uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
     zr_data_packing packing; /* contents of a sample */
+    zr_data_part part;       /* of held-out data, zr_data_window has the windows in a fixed random order */
     /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; NULL
      * or "auto" for the template in the tokenizer's directory */
     const char *chat_template;
-    const char *chat_date;   /* today's date in chat templates, YYYY-MM-DD; NULL for 2024-07-26 */
+    const char *chat_date; /* today's date in chat templates, YYYY-MM-DD; NULL for 2024-07-26 */
+    /* further variables of the chat template, a JSON object such as {"enable_thinking": false}; or NULL */
+    const char *chat_template_kwargs;
+    /* names of the members of records, a JSON object such as {"prompt": "question", "completion": "answer"}; or NULL */
+    const char *columns;
     zr_data_loss_on loss_on; /* targets that count in the loss, in records with prompts or messages */
     bool as_text;            /* whether every file is read as plain text, even if it has JSON records or tokens */
     /* bytes of a token in files without a header: 2 or 4; 0 means 2, but refuse a file whose tokens seem to have 4
@@ -275,6 +292,7 @@ typedef struct zr_pairs_args {
     int64_t samples;     /* maximum number S of samples in a row; above 1, samples of texts are packed into rows */
     zr_data_order order;
     uint64_t seed; /* seed of the order of rows, of the division of texts into samples, and of the masks */
+    zr_data_part part;
     /* Only for texts: */
     const char *tokenizer; /* tokenizer with the tokens [CLS], [SEP] and [MASK] (zr_tokenizer_open) */
     double masked_lm_prob; /* fraction of a sample's tokens that are predicted; 0 for 0.15 */
@@ -383,6 +401,7 @@ typedef struct zr_labelled_args {
     int64_t samples;    /* maximum number S of samples in a row; above 1, samples are packed into rows */
     zr_data_order order;
     uint64_t seed;         /* seed of the order of samples */
+    zr_data_part part;     /* of questions, those about a text stay together */
     const char *tokenizer; /* one of BERT's tokenizers, with the tokens [CLS] and [SEP] (zr_tokenizer_open) */
     /* Only for ZR_LABELLED_CLASSES: */
     int64_t labels;                 /* number of labels */

@@ -495,21 +495,21 @@ typedef struct zr_ortho {
 } zr_ortho;
 
 /** Optimizer, with n_slots fp32 states per parameter and an elementwise update rule. In mixed precision it needs K = 4
- * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam and LAMB, and 8 or 4 for
- * SGD with or without momentum.
+ * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam and LAMB, 8 for Lion,
+ * and 8 or 4 for SGD with or without momentum.
  *
  * A rule may use trust ratios, such as |w| / |u| in LAMB, where w is a whole parameter and u the direction of its
  * update. A training step then computes `direction` for each rank's shards without storing it, and sums the squares of
  * the direction and of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms,
  * and computes the direction again. The bits of the norms do not depend on the stage or on the homes of states. */
 typedef struct zr_optimizer {
-    /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars", "muon") have a kernel of this name in the
-     * device */
+    /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars", "muon", "lion") have a kernel of this name in
+     * the device */
     const char *name;
     int n_slots; /* number of states, from 0 to ZR_OPTIMIZER_SLOTS; they are zero at start */
     /* constants of the rule: beta1, beta2, eps, and 1 for no bias correction, for adamw and adam; momentum, nesterov
      * for sgd; beta1, beta2, eps, lowest and highest trust ratio, zr_lamb_flags for lamb; momentum, trust coefficient,
-     * eps for lars; momentum, nesterov, sums for muon */
+     * eps for lars; momentum, nesterov, sums for muon; beta1, beta2 for lion */
     double hyper[8];
     double weight_decay;
     /** Update rule, which must treat all elements equally. NULL to use the device's kernel. */
@@ -531,6 +531,10 @@ ZR_API zr_optimizer zr_adam(double beta1, double beta2, double eps, double weigh
 /** Return SGD. weight_decay is an L2 term of the gradient. The state is v = momentum v + g, as in PyTorch. If momentum
  * is 0, there is no state. */
 ZR_API zr_optimizer zr_sgd(double momentum, bool nesterov, double weight_decay);
+/** Return Lion (Chen et al. 2023), whose updates have one size. With the gradient g and the state, the momentum m,
+ * w = (1 - lr weight_decay) w - lr sign(beta1 m + (1 - beta1) g), where sign(0) is 0; then m = beta2 m + (1 - beta2) g.
+ */
+ZR_API zr_optimizer zr_lion(double beta1, double beta2, double weight_decay);
 
 /** Variants of LAMB (You et al. 2020), three optimizers with one name. m and v are moving averages of the
  * gradient g and of g^2, u is the direction, and the update is w -= lr * r * u, where r depends on the norms of a whole

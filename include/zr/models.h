@@ -212,7 +212,25 @@ ZR_API ZR_NODISCARD zr_status zr_family_check(const zr_family *family);
 ZR_API const zr_family *zr_family_find(const char *name);
 
 /** Return the size in bytes of a field's value in the family's struct. */
-ZR_API size_t zr_field_bytes(zr_field_type type);
+static inline size_t zr_field_bytes(zr_field_type type)
+{
+    switch (type) {
+    case ZR_FIELD_REAL:
+        return sizeof(double);
+    case ZR_FIELD_BOOL:
+        return sizeof(bool);
+    case ZR_FIELD_CHOICE:
+        return sizeof(int);
+    case ZR_FIELD_IDS:
+        return sizeof(zr_ids);
+    case ZR_FIELD_FIXED:
+        return 0;
+    case ZR_FIELD_INT:
+    case ZR_FIELD_LAYERS:
+        break;
+    }
+    return sizeof(int64_t);
+}
 /** Return the field with this key, or NULL. */
 ZR_API const zr_field *zr_family_field(const zr_family *family, const char *key);
 /** Return the field with this meaning (zr_field.means), such as "width", or NULL. */

@@ -207,8 +207,12 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* number of steps, including the steps before the checkpoint from which the run resumed */
     int64_t skipped;
-    double loss;        /* loss of the last step with a target that counts, or NaN if no step has one */
-    double val_loss;    /* loss of the last evaluation, or NaN if there was none */
+    double loss;     /* loss of the last step with a target that counts, or NaN if no step has one */
+    double val_loss; /* loss of the last evaluation, or NaN if there was none */
+    double
+        best_val_loss; /* with train.keep_best: loss of the weights in best/, of step best_step, which is 0 if none */
+    int64_t best_step;
+    bool stopped_early; /* whether the run ended before train.steps, because of train.early_stopping_patience */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;
     int64_t peak_rss_bytes; /* peak resident memory in bytes, maximum over the processes, or -1 if unknown */
@@ -308,10 +312,12 @@ enum {
 
 /** Load a configuration and complete it for a run with `ranks` ranks, as `zr train` does: zr_config_load, the recipe of
  * a model's size for optimizer and scheduler if they are not given, and zr_train_prepare. `how` has flags. With
- * ZR_TRAIN_RESUMES, the config.json in a run's directory is a path that gives train.output_dir too. Errors: ZR_ERR_ARG
+ * ZR_TRAIN_RESUMES, the config.json in a run's directory is a path that gives train.output_dir too. `train` and `val`
+ * give samples in place of the files data.train and data.val; they are borrowed, and may be NULL. Errors: ZR_ERR_ARG
  * for ranks, or if a run to resume is not named; and those of zr_config_load and zr_train_prepare. */
 ZR_API ZR_NODISCARD zr_status zr_train_config(const char *path, const char *const *overrides, int n_overrides,
-                                              int ranks, unsigned how, int64_t unix_sec, zr_config **config);
+                                              int ranks, unsigned how, int64_t unix_sec, const zr_source *train,
+                                              const zr_source *val, zr_config **config);
 
 /** Receiver of a run's events. `kind` is "start", "step", "eval", "saved", "note" or "warn". `text` is a JSON object,
  * or for "note" and "warn" one line for the user. A step or an evaluation has the object that metrics.jsonl gets. */
@@ -319,22 +325,25 @@ typedef void (*zr_train_event_fn)(void *arg, const char *kind, const char *text)
 
 /** Train as zr_train_run does, or with `resume` as zr_train_resume does, with `ranks` threads of this process as ranks.
  * Events are reported on the thread of rank 0. The run reads *asked while it trains: bit 0 asks it to stop with a
- * checkpoint, and bit 1 to write a checkpoint after each step until the caller clears it. `source`, `event` and `asked`
- * may be NULL; without a source, samples come from data.train. After success and after ZR_ERR_STOPPED, *json receives
- * the results as `zr train --json` prints them; free it with zr_free. Otherwise *json is NULL. Errors: as those of
- * zr_train_run, with the message of rank 0. */
-ZR_API ZR_NODISCARD zr_status zr_train_threads(const zr_config *config, int ranks, bool resume, const zr_source *source,
-                                               zr_train_event_fn event, void *arg, const int *asked, char **json);
+ * checkpoint, and bit 1 to write a checkpoint after each step until the caller clears it. `event` and `asked` may be
+ * NULL. After success and after ZR_ERR_STOPPED, *json receives the results as `zr train --json` prints them; free it
+ * with zr_free. Otherwise *json is NULL. Errors: as those of zr_train_run, with the message of rank 0. */
+ZR_API ZR_NODISCARD zr_status zr_train_threads(const zr_config *config, int ranks, bool resume, zr_train_event_fn event,
+                                               void *arg, const int *asked, char **json);
 
 /** Arguments of zr_train_reference. Zero-initialise. */
 typedef struct zr_reference {
     int64_t steps;    /* number of training steps */
     zr_source source; /* samples; those of a step are asked for at once */
-    /** Write elements [first, first+n) of the initial value of parameter `name` to `out`. `elems` is the number of its
+    /* number of earlier updates; if it is positive, `fill` gives the optimizer's states too */
+    int64_t updates;
+    /** Write elements [first, first+n) of a state of parameter `name` before the first step to `out`: the state
+     * "weight", or the name of an optimizer's state, such as "exp_avg". `elems` is the number of the parameter's
      * elements. If NULL, parameters get the model's own initial values. */
-    zr_status (*fill)(void *arg, const char *name, int64_t elems, int64_t first, int64_t n, float *out);
-    /** Receive elements [first, first+n) of a state of parameter `name` after the last step: the state "weight", "grad"
-     * or the name of an optimizer's state, such as "exp_avg". */
+    zr_status (*fill)(void *arg, const char *state, const char *name, int64_t elems, int64_t first, int64_t n,
+                      float *out);
+    /** Receive elements [first, first+n) of a state of parameter `name` after the last step: a state that `fill` gives,
+     * or "grad". */
     zr_status (*read)(void *arg, const char *state, const char *name, int64_t elems, int64_t first, int64_t n,
                       const float *in);
     void *arg; /* argument of `fill` and `read` */
@@ -346,9 +355,10 @@ typedef struct zr_reference {
  * same time for different elements. Gradients are those of the last step, before clipping; they are not passed if the
  * layout has freed them (zr_engine_read). *json receives an object with the lists "loss", "grad_norm", "lr" and
  * "skipped" of the steps, with null for a number that is not finite, and "shapes", the shape of each parameter; free it
- * with zr_free. `config` is prepared for these ranks (zr_train_config). Errors: those of the callbacks;
- * ZR_ERR_UNSUPPORTED for models other than decoders; ZR_ERR_DATA for a token outside the vocabulary; ZR_ERR_DIVERGED;
- * and the errors of engine and plan. */
+ * with zr_free. `config` is prepared for these ranks (zr_train_config). Errors: those of the callbacks; ZR_ERR_ARG for
+ * `updates`; ZR_ERR_UNSUPPORTED for models other than decoders, and for earlier updates if the layout has further
+ * states (ZR_STATE_SENT, ZR_STATE_ERROR); ZR_ERR_DATA for a token outside the vocabulary; ZR_ERR_DIVERGED; and the
+ * errors of engine and plan. */
 ZR_API ZR_NODISCARD zr_status zr_train_reference(const zr_config *config, int ranks, const zr_reference *args,
                                                  char **json);
 
@@ -370,7 +380,7 @@ typedef struct zr_eval_result {
     char data[1024]; /* path of the evaluated file */
     /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of windows that zr has
      * chosen, or "" */
-    char note[512];
+    char note[1024];
     int64_t bytes;       /* bytes of the text that the counted tokens encode, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
     double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */

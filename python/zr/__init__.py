@@ -11,19 +11,8 @@ All arithmetic is done by the library libzr and the command zr, which are in the
 those of CONFIG.json: https://github.com/zr-train/zr, docs/config.md. docs/python.md describes this module.
 """
 
-from ._errors import (
-    ArgumentError,
-    ConfigError,
-    CreateError,
-    DataError,
-    Diverged,
-    Error,
-    FileError,
-    MemoryLimit,
-    NotFound,
-    Stopped,
-    Unsupported,
-)
+from ._errors import ArgumentError, ConfigError, CreateError, DataError, Diverged, Error
+from ._errors import FileError, MemoryLimit, NotFound, Stopped, Unsupported
 from ._library import version
 from ._plans import Plan, Search, Simulation, plan, search, simulate
 from ._record import Record
@@ -34,32 +23,7 @@ from ._weights import evaluate, export, generate, load
 __version__ = version()
 
 __all__ = [
-    "ArgumentError",
-    "ConfigError",
-    "CreateError",
-    "DataError",
-    "Diverged",
-    "Error",
-    "FileError",
-    "MemoryLimit",
-    "NotFound",
-    "Plan",
-    "Record",
-    "Reference",
-    "Run",
-    "Search",
-    "Simulation",
-    "Stopped",
-    "Unsupported",
-    "evaluate",
-    "export",
-    "generate",
-    "load",
-    "plan",
-    "reference_step",
-    "resume",
-    "search",
-    "simulate",
-    "train",
-    "version",
-]
+    "ArgumentError", "ConfigError", "CreateError", "DataError", "Diverged", "Error", "FileError", "MemoryLimit",
+    "NotFound", "Plan", "Record", "Reference", "Run", "Search", "Simulation", "Stopped", "Unsupported", "evaluate",
+    "export", "generate", "load", "plan", "reference_step", "resume", "search", "simulate", "train", "version",
+]  # fmt: skip

@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from typing import Any, List, Optional
+import tempfile
+from typing import Any, Dict, Iterator, List
 
 from ._errors import error
 from ._library import log
@@ -35,8 +36,12 @@ def main() -> None:
     os.execv(path(), ["zr", *sys.argv[1:]])
 
 
-def options(**given: Any) -> List[str]:
-    """Write options for a command line. None leaves an option out, True gives a flag, and a list repeats an option."""
+def options(given: Dict[str, Any]) -> List[str]:
+    """Write options for a command line. None leaves an option out, True gives a flag, and a list repeats an option.
+
+    >>> options({"batch": 4, "with_": ["a=1", "b=2"], "seq": None, "every": True})
+    ['--batch=4', '--with=a=1', '--with=b=2', '--every']
+    """
     words: List[str] = []
     for name, value in given.items():
         name = "--" + name.rstrip("_").replace("_", "-")
@@ -48,16 +53,35 @@ def options(**given: Any) -> List[str]:
     return words
 
 
-def run(words: List[str], cwd: Optional[str] = None) -> str:
-    """Run the command and return its standard output. Log its notes; raise its failure."""
-    done = subprocess.run([path(), *words], stdin=subprocess.DEVNULL, capture_output=True, cwd=cwd, check=False)
-    said = done.stderr.decode("utf-8", "replace").splitlines()
+def stream(words: List[str]) -> Iterator[bytes]:
+    """Run the command and give its standard output as it is written. Log its notes; raise its failure."""
+    with tempfile.TemporaryFile() as notes:
+        with subprocess.Popen(
+            [path(), *words], bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=notes
+        ) as process:
+            assert process.stdout is not None
+            try:
+                while True:
+                    piece = process.stdout.read(65536)
+                    if not piece:
+                        break
+                    yield piece
+            except BaseException:
+                process.kill()
+                raise
+        notes.seek(0)
+        said = notes.read().decode("utf-8", "replace").splitlines()
     lines = [line[4:] if line.startswith("zr: ") else line for line in said]
-    if done.returncode == 0:
+    if process.returncode == 0:
         for line in lines:
             log.info("%s", line[6:] if line.startswith("note: ") else line)
-        return done.stdout.decode("utf-8", "replace")
+        return
     text = "\n".join(line for line in lines if not line.startswith("note: "))
-    if done.returncode < 0:
-        text = f"the command was ended by signal {-done.returncode}. {text}"
-    raise error(_CODES.get(done.returncode, "ERR_INTERNAL"), text)
+    if process.returncode < 0:
+        text = f"the command was ended by signal {-process.returncode}. {text}"
+    raise error(_CODES.get(process.returncode, "ERR_INTERNAL"), text)
+
+
+def run(words: List[str]) -> str:
+    """Run the command and return its standard output."""
+    return b"".join(stream(words)).decode("utf-8", "replace")

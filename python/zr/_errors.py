@@ -17,6 +17,9 @@ class Error(RuntimeError):
         self.code = code or type(self).code
         self.trace = trace
 
+    def __str__(self) -> str:  # OSError's would be another
+        return str(self.args[0])
+
 
 class ArgumentError(Error, ValueError):
     """An argument with a value that is not allowed, or options that exclude each other."""
@@ -41,9 +44,6 @@ class NotFound(Error, FileNotFoundError):
 
     code = "ERR_NOT_FOUND"
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class Unsupported(Error, NotImplementedError):
     """Something that zr, or this build or machine, cannot do."""
@@ -62,17 +62,11 @@ class CreateError(Error, OSError):
 
     code = "ERR_CREATE"
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class FileError(Error, OSError):
     """Reading or writing failed."""
 
     code = "ERR_IO"
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class Diverged(Error, ArithmeticError):
@@ -87,21 +81,7 @@ class Stopped(Error):
     code = "ERR_STOPPED"
 
 
-_CLASSES = {
-    cls.code: cls
-    for cls in (
-        ArgumentError,
-        ConfigError,
-        DataError,
-        NotFound,
-        Unsupported,
-        MemoryLimit,
-        CreateError,
-        FileError,
-        Diverged,
-        Stopped,
-    )
-}
+_CLASSES = {cls.code: cls for cls in Error.__subclasses__()}
 
 
 def error(code: str, message: str, trace: str = "") -> Error:

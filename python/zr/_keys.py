@@ -8,6 +8,18 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 Config = Union[None, str, "os.PathLike[str]", Mapping[str, Any]]
 
+# Keys of which the command's options, and arguments of this package, are short names.
+_SHORT = {
+    "preset": "model.preset",
+    "stage": "zero_optimization.stage",
+    "batch": "train_micro_batch_size_per_gpu",
+    "seq": "data.seq_length",
+    "tensor": "parallel.tensor",
+    "memory": "memory.limit",
+    "steps": "train.steps",
+    "output_dir": "train.output_dir",
+}
+
 
 def text_of(value: Any) -> str:
     """Write a value as an override or option has it: a text as it is, anything else as JSON."""
@@ -31,9 +43,13 @@ def flatten(keys: Mapping[str, Any], head: str = "") -> List[str]:
     return overrides
 
 
-def brief(given: Dict[str, Any]) -> List[str]:
-    """Overrides of arguments that stand for keys, without those that are None."""
-    return [f"{key}={text_of(value)}" for key, value in given.items() if value is not None]
+def short(given: Dict[str, Any]) -> List[str]:
+    """List the arguments of a function that are short names of keys as overrides, without those that are None.
+
+    >>> short({"stage": 2, "seq": None, "callbacks": ()})
+    ['zero_optimization.stage=2']
+    """
+    return flatten({key: given[name] for name, key in _SHORT.items() if given.get(name) is not None})
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import ctypes as c
 import logging
 import os
-from typing import Any, List
+from typing import Any, List, Optional
 
 from . import _errors
 
@@ -12,48 +12,37 @@ log.addHandler(logging.NullHandler())
 
 # The status codes of zr/base.h, in order.
 STATUSES = (
-    "OK",
-    "ERR_ARG",
-    "ERR_SHAPE",
-    "ERR_DTYPE",
-    "ERR_CONFIG",
-    "ERR_DATA",
-    "ERR_NOT_FOUND",
-    "ERR_UNSUPPORTED",
-    "ERR_MEMORY",
-    "ERR_CREATE",
-    "ERR_IO",
-    "ERR_STOPPED",
-    "ERR_DIVERGED",
-    "ERR_HANG",
-    "ERR_PEER",
-    "ERR_COMM",
-    "ERR_STATE",
-    "ERR_INTERNAL",
-)
+    "OK", "ERR_ARG", "ERR_SHAPE", "ERR_DTYPE", "ERR_CONFIG", "ERR_DATA", "ERR_NOT_FOUND", "ERR_UNSUPPORTED",
+    "ERR_MEMORY", "ERR_CREATE", "ERR_IO", "ERR_STOPPED", "ERR_DIVERGED", "ERR_HANG", "ERR_PEER", "ERR_COMM",
+    "ERR_STATE", "ERR_INTERNAL",
+)  # fmt: skip
 OK, ERR_DATA = 0, STATUSES.index("ERR_DATA")
 
 RESUMES, CHOOSES, PLAIN = 1, 2, 4  # flags of zr_train_config
 
 _address, _i64 = c.c_void_p, c.c_int64
-READ_ROWS = c.CFUNCTYPE(
-    c.c_int, _address, _i64, _i64, c.POINTER(_address), c.POINTER(_address), c.POINTER(_i64)
-)
+READ_ROWS = c.CFUNCTYPE(c.c_int, _address, _i64, _i64, c.POINTER(_address), c.POINTER(_address), c.POINTER(_i64))
 EVENT = c.CFUNCTYPE(None, _address, c.c_char_p, c.c_char_p)
-FILL = c.CFUNCTYPE(c.c_int, _address, c.c_char_p, _i64, _i64, _i64, _address)
-READ_STATE = c.CFUNCTYPE(c.c_int, _address, c.c_char_p, c.c_char_p, _i64, _i64, _i64, _address)
+PASS_STATE = c.CFUNCTYPE(c.c_int, _address, c.c_char_p, c.c_char_p, _i64, _i64, _i64, _address)
 
 
 class Source(c.Structure):
     """zr_source of zr/config.h."""
 
-    _fields_ = [("read", READ_ROWS), ("arg", _address)]
+    _fields_ = [("read", READ_ROWS), ("arg", _address), ("rows", _i64)]
 
 
 class ReferenceArgs(c.Structure):
     """zr_reference of zr/run.h."""
 
-    _fields_ = [("steps", _i64), ("source", Source), ("fill", FILL), ("read", READ_STATE), ("arg", _address)]
+    _fields_ = [
+        ("steps", _i64),
+        ("source", Source),
+        ("updates", _i64),
+        ("fill", PASS_STATE),
+        ("read", PASS_STATE),
+        ("arg", _address),
+    ]
 
 
 class Tensor(c.Structure):
@@ -87,29 +76,24 @@ def _open() -> c.CDLL:
 
 lib: Any = _open()
 
+_text, _int, _out, _source = c.c_char_p, c.c_int, c.POINTER(_address), c.POINTER(Source)
 _PROTOTYPES = {
-    "zr_version": (c.c_char_p, []),
-    "zr_error_message": (c.c_char_p, []),
-    "zr_error_trace": (c.c_char_p, []),
+    "zr_version": (_text, []),
+    "zr_error_message": (_text, []),
+    "zr_error_trace": (_text, []),
     "zr_free": (None, [_address]),
-    "zr_config_destroy": (None, [c.POINTER(_address)]),
-    "zr_config_to_json": (c.c_int, [_address, c.POINTER(_address)]),
-    "zr_config_notes": (c.c_int, [_address]),
-    "zr_config_note": (c.c_char_p, [_address, c.c_int]),
-    "zr_train_config": (
-        c.c_int,
-        [c.c_char_p, c.POINTER(c.c_char_p), c.c_int, c.c_int, c.c_uint, _i64, c.POINTER(_address)],
-    ),
-    "zr_train_threads": (
-        c.c_int,
-        [_address, c.c_int, c.c_bool, c.POINTER(Source), EVENT, _address, c.POINTER(c.c_int), c.POINTER(_address)],
-    ),
-    "zr_train_reference": (c.c_int, [_address, c.c_int, c.POINTER(ReferenceArgs), c.POINTER(_address)]),
-    "zr_safetensors_open": (c.c_int, [c.c_char_p, c.POINTER(_address)]),
-    "zr_safetensors_close": (None, [c.POINTER(_address)]),
+    "zr_config_destroy": (None, [_out]),
+    "zr_config_to_json": (_int, [_address, _out]),
+    "zr_config_notes": (_int, [_address]),
+    "zr_config_note": (_text, [_address, _int]),
+    "zr_train_config": (_int, [_text, c.POINTER(_text), _int, _int, c.c_uint, _i64, _source, _source, _out]),
+    "zr_train_threads": (_int, [_address, _int, c.c_bool, EVENT, _address, c.POINTER(_int), _out]),
+    "zr_train_reference": (_int, [_address, _int, c.POINTER(ReferenceArgs), _out]),
+    "zr_safetensors_open": (_int, [_text, _out]),
+    "zr_safetensors_close": (None, [_out]),
     "zr_safetensors_count": (_i64, [_address]),
     "zr_safetensors_get": (c.POINTER(Tensor), [_address, _i64]),
-    "zr_safetensors_read_f32": (c.c_int, [_address, c.POINTER(Tensor), _i64, _i64, _address]),
+    "zr_safetensors_read_f32": (_int, [_address, c.POINTER(Tensor), _i64, _i64, _address]),
 }
 for _name, (_result, _arguments) in _PROTOTYPES.items():
     _function = getattr(lib, _name)
@@ -141,13 +125,22 @@ def take_text(pointer: c.c_void_p) -> str:
 
 
 class Config:
-    """A prepared configuration (zr_train_config)."""
+    """A prepared configuration (zr_train_config). It borrows the sources of samples."""
 
-    def __init__(self, path: "os.PathLike[str] | str | None", overrides: List[str], ranks: int, how: int, now: int):
+    def __init__(
+        self,
+        path: Optional[str],
+        overrides: List[str],
+        ranks: int,
+        how: int,
+        now: int = 0,
+        train: Optional[Source] = None,
+        val: Optional[Source] = None,
+    ):
         self.pointer = c.c_void_p()
         array = (c.c_char_p * max(1, len(overrides)))(*[o.encode() for o in overrides])
         name = None if path is None else os.fsencode(path)
-        check(lib.zr_train_config(name, array, len(overrides), ranks, how, now, c.byref(self.pointer)))
+        check(lib.zr_train_config(name, array, len(overrides), ranks, how, now, train, val, c.byref(self.pointer)))
 
     def __del__(self) -> None:
         if getattr(self, "pointer", None):

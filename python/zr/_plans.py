@@ -1,5 +1,10 @@
-"""Plans and simulations, by the commands `zr plan` and `zr simulate`."""
+"""Plans and simulations, by the commands `zr plan` and `zr simulate`.
 
+The parameters of plan, simulate and search are the options of the commands. They are spelled once, in the signatures:
+locals() passes them on.
+"""
+
+import copy
 import json
 import os
 import tempfile
@@ -9,29 +14,37 @@ from . import _command, _keys
 from ._record import Record
 
 
+class _Question:
+    """A command, with a configuration and options from the arguments of a function."""
+
+    def __init__(self, command: str, given: Dict[str, Any]):
+        self._command, self._config, keys = command, copy.deepcopy(given.pop("config")), given.pop("keys")
+        self._words = [*_command.options(given), *(f"--{o}" for o in _keys.flatten(keys))]
+
+    def ask(self, *more: str) -> str:
+        with _keys.file_of(self._config) as path:
+            return _command.run([self._command, *([path] if path else []), *self._words, *more])
+
+
 class _Answer(Record):
     """The JSON of a command, with its text and its picture, which are made when they are asked for."""
 
-    def __init__(self, words: List[str], config: _keys.Config, more: Sequence[str] = ()):
-        self._words, self._config = words, config
+    def __init__(self, question: _Question, *more: str):
+        self._question = question
         self._text: Optional[str] = None
-        super().__init__(json.loads(self._ask("--json", *more)))
-
-    def _ask(self, *more: str) -> str:
-        with _keys.file_of(self._config) as path:
-            return _command.run([*self._words[:1], *([path] if path else []), *self._words[1:], *more])
+        super().__init__(json.loads(question.ask("--json", *more)))
 
     def text(self) -> str:
         """Return what the command prints for people."""
         if self._text is None:
-            self._text = self._ask("--quiet", "--color=never")
+            self._text = self._question.ask("--quiet", "--color=never")
         return self._text
 
     def svg(self) -> str:
         """Return the command's picture as SVG."""
         with tempfile.TemporaryDirectory(prefix="zr-") as folder:
             path = os.path.join(folder, "picture.svg")
-            self._ask("--json", "--quiet", f"--svg={path}")
+            self._question.ask("--json", "--quiet", f"--svg={path}")
             with open(path, encoding="utf-8") as picture:
                 return picture.read()
 
@@ -90,10 +103,6 @@ class Search:
         return f"Search({len(self)} ways; best: {json.dumps(best['keys'])}, step_sec {best['step_sec']:.4g})"
 
 
-def _words(command: str, keys: Dict[str, Any], **options: Any) -> List[str]:
-    return [command, *_command.options(**options), *(f"--{o}" for o in _keys.flatten(keys))]
-
-
 def plan(
     config: _keys.Config = None,
     *,
@@ -125,28 +134,9 @@ def plan(
     >>> p.stage, p.memory.states < p.memory.total
     (3, True)
     """
-    words = _words(
-        "plan",
-        keys,
-        preset=preset,
-        ranks=ranks,
-        stage=stage,
-        batch=batch,
-        seq=seq,
-        tensor=tensor,
-        memory=memory,
-        disk=disk,
-        max=max,
-        cluster=cluster,
-        profile=profile,
-        tokens=tokens,
-        efficiency=efficiency,
-        system=system,
-        with_=with_,
-        from_=from_,
-        every=every,
-    )
-    return Plan(words, config, ["--advice"] if advice else [])
+    given = locals()
+    more = ["--advice"] if given.pop("advice") else []
+    return Plan(_Question("plan", given), *more)
 
 
 def simulate(
@@ -164,6 +154,7 @@ def simulate(
     tokens: Optional[float] = None,
     system: Optional[str] = None,
     with_: Union[None, str, Sequence[str]] = None,
+    transport: Optional[str] = None,
     straggler: Optional[float] = None,
     jitter: Optional[float] = None,
     seed: Optional[int] = None,
@@ -175,26 +166,7 @@ def simulate(
     >>> s.fits, 0 < s.mfu < 1
     (True, True)
     """
-    words = _words(
-        "simulate",
-        keys,
-        cluster=cluster,
-        ranks=ranks,
-        preset=preset,
-        stage=stage,
-        batch=batch,
-        seq=seq,
-        tensor=tensor,
-        memory=memory,
-        disk=disk,
-        tokens=tokens,
-        system=system,
-        with_=with_,
-        straggler=straggler,
-        jitter=jitter,
-        seed=seed,
-    )
-    return Simulation(words, config)
+    return Simulation(_Question("simulate", locals()))
 
 
 def search(
@@ -219,23 +191,4 @@ def search(
     >>> search(preset="gpt2-124m", cluster="dgx-h100x8", ranks=8, batch=4).best.fits
     True
     """
-    words = _words(
-        "simulate",
-        keys,
-        cluster=cluster,
-        ranks=ranks,
-        preset=preset,
-        stage=stage,
-        batch=batch,
-        seq=seq,
-        tensor=tensor,
-        memory=memory,
-        disk=disk,
-        system=system,
-        with_=with_,
-        step_tokens=step_tokens,
-        search=True,
-        json=True,
-    )
-    with _keys.file_of(config) as path:
-        return Search(json.loads(_command.run([words[0], *([path] if path else []), *words[1:]])))
+    return Search(json.loads(_Question("simulate", locals()).ask("--search", "--json")))

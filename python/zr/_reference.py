@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 import numpy as np
 
 from . import _batches, _keys, _library, _weights
-from ._errors import DataError
+from ._errors import ArgumentError, DataError
 from ._library import check, lib
 from ._runs import check_process
 
@@ -21,14 +21,16 @@ class Reference:
     weights: arrays in float32 by the parameters' names, after the last step.
     gradients: those of the last step, before clipping; empty if the layout keeps none (memory.layout lean).
     states: for each state of the optimizer, such as "exp_avg", the arrays by name.
+    updates: number of updates so far, with those before these steps and without skipped steps.
     """
 
-    def __init__(self, numbers: Dict[str, Any], arrays: Dict[str, Dict[str, np.ndarray]]):
+    def __init__(self, numbers: Dict[str, Any], arrays: Dict[str, Dict[str, np.ndarray]], before: int):
         finite = lambda x: float("nan") if x is None else x  # noqa: E731
         self.losses: List[float] = [finite(x) for x in numbers["loss"]]
         self.grad_norms: List[float] = [finite(x) for x in numbers["grad_norm"]]
         self.lrs: List[float] = numbers["lr"]
         self.skipped: List[bool] = numbers["skipped"]
+        self.updates = before + len(self.losses) - sum(self.skipped)
         shapes = numbers["shapes"]
         shaped = {s: {n: a.reshape(shapes[n]) for n, a in of.items()} for s, of in arrays.items()}
         self.weights: Dict[str, np.ndarray] = shaped.pop("weight")
@@ -46,15 +48,15 @@ class Reference:
         return self.grad_norms[-1]
 
     def __repr__(self) -> str:
-        return f"Reference(losses={self.losses}, grad_norms={self.grad_norms}, {len(self.weights)} weights)"
+        return f"Reference(updates={self.updates}, losses={self.losses}, grad_norms={self.grad_norms}, {len(self.weights)} weights)"
 
 
 class _Exchange:
     """Arrays that go into and come out of zr_train_reference. Its functions are called on several threads."""
 
-    def __init__(self, weights: Optional[Mapping[str, Any]]):
+    def __init__(self, given: Mapping[str, Optional[Mapping[str, Any]]]):
         self.failure: Optional[BaseException] = None
-        self.given = weights
+        self.given = given  # "weight" and the optimizer's states
         self.arrays: Dict[str, Dict[str, np.ndarray]] = {}
 
     def _guard(self, action: Any, *args: Any) -> int:
@@ -65,19 +67,20 @@ class _Exchange:
             return _library.ERR_DATA
         return _library.OK
 
-    def fill(self, _arg: Any, name: bytes, elems: int, first: int, n: int, out: int) -> int:
-        return self._guard(self._fill, name.decode(), elems, first, n, out)
+    def fill(self, _arg: Any, state: bytes, name: bytes, elems: int, first: int, n: int, out: int) -> int:
+        return self._guard(self._fill, state.decode(), name.decode(), elems, first, n, out)
 
-    def _fill(self, name: str, elems: int, first: int, n: int, out: int) -> None:
-        assert self.given is not None
-        found = [name] if name in self.given else [
-            n for n in self.given if n.endswith("." + name) or name.endswith("." + n)
-        ]
+    def _fill(self, state: str, name: str, elems: int, first: int, n: int, out: int) -> None:
+        what = "weights" if state == "weight" else f"states[{state!r}]"
+        given = self.given.get(state)
+        if given is None:
+            raise DataError(f"{what} is missing; a step after other updates needs it")
+        found = [name] if name in given else [k for k in given if k.endswith("." + name) or name.endswith("." + k)]
         if len(found) != 1:
-            raise DataError(f"weights has {len(found)} arrays for {name}; it has {', '.join(list(self.given)[:8])}")
-        array = np.asarray(self.given[found[0]])
+            raise DataError(f"{what} has {len(found)} arrays for {name}; it has {', '.join(list(given)[:8])}")
+        array = _batches.array_of(given[found[0]], f"{what}: {name}")
         if array.size != elems:
-            raise DataError(f"weights: {name} has {array.size} elements of shape {array.shape}; expected {elems}")
+            raise DataError(f"{what}: {name} has {array.size} elements of shape {array.shape}; expected {elems}")
         to = np.ctypeslib.as_array(c.cast(out, c.POINTER(c.c_float)), (n,))
         to[:] = array.reshape(-1)[first : first + n]
 
@@ -96,6 +99,8 @@ def reference_step(
     *,
     config: _keys.Config = None,
     optimizer: Union[None, str, Mapping[str, Any]] = None,
+    states: Optional[Mapping[str, Mapping[str, Any]]] = None,
+    updates: int = 0,
     ranks: int = 1,
     stage: Optional[int] = None,
     batch: Optional[int] = None,
@@ -112,6 +117,8 @@ def reference_step(
     config: a path of a CONFIG.json, or a dict with its keys; further keywords are keys too, such as `model`. Types are
         float32, and the learning rate is constant, if the keys do not say otherwise.
     optimizer: the section optimizer, or only its type, such as "AdamW".
+    states, updates: the optimizer's states before these steps, as in Reference.states, and the number of updates that
+        made them, on which bias corrections and the scheduler depend.
     batch: samples of a micro-batch on each rank; by default each rank has one micro-batch.
 
     >>> tokens = np.arange(4 * 9).reshape(4, 9)
@@ -120,6 +127,16 @@ def reference_step(
     >>> two = reference_step(None, tokens, model=model, optimizer="SGD", ranks=2, stage=3)
     >>> abs(one.loss - two.loss) < 1e-6, one.gradients["transformer.wpe.weight"].shape
     (True, (8, 16))
+
+    The second step with the states of the first:
+
+    >>> one = reference_step(None, tokens, model=model, optimizer="AdamW")
+    >>> both = reference_step(None, [tokens, tokens], model=model, optimizer="AdamW")
+    >>> second = reference_step(
+    ...     one.weights, tokens, model=model, optimizer="AdamW", states=one.states, updates=one.updates
+    ... )
+    >>> second.loss == both.loss, second.updates
+    (True, 2)
     """
     check_process()
     several = isinstance(batches, list)
@@ -127,27 +144,27 @@ def reference_step(
     if not pairs:
         raise DataError("batches is empty; give at least one")
     rows, seq = pairs[0][0].shape
-    given = {
-        "memory.layout": "paper",  # which keeps gradients
-        "train_batch_size": rows,
-        "data.seq_length": seq,
-        "train_micro_batch_size_per_gpu": batch,
-        "zero_optimization.stage": stage,
-        "train.steps": len(pairs),
-    }
+    if updates < 0:
+        raise ArgumentError(f"updates is {updates}; expected 0 or more")
+    if updates == 0 and states is not None:
+        raise ArgumentError("states are given, but updates is 0; give the number of updates that made them")
+    if updates != 0 and weights is None:
+        raise ArgumentError(f"updates is {updates}, but weights is None; give the weights after these updates")
+    given: Dict[str, Any] = {"memory.layout": "paper", "train_batch_size": rows}  # paper keeps gradients
     if weights is not None and not isinstance(weights, Mapping):
         given["model.init"] = os.fspath(weights)
         weights = _weights.load(weights)
-    overrides = _keys.flatten({"optimizer": optimizer} if isinstance(optimizer, Mapping) else {})
-    if isinstance(optimizer, str):
-        overrides.append(f"optimizer.type={optimizer}")
+    if optimizer is not None:
+        given["optimizer"] = optimizer if isinstance(optimizer, Mapping) else {"type": optimizer}
+    short = _keys.short({"stage": stage, "batch": batch, "seq": seq, "steps": updates + len(pairs)})
     with _keys.file_of(config) as path:
-        made = _library.Config(
-            path, _keys.brief(given) + overrides + _keys.flatten(keys), ranks, _library.PLAIN, 0
-        )
-    data, exchange = _batches.Batches(iter(pairs), seq), _Exchange(weights)
-    fill = _library.FILL(exchange.fill) if weights is not None else _library.FILL()
-    args = _library.ReferenceArgs(len(pairs), data.struct, fill, _library.READ_STATE(exchange.read), None)
+        overrides = [*_keys.flatten(given), *short, *_keys.flatten(keys)]
+        made = _library.Config(path, overrides, ranks, _library.PLAIN)
+    data, exchange = _batches.Batches(iter(pairs), "data"), _Exchange({"weight": weights, **(states or {})})
+    data.begin(seq)
+    fill = _library.PASS_STATE(exchange.fill) if weights is not None else _library.PASS_STATE()
+    read = _library.PASS_STATE(exchange.read)
+    args = _library.ReferenceArgs(len(pairs), data.struct, updates, fill, read, None)
     text = c.c_void_p()
     status = lib.zr_train_reference(made.pointer, ranks, c.byref(args), c.byref(text))
     failure = exchange.failure or data.failure
@@ -156,4 +173,4 @@ def reference_step(
             lib.zr_free(text)
         raise failure
     check(status)
-    return Reference(json.loads(_library.take_text(text)), exchange.arrays)
+    return Reference(json.loads(_library.take_text(text)), exchange.arrays, updates)

@@ -59,7 +59,8 @@ class Run:
         config: _library.Config,
         ranks: int,
         resumes: bool,
-        data: Any,
+        data: Optional[_batches.Batches],
+        val: Optional[_batches.Batches],
         callbacks: Sequence[Callback],
     ):
         check_process()
@@ -77,7 +78,11 @@ class Run:
         self._result: Optional[Record] = None
         self._failure: Optional[BaseException] = None
         self._hears = _library.EVENT(self._event)
-        self._data = None if data is None else _batches.Batches(data, self.config["data"]["seq_length"])
+        self._sources = [source for source in (data, val) if source]
+        for source in self._sources:
+            source.begin(self.config["data"]["seq_length"])
+        if val:
+            val.gather(self.config["train"]["eval_batches"] * self.config["train_batch_size"])
         for note in config.notes():
             log.info("%s", note)
         self._thread = threading.Thread(target=self._train, args=(config, resumes), name="zr", daemon=True)
@@ -88,19 +93,18 @@ class Run:
 
     def _train(self, config: _library.Config, resumes: bool) -> None:
         result = c.c_void_p()
-        source = c.byref(self._data.struct) if self._data else None
         status = lib.zr_train_threads(
-            config.pointer, self.ranks, resumes, source, self._hears, None, c.byref(self._asked), c.byref(result)
+            config.pointer, self.ranks, resumes, self._hears, None, c.byref(self._asked), c.byref(result)
         )
         if result:
             self._result = Record(json.loads(_library.take_text(result)))
-        own = self._failure or (self._data.failure if self._data else None)
+        own = self._failure or next((source.failure for source in self._sources if source.failure), None)
         if status != _library.OK:
             failed = _library.failure(status)
             if own is not None:
                 own.__context__ = failed
             self._failure = own or failed
-        self._callbacks, self._data = [], None
+        self._callbacks, self._sources = [], []
         self._ended.set()
         self._saved.set()
         self._lines.put(None)
@@ -203,7 +207,7 @@ class Run:
         """Evaluate the weights of the run's directory (zr.evaluate)."""
         return _weights.evaluate(self.output_dir, data, **options)
 
-    def generate(self, prompt: str = "", **options: Any) -> str:
+    def generate(self, prompt: str = "", **options: Any) -> Any:
         """Continue a text with the weights of the run's directory (zr.generate)."""
         return _weights.generate(self.output_dir, prompt, **options)
 
@@ -223,23 +227,31 @@ class Run:
         return f"Run({self.output_dir!r}, {state}, {done}{loss})"
 
 
+def _source(given: Any, key: str, name: str, overrides: List[str]) -> Optional[_batches.Batches]:
+    """Return a source of samples for arrays and iterators. A path, or a dict of keys, is added to the overrides."""
+    if isinstance(given, (str, os.PathLike)):
+        given = {key: given}
+    if isinstance(given, Mapping):
+        overrides += _keys.flatten(given, "data.")
+        return None
+    return None if given is None else _batches.Batches(given, name)
+
+
 def _start(
-    path: _keys.Config, overrides: List[str], ranks: int, how: int, data: Any, callbacks: Sequence[Callback]
+    path: _keys.Config, overrides: List[str], ranks: int, how: int, data: Any, val: Any, callbacks: Sequence[Callback]
 ) -> Run:
-    if isinstance(data, (str, os.PathLike)):
-        data = {"train": data}
-    if isinstance(data, Mapping):
-        overrides += _keys.flatten(data, "data.")
-        data = None
+    train, evals = _source(data, "train", "data", overrides), _source(val, "val", "val", overrides)
+    structs = train.struct if train else None, evals.struct if evals else None
     with _keys.file_of(path) as file:
-        config = _library.Config(file, overrides, ranks, how, int(time.time()))
-    return Run(config, ranks, bool(how & _library.RESUMES), data, callbacks)
+        config = _library.Config(file, overrides, ranks, how, int(time.time()), *structs)
+    return Run(config, ranks, bool(how & _library.RESUMES), train, evals, callbacks)
 
 
 def train(
     config: _keys.Config = None,
     *,
     data: Any = None,
+    val: Any = None,
     ranks: int = 1,
     preset: Optional[str] = None,
     stage: Optional[int] = None,
@@ -256,10 +268,13 @@ def train(
 
     config: a path of a CONFIG.json, or a dict with its keys. Without it, as on the command line, types are bf16 and a
         micro-batch has one sample if the keys do not say otherwise.
-    data: a path of a text or token file (key data.train); or a dict with keys of the section data; or an array of integers (rows, T+1), whose rows are taken in
-        order, again and again; or an iterator that gives for each training step an array (train_batch_size, T+1). In
-        place of an array (rows, T+1), a pair (tokens, targets) of arrays (rows, T) may be given. Targets of -1 do not
-        count. T is data.seq_length. Arrays are numpy's, or tensors of any library that has DLPack, on the CPU.
+    data: a path of a text or token file (key data.train); or a dict with keys of the section data; or an array of
+        integers (rows, T+1), whose rows are taken in order, again and again; or an iterator that gives for each
+        training step an array (train_batch_size, T+1). In place of an array (rows, T+1), a pair (tokens, targets) of
+        arrays (rows, T) may be given. Targets of -1 do not count. T is data.seq_length. Arrays are numpy's, or tensors
+        of any library that has DLPack, on the CPU.
+    val: data for the evaluations every train.eval_interval steps: a path (data.val), an array as above, or an iterator
+        of arrays, from which the first train.eval_batches batches are taken before the run.
     ranks: number of threads that train together.
     memory: limit of each rank, such as "8GB"; what is not given of stage, recompute and micro-batch is then chosen.
     callbacks: functions f(kind, values), called on a thread of the run. kind is "start", "step", "eval" or "saved". A
@@ -274,31 +289,21 @@ def train(
     >>> run.wait().steps
     3
     """
-    given = {
-        "model.preset": preset,
-        "train_micro_batch_size_per_gpu": batch,
-        "zero_optimization.stage": stage,
-        "data.seq_length": seq,
-        "parallel.tensor": tensor,
-        "memory.limit": memory,
-        "train.steps": steps,
-        "train.output_dir": output_dir,
-    }
-    own = _keys.flatten(keys)
-    overrides = []
+    given, own, overrides = _keys.short(locals()), _keys.flatten(keys), []
     if config is None:
         if not any(o.startswith(("fp16=", "fp16.enabled=true")) for o in own):
             overrides.append("bf16.enabled=true")
         if memory is None:
             overrides.append("train_micro_batch_size_per_gpu=1")
     how = _library.CHOOSES if memory is not None else 0
-    return _start(config, overrides + _keys.brief(given) + own, ranks, how, data, callbacks)
+    return _start(config, overrides + given + own, ranks, how, data, val, callbacks)
 
 
 def resume(
     directory: str,
     *,
     data: Any = None,
+    val: Any = None,
     ranks: Optional[int] = None,
     steps: Optional[int] = None,
     callbacks: Sequence[Callback] = (),
@@ -307,7 +312,7 @@ def resume(
     """Continue the run of a directory from its newest checkpoint, as `zr train --resume` does.
 
     data: as for train(); by default the file that the run was started with. An iterator must begin with the batch
-        after the last step of the checkpoint; an array continues at the right row by itself.
+        after the last step of the checkpoint; an array continues at the right row by itself. val: as for train().
     ranks: by default as many as run.json in the directory says, or 1.
     """
     path = os.path.join(directory, "config.json")
@@ -317,5 +322,5 @@ def resume(
         if os.path.exists(report):
             with open(report, encoding="utf-8") as text:
                 ranks = int(json.load(text)["ranks"])
-    overrides = _keys.brief({"train.steps": steps}) + _keys.flatten(keys)
-    return _start(path, overrides, ranks, _library.RESUMES, data, callbacks)
+    overrides = _keys.short({"steps": steps}) + _keys.flatten(keys)
+    return _start(path, overrides, ranks, _library.RESUMES, data, val, callbacks)

@@ -1,9 +1,10 @@
 """Trained weights: evaluated, continued as texts, exported, and as arrays."""
 
+import codecs
 import ctypes as c
 import json
 import os
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
 from . import _command, _library
 from ._errors import NotFound, error
@@ -27,10 +28,9 @@ def evaluate(
 
     directory: of a run, a checkpoint, or a Hugging Face directory. data: by default the run's data.val.
     """
-    options = _command.options(
-        data=data, batches=batches, seq=seq, stride=stride, threads=threads, as_text=as_text, json=True, quiet=True
-    )
-    return Record(json.loads(_command.run(["eval", os.fspath(directory), *options])))
+    given = locals()
+    words = ["eval", os.fspath(given.pop("directory")), *_command.options(given), "--json"]
+    return Record(json.loads(_command.run(words)))
 
 
 def generate(
@@ -43,28 +43,39 @@ def generate(
     top_p: Optional[float] = None,
     stop: Union[None, str, Sequence[str]] = None,
     seed: Optional[int] = None,
+    past_end: bool = False,
     chat: bool = False,
     system: Optional[str] = None,
+    chat_template: Optional[str] = None,
     own_settings: bool = False,
     threads: Optional[int] = None,
-) -> str:
-    """Continue a text with trained weights, as `zr generate`; return the new text, without the prompt."""
-    options = _command.options(
-        prompt=prompt,
-        tokens=tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        stop=[stop] if isinstance(stop, str) else stop,
-        seed=seed,
-        chat=chat,
-        system=system,
-        own_settings=own_settings,
-        threads=threads,
-        json=True,
-        quiet=True,
-    )
-    return json.loads(_command.run(["generate", os.fspath(directory), *options]))["text"]
+    stream: bool = False,
+) -> Any:
+    """Continue a text with trained weights, as `zr generate`; return the new text, without the prompt.
+
+    stream: return an iterator that gives the text in pieces, as tokens are made. Closing it ends the generation.
+    """
+    given = locals()
+    del given["stream"]
+    words = ["generate", os.fspath(given.pop("directory")), *_command.options(given)]
+    pieces = _pieces(words, 0 if chat else len(os.fsencode(prompt)))
+    return pieces if stream else "".join(pieces)
+
+
+def _pieces(words: List[str], prompt_bytes: int) -> Iterator[str]:
+    """Give what the command prints, without the prompt at its beginning and the newline at its end."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    held = b""  # a newline that may be the last byte
+    for piece in _command.stream(words):
+        new = held + piece[prompt_bytes:]
+        prompt_bytes = max(0, prompt_bytes - len(piece))
+        held = b"\n" if new.endswith(b"\n") else b""
+        text = decoder.decode(new[: len(new) - len(held)])
+        if text:
+            yield text
+    text = decoder.decode(b"", True)
+    if text:
+        yield text
 
 
 def export(source: Path, directory: Path, *, dtype: Optional[str] = None, shard_size: Optional[str] = None) -> None:
@@ -72,8 +83,9 @@ def export(source: Path, directory: Path, *, dtype: Optional[str] = None, shard_
 
     dtype: "f32", "bf16" or "f16"; by default the types of the source.
     """
-    options = _command.options(dtype=dtype, shard_size=shard_size, quiet=True)
-    _command.run(["convert", os.fspath(source), os.fspath(directory), *options])
+    given = locals()
+    places = [os.fspath(given.pop(name)) for name in ("source", "directory")]
+    _command.run(["convert", *places, *_command.options(given), "--quiet"])
 
 
 def _files_of(directory: str) -> List[str]:
@@ -110,7 +122,7 @@ def _read_file(path: str, into: Dict[str, Any]) -> None:
             if name in into:
                 raise error("ERR_DATA", f"{path}: the tensor {name} is in another file too")
             if dtype in _DTYPES and it.elems > 0:
-                into[name] = np.memmap(path, _DTYPES[dtype], "r", it.offset, shape)
+                into[name] = np.memmap(path, _DTYPES[dtype], "c", it.offset, shape)
             elif it.loadable:
                 into[name] = np.empty(shape, np.float32)
                 check(lib.zr_safetensors_read_f32(file, tensor, 0, it.elems, into[name].ctypes.data))
@@ -124,7 +136,8 @@ def load(directory: Path) -> Dict[str, Any]:
     """Return the weights of a directory as numpy arrays by their names in Hugging Face's files.
 
     directory: of a run (its model/, or else its newest checkpoint), a checkpoint, or a Hugging Face directory. Arrays
-    are read-only views of the files, without a copy; bfloat16, for which numpy has no type, is given as float32.
+    are views of the files, without a copy: what a program writes to them stays in its memory (copy on write).
+    torch.from_numpy takes them. bfloat16, for which numpy has no type, is given as float32.
     """
     arrays: Dict[str, Any] = {}
     for path in _files_of(os.fspath(directory)):

@@ -31,7 +31,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 
 const char *zr__config_foreign_param(const zr_config *config, const char **type)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon"};
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon", "Lion"};
     static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
                                             "WarmupLR",
                                             "WarmupDecayLR",
@@ -358,6 +358,8 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
     } keys[] = {{"data.packing", NEXT, "decoders"},
                 {"data.chat_template", NEXT, "decoders"},
                 {"data.chat_date", NEXT, "decoders"},
+                {"data.chat_template_kwargs", NEXT, "decoders"},
+                {"data.columns", NEXT, "decoders"},
                 {"data.text_key", NEXT, "decoders"},
                 {"data.loss_on", NEXT, "decoders"},
                 {"data.token_bytes", NEXT, "decoders"},

@@ -11,6 +11,9 @@
 
 #include "zr/config.h"
 
+/** Return the share of data.train that data.val holds out, or 0 if data.val is missing or names files. */
+double zr__config_val_share(const zr_config *config);
+
 /** Return whether the configuration was read from a file. If so, the file is the first path of zr__config_inputs. */
 bool zr__config_from_file(const zr_config *config);
 

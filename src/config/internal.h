@@ -119,6 +119,8 @@ ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 const zr_key *zr__key_find(const zr_key *keys, const char *path);
 /** Return a path without its first part, which names the section. */
 const char *zr__key_in_section(const char *path);
+/** Return the share that the stored value of a key of the type ZR_KEY_SHARE is, or 0 if it names files or is NULL. */
+double zr__share_of(const char *text);
 /** Return whether values of the key are text. */
 bool zr__key_is_text(const zr_key *key);
 /** A dotted path as a chain of places, one for each part, beginning at the root. If the path has more parts than
@@ -198,6 +200,8 @@ ZR_NODISCARD zr_status zr__config_note_needs(zr_config *config);
 const char *zr__key_available(const zr_key *key, char *out, size_t size);
 /** Call zr__key_available with a temporary buffer that lives until the end of the enclosing block. */
 #define ZR_AVAILABLE(key) zr__key_available((key), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
+/** Return advice for users of the value `found`, a JSON text, which is not available, or NULL. */
+const char *zr__key_instead(const zr_key *key, const char *found);
 /** Record the last error message as the refusal of the value or key at `path`. If the value of a known key is not
  * available, `key` is that key. For any other error, `key` is NULL. */
 ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,

@@ -19,8 +19,8 @@ const zr_key *zr__key_find(const zr_key *keys, const char *path)
 
 bool zr__key_is_text(const zr_key *key)
 {
-    return key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_FOLDERS ||
-           key->type == ZR_KEY_NAMES;
+    return key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_SHARE ||
+           key->type == ZR_KEY_FOLDERS || key->type == ZR_KEY_NAMES || key->type == ZR_KEY_OBJECT;
 }
 
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out)
@@ -117,7 +117,9 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         [ZR_KEY_TRIPLE] = "three numbers, each",
         [ZR_KEY_NAMES] = "a pattern of names, a list of one or more, or null for none",
         [ZR_KEY_PATHS] = ZR__SHARDS_WANTED,
+        [ZR_KEY_SHARE] = "a number above 0 and below 1, a path, or a list of paths",
         [ZR_KEY_FOLDERS] = "a folder, or a list of one or more",
+        [ZR_KEY_OBJECT] = "an object, or null for none",
         [ZR_KEY_STRING] = "a string",
         [ZR_KEY_CHOICE] = "",
         [ZR_KEY_EITHER] = "",

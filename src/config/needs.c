@@ -30,6 +30,7 @@ static const requirement needs[] = {
     {"model.num_labels", "model.task=sequence_classification", NULL, false},
     {"data.val", "train.eval_interval|train.keep_best", NULL, false},
     {"train.eval_interval", "data.val|train.sample_tokens|train.eval_interval=0" SPARE, "there is no data.val", false},
+    {"train.early_stopping_threshold", "train.early_stopping_patience", "give train.early_stopping_patience too", true},
     {"train.eval_batches", "data.val" SPARE, "there is no data.val", false},
     {"train.eval_batches", "train.eval_interval", NULL, false},
     {"parallel.sequence", "parallel.tensor!=1", "with parallel.tensor 1 there are no ranks to divide tokens among",
@@ -119,11 +120,19 @@ static bool is_listed(const json_t *value, const char *words)
     return false;
 }
 
+/* Return whether the program gives the data of a key. */
+static bool is_made(const zr_config *config, const zr_key *key)
+{
+    return (config->data.source && strcmp(key->path, "data.train") == 0) ||
+           (config->data.val_source && strcmp(key->path, "data.val") == 0);
+}
+
 static bool holds(const zr_config *config, const char *part)
 {
     const char *rest;
     const zr_key *key = key_of_part(config, part, &rest);
     if (!key || is_undecided(config, key)) return true; /* the model's family lacks the key */
+    if (is_made(config, key)) return *rest != '=';
     json_auto_t *value = zr__value_get(config, key);
     const bool other = *rest == '!', off = json_is_null(value) || is_listed(value, "0,false,none");
     return *rest == '\0' || *rest == '|' ? !off : is_listed(value, rest + other + 1) != other;
@@ -135,13 +144,16 @@ static bool is_idle(const zr_config *config, const requirement *r)
 {
     const zr_key *key = zr__key_find(zr__keys_of(config), r->key);
     bool any = false;
-    if (!key || !zr__origin_of(config, key)->given || !zr__key_is_read(config, key)) return false;
+    if (!key || !zr__key_is_read(config, key)) return false;
+    const bool made = is_made(config, key);
+    if (!made && !zr__origin_of(config, key)->given) return false;
+    if (strcmp(r->key, "data.val") == 0 && zr__config_val_share(config) > 0) return false; /* it shortens data.train */
     for (const char *part = r->on, *rest = part; part; part = strchr(part, '|') ? strchr(part, '|') + 1 : NULL) {
         const zr_key *needed = key_of_part(config, part, &rest);
         if (holds(config, part)) return false;
         any |= zr__origin_of(config, needed)->given;
     }
-    return zr__origin_of(config, key)->overridden || !zr__value_is_standard(config, key) || (r->fails && !any);
+    return made || zr__origin_of(config, key)->overridden || !zr__value_is_standard(config, key) || (r->fails && !any);
 }
 
 const char *zr__config_needy(const zr_config *config, const char **advice)

@@ -1,4 +1,5 @@
-/* Options of Megatron-LM and torchtitan, for messages that say which key of zr has their meaning. */
+/* Options of Megatron-LM, torchtitan, Hugging Face's Trainer and Lightning, for messages that say which key of zr has
+ * their meaning. */
 #include "config/config.h"
 
 #include <ctype.h>
@@ -24,6 +25,15 @@ static const struct {
     {"use-distributed-optimizer", "zero_optimization.stage, with the value 1"},
     {"micro-batch-size", "train_micro_batch_size_per_gpu"},
     {"global-batch-size", "train_batch_size"},
+    {"patience", "train.early_stopping_patience"},
+    {"min-delta", "train.early_stopping_threshold"},
+    {"load-best-model-at-end", "train.keep_best; the best weights are then in best/ of the run's directory"},
+    {"metric-for-best-model", "train.keep_best, which goes by val_loss"},
+    {"eval-steps", "train.eval_interval"},
+    {"validation-split-percentage", "data.val, with a share of data.train such as 0.05"},
+    {"val-split-fraction", "data.val, with a share of data.train such as 0.05"},
+    {"val-set-size", "data.val, with a share of data.train such as 0.05"},
+    {"test-size", "data.val, with a share of data.train such as 0.05"},
     {"recompute-granularity", "activation_checkpointing.policy: unit for full, selective for selective"},
 };
 

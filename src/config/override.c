@@ -53,7 +53,8 @@ static bool takes_text(const char *path)
 {
     const zr_family *family;
     for (int i = 0; i < zr__common_keys_n; i++)
-        if (strcmp(zr__common_keys[i].path, path) == 0) return zr__key_is_text(&zr__common_keys[i]);
+        if (strcmp(zr__common_keys[i].path, path) == 0)
+            return zr__key_is_text(&zr__common_keys[i]) && zr__common_keys[i].type != ZR_KEY_SHARE;
     if (strncmp(path, ZR_MODEL_SECTION, strlen(ZR_MODEL_SECTION)) != 0) return false;
     for (int f = 0; (family = zr_family_at(f)); f++) {
         const zr_field *field = zr_family_field(family, path + strlen(ZR_MODEL_SECTION));

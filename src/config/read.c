@@ -226,7 +226,7 @@ zr_status zr_config_set(zr_config *config, const char *path, const char *text)
     ZR_CHECK(strcmp(path, "model.type") != 0 || strcmp(text, config->model.type) == 0, ZR_ERR_CONFIG,
              "model.type: %s cannot replace %s, because it decides which keys there are; give it when loading",
              ZR_SHOWN(text), config->model.type);
-    json_auto_t *value = zr__override_value(zr__key_is_text(key), text);
+    json_auto_t *value = zr__override_value(zr__key_is_text(key) && key->type != ZR_KEY_SHARE, text);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
     return zr__value_set(config, key, value, &source, zr__key_place_of(path, &place));
 }

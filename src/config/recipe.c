@@ -1,11 +1,15 @@
 /* Holds the default training recipe, which `zr init` writes and `zr train` uses for a preset. Betas, weight decay,
  * clipping and schedule (a warm-up, then a cosine down to a tenth) are from appendix B of Brown et al. 2020 (GPT-3).
  * The learning rates by model size are from table 2.1 of the same paper, unless the preset has its own. A run that
- * starts from weights uses the learning rate of Llama 2's fine-tuning (Touvron et al. 2023, section 3.1). */
+ * starts from weights uses the learning rate of Llama 2's fine-tuning (Touvron et al. 2023, section 3.1). All this is
+ * for AdamW. Lion has its own betas, a tenth of the learning rate, and ten times the weight decay, the ends of the
+ * ranges in which Chen et al. 2023 (section 5) found its best values. */
 #include "config/internal.h"
 #include "config/config.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The recipe of `zr init`, with the learning rate of a small model and a warm-up for the default train.steps. NULL
@@ -132,6 +136,16 @@ static const char *value_for(const zr_config *config, int row, char room[ZR_NUMB
     return zr__text_shortest((double)((config->train.steps + WARMUP_PART - 1) / WARMUP_PART), room);
 }
 
+/* Return Lion's value of a parameter for which AdamW has `value`, or NULL if its default stands. */
+static const char *for_lion(const char *path, const char *value, char room[ZR_NUMBER_BYTES])
+{
+    const bool rate = strcmp(path, "optimizer.params.lr") == 0;
+    if (strcmp(path, "optimizer.params.betas") == 0) return NULL;
+    if (!rate && strcmp(path, "optimizer.params.weight_decay") != 0) return value;
+    snprintf(room, ZR_NUMBER_BYTES, "%.9g", strtod(value, NULL) * (rate ? 0.1 : 10));
+    return room;
+}
+
 /* Add a key's value to a list. Of a parameter add only the last part of its path. */
 static void add_value(zr__text *list, const char *path, const char *value)
 {
@@ -153,6 +167,8 @@ zr_status zr__config_recipe(zr_config *config)
         if (had.given || !zr__key_is_read(config, key)) continue;
         if (!had.automatic && !(any && is_open(config, key->path))) continue;
         const char *value = value_for(config, i, room);
+        if (config->optimizer.type == ZR_OPTIMIZER_LION) value = for_lion(key->path, value, room);
+        if (!value) continue;
         ZR_TRY(zr_config_set(config, key->path, value));
         if (had.automatic)
             *zr__origin_of(config, key) = had;

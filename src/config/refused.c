@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MOST_LINES = 9, OPTIONS_BYTES = 400, MOST_REFUSALS = 64 };
 
@@ -32,6 +33,13 @@ const char *zr__key_available(const zr_key *key, char *out, size_t size)
         between = strchr(at + 1, '|') ? ", " : " or ";
     }
     return out;
+}
+
+const char *zr__key_instead(const zr_key *key, const char *found)
+{
+    char only[64];
+    snprintf(only, sizeof(only), "\"%s\"", key->instead_of ? key->instead_of : "");
+    return !key->instead_of || strcasecmp(found, only) == 0 ? key->instead : NULL;
 }
 
 zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown, const char *path,
@@ -87,7 +95,7 @@ static void add_refused_section(zr__text *out, struct zr__refusal *all, struct z
     for (struct zr__refusal *r = first; r; r = r->next) {
         if (!r->key || !is_of_section(r, first)) continue;
         zr__text_add(out, "%s%s %s (%s)", between, zr__key_in_section(r->path), r->found, ZR_AVAILABLE(r->key));
-        if (!instead) instead = r->key->instead;
+        if (!instead) instead = zr__key_instead(r->key, r->found);
         between = ", ";
         r->said = true;
     }

@@ -390,6 +390,8 @@ static zr_status resolve_optimizer(zr_config *config, bool lr_given)
     if (type == ZR_OPTIMIZER_MUON) return resolve_muon(config, lr_given);
     if (type == ZR_OPTIMIZER_LARS && !zr__config_given(config, "optimizer.params.momentum"))
         config->optimizer.momentum = 0.9;
+    if (type == ZR_OPTIMIZER_LION && !zr__config_given(config, "optimizer.params.betas"))
+        config->optimizer.betas[1] = 0.99;
     if (type != ZR_OPTIMIZER_LAMB) return ZR_OK;
     const zr_lamb_args standard = zr_lamb_defaults(config->optimizer.variant);
     if (!zr__config_given(config, "optimizer.params.eps")) config->optimizer.eps = standard.eps;
@@ -532,13 +534,20 @@ static zr_status check_noise_scale(const zr_config *config, int ranks)
         "x gradient_accumulation_steps 1); raise gradient_accumulation_steps, or use more ranks");
 }
 
-static zr_status check_keep_best(const zr_config *config)
+/* Check the keys that need evaluations. A run that may end early keeps its best weights, unless the user says no. */
+static zr_status settle_best(zr_config *config)
 {
-    const bool evaluated = config->train.eval_interval > 0 && (config->data.val || !config->data.train);
-    if (!config->train.keep_best || evaluated) return ZR_OK;
-    return zr__config_refuse(
-        config, "train.keep_best: needs evaluations, but there are none (%s); set that, or leave out train.keep_best",
-        config->data.val ? "train.eval_interval is 0" : "there is no data.val");
+    const bool planned = !config->data.train && !config->data.source; /* without data */
+    const bool val = config->data.val || config->data.val_source;
+    const bool evaluated = config->train.eval_interval > 0 && (val || planned);
+    const char *key = config->train.patience > 0 ? "train.early_stopping_patience" : "train.keep_best";
+    if (!config->train.keep_best && config->train.patience == 0) return ZR_OK;
+    if (!evaluated)
+        return zr__config_refuse(config, "%s: needs evaluations, but there are none (%s); set that, or leave out %s",
+                                 key, val ? "train.eval_interval is 0" : "there is no data.val", key);
+    if (config->train.keep_best || zr__config_given(config, "train.keep_best")) return ZR_OK;
+    config->train.keep_best = true;
+    return zr__config_note(config, "train.keep_best: true, because of train.early_stopping_patience");
 }
 
 /* Add a note if memory.norm two_pass has no effect. If the gradient is stored anyway, to accumulate micro-batches, a
@@ -697,7 +706,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(settle_offload_stage(config));
     ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(check_samples(config));
-    ZR_TRY(check_keep_best(config));
+    ZR_TRY(settle_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     resolve_autos(config); /* this sets overlap_comm, communication_data_type and grad_accum_dtype */

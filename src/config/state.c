@@ -2,6 +2,7 @@
 #include "config/internal.h"
 #include "config/config.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,13 +95,24 @@ void zr_config_destroy(zr_config **config)
     *config = NULL;
 }
 
+double zr__share_of(const char *text)
+{
+    json_auto_t *share = text && isdigit((unsigned char)*text) ? zr__json_loads(text, JSON_DECODE_ANY) : NULL;
+    return json_number_value(share);
+}
+
+double zr__config_val_share(const zr_config *config)
+{
+    return zr__share_of(config->data.val);
+}
+
 void zr__config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1])
 {
     const char *tokenizer = config->data.tokenizer;
     if (tokenizer && strcmp(tokenizer, "bytes") == 0) tokenizer = NULL;
     const char *const all[ZR_CONFIG_INPUTS] = {config->state ? config->state->path : NULL,
                                                config->data.train,
-                                               config->data.val,
+                                               zr__config_val_share(config) > 0 ? NULL : config->data.val,
                                                config->model.init,
                                                config->model.lora_init,
                                                tokenizer};

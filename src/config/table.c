@@ -12,6 +12,7 @@
 #define LAMB (1u << ZR_OPTIMIZER_LAMB)
 #define LARS (1u << ZR_OPTIMIZER_LARS)
 #define MUON (1u << ZR_OPTIMIZER_MUON)
+#define LION (1u << ZR_OPTIMIZER_LION)
 #define WARMUP (1u << ZR_SCHEDULER_WARMUP)
 #define DECAY (1u << ZR_SCHEDULER_WARMUP_DECAY)
 #define COSINE (1u << ZR_SCHEDULER_WARMUP_COSINE)
@@ -79,7 +80,10 @@ const zr_key zr__common_keys[] = {
         "training data: text, JSON records (.jsonl, .json) or token files (.bin); for encoders also .safetensors of "
         "ready rows and .json of SQuAD. A path may be a pattern such as train_*.bin; files of a list are read one "
         "after the other, or mixed in proportion to their weights"),
-    KEY(PATHS, "data.val", "null", data.val, "validation data, in the same forms but without weights"),
+    KEY(SHARE, "data.val", "null", data.val,
+        "validation data: in the same forms as data.train, but without weights; or a share of data.train, such as "
+        "0.05, "
+        "that is held out: whole records, drawn from all parts of the files, else the end of the tokens"),
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
         "tokenizer for text: bytes, or a directory with a tokenizer's files; null: that of model.init if it has one, "
         "else bytes"),
@@ -111,6 +115,12 @@ const zr_key zr__common_keys[] = {
         "data.tokenizer"),
     KEY(STRING, "data.chat_date", "\"2024-07-26\"", data.chat_date,
         "today's date in chat templates that contain one, YYYY-MM-DD"),
+    KEY(OBJECT, "data.chat_template_kwargs", "null", data.chat_template_kwargs,
+        "further variables of the chat template, such as {\"enable_thinking\": false}; a record's own "
+        "chat_template_kwargs come before these"),
+    KEY(OBJECT, "data.columns", "null", data.columns,
+        "names of members of records, by the names that zr reads, such as {\"prompt\": \"question\", \"completion\": "
+        "\"answer\"}; null: the first record's members decide"),
     KEY(STRING, "data.text_key", "\"text\"", data.text_key, "member that holds the text in each record"),
     KEY(EITHER, "data.bad_lines", "\"error\"", data.skip_bad_lines,
         "handling of a record that has no such text. error: end the run; skip: leave it out, and report how many",
@@ -230,7 +240,13 @@ const zr_key zr__common_keys[] = {
     KEY(INT, "train.keep_last", "2", train.keep_last, "number of newest checkpoints to keep", FROM(1)),
     KEY(BOOL, "train.keep_best", "false", train.keep_best,
         "keep the weights with the lowest val_loss as a Hugging Face directory, best/ in the run's directory; needs "
-        "data.val and train.eval_interval"),
+        "data.val and train.eval_interval. Without this key it is true with train.early_stopping_patience"),
+    KEY(INT, "train.early_stopping_patience", "0", train.patience,
+        "number of evaluations in a row without a lower val_loss after which the run ends, as if train.steps were "
+        "done; 0: it never ends early",
+        FROM(0)),
+    KEY(NUMBER, "train.early_stopping_threshold", "0.0", train.threshold,
+        "how much lower val_loss must be, in nats, than in the last evaluation that counted as lower", ANY_NUMBER),
     KEY(EITHER, "train.reproducible", "\"layout\"", train.rank_free_sums,
         "runs whose results are the same to the bit. layout: on the same number of ranks, whatever the stage, buckets, "
         "layout and transport; world: also on 1, 2, 4, 8 ... ranks, at some cost",
@@ -258,8 +274,11 @@ const zr_key zr__common_keys[] = {
 
     KEY(CHOICE, "optimizer.type", "\"AdamW\"", optimizer.type,
         "update rule; FusedAdam means Adam, and FusedLamb means Lamb",
-        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|ZeroOneAdam",
-        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon")),
+        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|ZeroOneAdam|"
+                   "Adafactor",
+        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon|Lion"), .instead_of = "Adafactor",
+        .instead = "its second moment is a mean of the rows and one of the columns of whole matrices, and ranks have "
+                   "parts of them; Lion has half of AdamW's states"),
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr,
         "learning rate; with Muon the default of muon_lr and adamw.lr", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
@@ -267,7 +286,8 @@ const zr_key zr__common_keys[] = {
         "apex; paper: algorithm 2 of You et al. 2020. docs/models.md has their formulas",
         .choices = "deepspeed|nvidia|paper", .only = LAMB),
     KEY(PAIR, "optimizer.params.betas", "[0.9, 0.999]", optimizer.betas,
-        "decay rates of the first and the second moment", .only = ADAMS | LAMB | MUON),
+        "decay rates of the first and the second moment; of Lion's direction and momentum, by default [0.9, 0.99]",
+        .only = ADAMS | LAMB | MUON | LION),
     KEY(NUMBER, "optimizer.params.eps", "1e-8", optimizer.eps,
         "epsilon, added to the root of the second moment, for Lars to the norm of the gradient; 1e-6 with variant "
         "nvidia or paper",
@@ -345,8 +365,9 @@ const zr_key zr__common_keys[] = {
     REFUSED(BOOL, "optimizer.params.amsgrad", "false", "divide by the largest second moment so far",
             .only = ADAMS | LAMB),
     IGNORED(BOOL, "optimizer.params.torch_adam", "false", "there is one implementation", .only = ADAMS),
-    IGNORED(BOOL, "optimizer.params.set_grad_none", "true", "gradients are in planned memory", .only = ADAMS | LAMB),
-    REFUSED(BOOL, "optimizer.params.fp32_optimizer_states", "true", "keep the moments in fp32", .only = ADAMS),
+    IGNORED(BOOL, "optimizer.params.set_grad_none", "true", "gradients are in planned memory",
+            .only = ADAMS | LAMB | LION),
+    REFUSED(BOOL, "optimizer.params.fp32_optimizer_states", "true", "keep the moments in fp32", .only = ADAMS | LION),
     IGNORED(BOOL, "optimizer.params.foreach", "true", "the update is always one pass"),
     IGNORED(BOOL, "optimizer.params.fused", "true", "the update is always one pass"),
     IGNORED(BOOL, "optimizer.legacy_fusion", "false", "the update is always one pass"),

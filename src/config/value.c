@@ -80,6 +80,20 @@ static bool names_fit(const json_t *value, int64_t *bad)
     return n > 0;
 }
 
+static bool names_paths(const zr_key *key)
+{
+    return key->type == ZR_KEY_PATHS || key->type == ZR_KEY_SHARE;
+}
+
+/* Return whether a text is a number, perhaps with a percent sign: a share, and not the path of a file. */
+static bool is_share(const char *text)
+{
+    char *end = NULL;
+    if (!strchr("0123456789.", text[0])) return false;
+    (void)strtod(text, &end);
+    return end > text && (!*end || strcmp(end, "%") == 0);
+}
+
 /* Fail for a value of the wrong form. For a list, name the wrong element. */
 static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__source *source,
                              const zr__json_place *place)
@@ -88,7 +102,7 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
     int64_t bad = -1; /* index of the wrong element, or -1 if the value itself is wrong */
     double number[3];
     if (key->type == ZR_KEY_PAIR || key->type == ZR_KEY_TRIPLE) (void)read_numbers(key, value, number, &bad);
-    if (key->type == ZR_KEY_PATHS) (void)zr__shards_fit(value, &bad);
+    if (names_paths(key)) (void)zr__shards_fit(value, &bad);
     if (key->type == ZR_KEY_NAMES || key->type == ZR_KEY_FOLDERS) (void)names_fit(value, &bad);
     if (bad >= 0) {
         element.index = (size_t)bad;
@@ -98,6 +112,11 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
     if (key->state == ZR_KEY_LIMITED && key->choices) /* list only the words that are available */
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted one of %s", ZR_JSON_SHOWN(value),
                                ZR_CHOICES(key->built));
+    if (key->type == ZR_KEY_SHARE && json_is_string(value) && *json_string_value(value))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG,
+                               "found %s; a share of data.train is written as a number, such as 0.05, and a file of "
+                               "this name as \"./%s\"",
+                               ZR_JSON_SHOWN(value), ZR_SHOWN(json_string_value(value)));
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", ZR_JSON_SHOWN(value), ZR_WANTED(key));
 }
 
@@ -105,7 +124,8 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
 static zr_status refuse_unbuilt(const zr_key *key, const json_t *value, const zr__source *source,
                                 const zr__json_place *place)
 {
-    const char *between = key->instead ? "; " : "", *instead = key->instead ? key->instead : "";
+    const char *advice = zr__key_instead(key, ZR_JSON_SHOWN(value)), *between = advice ? "; " : "",
+               *instead = advice ? advice : "";
     if (json_is_object(value))
         return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED,
                                "this section is not available in zr; leave it out%s%s", between, instead);
@@ -147,6 +167,8 @@ static const size_t field_bytes[] = {
     [ZR_KEY_TRIPLE] = sizeof(double[3]),
     [ZR_KEY_BYTES] = sizeof(int64_t),
     [ZR_KEY_IDS] = sizeof(zr_ids),
+    [ZR_KEY_OBJECT] = sizeof(const char *),
+    [ZR_KEY_SHARE] = sizeof(const char *),
     [ZR_KEY_ANY] = 0,
 };
 
@@ -197,11 +219,16 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
     case ZR_KEY_NAMES:
         field->string = json_string_value(value);
         return field->string && names_fit(value, &bad);
+    case ZR_KEY_SHARE:
+        field->string = json_string_value(value);
+        return field->string && *field->string && !is_share(field->string);
     case ZR_KEY_PATHS:
     case ZR_KEY_FOLDERS:
     case ZR_KEY_STRING:
         field->string = json_string_value(value);
         return field->string && *field->string && (!key->choices || read_choice(key, value, &choice));
+    case ZR_KEY_OBJECT: /* stored by set_list */
+        return false;
     case ZR_KEY_ANY:
         return true;
     }
@@ -262,7 +289,7 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-/* Store a list: names as text with one name per line, or paths and folders as JSON text. */
+/* Store a list or an object: names as text with one name per line, others as JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
@@ -271,7 +298,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     zr__field field;
     char *paths = NULL;
     const bool names = key->type == ZR_KEY_NAMES;
-    if (!(key->type == ZR_KEY_PATHS ? zr__shards_fit : names_fit)(value, &bad))
+    if (key->type != ZR_KEY_OBJECT && !(names_paths(key) ? zr__shards_fit : names_fit)(value, &bad))
         return refuse_form(key, value, source, place);
     for (size_t i = 0; names && i < json_array_size(value); i++)
         zr__text_add(&lines, "%s%s", i ? "\n" : "", json_string_value(json_array_get(value, i)));
@@ -300,11 +327,17 @@ static zr_status set_meant(zr_config *config, const zr_key *key, const json_t *v
         (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
         return zr__value_default(config, key);
 
-    if (zr__key_is_text(key) && key->type != ZR_KEY_STRING && json_is_array(value))
+    const bool object = key->type == ZR_KEY_OBJECT;
+    if (object ? json_is_object(value) : zr__key_is_text(key) && key->type != ZR_KEY_STRING && json_is_array(value))
         return set_list(config, key, value, source, place);
 
     zr__field field;
-    if (!read_field(key, value, &field)) return refuse_form(key, value, source, place);
+    char share[ZR_NUMBER_BYTES];
+    const double x = json_number_value(value);
+    if (key->type == ZR_KEY_SHARE && json_is_number(value) && x > 0 && x < 1)
+        field.string = zr__text_shortest(x, share);
+    else if (!read_field(key, value, &field))
+        return refuse_form(key, value, source, place);
     if (key->state == ZR_KEY_LIMITED && !is_built(key, value)) return refuse_unbuilt(key, value, source, place);
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
@@ -370,6 +403,13 @@ static json_t *names_json(const char *names)
     return list;
 }
 
+/* Return paths, which may be a list as JSON text. */
+static json_t *paths_json(const char *paths)
+{
+    json_t *list = paths ? zr__shards_list(paths) : json_null();
+    return list ? list : json_stringn_nocheck(paths, strlen(paths));
+}
+
 static json_t *field_json(const zr_key *key, const void *field)
 {
     switch (key->type) {
@@ -403,12 +443,17 @@ static json_t *field_json(const zr_key *key, const void *field)
         return ids_json(field);
     case ZR_KEY_NAMES:
         return names_json(*(const char *const *)field);
-    case ZR_KEY_PATHS:
-    case ZR_KEY_FOLDERS: {
-        const char *paths = *(const char *const *)field;
-        json_t *list = paths ? zr__shards_list(paths) : json_null();
-        return list ? list : json_stringn_nocheck(paths, strlen(paths));
+    case ZR_KEY_SHARE: {
+        const double share = zr__share_of(*(const char *const *)field);
+        return share > 0 ? json_real(share) : paths_json(*(const char *const *)field);
     }
+    case ZR_KEY_OBJECT: {
+        const char *text = *(const char *const *)field;
+        return text ? zr__json_loads(text, 0) : json_null();
+    }
+    case ZR_KEY_PATHS:
+    case ZR_KEY_FOLDERS:
+        return paths_json(*(const char *const *)field);
     case ZR_KEY_ANY:
         break;
     }

@@ -73,6 +73,25 @@ static inline zr__sgd zr__sgd_make(const zr_update_args *args)
     return c;
 }
 
+/** Constants of Lion: w = decay w - lr sign(beta1 m + beta1_rest g), then m = beta2 m + beta2_rest g, with
+ * g = grad_scale * gradient. */
+typedef struct zr__lion {
+    float grad_scale, beta1, beta1_rest, beta2, beta2_rest, lr, decay;
+} zr__lion;
+
+static inline zr__lion zr__lion_make(const zr_update_args *args)
+{
+    const double beta1 = args->hyper[0], beta2 = args->hyper[1], lr = args->lr;
+    const zr__lion c = {.grad_scale = args->grad_scale,
+                        .beta1 = (float)beta1,
+                        .beta1_rest = (float)(1 - beta1),
+                        .beta2 = (float)beta2,
+                        .beta2_rest = (float)(1 - beta2),
+                        .lr = (float)lr,
+                        .decay = (float)(1 - lr * args->weight_decay)};
+    return c;
+}
+
 /** Constants of the direction u = m_scale m / (sqrt(v_scale v + eps_inside) + eps) + decay w and of the update
  * w -= step u, where m = beta1 m + own g, v = beta2 v + beta2_rest g^2 and g = grad_scale * gradient + l2 w. */
 typedef struct zr__lamb {

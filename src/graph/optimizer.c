@@ -29,6 +29,12 @@ zr_optimizer zr_sgd(double momentum, bool nesterov, double weight_decay)
                           .slot_name = {"momentum_buffer"}};
 }
 
+zr_optimizer zr_lion(double beta1, double beta2, double weight_decay)
+{
+    return (zr_optimizer){
+        .name = "lion", .n_slots = 1, .hyper = {beta1, beta2}, .weight_decay = weight_decay, .slot_name = {"exp_avg"}};
+}
+
 zr_lamb_args zr_lamb_defaults(zr_lamb_variant variant)
 {
     const bool deepspeed = variant == ZR_LAMB_DEEPSPEED;

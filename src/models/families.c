@@ -123,18 +123,6 @@ zr_model zr_family_model(const zr_family *family, const void *config)
 
 /* ---- the declaration ------------------------------------------------------------------------- */
 
-size_t zr_field_bytes(zr_field_type type)
-{
-    static const size_t bytes[] = {[ZR_FIELD_INT] = sizeof(int64_t),
-                                   [ZR_FIELD_REAL] = sizeof(double),
-                                   [ZR_FIELD_BOOL] = sizeof(bool),
-                                   [ZR_FIELD_CHOICE] = sizeof(int),
-                                   [ZR_FIELD_IDS] = sizeof(zr_ids),
-                                   [ZR_FIELD_LAYERS] = sizeof(int64_t),
-                                   [ZR_FIELD_FIXED] = 0};
-    return bytes[type];
-}
-
 static zr_status check_field(const zr_family *family, const zr_field *field)
 {
     const bool number = field->type == ZR_FIELD_INT || field->type == ZR_FIELD_REAL;

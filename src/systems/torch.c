@@ -42,6 +42,8 @@ double zr__moments(const zr_config *config)
     case ZR_OPTIMIZER_SGD:
     case ZR_OPTIMIZER_LARS:
         return config->optimizer.momentum > 0;
+    case ZR_OPTIMIZER_LION:
+        return 1;
     case ZR_OPTIMIZER_ADAMW:
     case ZR_OPTIMIZER_ADAM:
     case ZR_OPTIMIZER_LAMB:

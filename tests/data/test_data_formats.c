@@ -418,7 +418,7 @@ static void every_failed_allocation_is_reported(void **state)
     }
     fail_at = -1;
     assert_int_equal(st, ZR_OK);
-    assert_int_equal(failures, 14);
+    assert_int_equal(failures, 18);
     zr_data_close(&data);
 }
 

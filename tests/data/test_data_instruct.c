@@ -254,15 +254,15 @@ static void bad_lines(void **state)
         {"{\"messages\": []}\n", "x.jsonl:1: the messages have no text"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n",
          "x.jsonl:1: no message has the role \"assistant\""},
-        {"{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n",
-         "message 1: \"role\" is \"tool\"; expected \"system\""},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}\n", "message 1: \"content\" is not a text"},
+        {"{\"messages\": [{\"role\": \"critic\", \"content\": \"a\"}]}\n",
+         "message 1: \"role\" is \"critic\"; expected system, developer, user"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}\n", "message 1: part 1 of \"content\" is \"a\""},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{}]}]}\n",
-         "\"tool_calls\" and"},
+         "message 1 has \"tool_calls\", which the chat template does not read"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n", "the roles are not in turn"},
         {"{\"tools\": [{}], \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
          "\"content\": \"b\"}]}\n",
-         "\"tools\" are not supported"},
+         "the record has \"tools\", and the chat template does not read them"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         zr_data_args args = args_of(bad[i].image);
@@ -285,11 +285,12 @@ static void bad_lines_are_left_out(void **state)
     zr_data_close(&data);
 }
 
-/* Check that a line with the member text_key is a text, whatever else it has. */
+/* Check that a record with a text is one, although it also has members of a form that comes later. */
 static void texts_stay_texts(void **state)
 {
     (void)state;
-    zr_data_args args = args_of("{\"text\": \"the first\", \"messages\": []}\n{\"text\": \"and a second\"}\n");
+    zr_data_args args =
+        args_of("{\"text\": \"the first\", \"question\": \"q\", \"answer\": \"a\"}\n{\"text\": \"and a second\"}\n");
     zr_data *data = open_data(&args);
     assert_string_equal(zr_data_get_info(data).format, "jsonl");
     sample_is(data, 0, "the first\nand a ", "he first\nand a s", "aaaaaaaaaakkkkkk");

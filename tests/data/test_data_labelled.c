@@ -129,7 +129,7 @@ static void bad_lines_are_refused_or_skipped(void **state)
         {GOOD "{\"text\": \"a\", \"label\": 0.5}\n", "\"label\" is 0.5"},
         {GOOD "{\"text\": \"a\", \"label\": \"sea\"}\n", "\"label\" is \"sea\""},
         {GOOD "{\"text\": \"a\", \"text_pair\": 7, \"label\": 0}\n", "\"text_pair\" is not a text"},
-        {GOOD "[1]\n", "the line is not an object"},
+        {GOOD "[1]\n", "the record is not a JSON object"},
         {GOOD "{\n", "lines.jsonl:2: column"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {

@@ -372,9 +372,10 @@ static void updates(void **state)
                                   zr_sgd(0, false, 0.1),          zr_sgd(0.9, false, 0.1),
                                   zr_sgd(0.9, true, 0),           zr_lamb(ZR_LAMB_DEEPSPEED, NULL),
                                   zr_lamb(ZR_LAMB_NVIDIA, NULL),  zr_lars(0, 0.02, 1e-8, 0.1),
-                                  zr_lars(0.9, 0.02, 1e-8, 0.1),  zr_muon(NULL)};
+                                  zr_lars(0.9, 0.02, 1e-8, 0.1),  zr_muon(NULL),
+                                  zr_lion(0.9, 0.99, 0.1)};
     const int64_t n = 1001;
-    for (int r = 0; r < 10; r++)
+    for (int r = 0; r < 11; r++)
         for (int t = 0; t < 9; t++) {
             const zr_dtype grad = types[t / 3], param = types[t % 3];
             zr_update_args args[2];
@@ -417,7 +418,7 @@ static void updates(void **state)
             pool_clear();
         }
     zr_optimizer own = zr_sgd(0, false, 0);
-    own.name = "lion";
+    own.name = "shampoo";
     assert_int_equal(gpu->ops->update(gpu, &own, &(zr_update_args){.hyper = own.hyper}), ZR_ERR_UNSUPPORTED);
 }
 

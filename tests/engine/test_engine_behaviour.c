@@ -93,8 +93,8 @@ static void test_skip(void **state)
 
 /* ---- a user's own optimizer ---- */
 
-/* Update by Lion (Chen et al. 2023), which has one state and is not built in. */
-static void lion(const zr_update_args *a)
+/* Update by Lion (Chen et al. 2023) as a user would write it, in double precision. */
+static void own_lion(const zr_update_args *a)
 {
     const double b1 = a->hyper[0], b2 = a->hyper[1];
     for (int64_t i = 0; i < a->n; i++) {
@@ -113,7 +113,7 @@ static void test_own_optimizer(void **state)
     (void)state;
     trainer first = trainer_odd();
     first.layout.optimizer =
-        (zr_optimizer){.name = "lion", .n_slots = 1, .hyper = {0.9, 0.99}, .weight_decay = 0.1, .rule = lion};
+        (zr_optimizer){.name = "own", .n_slots = 1, .hyper = {0.9, 0.99}, .weight_decay = 0.1, .rule = own_lion};
     first.layout.ranks = 2;
     first.layout.dtype = first.layout.wire_dtype = ZR_BF16;
     first.lr = 1e-3;
@@ -143,16 +143,17 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
 static void test_built_in_optimizers(void **state)
 {
     (void)state;
-    const zr_optimizer optimizers[] = {zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.95, 1e-8, 0.1),
-                                       zr_sgd(0, false, 0), zr_sgd(0.9, false, 1e-4), zr_sgd(0.9, true, 0)};
-    uint64_t weights[5];
-    for (int o = 0; o < 5; o++)
+    const zr_optimizer optimizers[] = {
+        zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.95, 1e-8, 0.1), zr_sgd(0, false, 0),
+        zr_sgd(0.9, false, 1e-4),       zr_sgd(0.9, true, 0),          zr_lion(0.9, 0.99, 0.1)};
+    uint64_t weights[6];
+    for (int o = 0; o < 6; o++)
         for (int stage = 0; stage <= 3; stage += 3) {
             trainer run = trainer_odd();
             run.layout.optimizer = optimizers[o];
             run.layout.ranks = 2;
             run.layout.stage = stage;
-            run.lr = o < 2 ? 1e-2 : 0.1;
+            run.lr = o == 5 ? 1e-3 : o < 2 ? 1e-2 : 0.1;
             run.steps = 6;
             run.token = same_token;
             trainer_run(&run);

@@ -58,7 +58,6 @@ static zr_status encode(bool skip, int64_t usual, int threads, result *r)
                                       .shape = ZR__SHAPE_LINES,
                                       .text_key = "text",
                                       .skip_bad_lines = skip,
-                                      .key_named = "KEY",
                                       .remedy = "SKIP"},
                             .tokenizer = tokenizer,
                             .separator = '\n',

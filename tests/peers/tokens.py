@@ -5,7 +5,6 @@ tokens.py LIBZR FOLDER [SHARED] [--speed]; LIBZR is libzr.so, FOLDER an empty fo
 Prints TAP. With --speed it prints instead how many MB a second each of the two takes, with one thread.
 """
 import base64
-import ctypes
 import importlib.resources
 import pathlib
 import random
@@ -15,6 +14,7 @@ import unicodedata
 
 import numpy
 import tap
+from library import Library
 from mixed import (FLAGGED, GPT4O, LLAMA3, QWEN2, QWEN35, by_characters, byte_level, flags, mixed, of_ranks,
                    wordpiece)
 from tap import check
@@ -22,53 +22,8 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
 words = [word for word in sys.argv[1:] if word != "--speed"]
 SPEED = "--speed" in sys.argv
-ZR, FOLDER = ctypes.CDLL(words[0]), pathlib.Path(words[1])
+ZR, FOLDER = Library(words[0]), pathlib.Path(words[1])
 SHARED = pathlib.Path(words[2]) / "data" if len(words) > 2 else None
-
-
-# ---- zr ------------------------------------------------------------------------------------------
-
-
-class Ends(ctypes.Structure):
-    _fields_ = [("begin", ctypes.POINTER(ctypes.c_int32)), ("end", ctypes.POINTER(ctypes.c_int32)),
-                ("n_begin", ctypes.c_int64), ("n_end", ctypes.c_int64), ("separator", ctypes.c_int32)]
-
-
-ZR.zr_error_message.restype = ctypes.c_char_p
-ZR.zr_tokenizer_room.restype = ZR.zr_tokenizer_vocab.restype = ctypes.c_int64
-ZR.zr_tokenizer_get_ends.restype = Ends
-
-
-class Mine:
-    def __init__(self, path):
-        self.self = ctypes.c_void_p()
-        self.wants(ZR.zr_tokenizer_open(str(path).encode(), ctypes.byref(self.self)))
-
-    def wants(self, status):
-        if status != 0:
-            raise RuntimeError(ZR.zr_error_message().decode())
-
-    def encode(self, text):
-        room, n = ZR.zr_tokenizer_room(self.self, ctypes.c_int64(len(text))), ctypes.c_int64()
-        made = numpy.empty(room, numpy.int32)
-        begin = time.process_time()
-        self.wants(ZR.zr_tokenizer_encode(self.self, text, ctypes.c_int64(len(text)), made.ctypes.data_as(
-            ctypes.c_void_p), ctypes.c_int64(room), ctypes.byref(n)))
-        self.sec = time.process_time() - begin
-        return made[:n.value].copy()
-
-    def decode(self, ids, special):
-        ids = numpy.ascontiguousarray(ids, numpy.int32)
-        text, n = ctypes.c_void_p(), ctypes.c_int64()
-        self.wants(ZR.zr_tokenizer_text(self.self, ids.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(len(ids)),
-                                        special, ctypes.byref(text), ctypes.byref(n)))
-        made = ctypes.string_at(text, n.value)
-        ZR.zr_free(text)
-        return made.decode()
-
-    def ends(self):
-        ends = ZR.zr_tokenizer_get_ends(self.self)
-        return ends.begin[:ends.n_begin], ends.end[:ends.n_end], ends.separator
 
 
 # ---- texts ---------------------------------------------------------------------------------------
@@ -209,9 +164,9 @@ def compare_kind(name, theirs, all_texts):
     folder = FOLDER / name.replace(" ", "_")
     folder.mkdir()
     theirs.save(str(folder / "tokenizer.json"))
-    mine = Mine(folder)
+    mine = ZR.open(folder)
     n = theirs.get_vocab_size(with_added_tokens=True)
-    check(f"{name}: the vocabulary", ZR.zr_tokenizer_vocab(mine.self) == n, f"{n} tokens")
+    check(f"{name}: the vocabulary", mine.vocab() == n, f"{n} tokens")
     for its, text in all_texts.items():
         made = theirs.encode(text, add_special_tokens=False)
         compare(f"{name}, {its}", mine, text, made.ids, theirs.decode(made.ids, skip_special_tokens=False))
@@ -227,8 +182,8 @@ def compare_kind(name, theirs, all_texts):
 
 def compare_tekken(all_texts):
     for file in ("tekken_240718.json", "tekken_240911.json"):
-        theirs, mine = Tekken(mistral(file)), Mine(mistral(file))
-        check(f"{file}: the vocabulary", ZR.zr_tokenizer_vocab(mine.self) == theirs.its.n_words)
+        theirs, mine = Tekken(mistral(file)), ZR.open(mistral(file))
+        check(f"{file}: the vocabulary", mine.vocab() == theirs.its.n_words)
         for its, text in all_texts.items():
             for special in ("<s>", "</s>", "<unk>", "[INST]"):
                 text = text.replace(special, "<>")  # mistral-common finds no special tokens in texts
@@ -243,7 +198,7 @@ def speeds(all_texts):
     english = "".join(all_texts[name] for name in all_texts if name.endswith(".txt"))[:1 << 20] or all_texts["mixed"]
     for name, theirs in kinds(english):
         theirs.save(str(FOLDER / "tokenizer.json"))
-        mine = Mine(FOLDER)
+        mine = ZR.open(FOLDER)
         for its, text in (("English", english), ("mixed", all_texts["mixed"])):
             size, data = len(text.encode()) / 1e6, text.encode()
             parts = text.splitlines(True)

@@ -1,11 +1,15 @@
 """Structs, statuses and flags that the package mirrors are those of the headers."""
 import ctypes
+import gc
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
+import zr
+from conftest import MODEL, keys
 from zr import _command, _errors, _library
 
 STRUCTS = {"zr_source": _library.Source, "zr_reference": _library.ReferenceArgs, "zr_safetensors_tensor": _library.Tensor}
@@ -33,6 +37,33 @@ def test_the_mirrors():
     wanted.update({status: i for i, status in enumerate(_library.STATUSES)})
     wanted.update(RESUMES=_library.RESUMES, CHOOSES=_library.CHOOSES, PLAIN=_library.PLAIN)
     assert found == wanted
+
+
+def test_the_page_says_of_each_function_of_the_headers_how_python_reaches_it():
+    source = pathlib.Path(os.environ["ZR_SOURCE"])
+    page = (source / "docs" / "python.md").read_text().split("## Functions of the library")[1]
+    called, command, absent = (set(re.findall(r"`(zr[_/][\w.]+)`", item)) for item in page.split("\n- ")[1:])
+    functions = {}
+    for header in (source / "include" / "zr").glob("*.h"):
+        functions[f"zr/{header.name}"] = set(re.findall(r"ZR_API[^;({]*?\b(zr_\w+)\(", header.read_text()))
+    assert called == set(_library._PROTOTYPES) <= set().union(*functions.values())
+    assert not command & absent and command | absent == {name for name, found in functions.items() if found - called}
+
+
+def test_each_function_that_the_package_calls_is_reached(tokens, monkeypatch):
+    reached = set()
+    for name in _library._PROTOTYPES:
+        original = getattr(_library.lib, name)
+        monkeypatch.setattr(_library.lib, name, lambda *args, n=name, f=original: (reached.add(n), f(*args))[1])
+    list(zr.train(data=tokens, steps=1, output_dir="run", **keys(**{"train.eval_batches": 3})))  # has a note
+    zr.reference_step(None, tokens[:4], model=MODEL)
+    zr.export("run", "small", dtype="bf16")
+    zr.load("small")
+    with pytest.raises(zr.ConfigError):
+        zr.train(model={"n_layers": 1})
+    zr.version()
+    gc.collect()  # of configurations
+    assert reached == set(_library._PROTOTYPES)
 
 
 def test_exit_codes_are_those_of_the_command():

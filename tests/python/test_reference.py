@@ -43,6 +43,53 @@ def test_sgd_is_its_formula_and_gradients_are_before_clipping(tokens):
             np.testing.assert_allclose(array, start[name] - 0.5 * scale * did.gradients[name], atol=2e-7, err_msg=name)
 
 
+RULES = {
+    "AdamW": {},
+    "Adam": {"weight_decay": 0.1},
+    "SGD": {"momentum": 0.9},
+    "Lamb": {},
+    "Lars": {"momentum": 0.9},
+    "Muon": {},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_step_from_given_states_is_the_next_step_of_a_training(tokens, rule):
+    how = {"optimizer": {"type": rule, "params": {"lr": 1e-2, **RULES[rule]}}, "ranks": 2}
+    whole = step([tokens[:4], tokens[4:8], tokens[8:12]], stage=2, **how)
+    first = step([tokens[:4], tokens[4:8]], stage=1, **how)
+    names = {"SGD": ["momentum_buffer"], "Lars": ["momentum_buffer"], "Muon": ["exp_avg", "exp_avg_sq", "momentum_buffer"]}
+    assert first.updates == 2 and sorted(first.states) == names.get(rule, ["exp_avg", "exp_avg_sq"])
+    last = step(tokens[8:12], weights=first.weights, states=first.states, updates=2, stage=3, **how)
+    assert last.losses == whole.losses[2:] and last.updates == 3
+    for name, array in whole.weights.items():
+        np.testing.assert_array_equal(last.weights[name], array, name)
+    for state, arrays in whole.states.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(last.states[state][name], array, f"{state} {name}")
+    halved = {state: {n: a / 2 for n, a in of.items()} for state, of in first.states.items()}
+    other = step(tokens[8:12], weights=first.weights, states=halved, updates=2, stage=3, **how)
+    assert any(not np.array_equal(other.weights[name], array) for name, array in last.weights.items())
+
+
+def test_states_that_lack_something_are_refused_with_their_place(tokens):
+    one = step(tokens[:4], optimizer="AdamW")
+    name = "transformer.h.1.ln_1.weight"
+    short = {n: a for n, a in one.states["exp_avg_sq"].items() if n != name}
+    for states, words in [
+        (None, r"states\['exp_avg'\] is missing; a step after other updates needs it"),
+        ({**one.states, "exp_avg_sq": short}, rf"states\['exp_avg_sq'\] has 0 arrays for {name}"),
+    ]:
+        with pytest.raises(zr.DataError, match=words):
+            step(tokens[:4], weights=one.weights, states=states, updates=1, optimizer="AdamW", ranks=2)
+    with pytest.raises(zr.ArgumentError, match="states are given, but updates is 0"):
+        step(tokens[:4], weights=one.weights, states=one.states, optimizer="AdamW")
+    with pytest.raises(zr.ArgumentError, match="updates is 1, but weights is None"):
+        step(tokens[:4], states=one.states, updates=1, optimizer="AdamW")
+    with pytest.raises(zr.ArgumentError, match="updates is -1"):
+        step(tokens[:4], weights=one.weights, states=one.states, updates=-1, optimizer="AdamW")
+
+
 def test_weights_may_lack_or_have_the_prefix_of_names(tokens):
     start = step(tokens[:4], optimizer={"type": "SGD", "params": {"lr": 0}}).weights
     short = {name.removeprefix("transformer."): array for name, array in start.items()}
@@ -88,4 +135,4 @@ def test_a_step_that_is_not_finite_is_skipped(tokens):
 def test_lean_keeps_no_gradients(tokens):
     did = step(tokens[:4], **{"memory.layout": "lean"})
     assert did.gradients == {} and did.losses == step(tokens[:4]).losses
-    assert "Reference(losses=[" in repr(did) and did.skipped == [False] and did.lrs[0] > 0
+    assert "Reference(updates=1, losses=[" in repr(did) and did.skipped == [False] and did.lrs[0] > 0

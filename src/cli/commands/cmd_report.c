@@ -8,15 +8,10 @@
 
 #define DEFAULT_OUT "report.html"
 
-static const zr__output_kind html_kind = {"report", REPORT_HEAD, true};
-
 /** Write the HTML page, and print the numbers of the page as JSON or text. */
 static zr_status write_report(const cli_args *args, const cli_report *report, const char *out)
 {
-    ZR_AUTO(svg_page_free) char *html = NULL;
-    size_t bytes = 0;
-    ZR_TRY(cli_report_html(report, &html, &bytes));
-    ZR_TRY(zr__output_write(out, &html_kind, args->operand, html, bytes));
+    ZR_TRY(cli_report_write(report, out, args->operand));
     if (args->json) ZR_TRY(cli_report_json(stdout, report, out));
     if (!args->json && !args->quiet) cli_report_terminal(stdout, report);
     if (!args->quiet) cli_say("wrote %s", out);
@@ -41,7 +36,7 @@ static zr_status report_on(const cli_args *args, const char *out)
     ZR_TRY(cli_check_stdout(args->operand));
     cli_runs_name(args->operand, n, room, name);
     ZR_TRY(cli_report_read(&report, args->operand, name, n));
-    ZR_TRY(zr__output_check(out, &html_kind, args->operand));
+    ZR_TRY(zr__output_check(out, &cli_report_kind, args->operand));
     return write_report(args, &report, out);
 }
 

@@ -3,6 +3,7 @@
  *
  * `zr train`: train a model, or resume a run. */
 #include "cli/runs/runs.h"
+#include "cli/runs/sweep.h"
 #include "cli/shell/config.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
@@ -35,6 +36,7 @@ typedef struct watch_options {
     bool timings;
     zr_trace trace;
     const char *trace_steps; /* text of --trace-steps, such as "1:20" */
+    cli_list sweep;
 } watch_options;
 
 typedef struct train_job {
@@ -138,13 +140,16 @@ static zr_status print_run_json(const zr_config *config, const zr_train_result *
     return ZR_OK;
 }
 
-static void say_done(const zr_train_result *result)
+static void say_done(const zr_config *config, const zr_train_result *result)
 {
     char val[64] = "";
     if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
     cli_say("%lld step%s in %.1f s, loss %.5f%s; %s%s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->wall_sec, result->loss, val, result->saved ? "the weights are in " : "no model/ was written",
             result->saved ? CLI_SHOWN(result->model_dir) : "");
+    if (config->train.keep_best && result->best_step > 0)
+        cli_say("the weights of the lowest val_loss, %.5f after step %lld, are in %s/best", result->best_val_loss,
+                (long long)result->best_step, CLI_SHOWN(config->train.output_dir));
 }
 
 /** Clear the progress line, and draw the loss picture for the last time, on rank 0. If the run has failed and drawing
@@ -185,10 +190,39 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) st = end_watch(&progress, &loss, st);
-    if (st == ZR_OK && first && !args->quiet) say_done(&j.result);
+    if (st == ZR_OK && first && !args->quiet) say_done(config, &j.result);
     if (st == ZR_OK && first && args->json) st = print_run_json(config, &j.result, &progress.timings);
-    if (st == ZR_OK && first && !args->quiet) cli_next_say(config, &j.result);
+    if (st == ZR_OK && first && !args->quiet && watch->sweep.n == 0) cli_next_say(config, &j.result);
     return st;
+}
+
+/** What the runs of a sweep have in common. */
+typedef struct swept_job {
+    const watch_options *watch;
+    zr_comm *comm;
+} swept_job;
+
+static zr_status train_swept(void *arg, const cli_args *args, int ranks)
+{
+    const swept_job *j = arg;
+    return train_all(args, j->watch, j->comm, ranks);
+}
+
+static zr_status sweep_all(const cli_args *args, const cli_args *typed, const watch_options *watch, zr_comm *comm,
+                           int64_t ranks)
+{
+    const swept_job job = {watch, comm};
+    const cli_sweeping sweeping = {.args = args,
+                                   .typed = typed,
+                                   .brief = &watch->brief,
+                                   .sweep = &watch->sweep,
+                                   .ranks = ranks,
+                                   .resume = watch->resume,
+                                   .comm = comm,
+                                   .unix_sec = (int64_t)time(NULL),
+                                   .train = train_swept,
+                                   .arg = (void *)&job};
+    return cli_sweep_train(&sweeping);
 }
 
 static zr_status parse_train(cli_args *args, watch_options *watch, const int64_t *ranks, const zr_comm *comm, int argc,
@@ -197,7 +231,9 @@ static zr_status parse_train(cli_args *args, watch_options *watch, const int64_t
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) return ZR_OK;
     ZR_TRY(cli_brief_check(&watch->brief, args));
-    ZR_CHECK(args->n_operands == 1 || !watch->resume, ZR_ERR_ARG,
+    ZR_CHECK(!watch->sweep.n || !watch->trace.path, ZR_ERR_ARG,
+             "--trace is for one run, and --sweep starts several; leave out one of the two");
+    ZR_CHECK(args->n_operands == 1 || !watch->resume || watch->sweep.n, ZR_ERR_ARG,
              "--resume needs a CONFIG.json: give the config.json in the run's directory");
     ZR_CHECK(!comm || !*ranks, ZR_ERR_ARG, "--ranks is %lld, but the launcher started %d ranks; leave out --ranks",
              (long long)*ranks, comm ? comm->size : 0);
@@ -252,6 +288,9 @@ static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, 
         {"resume", CLI_FLAG, &watch.resume, 0, NULL, "continue the run in train.output_dir from its newest checkpoint"},
         {"max-time", CLI_TEXT, &watch.max_time, 0, "TIME",
          "time limit, e.g. 90m or 3h: save a checkpoint and stop in time (exit code 75)"},
+        {"sweep", CLI_LIST, &watch.sweep, 0, "KEY=a,b,c",
+         "train with each of these values of a key, or of ranks, batch, stage, tensor or seq, one run after the other, "
+         "each in its own folder of train.output_dir, and compare them; if repeated, all combinations"},
         {"timings", CLI_FLAG, &watch.timings, 0, NULL, "print at the end how the time of a step was spent"},
         {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE",
          "write a timeline of all ranks into this file, for the viewer Perfetto"},
@@ -259,6 +298,7 @@ static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, 
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     zr_status st = parse_train(&args, &watch, &ranks, comm, argc, argv);
+    const cli_args typed = args;
     if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
     /* Let all ranks agree on the status. A launcher may give different arguments to different ranks, so parsing may
      * have failed on some ranks only. */
@@ -267,6 +307,7 @@ static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, 
     ZR_TRY(st);
     if (args.help) return !comm || comm->rank == 0 ? cli_help(command, &args) : ZR_OK;
     if (comm) cli_leave_binding();
+    if (watch.sweep.n) return sweep_all(&args, &typed, &watch, comm, ranks);
     return train_all(&args, &watch, comm, comm ? comm->size : ranks ? (int)ranks : 1);
 }
 
@@ -274,7 +315,7 @@ const cli_command cli_train = {
     .name = "train",
     .summary = "train a model",
     .usage = "zr train [CONFIG.json] [--key.path=value ...] [--preset NAME] [--data FILE] [--ranks N] [--resume] "
-             "[--max-time TIME] [--timings] [--trace FILE]",
+             "[--max-time TIME] [--sweep KEY=a,b,c] [--timings] [--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
                 "  zr train --preset smollm2-135m --seq 1024 --data book.txt --data.tokenizer=DIR --memory 8GB\n"
@@ -283,6 +324,7 @@ const cli_command cli_train = {
                 "  zr train --model.init=DIR --data talks.jsonl --seq 1024\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
                 "  zr train runs/first/config.json --resume --train.steps=200\n"
+                "  zr train config.json --train.output_dir=runs/lr --sweep optimizer.params.lr=1e-4,3e-4,1e-3\n"
                 "  zr train config.json --train.steps=10 --timings --trace trace.json\n",
     .run = run_train,
     .computes = true,

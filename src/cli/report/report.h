@@ -7,11 +7,15 @@
 #include "cli/shell/args.h"
 #include "cli/draw/page.h"
 #include "cli/draw/panel.h"
+#include "cli/shell/message.h"
 
 #include <jansson.h>
 
 /** The first lines of every HTML report. */
 #define REPORT_HEAD "<!doctype html>\n<!-- zr report -->\n"
+
+/** File type of HTML reports, for zr__output_check. */
+extern const zr__output_kind cli_report_kind;
 
 #define REPORT_FACTS 24
 #define REPORT_NOTES 12
@@ -71,6 +75,8 @@ const json_t *cli_json_at(const json_t *object, const char *path);
 /** Write the report as one HTML page, which includes its pictures and its CSS. The caller releases *html with free().
  * Return ZR_ERR_MEMORY on failure. */
 ZR_NODISCARD zr_status cli_report_html(const cli_report *report, char **html, size_t *bytes);
+/** Write the HTML page to the file `out`. `inputs` are the directories of the runs, followed by NULL. */
+ZR_NODISCARD zr_status cli_report_write(const cli_report *report, const char *out, const char *const *inputs);
 /** Write the figures of the report as one JSON document. `file` is the path of the HTML page, for the member "file".
  * Return ZR_ERR_MEMORY on failure. */
 ZR_NODISCARD zr_status cli_report_json(FILE *out, const cli_report *report, const char *file);

@@ -18,6 +18,8 @@
 #define BOTTOM 44.0
 #define MOST_KINDS 16 /* maximum number of kinds of ops in a table */
 
+const zr__output_kind cli_report_kind = {"report", REPORT_HEAD, true};
+
 /* ---- curves ---------------------------------------------------------------------------------- */
 
 static void put_line_key(FILE *out, const char *color, const char *dash, bool dot, const char *words)
@@ -297,4 +299,12 @@ static zr_status put_page(FILE *out, void *arg)
 zr_status cli_report_html(const cli_report *report, char **html, size_t *bytes)
 {
     return svg_page(put_page, (void *)report, html, bytes);
+}
+
+zr_status cli_report_write(const cli_report *report, const char *out, const char *const *inputs)
+{
+    ZR_AUTO(svg_page_free) char *html = NULL;
+    size_t bytes = 0;
+    ZR_TRY(cli_report_html(report, &html, &bytes));
+    return zr__output_write(out, &cli_report_kind, inputs, html, bytes);
 }

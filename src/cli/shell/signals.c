@@ -104,6 +104,7 @@ void cli_signals_catch(bool speak, bool on_live_line)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     struct sigaction save = {.sa_handler = on_save, .sa_flags = SA_RESTART};
+    atomic_store(&phase, STARTING);
     speaks = speak;
     live = on_live_line;
     sigemptyset(&action.sa_mask);

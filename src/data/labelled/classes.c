@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "data/text/jsonl.h"
 #include "data/text/kind.h"
+#include "data/tokens/part.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -76,21 +77,18 @@ static zr_status add_sample(zr__class_reader *r, const char *text, const char *p
     return zr__labelled_add(list, sample);
 }
 
-/* Read a line; a zr__line_fn. */
-static zr_status read_line(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason)
+/* Read a record; a zr__record_fn. */
+static zr_status read_record(const void *of, void *arg, const json_t *root, int64_t *bytes, char *reason)
 {
     zr__class_reader *r = arg;
-    json_auto_t *root = NULL;
-    bool blank = false;
     (void)of;
     *bytes = 0;
-    ZR_TRY(zr__jsonl_object(line, n, wanted, &root, &blank, reason));
-    if (blank || reason[0]) return ZR_OK;
     const char *text = read_text(root, "text", false, reason);
     const char *pair = reason[0] ? NULL : read_text(root, "text_pair", true, reason);
     const int32_t label = reason[0] ? -1 : read_label(r->args, root, reason);
     if (reason[0]) return ZR_OK;
-    *bytes = n;
+    *bytes = 1 + (int64_t)strlen(text); /* a sample without text counts, too */
+    if (!zr__part_has(&r->args->part, r->records++)) return ZR_OK;
     return add_sample(r, text, pair, label);
 }
 
@@ -101,7 +99,6 @@ static zr_status find_shape(const zr__file *file, const char *path, zr__shape *s
 {
     ZR_TRY(zr__data_refuse_kind(file, false));
     ZR_TRY(zr__shape_find(file, path, shape, NULL, 0));
-    if (*shape == ZR__SHAPE_TEXT) ZR_TRY(zr__data_refuse_table(file, path, wanted));
     if (*shape == ZR__SHAPE_TEXT) *shape = ZR__SHAPE_LINES;
     return ZR_OK;
 }
@@ -111,19 +108,20 @@ zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, const char
     zr__parts parts = {.file = file,
                        .usual_bytes = PART_BYTES,
                        .most_bytes = INT64_MAX,
-                       .line = read_line,
+                       .record = read_record,
                        .skip_bad_lines = r->args->skip_bad_lines,
                        .remedy = "use data.bad_lines \"skip\" to skip such records"};
     ZR_AUTO(zr__part_free) zr__part part = {0};
     ZR_TRY(find_shape(file, path, &parts.shape));
-    ZR_TRY(zr__parts_begin(&parts));
-    while (true) {
-        ZR_TRY(zr__part_read(&parts, &part));
-        if (part.n == 0 && !part.too_long) return ZR_OK;
-        zr__part_run(&parts, &part, NULL, r);
-        ZR_TRY(zr__part_take(&parts, &part, found));
-        if (r->args->progress) r->args->progress(r->args->arg, parts.read, file->bytes);
+    zr_status st = zr__parts_begin(&parts);
+    while (st == ZR_OK && !parts.ended) {
+        st = zr__part_read(&parts, &part);
+        if (st == ZR_OK) zr__part_run(&parts, &part, NULL, r);
+        if (st == ZR_OK) st = zr__part_take(&parts, &part, found);
+        if (r->args->progress) r->args->progress(r->args->arg, zr__parts_done(&parts), file->bytes);
     }
+    zr__parts_end(&parts);
+    return st;
 }
 
 void zr__class_reader_free(zr__class_reader *r)

@@ -12,7 +12,8 @@ typedef struct zr__class_reader {
     zr__labelled_list *list;
     int32_t *first; /* buffer for the tokens of a line's first text */
     int64_t first_room;
-    int64_t cut; /* number of samples that were too long */
+    int64_t cut;     /* number of samples that were too long */
+    int64_t records; /* number of records read, of all parts */
 } zr__class_reader;
 
 /** Shorten two texts of *a and *b tokens to at most `most` tokens together. If there is no second text, *b is

@@ -8,6 +8,7 @@
 #include "data/samples/order.h"
 #include "data/samples/rows.h"
 #include "data/samples/samples.h"
+#include "data/tokens/part.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct zr_labelled {
     zr__labelled_list list;
     zr__questions questions;
     zr__found_texts found; /* counts of .jsonl files */
+    int64_t records;       /* number of records, or of paragraphs of questions, of all parts */
     int64_t *in_group;     /* buffer for the numbers of the samples of a group */
     int32_t *in_row;       /* buffer for the samples of a row, as indices in their group */
     int64_t *number;       /* buffer for the numbers of the samples of a row */
@@ -83,7 +85,8 @@ static zr_status read_classes(zr_labelled *l)
         l->found.skipped_lines += found.skipped_lines;
         l->found.documents += found.documents;
     }
-    l->info.documents = l->found.documents;
+    l->info.documents = l->list.samples;
+    l->records = reader.records;
     l->info.skipped_lines = l->found.skipped_lines;
     l->info.cut_documents = reader.cut;
     if (l->found.skipped_lines > 0)
@@ -91,7 +94,7 @@ static zr_status read_classes(zr_labelled *l)
                  (long long)l->found.skipped_lines, first);
     if (reader.cut > 0)
         snprintf(l->cut, sizeof(l->cut), "%lld of %lld texts have more tokens than a row and were cut",
-                 (long long)reader.cut, (long long)l->found.documents);
+                 (long long)reader.cut, (long long)l->info.documents);
     return ZR_OK;
 }
 
@@ -104,6 +107,7 @@ static zr_status read_questions(zr_labelled *l)
         if (l->args.progress) l->args.progress(l->args.arg, q->read, l->info.bytes);
     }
     l->info.documents = q->n;
+    l->records = q->paragraphs;
     l->info.lost_answers = q->lost;
     l->info.cut_documents = q->cut;
     if (q->lost > 0)
@@ -155,6 +159,12 @@ static zr_status open_labelled(zr_labelled *l)
     ZR_TRY(find_files(l));
     ZR_TRY(open_tokenizer(l));
     ZR_TRY(answers ? read_questions(l) : read_classes(l));
+    const zr__part_size size = {.name = ZR_SHOWN(l->files.path[0]),
+                                .unit = answers ? "paragraphs with questions" : "records",
+                                .has = l->list.samples > 0,
+                                .all = l->records,
+                                .least = 1};
+    if (l->records > 0) ZR_TRY(zr__part_check(&l->args.part, &size));
     ZR_CHECK(l->list.samples > 0, ZR_ERR_DATA, "%s%s: there is no %s%s%s", ZR_SHOWN(l->files.path[0]),
              l->files.n > 1 ? " and the files after it" : "",
              answers ? "question with its answer" : "text with a label", l->note[0] ? "; " : "", l->note);

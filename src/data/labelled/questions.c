@@ -3,8 +3,10 @@
 #include "base/core/grow.h"
 #include "base/json/json_stream.h"
 #include "data/labelled/words.h"
+#include "data/files/stream.h"
 #include "data/text/kind.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokens/part.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -193,6 +195,7 @@ static zr_status read_paragraph(reading *r, const json_t *paragraph, const zr__j
 {
     zr__questions *q = r->questions;
     const char *context = NULL;
+    if (!zr__part_has(&q->part, q->paragraphs++)) return ZR_OK;
     ZR_TRY(read_text(r, paragraph, place, "context", &context));
     ZR_TRY(zr__words_divide(&r->words, q->list, context));
     ZR_TRY(add_string(q, context, &r->context));
@@ -276,7 +279,11 @@ static zr_status read_stream(reading *r, zr__json_stream *stream)
     const zr__json_place top = {0};
     ZR_CHECK(stream->file.bytes <= FILE_BYTES, ZR_ERR_DATA, "%s: the file is larger than %d bytes, the limit",
              stream->file.name, FILE_BYTES);
+    zr__packing packing;
     ZR_TRY(zr__data_refuse_kind(&stream->file, false));
+    ZR_TRY(zr__packing_of(&stream->file, &packing));
+    ZR_CHECK(packing == ZR__UNPACKED, ZR_ERR_DATA, "%s: questions are not read from compressed files; unpack it",
+             stream->file.name);
     r->questions->read += stream->file.bytes;
     ZR_TRY(zr__json_stream_each(stream, '{', read_root_member, r));
     ZR_TRY(want_list(r, &top, "data"));
@@ -316,7 +323,8 @@ zr_status zr__questions_open(const zr_labelled_args *args, zr__labelled_list *li
                          .seq_length = args->seq_length,
                          .stride = args->doc_stride > 0 ? args->doc_stride : 128,
                          .most_query = args->max_query_length > 0 ? args->max_query_length : 64,
-                         .every = args->every_question};
+                         .every = args->every_question,
+                         .part = args->part};
     const int64_t left = q->seq_length - q->most_query - 3;
     ZR_CHECK(zr__tokenizer_bert(list->tokenizer), ZR_ERR_UNSUPPORTED,
              "the tokenizer %s is not one of BERT's (BertNormalizer, WordPiece), which answers need",

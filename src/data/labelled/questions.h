@@ -17,7 +17,9 @@ typedef struct zr__questions {
     zr__labelled_list *list;
     int64_t seq_length, stride, most_query; /* T, zr_labelled_args.doc_stride and max_query_length */
     bool every;                             /* zr_labelled_args.every_question */
-    zr__text strings;                       /* texts, each terminated by '\0' */
+    zr_data_part part;
+    int64_t paragraphs; /* number of paragraphs read, of all parts */
+    zr__text strings;   /* texts, each terminated by '\0' */
     zr__question *question;
     int64_t n, room;
     int64_t read;      /* total bytes of the files that have been read */

@@ -33,10 +33,13 @@ static zr_status open_tokenizer(const zr_pairs_args *args, zr__corpus *c)
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
-/* Begin a document at a token. If the last document has no sentence, replace it. */
+/* Begin a document at a token. If the last document has no sentence, or is not in the part, replace it. */
 static zr_status begin_document(zr__corpus *c, int64_t token)
 {
-    if (c->documents > 0 && c->document[c->documents - 1].sentence == c->sentences) c->documents--;
+    const zr__corpus_document *last = c->documents > 0 ? &c->document[c->documents - 1] : NULL;
+    const bool has_text = last && last->sentence < c->sentences;
+    if (has_text && !zr__part_has(&c->part, c->all_documents++)) c->sentences = last->sentence;
+    if (last && last->sentence == c->sentences) c->documents--;
     ZR_GROW(c->document, c->document_room, c->documents + 2, "documents of a text");
     c->document[c->documents++] = (zr__corpus_document){c->sentences, token};
     return ZR_OK;
@@ -80,6 +83,9 @@ static zr_status open_files(const zr__shards *files, int64_t vocab_size, zr__cor
     }
     ZR_TRY(begin_document(c, c->tokens->total)); /* the end of the last document */
     c->documents--;
+    const zr__part_size size = {
+        .name = c->tokens->shard->name, .unit = "documents", .has = c->documents, .all = c->all_documents, .least = 2};
+    ZR_TRY(zr__part_check(&c->part, &size));
     ZR_CHECK(c->documents >= 2, ZR_ERR_DATA,
              "%s%s: %lld document%s; at least 2 are needed, because half of the sentence pairs are from two documents; "
              "put a blank line between documents",
@@ -100,6 +106,7 @@ zr_status zr__corpus_open(const zr_pairs_args *args, const zr__shards *files, zr
                               .arg = args->arg};
     c->opening.args = &its;
     c->opening.sentences = true;
+    c->part = args->part;
     zr_status st = open_tokenizer(args, c);
     if (st == ZR_OK) st = open_files(files, args->vocab_size, c);
     c->opening.args = NULL; /* the caller may free `args` after this call */

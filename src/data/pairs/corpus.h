@@ -17,6 +17,8 @@ typedef struct zr__corpus {
     int64_t length_room, sentences;
     zr__corpus_document *document; /* array of documents + 1 */
     int64_t document_room, documents;
+    zr_data_part part;
+    int64_t all_documents;  /* number of documents of all parts */
     int32_t cls, sep, mask; /* tokens [CLS], [SEP] and [MASK] */
     int32_t vocab;          /* number of tokens of the tokenizer */
     bool *continues;        /* for each token: whether it continues a word (a word piece after the first) */

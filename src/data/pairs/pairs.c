@@ -144,6 +144,7 @@ zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs)
     zr_pairs_info info = pairs->info;
     info.path = pairs->path;
     info.memory_bytes = (int64_t)sizeof(*pairs);
+    info.memory_bytes += pairs->ready.row_room * (int64_t)sizeof(*pairs->ready.row);
     if (!pairs->is_ready) info.memory_bytes += zr__corpus_bytes(&pairs->corpus) + zr__groups_bytes(&pairs->groups);
     return info;
 }

@@ -1,8 +1,10 @@
 #include "data/pairs/ready.h"
 
+#include "base/core/grow.h"
 #include "base/file/file.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
+#include "data/tokens/part.h"
 
 #include <string.h>
 
@@ -124,8 +126,9 @@ static zr_status read_next(const zr__ready *r, int64_t row, int32_t *label)
     return ZR_OK;
 }
 
-zr_status zr__ready_read(const zr__ready *r, int64_t row, const zr_pairs_row *out)
+zr_status zr__ready_read(const zr__ready *r, int64_t number, const zr_pairs_row *out)
 {
+    const int64_t row = r->row ? r->row[number] : number;
     int64_t length = 0, n = 0;
     ZR_TRY(read_length(r, row, &length));
     ZR_TRY(read_part(r, r->ids, "input_ids", row, 0, r->vocab_size, out->tokens));
@@ -145,10 +148,11 @@ zr_status zr__ready_read(const zr__ready *r, int64_t row, const zr_pairs_row *ou
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-/* Check all rows, and count their tokens. `part` is a buffer for a row. */
-static zr_status check_rows(zr__ready *r, int32_t *part)
+/* Check all rows, and count the rows of the part and their tokens. `part` is a buffer for a row. */
+static zr_status check_rows(zr__ready *r, const zr_data_part *of, int32_t *part)
 {
     int32_t label = 0;
+    int64_t rows = 0;
     for (int64_t row = 0; row < r->rows; row++) {
         int64_t length = 0, n = 0;
         ZR_TRY(read_length(r, row, &length));
@@ -156,9 +160,18 @@ static zr_status check_rows(zr__ready *r, int32_t *part)
         ZR_TRY(read_part(r, r->segments, "token_type_ids", row, 0, 2, part));
         ZR_TRY(read_labels(r, row, length, &n, NULL, NULL));
         ZR_TRY(read_next(r, row, &label));
+        if (!zr__part_has(of, row)) continue;
+        if (of->share > 0) {
+            ZR_GROW(r->row, r->row_room, rows + 1, "rows of a part");
+            r->row[rows] = row;
+        }
+        rows++;
         r->tokens += length;
         r->without_prediction += n == 0;
     }
+    const zr__part_size size = {.name = r->name, .unit = "rows", .has = rows, .all = r->rows, .least = 1};
+    ZR_TRY(zr__part_check(of, &size));
+    r->rows = rows;
     ZR_CHECK(r->without_prediction < r->rows, ZR_ERR_DATA,
              "%s: labels: all are -100, so there is no token to predict; give the original ids of masked tokens",
              r->name);
@@ -177,7 +190,7 @@ zr_status zr__ready_open(const zr_pairs_args *args, const char *path, zr__ready 
     ZR_AUTO_FREE int32_t *part = zr_alloc((size_t)r->seq_length * sizeof(*part));
     r->stage = zr_alloc((size_t)r->seq_length * sizeof(*r->stage));
     ZR_CHECK(part && r->stage, ZR_ERR_MEMORY, "no memory for a row of %s", r->name);
-    return check_rows(r, part);
+    return check_rows(r, &args->part, part);
 }
 
 /* A pass over the file. */
@@ -207,5 +220,7 @@ void zr__ready_close(zr__ready *r)
 {
     zr_safetensors_close(&r->file);
     zr_free(r->stage);
+    zr_free(r->row);
     r->stage = NULL;
+    r->row = NULL;
 }

@@ -12,6 +12,7 @@ typedef struct zr__ready {
     char name[256];                                      /* printable form of the path, for messages */
     int64_t rows, seq_length, predictions, samples, vocab_size;
     int64_t tokens, without_prediction; /* number of tokens without padding; number of rows without predicted token */
+    int64_t *row, row_room;             /* numbers in the file of the rows of the part; NULL for all rows */
     int32_t *stage;                     /* buffer for the labels and the mask of a row */
 } zr__ready;
 

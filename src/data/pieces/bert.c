@@ -205,7 +205,7 @@ zr_status zr__bert_open(zr__bert_options options, zr__bert **bert)
     ZR_CHECK(b, ZR_ERR_MEMORY, "no memory for tables of characters");
     b->options = options;
     ZR_TRY(zr__classes_make(ranges, sizeof(ranges) / sizeof(ranges[0]), &b->classes));
-    ZR_TRY(zr__nfc_open(&b->nfc));
+    ZR_TRY(zr__nfc_open(ZR__FORM_C, &b->nfc));
     fill(b, &changes, &pages);
     ZR_ASSERT(changes + CHANGE < UINT16_MAX);
     b->page = zr_alloc((size_t)pages * sizeof(*b->page));
@@ -327,6 +327,11 @@ zr_status zr__bert_add(const zr__bert *bert, const char *text, int64_t bytes, zr
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
+
+bool zr__bert_is_punctuation(const zr__bert *b, uint32_t c)
+{
+    return zr__class_of(b->classes, c) == PUNCTUATION;
+}
 
 bool zr__bert_next(const zr__bert *b, const char *text, int64_t bytes, zr__bert_word *word)
 {

@@ -38,4 +38,7 @@ typedef struct zr__bert_word {
 /** Find the next word that begins at or after `word->to`, which is 0 at first. Return false after the last word. */
 bool zr__bert_next(const zr__bert *bert, const char *text, int64_t bytes, zr__bert_word *word);
 
+/** Return whether a character is punctuation. */
+bool zr__bert_is_punctuation(const zr__bert *bert, uint32_t c);
+
 #endif

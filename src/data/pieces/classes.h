@@ -82,6 +82,12 @@ static inline bool zr__is_python_space(uint32_t c)
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+/** Return whether Unicode counts a character as white space. */
+static inline bool zr__is_white(uint32_t c)
+{
+    return zr__is_python_space(c) && !(c >= 0x1c && c <= 0x1f);
+}
+
 /** Return the class of a character. */
 static inline unsigned zr__class_of(const zr__classes *classes, uint32_t c)
 {

@@ -1,5 +1,5 @@
 /**
- * Unicode's normalization form C, by the library utf8proc. Most text is already normalized, which zr__nfc_is finds out
+ * Unicode's normalization forms, by the library utf8proc. Most text is already normalized, which zr__nfc_is finds out
  * by a table, without the library. As in the package `tokenizers`, only the combining characters of Unicode 9 are
  * known: newer ones keep their places and do not compose.
  */
@@ -9,10 +9,12 @@
 #include "base/text/text.h"
 #include "data/pieces/classes.h"
 
-/** Create the table of the characters that normalization may change, from the library's data. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__nfc_open(zr__classes **nfc);
+typedef enum zr__unicode_form { ZR__FORM_C, ZR__FORM_D, ZR__FORM_KC, ZR__FORM_KD } zr__unicode_form;
 
-/** Return whether a character combines with others only in versions of Unicode after 9. */
+/** Create the table of the characters that normalization may change, from the library's data. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__nfc_open(zr__unicode_form form, zr__classes **nfc);
+
+/** Return whether a character combines with others, or decomposes, only in versions of Unicode after 9. */
 bool zr__nfc_is_newer(int32_t c);
 
 /** Return the version of Unicode that the library uses, such as "15.0.0". */
@@ -22,7 +24,8 @@ const char *zr__nfc_version(void);
 bool zr__nfc_is(const zr__classes *nfc, const char *text, int64_t bytes);
 
 /** Append the normalized text to `out`. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__nfc_add(const zr__classes *nfc, const char *text, int64_t bytes, zr__text *out);
+ZR_NODISCARD zr_status zr__nfc_add(zr__unicode_form form, const zr__classes *nfc, const char *text, int64_t bytes,
+                                   zr__text *out);
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
@@ -43,6 +46,9 @@ int64_t zr__lower(int32_t c, int32_t lower[2]);
 
 /** Return the upper case of a character, or -1 if it is not, or may not be, one character. */
 int32_t zr__upper(int32_t c);
+
+/** Return whether a character is a mark (category M) in Unicode 9. */
+bool zr__is_mark(int32_t c);
 
 /** Return whether Python's repr() prints a character as it is. */
 bool zr__is_printable(int32_t c);

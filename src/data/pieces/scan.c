@@ -11,6 +11,7 @@ struct zr__scan {
     bool cased;       /* whether a word ends where lower case is followed by upper case */
     bool suffix;      /* whether a contraction belongs to the word before it */
     bool slash;       /* whether "/" may follow punctuation like a line end does */
+    bool spaced;      /* whether the expression is of GPT-2's form, where pieces begin with a space (spaced_end) */
 };
 
 #define MARKED (ZR__LETTERS | ZR__BIT(ZR__MARK))
@@ -22,6 +23,7 @@ struct zr__scan {
 #define TAIL (ZR__BIT(ZR__LOWER) | EITHER)
 
 static const zr__scan scans[] = {
+    {ZR__SPLIT_GPT2, ZR__LETTERS, OTHERS | ZR__BIT(ZR__MARK), .spaced = true},
     {ZR__SPLIT_LLAMA3, ZR__LETTERS, OTHERS | ZR__BIT(ZR__MARK), .digits = 3, .contracts = true},
     {ZR__SPLIT_QWEN2, ZR__LETTERS, OTHERS | ZR__BIT(ZR__MARK), .digits = 1, .contracts = true},
     {ZR__SPLIT_QWEN35, MARKED, OTHERS, .digits = 1, .contracts = true},
@@ -34,6 +36,11 @@ const zr__scan *zr__scan_find(const char *expression)
     for (size_t i = 0; i < sizeof(scans) / sizeof(scans[0]); i++)
         if (strcmp(scans[i].expression, expression) == 0) return &scans[i];
     return NULL;
+}
+
+bool zr__scan_joins_lines(const zr__scan *scan)
+{
+    return !scan->spaced;
 }
 
 /* A text that is being cut. */
@@ -117,6 +124,16 @@ static inline place word_end(const scanner *s, place at, unsigned its, int64_t n
     return end > at + n ? end : NULL;
 }
 
+/* Return the end of the white space that begins at `at` without its last character, if more text follows and the white
+ * space has other characters. */
+static place all_but_last(const scanner *s, place at, place end)
+{
+    place last = end;
+    if (end == s->end) return end;
+    for (last--; (*last & 0xc0) == 0x80;) last--;
+    return last > at ? last : end;
+}
+
 /* Return the end of a piece of white space. The piece ends after the last line end in the white space. Without a line
  * end it leaves the last character to the next piece, if more text follows and the piece has other characters. */
 static place space_end(const scanner *s, place at)
@@ -124,9 +141,7 @@ static place space_end(const scanner *s, place at)
     const place end = skip_all(s, at, ZR__BIT(ZR__SPACE));
     place last = end;
     while (last > at && !is_line_end(last[-1])) last--;
-    if (last > at || end == s->end) return last > at ? last : end;
-    for (last = end - 1; (*last & 0xc0) == 0x80;) last--;
-    return last > at ? last : end;
+    return last > at ? last : all_but_last(s, at, end);
 }
 
 static place other_end(const scanner *s, place at)
@@ -136,6 +151,21 @@ static place other_end(const scanner *s, place at)
     if (end == begin) return NULL;
     while (end < s->end && (is_line_end(*end) || (s->scan->slash && *end == '/'))) end++;
     return end;
+}
+
+/* Return the end of a piece by GPT-2's expression: a contraction in lower case, or characters of one kind, possibly
+ * behind a space, or white space. */
+static place spaced_end(const scanner *s, place at)
+{
+    const unsigned sets[] = {s->scan->letters, ZR__NUMBERS, s->scan->others};
+    const int64_t contraction = *at == '\'' ? contraction_bytes(s, at) : 0;
+    const place begin = *at == ' ' ? at + 1 : at;
+    int64_t n = 0;
+    if (contraction > 0 && at[1] >= 'a' && at[1] <= 'z' && at[contraction - 1] >= 'a') return at + contraction;
+    const unsigned its = look(s, begin, &n);
+    for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+        if (sets[i] >> its & 1) return skip_all(s, begin + n, sets[i]);
+    return all_but_last(s, at, skip_all(s, at, ZR__BIT(ZR__SPACE)));
 }
 
 static inline place piece_end(const scanner *s, place at)
@@ -156,7 +186,7 @@ zr_status zr__scan_run(const zr__scan *scan, const zr__classes *classes, const c
     place at = (place)text;
     const scanner s = {scan, classes, at + bytes};
     while (at < s.end) {
-        const place end = piece_end(&s, at);
+        const place end = scan->spaced ? spaced_end(&s, at) : piece_end(&s, at);
         ZR_TRY(fn(arg, (const char *)at, end - at));
         at = end;
     }

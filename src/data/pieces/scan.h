@@ -7,6 +7,8 @@
 
 #include "data/pieces/classes.h"
 
+/** The expression of GPT-2's tokenizer, used for the pre-tokenizer ByteLevel. */
+#define ZR__SPLIT_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 /** The expression of the tokenizers of Llama 3 and GPT-4. */
 #define ZR__SPLIT_LLAMA3                                                                                               \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"           \
@@ -37,6 +39,9 @@ typedef struct zr__scan zr__scan;
 
 /** Return the scanner for an expression, or NULL if the expression is not known. */
 const zr__scan *zr__scan_find(const char *expression);
+
+/** Return whether a line end may belong to the piece before it. */
+bool zr__scan_joins_lines(const zr__scan *scan);
 
 /** Callback that receives a piece. */
 typedef zr_status (*zr__split_fn)(void *arg, const char *piece, int64_t bytes);

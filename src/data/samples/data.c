@@ -40,10 +40,12 @@ struct zr_data {
      * `documents` is set, seq_length indices follow, as zr_data_documents returns them. */
     int32_t *window;
     bool documents, read; /* read: whether a window has been read */
+    bool held_out;        /* whether the data are what is held out (zr_data_part) */
     /* cut: number of documents that are too long; lost: number of cut documents that have no target left */
     int64_t cut, lost;
     int64_t padding; /* number of padded tokens of all windows */
     char cut_note[ZR__NOTE_BYTES];
+    char form_note[2 * ZR__NOTE_BYTES];
 };
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -112,6 +114,28 @@ static zr_status set_documents(zr_data *d, const zr__source_shards *files, sourc
     return divide_documents(d, to);
 }
 
+/* Divide the files that a source has, and check that the part has at least a sample. */
+static zr_status take_part(zr_data *d, const zr__source_shards *files, source *to)
+{
+    const zr_data_part *part = &d->opening.args->part;
+    const zr__shard *first = &d->tokens->shard[files->first];
+    if (part->share == 0) return ZR_OK;
+    ZR_TRY(zr__tokens_divide(d->tokens, files->first, part));
+    to->tokens = d->tokens->total - to->begin;
+    const zr__part_size records = {.name = first->name,
+                                   .unit = "records",
+                                   .has = d->tokens->documents - to->first_document,
+                                   .all = d->tokens->all_documents - first->first_document,
+                                   .least = 1};
+    const zr__part_size tokens = {.name = first->name,
+                                  .unit = "tokens",
+                                  .has = to->tokens,
+                                  .all = d->tokens->all - first->begin,
+                                  .least = d->seq_length + 1};
+    if (first->lines) ZR_TRY(zr__part_check(part, &records));
+    return to->apart ? ZR_OK : zr__part_check(part, &tokens);
+}
+
 static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
 {
     const zr__source_shards *from = &shards->source[s];
@@ -127,6 +151,7 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     const zr__shard *first = &d->tokens->shard[from->first];
     const zr_data_packing packing = d->opening.args->packing;
     to->apart = packing == ZR_PACK_ONE || packing == ZR_PACK_WHOLE || (packing == ZR_PACK_AUTO && first->answers_only);
+    ZR_TRY(take_part(d, from, to));
     if (to->apart) return set_documents(d, from, to);
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
              "%s%s: only %lld tokens (%s); at least %lld are needed (seq_length %lld and one more)", first->name,
@@ -226,6 +251,42 @@ static void note_cut(zr_data *d)
                  lost);
 }
 
+/* Print a number with commas between groups of three digits. */
+static const char *with_commas(int64_t number, char out[32])
+{
+    char digits[24];
+    const int n = snprintf(digits, sizeof(digits), "%lld", (long long)number);
+    int used = 0;
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0) out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = '\0';
+    return out;
+}
+
+/* Write a note about the forms of records: how many records of each form there are, and in which files. */
+static void note_forms(zr_data *d)
+{
+    const zr__shard *all = d->tokens->shard;
+    size_t used = 0;
+    for (int64_t i = 0; i < d->tokens->n && used < sizeof(d->form_note); i++) {
+        int64_t files = 0, records = 0, first = i;
+        char others[48] = "", number[32];
+        for (int64_t k = 0; k < d->tokens->n; k++) {
+            if (strcmp(all[k].said, all[i].said) != 0) continue;
+            if (k < first) first = k;
+            files++;
+            records += all[k].documents;
+        }
+        if (!all[i].said[0] || first < i) continue;
+        if (files > 1) snprintf(others, sizeof(others), " and %lld more", (long long)files - 1);
+        used += (size_t)snprintf(d->form_note + used, sizeof(d->form_note) - used, "%s%s%s: %s record%s of %s",
+                                 used ? "; " : "", all[i].name, others, with_commas(records, number),
+                                 records == 1 ? "" : "s", all[i].said);
+    }
+}
+
 /* ---- the object ------------------------------------------------------------------------------ */
 
 static zr_status open_sources(zr_data *d, const zr__shards *shards)
@@ -238,6 +299,7 @@ static zr_status open_sources(zr_data *d, const zr__shards *shards)
     ZR_TRY(share_block(d, shards));
     note_skipped(d);
     note_cut(d);
+    note_forms(d);
     return ZR_OK;
 }
 
@@ -290,7 +352,8 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
                       .seq_length = args->seq_length,
                       .order = args->order,
                       .seed = args->seed,
-                      .documents = args->documents};
+                      .documents = args->documents,
+                      .held_out = args->part.held_out};
     ZR_TRY(open_into(data, args));
     data->opening.args = NULL; /* the caller may free args after this call */
     *out = ZR_TAKE(data);
@@ -346,6 +409,7 @@ zr_data_info zr_data_get_info(const zr_data *data)
                          .format = data->tokens->shard->format,
                          .note = data->opening.note,
                          .cut = data->cut_note,
+                         .form = data->form_note,
                          .made_again = data->opening.made_again,
                          .files = data->tokens->n,
                          .sources = data->sources,
@@ -369,8 +433,13 @@ zr_data_info zr_data_get_info(const zr_data *data)
         if (s == 0 || samples > info.epoch_samples) info.epoch_samples = samples;
     }
     info.filled = 1 - (double)data->padding / ((double)data->windows * (double)data->seq_length);
-    info.bytes_per_token = text_bytes > 0 ? (double)text_bytes / (double)info.tokens : 0;
+    info.bytes_per_token = text_bytes > 0 ? (double)text_bytes / (double)data->tokens->all : 0;
     return info;
+}
+
+int64_t zr__data_memory_bytes(const zr_data *data)
+{
+    return data->tokens->range_room * (int64_t)sizeof(*data->tokens->range);
 }
 
 zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)
@@ -498,11 +567,27 @@ zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
     return ZR_OK;
 }
 
+zr_status zr__data_document(const zr_data *data, int64_t document, int32_t **tokens, int64_t *room, int64_t *n)
+{
+    zr__document_place place;
+    ZR_CHECK(document >= 0 && document < data->tokens->documents, ZR_ERR_ARG,
+             "there is no record %lld: the data has %lld records", (long long)document + 1,
+             (long long)data->tokens->documents);
+    ZR_TRY(zr__tokens_document(data->tokens, document, &place));
+    ZR_AUTO_FREE unsigned char *stage = zr_alloc((size_t)place.n * sizeof(**tokens) + 1);
+    ZR_CHECK(stage, ZR_ERR_MEMORY, "no memory for a record of %lld tokens", (long long)place.n);
+    ZR_GROW(*tokens, *room, place.n, "tokens of a record");
+    *n = place.n;
+    return zr__tokens_read(data->tokens, place.first, place.n, stage, *tokens);
+}
+
 zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)
 {
     const source *from = data->source;
     ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "there is no window %lld: the data has %lld windows",
              (long long)window, (long long)data->windows);
+    /* An evaluation may read only the first windows, which are to be of all parts of the data. */
+    if (data->held_out) window = zr__order_permute(0, 0, data->windows, window);
     for (; window >= from->windows; from++) window -= from->windows;
     ZR_TRY(from->apart ? read_row(data, from, window, data->window)
                        : read_window(data, from->begin + window * data->seq_length, data->window));

@@ -67,6 +67,16 @@ bool zr__template_contains(const zr__template *t, const char *text)
     return false;
 }
 
+bool zr__template_reads(const zr__template *t, const char *name)
+{
+    const int64_t bytes = (int64_t)strlen(name);
+    for (int64_t i = 0; i < t->n; i++)
+        if ((t->token[i].kind == ZR__T_NAME || t->token[i].kind == ZR__T_STRING) && t->token[i].bytes == bytes &&
+            memcmp(t->token[i].text, name, (size_t)bytes) == 0)
+            return true;
+    return false;
+}
+
 static zr_status read_template(zr__template *t, const char *text, int64_t bytes)
 {
     ZR_CHECK(bytes <= MOST_TEXT_BYTES, ZR_ERR_UNSUPPORTED, "%s: %lld bytes; a chat template has at most %d", t->name,

@@ -41,6 +41,10 @@ bool zr__template_generates(const zr__template *template);
 /** Return whether a text occurs in the template's own text or in one of its strings. */
 bool zr__template_contains(const zr__template *template, const char *text);
 
+/** Return whether a template reads a variable or a member of this name, or may do so because one of its strings is the
+ * name. */
+bool zr__template_reads(const zr__template *template, const char *name);
+
 /** Variables of a template. Members may be NULL. */
 typedef struct zr__template_args {
     const json_t *messages;          /* array of objects; borrowed until the result is released, as all members */

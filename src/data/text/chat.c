@@ -3,6 +3,7 @@
 
 #include "base/core/grow.h"
 #include "data/pieces/classes.h"
+#include "data/text/chat_forms.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,7 @@ void zr__rendered_clear(zr__rendered *r)
 {
     zr__text_drop(&r->text, r->text.length);
     r->n = 0;
-    r->failed = false;
+    r->failed = r->begins = false;
 }
 
 void zr__rendered_free(zr__rendered *r)
@@ -61,6 +62,36 @@ int64_t zr__chat_control_in(const zr__chat *chat, const char *text, int64_t byte
     return first;
 }
 
+zr_status zr__talk_add(zr__talk *talk, json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (!talk->messages) talk->messages = json_array();
+    ZR_CHECK(json_array_append_new(talk->messages, message) == 0, ZR_ERR_MEMORY, "no memory for a conversation");
+    ZR_GROW(talk->turn, talk->room, talk->n + 1, "messages of a conversation");
+    talk->turn[talk->n++] = (zr__turn){.answer = role && strcmp(role, "assistant") == 0};
+    return ZR_OK;
+}
+
+zr_status zr__talk_say(zr__talk *talk, const char *role, const char *text, int64_t bytes)
+{
+    for (int64_t at = 0, n; at < bytes; at += n) {
+        n = zr__text_utf8(text + at, bytes - at);
+        ZR_CHECK(n > 0, ZR_ERR_ARG, "byte %lld of message %lld (%s) is not UTF-8", (long long)at,
+                 (long long)talk->n + 1, role);
+    }
+    talk->bytes += bytes;
+    return zr__talk_add(talk, json_pack("{s:s, s:s%}", "role", role, "content", text, (size_t)bytes));
+}
+
+void zr__talk_clear(zr__talk *talk)
+{
+    json_decref(talk->messages);
+    json_decref(talk->tools);
+    json_decref(talk->more);
+    zr_free(talk->turn);
+    *talk = (zr__talk){0};
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 enum { COUNTS = 1, IN_MESSAGE = 2 };
@@ -71,9 +102,8 @@ enum { MOST_RENDERED = 32 };
 /* A conversation that is being rendered. */
 typedef struct page {
     const zr__chat *chat;
-    const zr__message *message;
-    int64_t n;
-    json_t *json; /* the messages */
+    const zr__talk *talk;
+    json_t *messages, *more; /* messages and variables, as this template takes them */
     zr__template_text text;
     int64_t answers;      /* for which find_begin was called */
     const char *between;  /* the template's text before the last answer that was rendered for, */
@@ -111,9 +141,23 @@ static bool next_stretch(const zr__template_text *t, int64_t *at, stretch *s)
 
 static zr_status run(const page *p, json_t *messages, bool asks, zr__template_text *text)
 {
-    const zr__template_args args = {
-        .messages = messages, .more = p->chat->variables, .add_generation_prompt = asks, .date = p->chat->date};
+    const zr__template_args args = {.messages = messages,
+                                    .tools = p->talk->tools,
+                                    .more = p->more,
+                                    .add_generation_prompt = asks,
+                                    .date = p->chat->date};
     return zr__template_run(p->chat->template, &args, text);
+}
+
+/* Render the first n messages, and ask for an answer. */
+static zr_status run_first(const page *p, int64_t n, zr__template_text *text)
+{
+    json_auto_t *before = json_array();
+    for (int64_t i = 0; before && i < n; i++)
+        ZR_CHECK(json_array_append(before, json_array_get(p->messages, (size_t)i)) == 0, ZR_ERR_MEMORY,
+                 "no memory for the messages before an answer");
+    ZR_CHECK(before, ZR_ERR_MEMORY, "no memory for the messages before an answer");
+    return run(p, before, true, text);
 }
 
 /* Return where the model begins to write an answer: after the text that the template's generation prompt has in common
@@ -132,10 +176,7 @@ static zr_status find_begin(page *p, const stretch *s, int64_t *begin)
     *begin = s->before + p->begin;
     if (p->answers++ >= MOST_RENDERED && most == p->bytes && memcmp(b, p->between, (size_t)most) == 0) return ZR_OK;
     *begin = s->begin;
-    json_t *before = json_array();
-    ZR_CHECK(before, ZR_ERR_MEMORY, "no memory for the messages before an answer");
-    for (int32_t i = 0; i < s->source; i++) (void)json_array_append(before, json_array_get(p->json, (size_t)i));
-    const zr_status st = run(p, before, true, &prompt);
+    const zr_status st = run_first(p, s->source, &prompt);
     if (st == ZR_OK) {
         while (next_stretch(&prompt, &at, &last)) continue;
         const char *a = prompt.text + last.end;
@@ -144,7 +185,6 @@ static zr_status find_begin(page *p, const stretch *s, int64_t *begin)
         if (last.source == s->earlier) *begin = s->before + same;
     }
     zr__template_release(&prompt);
-    json_decref(before);
     p->between = b;
     p->bytes = most;
     p->begin = *begin - s->before;
@@ -171,8 +211,8 @@ static zr_status mark_answers(page *p)
     int32_t done = ZR__FROM_TEMPLATE; /* the last message of which a stretch was found */
     for (int64_t at = 0; next_stretch(&p->text, &at, &s);) {
         if (s.source < 0) continue;
-        const zr__message *m = &p->message[s.source];
-        const bool answer = m->role == ZR__ASSISTANT;
+        const zr__turn *m = &p->talk->turn[s.source];
+        const bool answer = m->answer;
         int64_t begin = s.begin;
         if (answer && m->trains != p->chat->all && s.source > done) ZR_TRY(find_begin(p, &s, &begin));
         done = s.source > done ? s.source : done;
@@ -189,10 +229,26 @@ static void mark_generated(const page *p)
     for (int64_t at = 0, begin = 0, i = 0; at < t->n; begin = t->mark[at - 1].end) {
         bool counts = true;
         for (i = at; i < t->n && t->mark[i].generated == t->mark[at].generated; i++)
-            if (t->mark[i].source >= 0) counts = counts && p->message[t->mark[i].source].trains;
+            if (t->mark[i].source >= 0) counts = counts && p->talk->turn[t->mark[i].source].trains;
         if (t->mark[at].generated) memset(p->on + begin, counts ? COUNTS : 0, (size_t)(t->mark[i - 1].end - begin));
         at = i;
     }
+}
+
+/* Mark the bytes of a completion: all that follows the prompt. */
+static zr_status mark_completion(page *p)
+{
+    zr__template_text prompt = {0};
+    const zr_status st = run_first(p, p->talk->prompt, &prompt);
+    const int64_t n = prompt.bytes;
+    const bool begins = st == ZR_OK && n <= p->text.bytes && memcmp(prompt.text, p->text.text, (size_t)n) == 0;
+    zr__template_release(&prompt);
+    ZR_TRY(st);
+    ZR_CHECK(begins, ZR_ERR_DATA,
+             "the chat template does not render the prompt alone as it does before the completion, so it is not known "
+             "where the completion begins; write both as one list \"messages\"");
+    memset(p->on + n, COUNTS, (size_t)(p->text.bytes - n));
+    return ZR_OK;
 }
 
 /* ---- conversations --------------------------------------------------------------------------- */
@@ -206,17 +262,57 @@ static bool is_blank(const char *text, int64_t bytes)
     return true;
 }
 
-/* Set *missing to the index of a message whose text is not in the rendered text, or to -1. */
-static zr_status find_missing(const page *p, int64_t *missing)
+/* Return whether a message has text, or calls of tools. */
+static bool has_text(const json_t *message)
 {
-    bool *seen = zr_alloc((size_t)p->n + 1);
-    ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory for a conversation of %lld messages", (long long)p->n);
+    const json_t *content = json_object_get(message, "content");
+    bool any = json_array_size(json_object_get(message, "tool_calls")) > 0;
+    if (json_is_string(content))
+        any = any || !is_blank(json_string_value(content), (int64_t)json_string_length(content));
+    for (size_t i = 0; i < json_array_size(content) && !any; i++) {
+        const json_t *text = json_object_get(json_array_get(content, i), "text");
+        any = text && !is_blank(json_string_value(text), (int64_t)json_string_length(text));
+    }
+    return any;
+}
+
+/* Check that each message that has a text is in the rendered text. */
+static zr_status check_missing(const page *p)
+{
+    ZR_AUTO_FREE bool *seen = zr_alloc((size_t)p->talk->n + 1);
+    ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory for a conversation of %lld messages", (long long)p->talk->n);
     for (int64_t i = 0; i < p->text.n; i++)
         if (p->text.mark[i].source >= 0) seen[p->text.mark[i].source] = true;
-    *missing = -1;
-    for (int64_t m = 0; m < p->n && *missing < 0; m++)
-        if (!seen[m] && !is_blank(p->message[m].text, p->message[m].bytes)) *missing = m;
-    zr_free(seen);
+    for (int64_t m = 0; m < p->talk->n; m++) {
+        const json_t *message = json_array_get(p->messages, (size_t)m);
+        ZR_CHECK(seen[m] || !has_text(message), ZR_ERR_DATA,
+                 "the chat template leaves out the text of message %lld (%s)", (long long)m + 1,
+                 ZR_SHOWN(json_string_value(json_object_get(message, "role"))));
+    }
+    return ZR_OK;
+}
+
+/* Check that the template knows what the conversation has besides texts. */
+static zr_status check_known(const zr__chat *chat, const zr__talk *talk)
+{
+    static const char *const members[] = {"tool_calls", "reasoning_content", "reasoning", "thinking"};
+    ZR_CHECK(json_array_size(talk->tools) == 0 || zr__template_reads(chat->template, "tools"), ZR_ERR_DATA,
+             "the record has \"tools\", and the chat template does not read them; write them into the system message");
+    for (int64_t i = 0; i < talk->n; i++) {
+        const json_t *message = json_array_get(talk->messages, (size_t)i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        for (size_t k = 0; k < sizeof(members) / sizeof(members[0]); k++) {
+            const json_t *value = json_object_get(message, members[k]);
+            const bool any = json_is_array(value) ? json_array_size(value) > 0 : json_string_length(value) > 0;
+            ZR_CHECK(!any || zr__template_reads(chat->template, members[k]), ZR_ERR_DATA,
+                     "message %lld has \"%s\", which the chat template does not read; write it into \"content\"",
+                     (long long)i + 1, members[k]);
+        }
+        ZR_CHECK(!chat->form || (role && strstr("system developer user assistant", role)), ZR_ERR_DATA,
+                 "message %lld: zr's form %s has no place for the role \"%s\", only for system, user and assistant; "
+                 "the model's own template may have one",
+                 (long long)i + 1, chat->form->name, ZR_SHOWN(role));
+    }
     return ZR_OK;
 }
 
@@ -231,52 +327,75 @@ static void add_spans(const page *p, zr__rendered *r)
     }
 }
 
-static const char *const role_names[ZR__ROLES] = {"system", "user", "assistant"};
-
-/* Make the messages JSON. */
-static zr_status make_json(page *p)
+/* Return a message as the template takes it: with one text instead of a list of parts if it joins them, and for zr's
+ * own forms with the role system for developer. Return NULL if memory is short. */
+static json_t *adapt(const zr__chat *chat, json_t *message)
 {
-    for (int64_t i = 0; i < p->n; i++) {
-        const zr__message *m = &p->message[i];
-        for (int64_t at = 0, n; at < m->bytes; at += n) {
-            n = zr__text_utf8(m->text + at, m->bytes - at);
-            ZR_CHECK(n > 0, ZR_ERR_DATA, "byte %lld of message %lld is not UTF-8", (long long)at, (long long)i + 1);
-        }
-        json_t *one = json_pack("{s:s, s:s%}", "role", role_names[m->role], "content", m->text, (size_t)m->bytes);
-        ZR_CHECK(json_array_append_new(p->json, one) == 0, ZR_ERR_MEMORY, "no memory for a conversation");
+    const char *role = json_string_value(json_object_get(message, "role"));
+    const json_t *content = json_object_get(message, "content");
+    const bool renames = chat->form && role && strcmp(role, "developer") == 0;
+    const bool joins = chat->joins && json_is_array(content);
+    ZR_AUTO(zr__text_clear) zr__text text = {0};
+    if (!renames && !joins) return json_incref(message);
+    json_auto_t *copy = json_copy(message);
+    if (renames && json_object_set_new(copy, "role", json_string("system")) != 0) return NULL;
+    for (size_t i = 0; joins && i < json_array_size(content); i++) {
+        const json_t *part = json_object_get(json_array_get(content, i), "text");
+        zr__text_append(&text, json_string_value(part), json_string_length(part));
     }
+    if (joins && (text.failed ||
+                  json_object_set_new(copy, "content", json_stringn(text.data ? text.data : "", text.length)) != 0))
+        return NULL;
+    return ZR_TAKE(copy);
+}
+
+/* Make the messages and variables that the template gets. */
+static zr_status make_args(page *p)
+{
+    const bool more = json_object_size(p->talk->more) > 0;
+    p->messages = json_array();
+    p->more = more ? json_copy(p->chat->variables) : json_incref(p->chat->variables);
+    for (int64_t i = 0; i < p->talk->n; i++) {
+        json_t *one = json_array_get(p->talk->messages, (size_t)i);
+        ZR_CHECK(json_array_append_new(p->messages, adapt(p->chat, one)) == 0, ZR_ERR_MEMORY,
+                 "no memory for a conversation");
+    }
+    ZR_CHECK(p->messages && p->more && (!more || json_object_update(p->more, p->talk->more) == 0), ZR_ERR_MEMORY,
+             "no memory for a conversation");
     return ZR_OK;
 }
 
 /* Render the text and mark its bytes. Fail with ZR_ERR_DATA if the template has no form for the messages. */
 static zr_status render(page *p, bool asks, zr__rendered *r)
 {
-    ZR_TRY(make_json(p));
-    ZR_TRY(run(p, p->json, asks, &p->text));
-    int64_t missing = -1;
-    ZR_TRY(find_missing(p, &missing));
-    ZR_CHECK(missing < 0, ZR_ERR_DATA, "the chat template leaves out the text of message %lld (%s)",
-             (long long)missing + 1, role_names[p->message[missing].role]);
+    const zr__chat *chat = p->chat;
+    ZR_TRY(check_known(chat, p->talk));
+    ZR_TRY(make_args(p));
+    ZR_TRY(run(p, p->messages, asks, &p->text));
+    ZR_TRY(check_missing(p));
     p->on = zr_alloc((size_t)p->text.bytes + 1);
     ZR_CHECK(p->on, ZR_ERR_MEMORY, "no memory for a conversation of %lld bytes", (long long)p->text.bytes);
-    memset(p->on, p->chat->all ? COUNTS : 0, (size_t)p->text.bytes);
-    if (zr__template_generates(p->chat->template))
+    memset(p->on, chat->all ? COUNTS : 0, (size_t)p->text.bytes);
+    if (p->talk->prompt > 0 && !chat->all)
+        ZR_TRY(mark_completion(p));
+    else if (zr__template_generates(chat->template))
         mark_generated(p);
     else
         ZR_TRY(mark_answers(p));
+    r->begins = chat->form && chat->form->plain;
     add_spans(p, r);
     return ZR_OK;
 }
 
-zr_status zr__chat_render(const zr__chat *chat, const zr__message *message, int64_t n, bool asks, zr__rendered *r,
-                          const char **reason)
+zr_status zr__chat_render(const zr__chat *chat, const zr__talk *talk, bool asks, zr__rendered *r, const char **reason)
 {
-    page p = {.chat = chat, .message = message, .n = n, .json = json_array()};
+    page p = {.chat = chat, .talk = talk};
     *reason = NULL;
     zr__rendered_clear(r);
-    const zr_status st = p.json ? render(&p, asks, r) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for a conversation");
+    const zr_status st = render(&p, asks, r);
     zr__template_release(&p.text);
-    json_decref(p.json);
+    json_decref(p.messages);
+    json_decref(p.more);
     zr_free(p.on);
     if (st == ZR_ERR_DATA) {
         snprintf(r->reason, sizeof(r->reason), "%s", zr_error_message());
@@ -284,19 +403,20 @@ zr_status zr__chat_render(const zr__chat *chat, const zr__message *message, int6
         return ZR_OK;
     }
     ZR_TRY(st);
-    ZR_CHECK(!r->failed, ZR_ERR_MEMORY, "no memory to render a conversation of %lld messages", (long long)n);
+    ZR_CHECK(!r->failed, ZR_ERR_MEMORY, "no memory to render a conversation of %lld messages", (long long)talk->n);
     return ZR_OK;
 }
 
-zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const zr__message *completion,
-                          zr__rendered *r)
+zr_status zr__pair_render(const zr__chat *chat, const char *prompt, int64_t prompt_bytes, const char *completion,
+                          int64_t completion_bytes, zr__rendered *r)
 {
     zr__rendered_clear(r);
-    add_span(r, prompt->text, prompt->bytes, true, chat->all);
+    r->begins = true;
+    add_span(r, prompt, prompt_bytes, true, chat->all);
     const int64_t before = r->n;
-    add_span(r, completion->text, completion->bytes, true, true);
+    add_span(r, completion, completion_bytes, true, true);
     if (r->n > before) r->span[before].apart = true;
     add_span(r, chat->end, (int64_t)strlen(chat->end), false, true);
-    ZR_CHECK(!r->failed, ZR_ERR_MEMORY, "no memory to render a text of %lld bytes", (long long)prompt->bytes);
+    ZR_CHECK(!r->failed, ZR_ERR_MEMORY, "no memory to render a text of %lld bytes", (long long)prompt_bytes);
     return ZR_OK;
 }

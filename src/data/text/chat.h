@@ -20,15 +20,29 @@
 #define ZR__MARK_BYTES 64
 #define ZR__CHAT_REASON_BYTES 512
 
-typedef enum zr__role { ZR__SYSTEM, ZR__USER, ZR__ASSISTANT, ZR__ROLES } zr__role;
+/** A message of a conversation. */
+typedef struct zr__turn {
+    bool answer;   /* whether the assistant writes it */
+    bool switched; /* whether its record says whether the loss counts it */
+    bool trains;   /* whether the loss counts its text and the token that ends its turn */
+} zr__turn;
 
-/** A message of a conversation. The text is borrowed. */
-typedef struct zr__message {
-    zr__role role;
-    const char *text;
-    int64_t bytes;
-    bool trains; /* whether the loss counts its text and the token that ends its turn */
-} zr__message;
+/** A conversation. Set it to zeros before the first use. */
+typedef struct zr__talk {
+    json_t *messages;     /* as the template gets them */
+    json_t *tools, *more; /* variables of the template: tools, and an object of others; or NULL */
+    zr__turn *turn;       /* array of n */
+    int64_t n, room;
+    int64_t prompt; /* number of messages before the completion; 0 if answers count, not a completion */
+    int64_t bytes;  /* length of the texts in the record */
+} zr__talk;
+
+/** Append a message, an object {"role": ROLE, "content": TEXT or list of parts, ...}, which the talk then owns. If it
+ * is NULL, fail with ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__talk_add(zr__talk *talk, json_t *message);
+/** Append a message with a text. Errors: ZR_ERR_ARG if it is not UTF-8; ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__talk_say(zr__talk *talk, const char *role, const char *text, int64_t bytes);
+void zr__talk_clear(zr__talk *talk);
 
 /** Part of a rendered conversation. */
 typedef struct zr__span {
@@ -43,6 +57,7 @@ typedef struct zr__rendered {
     zr__text text;
     zr__span *span;
     int64_t n, room;
+    bool begins;                        /* whether it begins with the tokens that begin the tokenizer's texts */
     bool failed;                        /* whether memory was short */
     char reason[ZR__CHAT_REASON_BYTES]; /* why the template has no form for the messages */
 } zr__rendered;
@@ -62,16 +77,19 @@ typedef struct zr__chat {
     char (*control)[ZR__MARK_BYTES];                 /* texts of the template's control tokens */
     int64_t controls, control_room;
     bool listed;                       /* whether tokenizer_config.json lists the added tokens */
+    bool joins;                        /* whether the template takes contents only as texts, not as lists of parts */
     bool all;                          /* whether the loss counts the text of the template, too */
     char unread[ZR_SHOWN_BYTES + 512]; /* why the directory's template cannot be read, or "" */
 } zr__chat;
 
 /** Find the chat template of a tokenizer. `named` is the name of a form, the path of a template's file (it ends in
  * ".jinja"), or NULL or "auto" for the template in the tokenizer's directory. `date` is YYYY-MM-DD, or NULL for
- * ZR__CHAT_DATE. Success does not mean that there is a template (zr__chat_want). Errors: ZR_ERR_CONFIG if there is no
- * such form, file or date; ZR_ERR_DATA if a file of the directory is damaged. Close the result also after an error. */
+ * ZR__CHAT_DATE. `more` is NULL, or the JSON text of an object with further variables. Success does not mean that there
+ * is a template (zr__chat_want). Errors: ZR_ERR_CONFIG if there is no such form, file or date; ZR_ERR_DATA if a file of
+ * the directory is damaged. Close the result also after an error. */
 #define ZR__CHAT_DATE "2024-07-26"
-ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, const char *date, zr__chat *chat);
+ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, const char *date, const char *more,
+                                     zr__chat *chat);
 void zr__chat_close(zr__chat *chat);
 
 /** Find the control tokens of the directory's template. Fail with ZR_ERR_UNSUPPORTED if there is no template, or one
@@ -87,16 +105,20 @@ const char *zr__chat_name(const zr__chat *chat);
 /** Find the first name of a control token in a text. Return its offset and set *length to its bytes, or return -1. */
 int64_t zr__chat_control_in(const zr__chat *chat, const char *text, int64_t bytes, int64_t *length);
 
-/** Render a conversation of n messages. If `asks` is true, the assistant's answer is to follow, so the text ends with
- * the beginning of its turn. *reason receives NULL, or the reason why the template has no form for these messages,
- * which belongs to `rendered`. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__chat_render(const zr__chat *chat, const zr__message *message, int64_t n, bool asks,
-                                       zr__rendered *rendered, const char **reason);
+/** Render a conversation. If `asks` is true, the assistant's answer is to follow, so the text ends with the beginning
+ * of its turn. *reason receives NULL, or the reason why the template has no form for these messages, which belongs to
+ * `rendered`. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__chat_render(const zr__chat *chat, const zr__talk *talk, bool asks, zr__rendered *rendered,
+                                       const char **reason);
+
+/** Set chat->end to the token that ends a text without a chat template: the tokenizer's own, or else ZR_END_OF_TEXT, or
+ * else a newline. */
+void zr__chat_set_end(zr__chat *chat, const zr_tokenizer *tokenizer);
 
 /** Render a prompt, its completion and the token that ends the text. The loss counts the completion and this token, and
  * with chat->all the prompt too. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const zr__message *completion,
-                                       zr__rendered *rendered);
+ZR_NODISCARD zr_status zr__pair_render(const zr__chat *chat, const char *prompt, int64_t prompt_bytes,
+                                       const char *completion, int64_t completion_bytes, zr__rendered *rendered);
 
 /**
  * Encode a rendered text, and append its tokens to the growing array *ids, which has *n tokens and capacity *room. A

@@ -115,11 +115,22 @@ static zr_status put_spans(encoding *e)
     return put_stretch(e, s, first);
 }
 
+/* Append the tokens with which the tokenizer begins texts. */
+static zr_status put_begin(encoding *e)
+{
+    const zr_tokenizer_ends ends = zr_tokenizer_get_ends(e->tokenizer);
+    if (!e->r->begins || ends.n_begin == 0) return ZR_OK;
+    ZR_GROW(e->ids, e->room, e->n + ends.n_begin, "tokens of a conversation");
+    for (int64_t i = 0; i < ends.n_begin; i++) e->ids[e->n++] = ends.begin[i] | (e->chat->all ? 0 : ZR__IGNORED);
+    return ZR_OK;
+}
+
 zr_status zr__rendered_encode(const zr__rendered *r, const zr__chat *chat, const zr_tokenizer *tokenizer, int32_t **ids,
                               int64_t *room, int64_t *n)
 {
     encoding e = {.r = r, .chat = chat, .tokenizer = tokenizer, .ids = *ids, .room = *room, .n = *n};
-    zr_status st = put_spans(&e);
+    zr_status st = put_begin(&e);
+    if (st == ZR_OK) st = put_spans(&e);
     *ids = e.ids;
     *room = e.room;
     *n = e.n;

@@ -122,23 +122,51 @@ static zr_status add_control(zr__chat *chat, const char *text)
     return ZR_OK;
 }
 
+/* Make a talk of a question, and perhaps an answer, whose contents are `texts`, or lists of one part. */
+static zr_status make_talk(bool parts, bool answered, zr__talk *talk)
+{
+    static const char *const role[] = {"user", "assistant"}, *const text[] = {"a", "b"};
+    for (int i = 0; i < 1 + answered; i++) {
+        json_t *content = parts ? json_pack("[{s:s, s:s}]", "type", "text", "text", text[i]) : json_string(text[i]);
+        ZR_TRY(zr__talk_add(talk, json_pack("{s:s, s:o}", "role", role[i], "content", content)));
+        talk->turn[i].trains = i == 1;
+    }
+    return ZR_OK;
+}
+
 /* Find the token that ends an answer: the control token that follows one. */
 static zr_status find_turn_end(zr__chat *chat)
 {
-    static const zr__message talk[] = {{ZR__USER, "a", 1, false}, {ZR__ASSISTANT, "b", 1, true}};
-    zr__rendered r = {0};
+    ZR_AUTO(zr__talk_clear) zr__talk talk = {0};
+    ZR_AUTO(zr__rendered_free) zr__rendered r = {0};
     const char *reason = NULL;
     int64_t end = 0, at, bytes = 0;
     strcpy(chat->turn_end, chat->end);
-    const zr_status st = zr__chat_render(chat, talk, 2, false, &r, &reason);
+    ZR_TRY(make_talk(false, true, &talk));
+    ZR_TRY(zr__chat_render(chat, &talk, false, &r, &reason));
+    if (reason || (chat->form && chat->form->plain)) return ZR_OK;
     for (int64_t i = 0; i < r.n; i++)
         if (r.span[i].message) end = r.span[i].end;
-    if (st == ZR_OK && !reason) {
-        at = zr__chat_control_in(chat, r.text.data + end, (int64_t)r.text.length - end, &bytes);
-        if (at >= 0) snprintf(chat->turn_end, sizeof(chat->turn_end), "%.*s", (int)bytes, r.text.data + end + at);
-    }
-    zr__rendered_free(&r);
-    return st;
+    at = zr__chat_control_in(chat, r.text.data + end, (int64_t)r.text.length - end, &bytes);
+    if (at >= 0) snprintf(chat->turn_end, sizeof(chat->turn_end), "%.*s", (int)bytes, r.text.data + end + at);
+    return ZR_OK;
+}
+
+/* Find out whether the template takes contents that are lists of parts: then all that it shows of the list of one part
+ * is the part's text. */
+static zr_status find_joins(zr__chat *chat)
+{
+    ZR_AUTO(zr__talk_clear) zr__talk talk = {0};
+    ZR_AUTO(zr__rendered_free) zr__rendered r = {0};
+    const char *reason = NULL;
+    int64_t shown = 0;
+    chat->joins = false;
+    ZR_TRY(make_talk(true, false, &talk));
+    ZR_TRY(zr__chat_render(chat, &talk, false, &r, &reason));
+    for (int64_t i = 0; i < r.n; i++)
+        if (r.span[i].message) shown += r.span[i].end - (i > 0 ? r.span[i - 1].end : 0);
+    chat->joins = reason || shown != 1;
+    return ZR_OK;
 }
 
 /* Take zr's own template of a form. */
@@ -149,6 +177,8 @@ static zr_status take_form(zr__chat *chat, const zr__chat_form *form)
     ZR_TRY(take_template(chat, form->template, strlen(form->template), form->name));
     ZR_ASSERT(chat->template);
     chat->form = form;
+    chat->joins = true;
+    if (form->plain) return ZR_OK; /* its end is the tokenizer's, which zr__chat_want knows */
     for (int i = 0; i < ZR__FORM_CONTROLS; i++) ZR_TRY(add_control(chat, form->control[i]));
     if (form->begin) ZR_TRY(add_control(chat, chat->begin));
     if (form->begin) ZR_TRY(add_control(chat, chat->end));
@@ -156,6 +186,23 @@ static zr_status take_form(zr__chat *chat, const zr__chat_form *form)
                        json_object_set_new(chat->variables, "eos_token", json_string(chat->end));
     ZR_CHECK(!failed, ZR_ERR_MEMORY, "no memory for the special tokens of a chat template");
     return find_turn_end(chat);
+}
+
+/* Take further variables of the template. */
+static zr_status take_more(zr__chat *chat, const char *more)
+{
+    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    if (!more) return ZR_OK;
+    json_auto_t *given = zr__json_loads(more, JSON_REJECT_DUPLICATES);
+    ZR_CHECK(json_is_object(given), ZR_ERR_CONFIG,
+             "data.chat_template_kwargs is %s; expected an object such as {\"enable_thinking\": false}",
+             given ? ZR_JSON_SHOWN(given) : ZR_SHOWN(more));
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        ZR_CHECK(!json_object_get(given, own[i]), ZR_ERR_CONFIG,
+                 "data.chat_template_kwargs: zr sets \"%s\" by each record; leave it out", own[i]);
+    ZR_CHECK(json_object_update(chat->variables, given) == 0, ZR_ERR_MEMORY,
+             "no memory for the variables of a chat template");
+    return ZR_OK;
 }
 
 /* Take the template that data.chat_template names: a form, or a file. */
@@ -172,7 +219,7 @@ static zr_status take_named(zr__chat *chat, const char *named)
     return take_template(chat, text, bytes, named);
 }
 
-zr_status zr__chat_find(const char *tokenizer, const char *named, const char *date, zr__chat *chat)
+zr_status zr__chat_find(const char *tokenizer, const char *named, const char *date, const char *more, zr__chat *chat)
 {
     char dir[PATH_MAX];
     struct stat info;
@@ -190,7 +237,8 @@ zr_status zr__chat_find(const char *tokenizer, const char *named, const char *da
         ZR_TRY(read_map(chat, dir));
         ZR_TRY(read_template(chat, dir));
     }
-    return named && strcmp(named, "auto") != 0 ? take_named(chat, named) : ZR_OK;
+    if (named && strcmp(named, "auto") != 0) ZR_TRY(take_named(chat, named));
+    return take_more(chat, more);
 }
 
 void zr__chat_close(zr__chat *chat)
@@ -218,6 +266,23 @@ static zr_status find_controls(zr__chat *chat, const zr_tokenizer *tokenizer)
         if (strcmp(name, "bos_token") == 0 || strcmp(name, "eos_token") == 0)
             ZR_TRY(add_control(chat, json_string_value(value)));
     }
+    ZR_TRY(find_joins(chat));
+    return find_turn_end(chat);
+}
+
+void zr__chat_set_end(zr__chat *chat, const zr_tokenizer *tokenizer)
+{
+    if (chat->end[0] && zr_tokenizer_token(tokenizer, chat->end) >= 0) return;
+    strcpy(chat->end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");
+}
+
+/* Let a form without control tokens end answers as the tokenizer ends texts. */
+static zr_status set_plain(zr__chat *chat, const zr_tokenizer *tokenizer)
+{
+    zr__chat_set_end(chat, tokenizer);
+    ZR_CHECK(json_object_set_new(chat->variables, "eos_token", json_string(chat->end)) == 0, ZR_ERR_MEMORY,
+             "no memory for the special tokens of a chat template");
+    if (strcmp(chat->end, "\n") != 0) ZR_TRY(add_control(chat, chat->end));
     return find_turn_end(chat);
 }
 
@@ -232,6 +297,7 @@ zr_status zr__chat_want(zr__chat *chat, const zr_tokenizer *tokenizer, const cha
              "%s: messages need a chat template, but the tokenizer %s has none; name a form with %s (%s), or %s", what,
              ZR_SHOWN(zr_tokenizer_name(tokenizer)), key, ZR__CHAT_FORMS(), instead);
     if (!chat->form) return find_controls(chat, tokenizer);
+    if (chat->form->plain) return set_plain(chat, tokenizer);
     for (int64_t i = 0; i < chat->controls && !bytes; i++)
         ZR_CHECK(zr_tokenizer_token(tokenizer, chat->control[i]) >= 0, ZR_ERR_UNSUPPORTED,
                  "%s: the chat template %s uses the token \"%s\", which the tokenizer %s does not have; give the "

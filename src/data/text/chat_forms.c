@@ -89,6 +89,27 @@ static const char llama2[] =
            " else '') + m.content + '" close "' }}"                                                                    \
            "{% endif %}{% endfor %}"
 
+/* ---- Alpaca ---------------------------------------------------------------------------------- */
+
+/* The prompt of Stanford's Alpaca, for models without a chat template. A message of the user may have its text in two
+ * parts, `instruction` and `input` (data/text/talk.c). A system prompt takes the place of the first sentences. */
+static const char alpaca[] =
+    "{% set ns = namespace(begun=false) %}"
+    "{% for m in messages %}"
+    "{% if m.role == 'system' %}{{ m.content + '\\n\\n' }}{% set ns.begun = true %}"
+    "{% elif m.role == 'user' %}"
+    "{% if not ns.begun %}"
+    "{{ 'Below is an instruction that describes a task' }}"
+    "{{ ', paired with an input that provides further context' if m.input else '' }}"
+    "{{ '. Write a response that appropriately completes the request.\\n\\n' }}"
+    "{% endif %}{% set ns.begun = true %}"
+    "{{ '### Instruction:\\n' + (m.content if m.instruction is undefined else m.instruction) + '\\n\\n' }}"
+    "{{ '### Input:\\n' + m.input + '\\n\\n' if m.input else '' }}"
+    "{{ '### Response:' }}"
+    "{% else %}"
+    "{% generation %}{{ m.content + eos_token }}{% endgeneration %}{{ '' if loop.last else '\\n\\n' }}"
+    "{% endif %}{% endfor %}";
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define IM .control = {"<|im_start|>", "<|im_end|>"}
@@ -111,6 +132,7 @@ static const zr__chat_form forms[] = {
      .control = {"[INST]", "[/INST]"}},
     {"mistral-tekken", MISTRAL(IN_TURN ENDS_WITH_USER, "[INST]", "[/INST]", "last", "m.content"), S,
      .control = {"[INST]", "[/INST]"}},
+    {"alpaca", alpaca, .plain = true},
 };
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 

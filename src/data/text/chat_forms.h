@@ -2,6 +2,8 @@
 #ifndef ZR_DATA_CHAT_FORMS_H
 #define ZR_DATA_CHAT_FORMS_H
 
+#include <stdbool.h>
+
 enum { ZR__FORM_CONTROLS = 3 };
 
 typedef struct zr__chat_form {
@@ -9,6 +11,7 @@ typedef struct zr__chat_form {
     const char *template;
     const char *begin, *end; /* tokens that begin a text and end it, if the tokenizer does not name its own, or NULL */
     const char *control[ZR__FORM_CONTROLS]; /* control tokens besides these */
+    bool plain; /* whether it is a text without control tokens, which begins and ends as the tokenizer's texts do */
 } zr__chat_form;
 
 /** Return the form with this name, or NULL. */

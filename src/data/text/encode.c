@@ -73,25 +73,14 @@ static zr_status encode_text(void *arg, const char *text, int64_t bytes, int whe
     return ZR_OK;
 }
 
-/* Append the tokens with which the tokenizer begins documents. */
-static zr_status begin_pair(worker *w, bool counts)
-{
-    const zr_tokenizer_ends *ends = &w->e->ends;
-    ZR_GROW(w->ids, w->room, w->n + ends->n_begin, "tokens of a text");
-    for (int64_t i = 0; i < ends->n_begin; i++) w->ids[w->n++] = ends->begin[i] | (counts ? 0 : ZR__IGNORED);
-    return ZR_OK;
-}
-
-/* Render and encode a line of instruction data. */
-static zr_status encode_line(const void *of, void *arg, const char *line, int64_t bytes, int64_t *text_bytes,
-                             char *reason)
+/* Render and encode a record of instruction data; a zr__record_fn. */
+static zr_status encode_record(const void *of, void *arg, const json_t *record, int64_t *text_bytes, char *reason)
 {
     worker *w = arg;
     const zr__instruct *x = of;
-    ZR_TRY(zr__record_render(x, line, bytes, &w->rendered, text_bytes, reason));
+    ZR_TRY(zr__record_render(x, record, &w->rendered, text_bytes, reason));
     if (reason[0] || *text_bytes == 0) return ZR_OK;
     ZR_TRY(begin_document(w));
-    if (x->kind == ZR__LINES_PAIR) ZR_TRY(begin_pair(w, x->chat.all));
     ZR_TRY(zr__rendered_encode(&w->rendered, &x->chat, x->tokenizer, &w->ids, &w->room, &w->n));
     zr__document *document = &w->document[w->documents - 1];
     while (document->answer < w->n && (w->ids[document->answer] & ZR__IGNORED)) document->answer++;
@@ -179,19 +168,18 @@ static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
  * batch, so that only one such part is in memory at a time. Its memory is freed afterwards. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
-    const int64_t bytes = e->parts.file->bytes;
     ZR_TRY(zr__parts_begin(&e->parts));
-    while (e->parts.read < bytes) {
+    while (!e->parts.ended) {
         int n = 0;
         bool large = false;
-        for (; n < e->n && !large && e->parts.read < bytes; n++) {
+        for (; n < e->n && !large && !e->parts.ended; n++) {
             ZR_TRY(zr__part_read(&e->parts, &e->worker[n].part));
             large = e->worker[n].part.room > e->usual_room;
         }
         run_workers(e, n);
         for (int i = 0; i < n; i++) ZR_TRY(take_encoded(e, &e->worker[i], all));
         if (large) drop_memory(&e->worker[n - 1]);
-        if (e->x->progress) e->x->progress(e->x->arg, e->parts.read, bytes);
+        if (e->x->progress) e->x->progress(e->x->arg, zr__parts_done(&e->parts), e->parts.file->bytes);
     }
     return zr__file_unchanged(e->parts.file);
 }
@@ -218,13 +206,14 @@ static int threads_here(void)
 }
 
 /* Choose the size of parts. Parts of a short file are smaller, so that every thread gets one. */
-static void set_parts(encoder *e)
+static zr_status set_parts(encoder *e)
 {
     zr__parts *parts = &e->parts;
+    zr__packing packing;
     const int64_t bytes = parts->file->bytes, share = bytes / e->n + SHARE_SPARE_BYTES;
     if (parts->usual_bytes == 0) parts->usual_bytes = PART_BYTES;
     if (parts->usual_bytes > share) parts->usual_bytes = share < PART_LEAST_BYTES ? PART_LEAST_BYTES : share;
-    if (e->x->instruct) parts->line = encode_line;
+    if (e->x->instruct) parts->record = encode_record;
     parts->line_of = e->x->instruct;
     if (e->x->sentences) {
         parts->line = encode_sentence;
@@ -233,9 +222,17 @@ static void set_parts(encoder *e)
     parts->of = e->x->tokenizer;
     parts->cut = zr__encode_cuts(e->x->tokenizer) ? encoding_cut : NULL;
     if (!parts->cut) parts->most_bytes = INT64_MAX;
-    if (!parts->cut && !parts->shape) /* if the text cannot be cut, the whole text is one part */
+    if (!parts->cut && !parts->shape) { /* the text cannot be cut, so the whole text is one part */
+        ZR_TRY(zr__packing_of(parts->file, &packing));
+        ZR_CHECK(
+            packing == ZR__UNPACKED, ZR_ERR_UNSUPPORTED,
+            "%s: the tokenizer %s does not say where a text may be cut, and how long this compressed one is is not "
+            "known; unpack it",
+            parts->file->name, zr_tokenizer_name(e->x->tokenizer));
         parts->usual_bytes = bytes;
+    }
     e->usual_room = parts->usual_bytes > KEPT_BYTES ? parts->usual_bytes : KEPT_BYTES;
+    return ZR_OK;
 }
 
 zr_status zr__encode(const zr__encoding *encoding, zr__encoded *encoded)
@@ -245,10 +242,11 @@ zr_status zr__encode(const zr__encoding *encoding, zr__encoded *encoded)
     e.worker = zr_alloc((size_t)e.n * sizeof(*e.worker));
     ZR_CHECK(e.worker, ZR_ERR_MEMORY, "no memory for %d threads that tokenize a text", e.n);
     for (int i = 0; i < e.n; i++) e.worker[i].e = &e;
-    set_parts(&e);
     *encoded = (zr__encoded){0};
-    zr_status st = encode_all(&e, encoded);
+    zr_status st = set_parts(&e);
+    if (st == ZR_OK) st = encode_all(&e, encoded);
     for (int i = 0; i < e.n; i++) drop_memory(&e.worker[i]);
+    zr__parts_end(&e.parts);
     zr_free(e.worker);
     return st;
 }

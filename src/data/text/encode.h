@@ -22,8 +22,8 @@ typedef zr_status (*zr__documents_fn)(void *arg, const zr__document *document, i
 typedef struct zr__encoding {
     zr__parts parts; /* input file and how to read it; zr__encode sets `cut`, `of`, and a missing `usual_bytes` */
     const zr_tokenizer *tokenizer;
-    /* Settings for lines of instruction data; NULL if each line has one text. With settings, tokens that the loss does
-     * not count have ZR__IGNORED added, and token_bytes must be 4. */
+    /* Settings for records of instruction data; NULL if each record has one text. With settings, tokens that the loss
+     * does not count have ZR__IGNORED added, and token_bytes must be 4. */
     const zr__instruct *instruct;
     /* whether each line is a sentence, to which no tokens are added; parts.shape must be ZR__SHAPE_LINES. A line
      * without tokens is an empty document */

@@ -1,8 +1,9 @@
-/** Finds the text in a line of a .jsonl file. */
+/** Reads the object of a record. */
 #ifndef ZR_DATA_JSONL_H
 #define ZR_DATA_JSONL_H
 
 #include "base/json/json.h"
+#include "data/files/table.h"
 
 #define ZR__REASON_BYTES 512
 
@@ -10,18 +11,10 @@
  * `out`. */
 const char *zr__jsonl_members(const json_t *object, char *out, size_t size);
 
-/** Read the object in a line, which the caller frees with json_decref, also after an error. If the line is bad,
- * `reason` says why; `wanted` is the form of a good object in this message. Otherwise `reason` is "". *blank receives
- * whether the line has only white space; *root is then NULL. Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__jsonl_object(const char *line, int64_t bytes, const char *wanted, json_t **root, bool *blank,
+/** Read the object of a record, a JSON text or a row of the table (one without columns for JSON). The caller frees it
+ * with json_decref, also after an error. If the record is bad, `reason` says why, otherwise it is "". If it has only
+ * white space, *root is NULL. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__jsonl_object(const zr__table *table, const char *record, int64_t bytes, json_t **root,
                                         char reason[ZR__REASON_BYTES]);
-
-/** Find the text of a line. The text belongs to *root, which the caller frees with json_decref, also after an error
- * (*root may be NULL). If the line is bad, *text is NULL and `reason` says why; key_named is the key's name in this
- * message, and `forms` says which records are read (NULL for texts only). A line of only white space has the text "".
- * Error: ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named,
-                                      const char *forms, json_t **root, const char **text, int64_t *text_bytes,
-                                      char reason[ZR__REASON_BYTES]);
 
 #endif

@@ -1,6 +1,8 @@
 #include "data/text/kind.h"
 
 #include "base/text/text.h"
+#include "data/files/parquet.h"
+#include "data/files/stream.h"
 #include "data/text/shape.h"
 
 #include <inttypes.h>
@@ -18,7 +20,8 @@ enum {
 static const struct {
     const char *magic;
     int bytes, at;
-    const char *what, *names, *use; /* names: endings of names, each followed by a space or the end */
+    /* names: endings of names, each followed by a space or the end; use: advice, or NULL for tables of columns */
+    const char *what, *names, *use;
 } kinds[] = {
     {"\x1f\x8b\x08", 3, 0, "gzip", ".gz .tgz", "unpack it (gunzip)"},
     {"PK\x03\x04", 4, 0, "zip", ".zip .npz .pt .pth .xlsx .docx", "unpack it (unzip)"},
@@ -31,9 +34,9 @@ static const struct {
     {"\x04\x22\x4d\x18", 4, 0, "lz4", ".lz4", "unpack it (unlz4)"},
     {"ustar", 5, TAR_AT, "tar", ".tar", "unpack it (tar -x)"},
     {"\x93NUMPY", 6, 0, "npy", ".npy", "write its tokens with numpy: a.astype('uint16').tofile('tokens.bin')"},
-    {"PAR1", 4, 0, "parquet", ".parquet", "write its texts, or their tokens, to a file"},
-    {"ARROW1", 6, 0, "arrow", ".arrow .feather", "write its texts, or their tokens, to a file"},
-    {"\xff\xff\xff\xff", SURE_BYTES - 1, 0, "arrow", ".arrow", "write its texts, or their tokens, to a file"},
+    {"PAR1", 4, 0, "Parquet", ".parquet", NULL},
+    {"ARROW1", 6, 0, "Arrow", ".arrow .feather", NULL},
+    {"\xff\xff\xff\xff", SURE_BYTES - 1, 0, "Arrow", ".arrow", NULL},
     {"\x80\x04\x95", 3, 0, "pickle", ".pkl .pickle", "write its texts, or their tokens, to a file"},
     {"\x89HDF\r\n", 6, 0, "HDF5", ".h5 .hdf5", "write its texts, or their tokens, to a file"},
     {"SQLite format 3", 15, 0, "SQLite", ".db .sqlite", "write its texts to a file"},
@@ -61,16 +64,36 @@ static zr_status refuse_format(const zr__file *file, const char *what, const cha
     return ZR_FAIL(ZR_ERR_DATA, "%s: its format is %s, which zr cannot read; %s", file->name, what, use);
 }
 
+/* Refuse a table of columns, and say which program writes it as records. */
+static zr_status refuse_columns(const zr__file *file, const char *what)
+{
+    char names[640], columns[704] = "", use[1024];
+    const bool parquet = strcmp(what, "Parquet") == 0;
+    if (parquet && zr__parquet_columns(file, names, sizeof(names)))
+        snprintf(columns, sizeof(columns), "its columns are %s; ", names);
+    snprintf(use, sizeof(use),
+             parquet
+                 ? "%swrite its rows as JSON Lines: duckdb -c \"COPY (FROM '%s') TO 'rows.jsonl' (FORMAT json)\", or "
+                   "in Python: import datasets; datasets.Dataset.from_parquet('%s').to_json('rows.jsonl')"
+                 : "%swrite its rows as JSON Lines, in Python: import datasets; "
+                   "datasets.Dataset.from_file('%s').to_json('rows.jsonl')",
+             columns, file->name, file->name);
+    return refuse_format(file, what, use);
+}
+
 zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
 {
     unsigned char head[512];
     int64_t n = file->bytes < (int64_t)sizeof(head) ? file->bytes : (int64_t)sizeof(head);
-    ZR_TRY(zr__file_read(file, 0, head, n, ZR_ERR_DATA));
+    if (tokens)
+        ZR_TRY(zr__file_read(file, 0, head, n, ZR_ERR_DATA));
+    else
+        ZR_TRY(zr__stream_head(file, head, sizeof(head), &n));
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         int end = kinds[i].at + kinds[i].bytes;
         if (n < end || (tokens && kinds[i].bytes < SURE_BYTES)) continue;
-        if (memcmp(head + kinds[i].at, kinds[i].magic, (size_t)kinds[i].bytes) == 0)
-            return refuse_format(file, kinds[i].what, kinds[i].use);
+        if (memcmp(head + kinds[i].at, kinds[i].magic, (size_t)kinds[i].bytes) != 0) continue;
+        return kinds[i].use ? refuse_format(file, kinds[i].what, kinds[i].use) : refuse_columns(file, kinds[i].what);
     }
     if (is_safetensors(head, n, file->bytes))
         return refuse_format(file, "safetensors", "model.init takes a directory with such weights");
@@ -88,18 +111,11 @@ static bool has_ending(const char *path, const char *list)
     return false;
 }
 
-zr_status zr__data_refuse_table(const zr__file *file, const char *path, const char *remedy)
-{
-    static const char tables[] = "%s: by its name this is a table (%s), of which zr reads no columns; write each row "
-                                 "as a line of JSON to a .jsonl file, %s";
-    ZR_CHECK(!zr__path_ends(path, ".csv"), ZR_ERR_DATA, tables, file->name, "comma-separated values", remedy);
-    ZR_CHECK(!zr__path_ends(path, ".tsv"), ZR_ERR_DATA, tables, file->name, "tab-separated values", remedy);
-    return ZR_OK;
-}
-
 void zr__data_note_name(const zr__file *file, const char *path, char *note, size_t size)
 {
+    zr__packing packing = ZR__UNPACKED;
     note[0] = '\0';
+    if (zr__packing_of(file, &packing) != ZR_OK || packing != ZR__UNPACKED) return;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !note[0]; i++)
         if (has_ending(path, kinds[i].names))
             snprintf(
@@ -123,11 +139,11 @@ static int64_t first_not_utf8(const unsigned char *text, int64_t n)
     return -1;
 }
 
-/* Check one part of a text for NULs and bytes that are not UTF-8. */
-static zr_status look_at_part(const zr__file *file, int64_t at, unsigned char *part, char *note, size_t size)
+/* Check one part of a text, n bytes from offset `at` on, for NULs and bytes that are not UTF-8. */
+static zr_status look_at_part(const zr__file *file, int64_t at, const unsigned char *part, int64_t n, char *note,
+                              size_t size)
 {
-    int64_t n = file->bytes - at < LOOK_BYTES ? file->bytes - at : LOOK_BYTES, nuls = 0, first = -1;
-    ZR_TRY(zr__file_read(file, at, part, n, ZR_ERR_DATA));
+    int64_t nuls = 0, first = -1;
     for (int64_t i = 0; i < n; i++) {
         nuls += part[i] == 0;
         if (part[i] == 0 && first < 0) first = at + i;
@@ -149,9 +165,17 @@ static zr_status look_at_part(const zr__file *file, int64_t at, unsigned char *p
 zr_status zr__data_look_at_text(const zr__file *file, char *note, size_t size)
 {
     ZR_AUTO_FREE unsigned char *part = zr_alloc(LOOK_BYTES);
+    const int64_t last = file->bytes > LOOK_BYTES ? file->bytes - LOOK_BYTES : 0;
+    int64_t n = 0;
+    zr__packing packing;
     note[0] = '\0';
     ZR_CHECK(part, ZR_ERR_MEMORY, "%d bytes to look at %s", LOOK_BYTES, file->name);
-    int64_t last = file->bytes > LOOK_BYTES ? file->bytes - LOOK_BYTES : 0;
-    for (int i = 0; i < 3 && (i == 0 || last > 0); i++) ZR_TRY(look_at_part(file, last / 2 * i, part, note, size));
+    ZR_TRY(zr__packing_of(file, &packing));
+    ZR_TRY(zr__stream_head(file, part, LOOK_BYTES, &n));
+    ZR_TRY(look_at_part(file, 0, part, n, note, size));
+    for (int i = 1; i < 3 && last > 0 && packing == ZR__UNPACKED; i++) {
+        ZR_TRY(zr__file_read(file, last / 2 * i, part, LOOK_BYTES, ZR_ERR_DATA));
+        ZR_TRY(look_at_part(file, last / 2 * i, part, LOOK_BYTES, note, size));
+    }
     return ZR_OK;
 }

@@ -2,18 +2,34 @@
 
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
+#include "data/files/stream.h"
+#include "data/files/table.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* number of bytes that are read first to find the shape of a file */
-enum { LOOK_BYTES = 1 << 16 };
+/* Number of bytes that are read first to find the shape of a file. 16 times as many are read next, up to
+ * ZR__LINE_BYTES. */
+enum { FIRST_BYTES = 1 << 8 };
+
+/* Return whether the first n bytes of a path end in `end`. */
+static bool ends(const char *path, size_t n, const char *end)
+{
+    const size_t length = strlen(end);
+    return n >= length && strncasecmp(path + n - length, end, length) == 0;
+}
 
 bool zr__path_ends(const char *path, const char *end)
 {
-    const size_t n = strlen(path), length = strlen(end);
-    return n >= length && strcasecmp(path + n - length, end) == 0;
+    const size_t n = strlen(path);
+    return ends(path, n, end) || (ends(path, n, ".gz") && ends(path, n - 3, end)) ||
+           (ends(path, n, ".zst") && ends(path, n - 4, end));
+}
+
+char zr__shape_separator(zr__shape shape)
+{
+    return shape == ZR__SHAPE_CSV ? ',' : shape == ZR__SHAPE_TSV ? '\t' : 0;
 }
 
 bool zr__shape_is_lines(const char *path)
@@ -47,6 +63,17 @@ static zr__shape_found next_line(zr__shape_walk *w)
     return ZR__RECORD_FOUND;
 }
 
+static zr__shape_found next_row(zr__shape_walk *w)
+{
+    w->begin = w->end;
+    if (w->begin == w->n) return w->whole ? ZR__RECORD_NONE : ZR__RECORD_PART;
+    const int64_t end = zr__table_row_end(zr__shape_separator(w->shape), w->text, w->n, w->begin, w->whole);
+    if (end < 0) w->reason = "a field in quotes does not end";
+    if (end < 0) return w->whole ? ZR__RECORD_BROKEN : ZR__RECORD_PART;
+    w->end = end;
+    return ZR__RECORD_FOUND;
+}
+
 static zr__shape_found broken(zr__shape_walk *w, int64_t at, const char *reason)
 {
     w->begin = at;
@@ -76,6 +103,7 @@ zr__shape_found zr__shape_next(zr__shape_walk *w)
     const bool array = w->shape == ZR__SHAPE_ARRAY;
     zr__shape_found found = ZR__RECORD_FOUND;
     if (w->shape == ZR__SHAPE_LINES) return next_line(w);
+    if (zr__shape_separator(w->shape)) return next_row(w);
     int64_t at = skip_blanks(w->text, w->n, w->end);
     if (at < w->n && array) at = skip_separator(w, at, &found);
     if (found != ZR__RECORD_FOUND) return found;
@@ -140,29 +168,18 @@ static zr_status look(const char *text, int64_t n, bool whole, bool most, const 
     return ZR_OK;
 }
 
-/* Find the shape of a file that begins like records: look at longer and longer beginnings until the shape is known. */
-static zr_status look_further(const zr__file *file, zr__shape *shape)
-{
-    ZR_AUTO_FREE char *text = NULL;
-    int64_t room = 0;
-    bool more = true;
-    for (int64_t n = LOOK_BYTES; more && n <= ZR__LINE_BYTES; n *= 4) {
-        const int64_t some = n < file->bytes ? n : file->bytes;
-        ZR_GROW(text, room, some, "bytes of the first record of a file");
-        ZR_TRY(zr__file_read(file, 0, text, some, ZR_ERR_IO));
-        ZR_TRY(look(text, some, some == file->bytes, n == ZR__LINE_BYTES, file->name, shape, &more));
-    }
-    return ZR_OK;
-}
-
+/* Look at longer and longer beginnings of a file until the shape is known. Most files show it at once. */
 static zr_status look_at_file(const zr__file *file, zr__shape *shape)
 {
-    char head[256];
-    const int64_t n = file->bytes < (int64_t)sizeof(head) ? file->bytes : (int64_t)sizeof(head);
-    bool more = false;
-    ZR_TRY(zr__file_read(file, 0, head, n, ZR_ERR_IO));
-    ZR_TRY(look(head, n, n == file->bytes, false, file->name, shape, &more));
-    return more ? look_further(file, shape) : ZR_OK;
+    ZR_AUTO_FREE char *text = NULL;
+    int64_t room = 0, got = 0;
+    bool more = true;
+    for (int64_t n = FIRST_BYTES; more && n <= ZR__LINE_BYTES; n *= 16) {
+        ZR_GROW(text, room, n, "bytes of the first record of a file");
+        ZR_TRY(zr__stream_head(file, text, n, &got));
+        ZR_TRY(look(text, got, got < n, n == ZR__LINE_BYTES, file->name, shape, &more));
+    }
+    return ZR_OK;
 }
 
 zr_status zr__shape_find(const zr__file *file, const char *path, zr__shape *shape, char *note, size_t size)
@@ -171,8 +188,11 @@ zr_status zr__shape_find(const zr__file *file, const char *path, zr__shape *shap
                                           [ZR__SHAPE_VALUES] = "objects one after the other",
                                           [ZR__SHAPE_ARRAY] = "an array of objects"};
     const bool lines = zr__shape_is_lines(path);
-    ZR_TRY(look_at_file(file, shape));
     if (note) note[0] = '\0';
+    ZR_TRY(look_at_file(file, shape));
+    if (*shape == ZR__SHAPE_TEXT && zr__path_ends(path, ".csv")) *shape = ZR__SHAPE_CSV;
+    if (*shape == ZR__SHAPE_TEXT && zr__path_ends(path, ".tsv")) *shape = ZR__SHAPE_TSV;
+    if (zr__shape_separator(*shape)) return ZR_OK;
     if (note && !lines && *shape != ZR__SHAPE_TEXT)
         snprintf(note, size, "%s: it is read as JSON records, %s; data.format \"text\" reads it as text", file->name,
                  records[*shape]);

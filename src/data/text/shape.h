@@ -1,5 +1,5 @@
 /** How the records of a text file follow each other. The first value of a file decides, whatever the file is called. A
- * record is a JSON object. */
+ * record is a JSON object. A table, by its name (.csv, .tsv), has a record in each row after the first one. */
 #ifndef ZR_DATA_SHAPE_H
 #define ZR_DATA_SHAPE_H
 
@@ -10,13 +10,19 @@ typedef enum zr__shape {
     ZR__SHAPE_LINES,  /* JSON Lines: a record on each line */
     ZR__SHAPE_VALUES, /* records one after the other, which may span lines */
     ZR__SHAPE_ARRAY,  /* a JSON array of records */
+    ZR__SHAPE_CSV,    /* rows of comma-separated values, whose first row names the columns (data/files/table.h) */
+    ZR__SHAPE_TSV,    /* likewise of tab-separated values */
 } zr__shape;
 
 /** Maximum length in bytes of a record. A longer record counts as bad. */
 #define ZR__LINE_BYTES ((int64_t)16 << 20)
 
-/** Return whether a path ends in `end`, such as ".json", in small or capital letters. */
+/** Return whether a path ends in `end`, such as ".json", in small or capital letters, perhaps with ".gz" or ".zst"
+ * behind it. */
 bool zr__path_ends(const char *path, const char *end);
+
+/** Return what separates the columns of a table, or 0 for other shapes. */
+char zr__shape_separator(zr__shape shape);
 
 /** Return whether a path ends in .jsonl or .ndjson. Such a file consists of records, even if its first line is bad. */
 bool zr__shape_is_lines(const char *path);

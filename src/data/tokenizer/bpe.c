@@ -15,6 +15,7 @@ enum {
 typedef struct kept {
     const char *piece;
     int64_t bytes, token, n;
+    char *own; /* copy of the piece if its memory is overwritten, otherwise NULL */
 } kept;
 
 /* Memory for a normalized text whose merged pieces are cached. */
@@ -31,6 +32,7 @@ typedef struct encoder {
     int64_t room, n;
     kept *kept; /* hash table of merged pieces; a new piece overwrites an old piece in the same slot */
     int64_t kept_mask;
+    bool moves; /* whether the memory of pieces is overwritten (zr__split_moves) */
     zr__changing normalizing, spacing;
     held *held;
     int64_t at; /* position in the whole text, for messages */
@@ -75,7 +77,13 @@ static zr_status put_piece(void *arg, const char *piece, int64_t bytes)
     if (k->bytes == bytes && memcmp(k->piece, piece, (size_t)bytes) == 0) return put_ids(e, e->tokens + k->token, k->n);
     int64_t first = e->n;
     ZR_TRY(put_merged(e, piece, bytes));
-    *k = (kept){piece, bytes, first, e->n - first};
+    zr_free(k->own);
+    *k = (kept){piece, bytes, first, e->n - first, NULL};
+    if (!e->moves) return ZR_OK;
+    *k = (kept){.own = zr_alloc((size_t)bytes)};
+    if (!k->own) return ZR_OK; /* the piece is merged again next time */
+    memcpy(k->own, piece, (size_t)bytes);
+    *k = (kept){k->own, bytes, first, e->n - first, k->own};
     return ZR_OK;
 }
 
@@ -133,7 +141,7 @@ static zr_status hold_text(encoder *e, zr__changed *changed, const char *origina
 static zr_status put_plain(encoder *e, const char *text, int64_t bytes, zr__begins begins)
 {
     zr__changed changed;
-    if (e->bpe->pieces == ZR__PIECES_SPLIT) return zr__matcher_cut(e->matcher, text, bytes, e->at);
+    if (e->matcher) return zr__matcher_cut(e->matcher, text, bytes, begins, e->at);
     ZR_TRY(zr__changes_apply(&e->bpe->spaces, text, bytes, begins, &e->spacing, &changed));
     ZR_TRY(hold_text(e, &changed, text));
     return put_words(e, changed.text, changed.bytes);
@@ -182,6 +190,7 @@ static void close_encoder(encoder *e)
         e->held = h->next;
         zr_free(h);
     }
+    for (int64_t i = 0; e->kept && e->moves && i <= e->kept_mask; i++) zr_free(e->kept[i].own);
     zr_free(e->kept);
 }
 
@@ -195,6 +204,7 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, bo
         e.kept =
             zr_alloc((size_t)pieces * sizeof(*e.kept)); /* this table is optional; without it, encoding is slower */
     e.kept_mask = pieces - 1;
+    e.moves = bpe->split && zr__split_moves(bpe->split);
     zr_status st = bpe->split ? zr__matcher_open(bpe->split, put_piece, &e, &e.matcher) : ZR_OK;
     if (st == ZR_OK) st = put_text(&e, text, bytes, continues ? ZR__CONTINUES : ZR__WHOLE_BEGIN);
     close_encoder(&e);

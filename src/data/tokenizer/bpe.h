@@ -10,6 +10,7 @@
 
 #include "data/pieces/normalize.h"
 #include "data/pieces/split.h"
+#include "data/pieces/symbols.h"
 #include "data/tokenizer/added.h"
 #include "zr/data.h"
 
@@ -23,7 +24,7 @@
 
 /** Rule by which a tokenizer divides text into pieces that are merged independently. */
 typedef enum zr__bpe_pieces {
-    ZR__PIECES_SPLIT, /* at matches of regular expressions (byte-level BPE) */
+    ZR__PIECES_SPLIT, /* by the steps of the pre-tokenizer (split.h) */
     /* before each ZR__BPE_SPACE that follows another character; no merge crosses the beginning of a piece */
     ZR__PIECES_WORDS,
     ZR__PIECES_EACH,  /* before each ZR__BPE_SPACE */
@@ -38,6 +39,23 @@ typedef struct zr__bpe_ends {
     int32_t separator; /* token after a document, or -1 */
 } zr__bpe_ends;
 
+/** A step of the decoder of BPE by characters. Steps change a list of texts, at first the names of tokens. */
+typedef struct zr__saying {
+    enum {
+        ZR__SAY_REPLACE, /* replace `from` by `to` */
+        ZR__SAY_BYTES,   /* join consecutive names of bytes, such as "<0x0A>", to a text of these bytes */
+        ZR__SAY_FUSE,    /* join all texts */
+        ZR__SAY_STRIP, /* leave out up to `start` characters `from` at the beginning, `stop` at the end of each text */
+        ZR__SAY_METASPACE, /* replace `from` by spaces; in the first text leave it out if `start` is 1 */
+        ZR__SAY_SUFFIX,    /* replace `from` by spaces; in the last text leave it out */
+        ZR__SAY_SPACED,    /* put a space between texts */
+    } kind;
+    int64_t start, stop;
+    char *from, *to; /* released with zr_free */
+} zr__saying;
+
+enum { ZR__SAYING_MOST = 16 };
+
 /** A tokenizer as read from its files. */
 typedef struct zr__bpe {
     int64_t vocab;
@@ -50,6 +68,7 @@ typedef struct zr__bpe {
     bool ignore_merges;                /* whether a piece that equals a token becomes this token without merging */
     bool by_character;                 /* whether pieces begin as characters instead of bytes */
     int32_t byte_token[ZR__BPE_BYTES]; /* token of each byte, or -1 */
+    bool lacks_bytes;                  /* byte-level BPE: whether a byte has no token */
 
     /* treatment of a character outside the vocabulary. `byte_fallback`: whether it becomes the tokens of its bytes, if
      * they exist. `fuse_unk`: whether neighbouring unknown characters become one token `unknown` */
@@ -57,7 +76,8 @@ typedef struct zr__bpe {
     int32_t unknown; /* token of a character outside the vocabulary; -1 if such characters are left out */
     char *said;      /* BPE by characters: texts of all tokens, concatenated like `text`; otherwise NULL */
     int64_t *said_begin;
-    bool strip_first; /* whether decoding leaves out a space at the beginning */
+    zr__saying saying[ZR__SAYING_MOST]; /* BPE by characters: steps of the decoder */
+    int n_saying;
     bool lines_apart; /* BPE by characters: whether no merge contains a line end */
 
     /* WordPiece: maximum number of characters of a word; longer words become the unknown token. 0 for BPE */
@@ -132,15 +152,6 @@ void zr__bpe_add_lossy(zr__text *out, const char *text, int64_t bytes);
 ZR_NODISCARD zr_status zr__bpe_say_tokens(zr__bpe *bpe);
 /** Find a cut like zr__tokenizer_cut. */
 int64_t zr__bpe_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes);
-
-/* ---- symbols --------------------------------------------------------------------------------- */
-
-/** Return the character that represents a byte in token names, as in GPT-2. Printable bytes of Latin-1 represent
- * themselves. The other bytes, in order, are represented by U+0100 and the following characters. */
-uint32_t zr__bpe_symbol(unsigned char byte);
-/** Convert a token's name (UTF-8, n bytes) to the bytes that its characters represent. `out` needs space for n bytes.
- * Return the number of bytes, or -1 if a character represents no byte. */
-int64_t zr__bpe_spell(const char *name, int64_t n, char *out);
 
 /** Read a tokenizer from tokenizer.json, from vocab.json and merges.txt, or from tekken.json in a directory. Call
  * zr__bpe_free even after a failure. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA if the files are damaged or the tokenizer is

@@ -20,49 +20,7 @@ static int byte_named(const char *name, int64_t bytes)
     return byte;
 }
 
-/* Append a name in which each ZR__BPE_SPACE is a space. */
-static void add_spaced(zr__text *out, const char *name, int64_t bytes)
-{
-    const size_t n = sizeof(ZR__BPE_SPACE) - 1;
-    const char *end = name + bytes;
-    for (const char *at; (at = memmem(name, (size_t)(end - name), ZR__BPE_SPACE, n)); name = at + n) {
-        zr__text_append(out, name, (size_t)(at - name));
-        zr__text_append(out, " ", 1);
-    }
-    zr__text_append(out, name, (size_t)(end - name));
-}
-
-/* Append the text of a token. The text of an added token that is searched for in normalized text is normalized too. */
-static void say_token(const zr__bpe *bpe, int32_t token, const zr__added *added, zr__text *said)
-{
-    const char *name = bpe->text + bpe->begin[token];
-    const int byte = byte_named(name, zr__bpe_bytes(bpe, token));
-    const char one = (char)byte;
-    if (added)
-        add_spaced(said, added->text, added->bytes);
-    else if (byte >= 0)
-        zr__text_append(said, &one, 1);
-    else
-        add_spaced(said, name, zr__bpe_bytes(bpe, token));
-}
-
-zr_status zr__bpe_say_tokens(zr__bpe *bpe)
-{
-    zr__text said = {0};
-    const zr__added **added = zr_alloc((size_t)bpe->vocab * sizeof(*added));
-    bpe->said_begin = zr_alloc((size_t)(bpe->vocab + 1) * sizeof(*bpe->said_begin));
-    const bool made = added && bpe->said_begin;
-    for (int64_t i = 0; made && i < bpe->later.n; i++) added[bpe->later.added[i].token] = &bpe->later.added[i];
-    for (int32_t token = 0; made && token < bpe->vocab; token++) {
-        say_token(bpe, token, added[token], &said);
-        bpe->said_begin[token + 1] = (int64_t)said.length;
-    }
-    zr_free(added);
-    ZR_CHECK(made, ZR_ERR_MEMORY, "no memory for the texts of %lld tokens", (long long)bpe->vocab);
-    return zr__text_take(&said, &bpe->said);
-}
-
-/* ---- several tokens -------------------------------------------------------------------------- */
+/* ---- texts that are not UTF-8 ------------------------------------------------------------------ */
 
 /* Return whether `byte` may be byte number i (from 1) of a UTF-8 character whose first byte is `lead`. */
 static bool may_follow(unsigned char lead, int64_t i, unsigned char byte)
@@ -101,59 +59,197 @@ void zr__bpe_add_lossy(zr__text *out, const char *text, int64_t bytes)
     zr__text_append(out, text + begin, (size_t)(bytes - begin));
 }
 
-/* Append the bytes of consecutive byte tokens. If together they are not UTF-8, replace each byte by U+FFFD. */
-static void add_bytes(zr__text *out, const zr__text *run)
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* A list of texts, concatenated: text number i ends at end[i]. */
+typedef struct words {
+    zr__text all;
+    int64_t *end, n;
+} words;
+
+static void words_free(words *w)
+{
+    zr__text_clear(&w->all);
+    zr_free(w->end);
+}
+
+static void end_word(words *w)
+{
+    w->end[w->n++] = (int64_t)w->all.length;
+}
+
+/* Append a text in which each `from` is `to`. */
+static void add_replaced(zr__text *out, const char *text, int64_t bytes, const char *from, const char *to)
+{
+    const size_t n = strlen(from);
+    const char *end = text + bytes;
+    for (const char *at; (at = memmem(text, (size_t)(end - text), from, n)); text = at + n) {
+        zr__text_append(out, text, (size_t)(at - text));
+        zr__text_append(out, to, strlen(to));
+    }
+    zr__text_append(out, text, (size_t)(end - text));
+}
+
+/* Append the bytes of consecutive byte tokens as a text. If together they are not UTF-8, append a U+FFFD for each byte
+ * instead, each a text. */
+static void add_bytes(words *out, zr__text *run)
 {
     const int64_t bytes = (int64_t)run->length;
     int64_t at = 0;
     for (int64_t n = 1; at < bytes && n > 0; at += n) n = zr__text_utf8(run->data + at, bytes - at);
-    if (at == bytes) zr__text_append(out, run->data ? run->data : "", run->length);
-    for (int64_t i = 0; at < bytes && i < bytes; i++) zr__text_append(out, invalid, sizeof(invalid) - 1);
+    if (bytes > 0 && at == bytes) {
+        zr__text_append(&out->all, run->data, run->length);
+        end_word(out);
+    }
+    for (int64_t i = 0; at < bytes && i < bytes; i++) {
+        zr__text_append(&out->all, invalid, sizeof(invalid) - 1);
+        end_word(out);
+    }
+    out->all.failed |= run->failed;
+    run->length = 0;
 }
 
-static void decode_bytes(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, zr__text *out)
-{
-    zr__text all = {0};
-    for (int64_t i = 0; i < n; i++)
-        if (special || !bpe->special[tokens[i]])
-            zr__text_append(&all, bpe->text + bpe->begin[tokens[i]], (size_t)zr__bpe_bytes(bpe, tokens[i]));
-    if (all.data) zr__bpe_add_lossy(out, all.data, (int64_t)all.length);
-    out->failed |= all.failed;
-    zr__text_clear(&all);
-}
-
-static void decode_characters(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, zr__text *out)
+/* Join the bytes of consecutive byte tokens. If `inside`, each byte is a text of its own. */
+static void join_bytes(const words *in, bool inside, words *out)
 {
     zr__text run = {0};
-    for (int64_t i = 0; i < n; i++) {
-        const int32_t token = tokens[i];
-        const char *said = bpe->said + bpe->said_begin[token];
-        const size_t bytes = (size_t)(bpe->said_begin[token + 1] - bpe->said_begin[token]);
-        if (bpe->special[token] && !special) continue;
-        if (byte_named(bpe->text + bpe->begin[token], zr__bpe_bytes(bpe, token)) >= 0) {
-            zr__text_append(&run, said, bytes);
+    for (int64_t i = 0, from = 0; i < in->n; from = in->end[i++]) {
+        const int byte = byte_named(in->all.data + from, in->end[i] - from);
+        const char one = (char)byte;
+        if (byte >= 0 && !inside) {
+            zr__text_append(&run, &one, 1);
             continue;
         }
         add_bytes(out, &run);
-        run.length = 0;
-        zr__text_append(out, said, bytes);
+        zr__text_append(&out->all, byte >= 0 ? &one : in->all.data + from, byte >= 0 ? 1 : (size_t)(in->end[i] - from));
+        end_word(out);
     }
     add_bytes(out, &run);
-    if (bpe->strip_first && out->length > 0 && out->data[0] == ' ') zr__text_drop(out, 1);
-    out->failed |= run.failed;
     zr__text_clear(&run);
+}
+
+static void add_stripped(const zr__saying *s, const char *text, int64_t bytes, zr__text *out)
+{
+    const int64_t n = (int64_t)strlen(s->from);
+    int64_t from = 0, to = bytes;
+    for (int64_t i = 0; i < s->start && from + n <= bytes && memcmp(text + from, s->from, (size_t)n) == 0; i++)
+        from += n;
+    for (int64_t i = 0; i < s->stop && to - n >= from && memcmp(text + to - n, s->from, (size_t)n) == 0; i++) to -= n;
+    zr__text_append(out, text + from, (size_t)(to - from));
+}
+
+/* Apply a step to each text by itself. `inside`: whether other texts precede and follow each text. */
+static void change_each(const zr__saying *s, const words *in, bool inside, words *out)
+{
+    for (int64_t i = 0, from = 0; i < in->n; from = in->end[i++]) {
+        const char *text = in->all.data + from;
+        const int64_t bytes = in->end[i] - from;
+        const bool first = i == 0 && !inside, last = i == in->n - 1 && !inside;
+        if (s->kind == ZR__SAY_SPACED && !first) zr__text_append(&out->all, " ", 1);
+        if (s->kind == ZR__SAY_STRIP)
+            add_stripped(s, text, bytes, &out->all);
+        else if (s->kind == ZR__SAY_SPACED)
+            zr__text_append(&out->all, text, (size_t)bytes);
+        else if (s->kind == ZR__SAY_METASPACE)
+            add_replaced(&out->all, text, bytes, s->from, first && s->start ? "" : " ");
+        else
+            add_replaced(&out->all, text, bytes, s->from, s->kind == ZR__SAY_REPLACE ? s->to : last ? "" : " ");
+        end_word(out);
+    }
+}
+
+/* Apply the decoder to a list of texts. If `inside`, decode each by itself as within a longer list, so that nothing is
+ * left out at its ends. */
+static zr_status say_words(const zr__bpe *bpe, words *w, bool inside)
+{
+    bool fused = false;
+    for (int i = 0; i < bpe->n_saying && w->n > 0; i++) {
+        const zr__saying *s = &bpe->saying[i];
+        fused = fused || s->kind == ZR__SAY_FUSE;
+        if (!w->all.data) zr__text_append(&w->all, "", 0);
+        if (fused && inside && (s->kind == ZR__SAY_FUSE || s->kind == ZR__SAY_STRIP)) continue;
+        if (s->kind == ZR__SAY_FUSE) {
+            w->end[0] = (int64_t)w->all.length;
+            w->n = 1;
+            continue;
+        }
+        ZR_AUTO(words_free) words out = {.end = zr_alloc((size_t)w->n * sizeof(*out.end))};
+        ZR_CHECK(out.end && !w->all.failed, ZR_ERR_MEMORY, "no memory for the text of %lld tokens", (long long)w->n);
+        if (s->kind == ZR__SAY_BYTES)
+            join_bytes(w, inside, &out);
+        else
+            change_each(s, w, inside, &out);
+        const words old = *w;
+        *w = out;
+        out = old;
+    }
+    return ZR_OK;
+}
+
+/* Find the added tokens that are searched for in normalized text. Their texts are normalized too. */
+static zr_status find_later(const zr__bpe *bpe, const zr__added ***added)
+{
+    *added = zr_alloc((size_t)bpe->vocab * sizeof(**added));
+    ZR_CHECK(*added, ZR_ERR_MEMORY, "no memory for the texts of %lld tokens", (long long)bpe->vocab);
+    for (int64_t i = 0; i < bpe->later.n; i++) (*added)[bpe->later.added[i].token] = &bpe->later.added[i];
+    return ZR_OK;
+}
+
+/* Append the name of a token, or the text that `added` has for it. `added` may be NULL. */
+static void add_name(const zr__bpe *bpe, int32_t token, const zr__added *const *added, words *w)
+{
+    const zr__added *its = added ? added[token] : NULL;
+    if (its)
+        zr__text_append(&w->all, its->text, (size_t)its->bytes);
+    else
+        zr__text_append(&w->all, bpe->text + bpe->begin[token], (size_t)zr__bpe_bytes(bpe, token));
+    end_word(w);
+}
+
+zr_status zr__bpe_say_tokens(zr__bpe *bpe)
+{
+    ZR_AUTO_FREE const zr__added **added = NULL;
+    ZR_AUTO(words_free) words w = {.end = zr_alloc((size_t)bpe->vocab * sizeof(*w.end))};
+    bpe->said_begin = zr_alloc((size_t)(bpe->vocab + 1) * sizeof(*bpe->said_begin));
+    ZR_CHECK(w.end && bpe->said_begin, ZR_ERR_MEMORY, "no memory for the texts of %lld tokens", (long long)bpe->vocab);
+    ZR_TRY(find_later(bpe, &added));
+    for (int32_t token = 0; token < bpe->vocab; token++) add_name(bpe, token, added, &w);
+    ZR_TRY(say_words(bpe, &w, true));
+    memcpy(bpe->said_begin + 1, w.end, (size_t)bpe->vocab * sizeof(*w.end));
+    return zr__text_take(&w.all, &bpe->said);
+}
+
+/* ---- several tokens -------------------------------------------------------------------------- */
+
+/* Decode tokens. The names of byte-level BPE are the bytes of the text. */
+static zr_status decode_tokens(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, zr__text *out)
+{
+    ZR_AUTO_FREE const zr__added **added = NULL;
+    ZR_AUTO(words_free) words w = {.end = zr_alloc((size_t)(n > 0 ? n : 1) * sizeof(*w.end))};
+    ZR_CHECK(w.end, ZR_ERR_MEMORY, "no memory for the text of %lld tokens", (long long)n);
+    if (bpe->later.n > 0) ZR_TRY(find_later(bpe, &added));
+    for (int64_t i = 0; i < n; i++)
+        if (special || !bpe->special[tokens[i]]) add_name(bpe, tokens[i], added, &w);
+    ZR_TRY(say_words(bpe, &w, false));
+    if (!bpe->by_character && w.all.data)
+        zr__bpe_add_lossy(out, w.all.data, (int64_t)w.all.length);
+    else
+        zr__text_append(out, w.all.data ? w.all.data : "", w.all.length);
+    out->failed |= w.all.failed;
+    return ZR_OK;
 }
 
 zr_status zr__bpe_decode(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, char **text,
                          int64_t *bytes)
 {
     zr__text out = {0};
+    zr_status st = ZR_OK;
     if (bpe->pieces == ZR__PIECES_BERT)
         zr__wordpiece_say(bpe, tokens, n, special, &out);
-    else if (bpe->by_character)
-        decode_characters(bpe, tokens, n, special, &out);
     else
-        decode_bytes(bpe, tokens, n, special, &out);
+        st = decode_tokens(bpe, tokens, n, special, &out);
+    if (st != ZR_OK) zr__text_clear(&out);
+    ZR_TRY(st);
     *bytes = (int64_t)out.length;
     return zr__text_take(&out, text);
 }

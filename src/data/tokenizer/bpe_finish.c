@@ -82,15 +82,16 @@ static void choose_pieces(zr__bpe *bpe)
 /* Return whether a change only produces ZR__BPE_SPACE, which is a single token. */
 static bool makes_spaces(const zr__change *c)
 {
-    if (c->kind == ZR__NFC || strcmp(c->to, ZR__BPE_SPACE) != 0) return false;
-    return c->kind != ZR__REPLACE || strcmp(c->from, " ") == 0;
+    const bool prepends = c->kind == ZR__PREPEND || c->kind == ZR__PREPEND_ABSENT;
+    if (!prepends && (c->kind != ZR__REPLACE || strcmp(c->from, " ") != 0)) return false;
+    return strcmp(c->to, ZR__BPE_SPACE) == 0;
 }
 
 /* Compute the maximum number of tokens of a text. Each added token has at least one byte, and something may be
  * prepended to the text after it. */
 static void bound_tokens(zr__bpe *bpe)
 {
-    bool simple = bpe->by_character && zr__bpe_find(bpe, ZR__BPE_SPACE, sizeof(ZR__BPE_SPACE) - 1) >= 0;
+    bool simple = bpe->by_character && !bpe->split && zr__bpe_find(bpe, ZR__BPE_SPACE, sizeof(ZR__BPE_SPACE) - 1) >= 0;
     int64_t more = 0, prepended = 0, growth = 1;
     const zr__changes *all[] = {&bpe->normalizer, &bpe->spaces};
     bpe->growth = 1;
@@ -98,9 +99,14 @@ static void bound_tokens(zr__bpe *bpe)
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < all[k]->n; i++) {
             simple = simple && makes_spaces(&all[k]->change[i]);
-            prepended += all[k]->change[i].kind != ZR__REPLACE;
+            prepended += all[k]->change[i].kind == ZR__PREPEND || all[k]->change[i].kind == ZR__PREPEND_ABSENT;
         }
         growth *= zr__changes_growth(all[k], &more);
+    }
+    if (bpe->split) {
+        const int64_t split = zr__split_growth(bpe->split, bpe->by_character && !bpe->byte_fallback);
+        growth *= split;
+        more *= split;
     }
     bpe->more = simple ? prepended : more;
     bpe->growth = (simple ? 1 : growth) + bpe->more;
@@ -173,6 +179,7 @@ zr_status zr__bpe_finish(zr__bpe *bpe)
 {
     if (bpe->pieces == ZR__PIECES_BERT) zr__wordpiece_finish(bpe);
     if (!bpe->ignore_merges) ZR_TRY(find_alone(bpe));
+    bpe->uncut = !zr__changes_keep_cuts(&bpe->normalizer);
     if (bpe->by_character && bpe->pieces != ZR__PIECES_BERT) {
         choose_pieces(bpe);
         ZR_TRY(zr__bpe_say_tokens(bpe));
@@ -199,6 +206,10 @@ void zr__bpe_free(zr__bpe *bpe)
     zr_free(bpe->alone);
     zr_free(bpe->said);
     zr_free(bpe->said_begin);
+    for (int i = 0; i < bpe->n_saying; i++) {
+        zr_free(bpe->saying[i].from);
+        zr_free(bpe->saying[i].to);
+    }
     zr_free(bpe->names);
     zr_free(bpe->merges);
     zr_free(bpe->ends.begin);

@@ -190,17 +190,19 @@ static bool put_bytes(merger *m, int32_t *n, const char *character, int64_t byte
     return true;
 }
 
-/* Divide a piece into characters. As in the package `tokenizers`, the token for an unknown character is appended only
- * when the next character of the vocabulary follows, but byte tokens are appended at once. */
+/* Divide a piece into characters, or into bytes of which some have no token. As in the package `tokenizers`, the token
+ * for an unknown character is appended only when the next character of the vocabulary follows, but byte tokens are
+ * appended at once. */
 static int32_t put_characters(merger *m, const char *piece, int32_t bytes)
 {
     const zr__bpe *bpe = m->bpe;
     int32_t n = 0;
     bool waits = false;
     for (int64_t i = 0, length = 0; i < bytes; i += length) {
-        length = zr__text_utf8(piece + i, bytes - i);
+        length = bpe->by_character ? zr__text_utf8(piece + i, bytes - i) : 1;
         if (length == 0) length = 1;
-        const int32_t token = zr__bpe_find(bpe, piece + i, length);
+        const int32_t token =
+            bpe->by_character ? zr__bpe_find(bpe, piece + i, length) : bpe->byte_token[(unsigned char)piece[i]];
         if (token == NONE && bpe->byte_fallback && put_bytes(m, &n, piece + i, length)) continue;
         if (waits && (token != NONE || !bpe->fuse_unk)) put_symbol(m, &n, bpe->unknown);
         waits = token == NONE && bpe->unknown != NONE;
@@ -213,7 +215,7 @@ static int32_t put_characters(merger *m, const char *piece, int32_t bytes)
 static int32_t put_symbols(merger *m, const char *piece, int32_t bytes)
 {
     int32_t n = 0;
-    if (m->bpe->by_character) return put_characters(m, piece, bytes);
+    if (m->bpe->by_character || m->bpe->lacks_bytes) return put_characters(m, piece, bytes);
     for (int32_t i = 0; i < bytes; i++) put_symbol(m, &n, m->bpe->byte_token[(unsigned char)piece[i]]);
     return n;
 }
@@ -256,42 +258,4 @@ zr_status zr__bpe_merge_piece(const zr__bpe *bpe, const char *piece, int64_t byt
     }
     *n = merge_all(&m, piece, (int32_t)bytes, tokens);
     return ZR_OK;
-}
-
-/* ---- symbols --------------------------------------------------------------------------------- */
-
-/* Bytes that are not printable are in three ranges: 0 to 32, 127 to 160, and 173. */
-enum { OTHERS_LOW = 33, OTHERS_HIGH = 67, HIGH_FIRST = 127, HIGH_LAST = 160, SOFT_HYPHEN = 173 };
-
-uint32_t zr__bpe_symbol(unsigned char byte)
-{
-    if (byte < OTHERS_LOW) return ZR__BPE_BYTES + byte;
-    if (byte == SOFT_HYPHEN) return ZR__BPE_BYTES + OTHERS_HIGH;
-    if (byte < HIGH_FIRST || byte > HIGH_LAST) return byte;
-    return ZR__BPE_BYTES + OTHERS_LOW + (uint32_t)(byte - HIGH_FIRST);
-}
-
-/* Return the byte that a character represents in token names, or NONE if it represents no byte. */
-static int byte_of(uint32_t character)
-{
-    if (character < ZR__BPE_BYTES) return zr__bpe_symbol((unsigned char)character) == character ? (int)character : NONE;
-    int other = (int)character - ZR__BPE_BYTES;
-    if (other < OTHERS_LOW) return other;
-    if (other < OTHERS_HIGH) return other - OTHERS_LOW + HIGH_FIRST;
-    return other == OTHERS_HIGH ? SOFT_HYPHEN : NONE;
-}
-
-int64_t zr__bpe_spell(const char *name, int64_t n, char *out)
-{
-    int64_t bytes = 0;
-    for (int64_t i = 0; i < n; bytes++) {
-        int64_t length = zr__text_utf8(name + i, n - i);
-        unsigned char lead = (unsigned char)name[i];
-        uint32_t character = length == 2 ? (lead & 0x1fu) << 6 | ((unsigned char)name[i + 1] & 0x3fu) : lead;
-        int byte = length == 1 || length == 2 ? byte_of(character) : NONE;
-        if (byte == NONE) return NONE;
-        out[bytes] = (char)byte;
-        i += length;
-    }
-    return bytes;
 }

@@ -94,11 +94,7 @@ static zr_status want_bpe(const zr__reader *r, const json_t *model)
 /* Compute the remaining tables for encoding, after vocabulary and merges are read. */
 zr_status zr__read_finish(const zr__reader *r)
 {
-    zr__bpe *bpe = r->bpe;
-    ZR_TRY(zr__classes_open(&bpe->classes));
-    if (bpe->pieces == ZR__PIECES_SPLIT)
-        ZR_TRY(zr__split_open(r->expression, r->n_expressions, bpe->classes, r->file, &bpe->split));
-    return zr__bpe_finish(bpe);
+    return zr__bpe_finish(r->bpe);
 }
 
 /* Return the token that tokenizer_config.json names as the end of a text, to separate documents. Return -1 if
@@ -112,20 +108,27 @@ static int32_t separator_of(const zr__reader *r)
     return r->end_of_text[0] ? zr__read_find(r, r->end_of_text) : -1;
 }
 
-/* Read the settings for characters outside the vocabulary, which only BPE by characters has. */
+/* Read the settings for characters outside the vocabulary. Byte-level BPE needs them only if it lacks the tokens of
+ * bytes; `tokenizers` then drops these bytes unless there is an unknown token. */
 static zr_status read_unknown(const zr__reader *r, const json_t *model)
 {
     const json_t *told = json_object_get(model, "unk_token");
     const char *name = json_string_value(told);
     zr__bpe *bpe = r->bpe;
     bpe->unknown = -1;
-    if (!bpe->by_character) return ZR_OK;
+    for (int byte = 0; byte < ZR__BPE_BYTES && !bpe->by_character; byte++)
+        bpe->lacks_bytes = bpe->lacks_bytes || bpe->byte_token[byte] < 0;
+    if (!bpe->by_character && !bpe->lacks_bytes) return ZR_OK;
     bpe->byte_fallback = json_is_true(json_object_get(model, "byte_fallback"));
     bpe->fuse_unk = json_is_true(json_object_get(model, "fuse_unk"));
+    ZR_CHECK(!bpe->byte_fallback || bpe->by_character, ZR_ERR_DATA,
+             "%s: model.byte_fallback is true in a byte-level vocabulary that lacks bytes, which is not supported",
+             r->file);
     if (!name) return ZR_OK;
-    bpe->unknown = zr__bpe_find(bpe, name, (int64_t)strlen(name));
-    ZR_CHECK(bpe->unknown >= 0, ZR_ERR_DATA, "%s: model.unk_token is %s, which is not in the vocabulary", r->file,
+    const json_t *token = json_object_get(r->vocab, name);
+    ZR_CHECK(token, ZR_ERR_DATA, "%s: model.unk_token is %s, which is not in the vocabulary", r->file,
              ZR_JSON_SHOWN(told));
+    bpe->unknown = (int32_t)json_integer_value(token);
     return ZR_OK;
 }
 
@@ -146,7 +149,7 @@ static zr_status take_tokenizer(zr__reader *r, const json_t *root)
     ZR_TRY(zr__read_vocab(r));
     ZR_TRY(read_unknown(r, model));
     ZR_TRY(zr__read_merges(r));
-    ZR_TRY(zr__read_post_processor(r, json_object_get(root, "post_processor")));
+    ZR_TRY(zr__read_post_processor(r, root));
     r->bpe->ends.separator = separator_of(r);
     return zr__read_finish(r);
 }
@@ -202,9 +205,10 @@ static zr_status read_two_files(zr__reader *r, const char *vocab_path, const cha
     r->vocab = root;
     r->two_files = true;
     r->bpe->unknown = r->bpe->ends.separator = -1;
-    ZR_TRY(zr__read_add_expression(r, ZR__SPLIT_GPT2));
+    ZR_TRY(zr__read_take_expression(r, ZR__SPLIT_GPT2));
     ZR_TRY(refuse_word_ends(r));
     ZR_TRY(zr__read_vocab(r));
+    ZR_TRY(zr__read_want_bytes(r));
     ZR_TRY(zr__read_file(r, merges_path, &text, &bytes));
     ZR_TRY(zr__read_merge_lines(r, text, bytes));
     return zr__read_finish(r);
@@ -304,5 +308,6 @@ zr_status zr__bpe_read(const char *path, zr__bpe *bpe)
     ZR_CHECK(r, ZR_ERR_MEMORY, "no memory to read a tokenizer");
     *bpe = (zr__bpe){0};
     r->bpe = bpe;
+    ZR_TRY(zr__classes_open(&bpe->classes));
     return read_path(r, path);
 }

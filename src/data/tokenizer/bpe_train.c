@@ -109,26 +109,34 @@ static void strings_free(strings *s)
 /* ---- words ----------------------------------------------------------------------------------- */
 
 struct zr__tokenizer_trainer {
+    zr__classes *classes;
     zr__split *split;
     strings words;
     int64_t *count; /* count of each word */
     int64_t count_room;
 };
 
+static zr_status open_split(zr__tokenizer_trainer *t)
+{
+    ZR_TRY(zr__classes_open(&t->classes));
+    ZR_TRY(zr__split_open(t->classes, &t->split));
+    return zr__split_add(t->split, (zr__cut){ZR__MATCH_EXPRESSION, .text = ZR__SPLIT_GPT2}, "GPT-2's tokenizer");
+}
+
 zr_status zr__tokenizer_trainer_open(zr__tokenizer_trainer **trainer)
 {
-    const char *const expression[] = {ZR__SPLIT_GPT2};
-    ZR_AUTO_FREE zr__tokenizer_trainer *made = zr_alloc(sizeof(*made));
-    ZR_CHECK(made, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
-    ZR_TRY(zr__split_open(expression, 1, NULL, "GPT-2's tokenizer", &made->split));
-    *trainer = ZR_TAKE(made);
-    return ZR_OK;
+    *trainer = zr_alloc(sizeof(**trainer));
+    ZR_CHECK(*trainer, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
+    const zr_status st = open_split(*trainer);
+    if (st != ZR_OK) zr__tokenizer_trainer_close(trainer);
+    return st;
 }
 
 void zr__tokenizer_trainer_close(zr__tokenizer_trainer **trainer)
 {
     if (!*trainer) return;
     zr__split_close(&(*trainer)->split);
+    zr__classes_close(&(*trainer)->classes);
     strings_free(&(*trainer)->words);
     zr_free((*trainer)->count);
     zr_free(*trainer);
@@ -149,7 +157,7 @@ zr_status zr__tokenizer_trainer_add(zr__tokenizer_trainer *trainer, const char *
 {
     ZR_AUTO(zr__matcher_close) zr__matcher *matcher = NULL;
     ZR_TRY(zr__matcher_open(trainer->split, count_piece, trainer, &matcher));
-    return zr__matcher_cut(matcher, text, bytes, 0);
+    return zr__matcher_cut(matcher, text, bytes, ZR__WHOLE_BEGIN, 0);
 }
 
 int64_t zr__tokenizer_trainer_cut(const zr__tokenizer_trainer *trainer, const char *text, int64_t from, int64_t bytes)

@@ -1,8 +1,8 @@
 /**
- * Reading of tokenizers, in several files. read_vocab.c reads the vocabulary and the merges, read_steps.c the steps
- * before and after the merges, read_tekken.c reads tekken.json, read_wordpiece.c reads WordPiece, and bpe_read.c puts a
- * tokenizer together. Settings that zr does not support are refused, with a message that names the file and the
- * setting.
+ * Reading of tokenizers, in several files. read_vocab.c reads the vocabulary and the merges, read_steps.c normalizers
+ * and decoders, read_cuts.c pre-tokenizers, read_ends.c post-processors, read_tekken.c reads tekken.json,
+ * read_wordpiece.c reads WordPiece, and bpe_read.c puts a tokenizer together. Settings that zr does not support are
+ * refused, with a message that names the file and the setting.
  */
 #ifndef ZR_DATA_TOKENIZER_READ_H
 #define ZR_DATA_TOKENIZER_READ_H
@@ -25,9 +25,8 @@ typedef struct zr__reader {
      */
     bool two_files;
     bool has_zeros; /* whether character 0 is read as character 1; this is for texts of tekken.json that zr ignores */
-    char end_of_text[256]; /* name of the token that ends a text, by tokenizer_config.json; "" if it names none */
-    const char *expression[ZR__SPLIT_MOST];
-    int n_expressions;
+    bool prepends, symbols; /* whether a step of the pre-tokenizer prepends, and whether one follows ByteLevel */
+    char end_of_text[256];  /* name of the token that ends a text, by tokenizer_config.json; "" if it names none */
 } zr__reader;
 
 /** Read a file, which becomes the reader's current file. Release *text with zr_free. Errors: ZR_ERR_DATA if it is too
@@ -45,11 +44,56 @@ ZR_NODISCARD zr_status zr__read_type(const zr__reader *r, const json_t *in, cons
 /** Return whether an object is of a type. */
 bool zr__read_is(const json_t *in, const char *type);
 
-ZR_NODISCARD zr_status zr__read_add_expression(zr__reader *r, const char *expression);
+/** A step of a normalizer, pre-tokenizer, decoder or post-processor. */
+typedef struct zr__member {
+    const json_t *its;
+    char place[160]; /* its place in the file, such as "pre_tokenizer.pretokenizers[1]" */
+} zr__member;
+
+/** A type of steps, and the function that reads one. */
+typedef struct zr__member_type {
+    const char *type;
+    zr_status (*read)(zr__reader *r, const zr__member *m);
+} zr__member_type;
+
+/** Read a section: a step, or a "Sequence" with a list of steps in its member `list`; no step if it is missing or null.
+ * Call the function of the type of each step. Errors: ZR_ERR_DATA if a step has another type; those of the functions.
+ */
+ZR_NODISCARD zr_status zr__read_section(zr__reader *r, const json_t *root, const char *section, const char *list,
+                                        const zr__member_type *types, size_t n);
+
+/** Read a setting of a step: true or false. Fail with ZR_ERR_DATA if it is something else. */
+ZR_NODISCARD zr_status zr__read_flag(const zr__reader *r, const zr__member *m, const char *key, bool *flag);
+/** Read a setting of a step: a text of 1 to ZR__READ_MOST_SETTING bytes. Fail with ZR_ERR_DATA if it is something else.
+ */
+ZR_NODISCARD zr_status zr__read_text(const zr__reader *r, const zr__member *m, const char *key, const char **text);
+/** Read a setting of a step: a single character. Fail with ZR_ERR_DATA if it is something else. */
+ZR_NODISCARD zr_status zr__read_character(const zr__reader *r, const zr__member *m, const char *key, const char **text);
+/** Read a setting of a step: an integer from `least` to `most`. Fail with ZR_ERR_DATA if it is something else. */
+ZR_NODISCARD zr_status zr__read_count(const zr__reader *r, const zr__member *m, const char *key, int64_t least,
+                                      int64_t most, int64_t *count);
+/** Read the setting "pattern": {"String": text} or {"Regex": text}. Fail with ZR_ERR_DATA if it is something else. */
+ZR_NODISCARD zr_status zr__read_pattern(const zr__reader *r, const zr__member *m, bool *regex, const char **text);
+enum { ZR__READ_MOST_SETTING = 1 << 14 };
+
+/** Settings of Metaspace. */
+typedef struct zr__read_scheme {
+    const char *replacement; /* replacement of spaces, one character */
+    bool prepends, first;    /* whether it is put before a text, and only before a whole text */
+    bool splits;             /* whether text is cut before each replacement */
+} zr__read_scheme;
+ZR_NODISCARD zr_status zr__read_metaspace(const zr__reader *r, const zr__member *m, zr__read_scheme *scheme);
+
+/** Read the step BertNormalizer. */
+ZR_NODISCARD zr_status zr__read_bert_normalizer(zr__reader *r, const zr__member *m);
 /** Read the normalizer, the pre-tokenizer and the decoder. They decide whether BPE is byte-level or by characters. */
 ZR_NODISCARD zr_status zr__read_steps(zr__reader *r, const json_t *root);
+/** Read the pre-tokenizer. */
+ZR_NODISCARD zr_status zr__read_cuts(zr__reader *r, const json_t *root);
+/** Make a text's only step the regular expression of a byte-level tokenizer. */
+ZR_NODISCARD zr_status zr__read_take_expression(zr__reader *r, const char *expression);
 /** Read the tokens that the post_processor puts at the ends of a text. Call this function after zr__read_vocab. */
-ZR_NODISCARD zr_status zr__read_post_processor(zr__reader *r, const json_t *told);
+ZR_NODISCARD zr_status zr__read_post_processor(zr__reader *r, const json_t *root);
 
 /** Read the vocabulary, with the added tokens. Call this function after zr__read_steps. */
 ZR_NODISCARD zr_status zr__read_vocab(const zr__reader *r);
@@ -73,6 +117,9 @@ ZR_NODISCARD zr_status zr__read_vocab_lines(zr__reader *r, const char *dir);
 
 /** Read Mistral's tekken.json. */
 ZR_NODISCARD zr_status zr__read_tekken(zr__reader *r, const char *path);
+
+/** Fail with ZR_ERR_DATA if a byte-level vocabulary lacks the token of a byte. */
+ZR_NODISCARD zr_status zr__read_want_bytes(const zr__reader *r);
 
 /** Compute the remaining tables for encoding, after vocabulary, merges and steps are read. */
 ZR_NODISCARD zr_status zr__read_finish(const zr__reader *r);

@@ -1,280 +1,302 @@
-/* Reads the steps of a tokenizer before and after byte-pair encoding. */
+/* Reads the steps of a tokenizer: lists of steps, normalizers and decoders. */
 #include "base/text/text.h"
 #include "data/tokenizer/read.h"
 
+#include <stdio.h>
 #include <string.h>
+
+enum { NESTED_MOST = 8 /* maximum number of Sequences around a step */ };
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+/* ---- lists of steps -------------------------------------------------------------------------- */
+
+/* Types of the steps of a section. */
+typedef struct types {
+    const char *list;
+    const zr__member_type *type;
+    size_t n;
+} types;
+
+static zr_status read_member(zr__reader *r, const types *t, const zr__member *m, int nested);
+
+static zr_status read_list(zr__reader *r, const types *t, const zr__member *m, int nested)
+{
+    const json_t *steps = json_object_get(m->its, t->list);
+    ZR_CHECK(json_is_array(steps), ZR_ERR_DATA, "%s: %s.%s is %s; expected a list of steps", r->file, m->place, t->list,
+             ZR_JSON_SHOWN(steps));
+    ZR_CHECK(nested < NESTED_MOST, ZR_ERR_DATA, "%s: %s is within %d others of the type Sequence, the limit is %d",
+             r->file, m->place, nested, NESTED_MOST - 1);
+    for (size_t i = 0; i < json_array_size(steps); i++) {
+        zr__member inner = {.its = json_array_get(steps, i)};
+        snprintf(inner.place, sizeof(inner.place), "%.*s.%s[%zu]", (int)sizeof(inner.place) - 48, m->place, t->list, i);
+        ZR_TRY(read_member(r, t, &inner, nested + 1));
+    }
+    return ZR_OK;
+}
+
+static zr_status refuse_type(const zr__reader *r, const types *t, const zr__member *m)
+{
+    char known[512] = "";
+    for (size_t i = 0, at = 0; i < t->n && at < sizeof(known); i++)
+        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s, ", t->type[i].type);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: %s is of type %s; supported are %sand Sequence", r->file, m->place,
+                   ZR_JSON_SHOWN(json_object_get(m->its, "type")), known);
+}
+
+static zr_status read_member(zr__reader *r, const types *t, const zr__member *m, int nested)
+{
+    const json_t *type = json_object_get(m->its, "type");
+    ZR_CHECK(json_is_string(type), ZR_ERR_DATA, "%s: %s has no type", r->file, m->place);
+    if (zr__read_is(m->its, "Sequence")) return read_list(r, t, m, nested);
+    for (size_t i = 0; i < t->n; i++)
+        if (zr__read_is(m->its, t->type[i].type)) return t->type[i].read(r, m);
+    return refuse_type(r, t, m);
+}
+
+zr_status zr__read_section(zr__reader *r, const json_t *root, const char *section, const char *list,
+                           const zr__member_type *type, size_t n)
+{
+    const types t = {list, type, n};
+    zr__member m = {.its = json_object_get(root, section)};
+    snprintf(m.place, sizeof(m.place), "%s", section);
+    return !m.its || json_is_null(m.its) ? ZR_OK : read_member(r, &t, &m, 0);
+}
+
+/* ---- settings of steps ----------------------------------------------------------------------- */
+
+/* Fail because a setting has another form. */
+static zr_status refuse_setting(const zr__reader *r, const zr__member *m, const char *key, const char *wanted)
+{
+    return ZR_FAIL(ZR_ERR_DATA, "%s: %s (%s): %s is %s; expected %s", r->file, m->place,
+                   json_string_value(json_object_get(m->its, "type")), key, ZR_JSON_SHOWN(json_object_get(m->its, key)),
+                   wanted);
+}
+
+zr_status zr__read_flag(const zr__reader *r, const zr__member *m, const char *key, bool *flag)
+{
+    const json_t *value = json_object_get(m->its, key);
+    *flag = json_is_true(value);
+    return json_is_boolean(value) ? ZR_OK : refuse_setting(r, m, key, "true or false");
+}
+
+/* Return the text of a value if it may be a setting, otherwise NULL. */
+static const char *text_of(const json_t *value)
+{
+    const size_t n = json_string_length(value);
+    return n > 0 && n <= ZR__READ_MOST_SETTING ? json_string_value(value) : NULL;
+}
+
+zr_status zr__read_text(const zr__reader *r, const zr__member *m, const char *key, const char **text)
+{
+    *text = text_of(json_object_get(m->its, key));
+    return *text ? ZR_OK : refuse_setting(r, m, key, "a text that is not empty, of at most 16 KiB");
+}
+
+zr_status zr__read_character(const zr__reader *r, const zr__member *m, const char *key, const char **text)
+{
+    *text = text_of(json_object_get(m->its, key));
+    const int64_t n = *text ? (int64_t)strlen(*text) : 0;
+    return n > 0 && zr__text_utf8(*text, n) == n ? ZR_OK : refuse_setting(r, m, key, "one character");
+}
+
+zr_status zr__read_count(const zr__reader *r, const zr__member *m, const char *key, int64_t least, int64_t most,
+                         int64_t *count)
+{
+    const json_t *value = json_object_get(m->its, key);
+    char wanted[64];
+    *count = json_integer_value(value);
+    snprintf(wanted, sizeof(wanted), "an integer from %lld to %lld", (long long)least, (long long)most);
+    return json_is_integer(value) && *count >= least && *count <= most ? ZR_OK : refuse_setting(r, m, key, wanted);
+}
+
+zr_status zr__read_pattern(const zr__reader *r, const zr__member *m, bool *regex, const char **text)
+{
+    const json_t *pattern = json_object_get(m->its, "pattern");
+    const char *plain = text_of(json_object_get(pattern, "String"));
+    *text = plain ? plain : text_of(json_object_get(pattern, "Regex"));
+    *regex = !plain;
+    const bool one = json_object_size(pattern) == 1 && *text;
+    return one ? ZR_OK : refuse_setting(r, m, "pattern", "{\"String\": text} or {\"Regex\": text}");
+}
 
 /* ---- normalizers ----------------------------------------------------------------------------- */
 
-/* Return the text of a pattern {"String": text}, or NULL if the pattern has another form or the text is empty. */
-static const char *string_of(const json_t *pattern)
+static zr_status add_change(zr__reader *r, const zr__member *m, zr__change_kind kind, const char *from, const char *to)
 {
-    const char *text = json_string_value(json_object_get(pattern, "String"));
-    return text && text[0] ? text : NULL;
+    char where[sizeof(r->file) + sizeof(m->place) + 2];
+    snprintf(where, sizeof(where), "%s: %s", r->file, m->place);
+    return zr__changes_add(&r->bpe->normalizer, kind, from, to, where);
 }
 
-static zr_status add_replace(const zr__reader *r, const json_t *told)
+static zr_status read_form(zr__reader *r, const zr__member *m)
 {
-    const json_t *pattern = json_object_get(told, "pattern");
-    const char *from = string_of(pattern), *to = json_string_value(json_object_get(told, "content"));
-    ZR_CHECK(from, ZR_ERR_DATA, "%s: normalizer.Replace.pattern is %s, only {\"String\": \"text\"} is supported",
-             r->file, ZR_JSON_SHOWN(pattern));
-    ZR_CHECK(to, ZR_ERR_DATA, "%s: normalizer.Replace has no content", r->file);
-    return zr__changes_add(&r->bpe->normalizer, ZR__REPLACE, from, to, r->file);
+    static const char *const names[] = {"NFC", "NFD", "NFKC", "NFKD"};
+    int form = 0;
+    while (!zr__read_is(m->its, names[form])) form++;
+    return add_change(r, m, (zr__change_kind)(ZR__NORMAL_C + form), NULL, NULL);
 }
 
-static zr_status add_normalizer(const zr__reader *r, const json_t *told)
+static zr_status read_lowercase(zr__reader *r, const zr__member *m)
 {
-    const char *prepended = json_string_value(json_object_get(told, "prepend"));
-    if (zr__read_is(told, "NFC")) return zr__changes_add(&r->bpe->normalizer, ZR__NFC, NULL, NULL, r->file);
-    if (zr__read_is(told, "Replace")) return add_replace(r, told);
-    ZR_CHECK(zr__read_is(told, "Prepend"), ZR_ERR_DATA,
-             "%s: normalizer is of type %s; only NFC, Prepend, Replace and Sequence are supported", r->file,
-             ZR_JSON_SHOWN(json_object_get(told, "type")));
-    ZR_CHECK(prepended && prepended[0], ZR_ERR_DATA, "%s: normalizer.Prepend has no prepend", r->file);
-    return zr__changes_add(&r->bpe->normalizer, ZR__PREPEND, NULL, prepended, r->file);
+    return add_change(r, m, ZR__LOWERCASE, NULL, NULL);
 }
 
-static zr_status read_normalizer(const zr__reader *r, const json_t *told)
+static zr_status read_strip_accents(zr__reader *r, const zr__member *m)
 {
-    if (!told || json_is_null(told)) return ZR_OK;
-    if (!zr__read_is(told, "Sequence")) return add_normalizer(r, told);
-    const json_t *steps = json_object_get(told, "normalizers");
-    ZR_CHECK(json_is_array(steps), ZR_ERR_DATA, "%s: normalizer.normalizers is not a list", r->file);
-    for (size_t i = 0; i < json_array_size(steps); i++) ZR_TRY(add_normalizer(r, json_array_get(steps, i)));
+    return add_change(r, m, ZR__STRIP_ACCENTS, NULL, NULL);
+}
+
+static zr_status read_strip(zr__reader *r, const zr__member *m)
+{
+    bool left = false, right = false;
+    ZR_TRY(zr__read_flag(r, m, "strip_left", &left));
+    ZR_TRY(zr__read_flag(r, m, "strip_right", &right));
+    if (left) ZR_TRY(add_change(r, m, ZR__STRIP_LEFT, NULL, NULL));
+    return right ? add_change(r, m, ZR__STRIP_RIGHT, NULL, NULL) : ZR_OK;
+}
+
+static zr_status read_content(const zr__reader *r, const zr__member *m, const char **content)
+{
+    const json_t *value = json_object_get(m->its, "content");
+    *content = json_string_value(value);
+    ZR_CHECK(*content && json_string_length(value) <= ZR__READ_MOST_SETTING, ZR_ERR_DATA,
+             "%s: %s (Replace): content is %s; expected a text of at most 16 KiB", r->file, m->place,
+             ZR_JSON_SHOWN(value));
     return ZR_OK;
 }
 
-/* ---- byte-level pre-tokenizers --------------------------------------------------------------- */
-
-zr_status zr__read_add_expression(zr__reader *r, const char *expression)
+static zr_status read_replace(zr__reader *r, const zr__member *m)
 {
-    ZR_CHECK(r->n_expressions < ZR__SPLIT_MOST, ZR_ERR_DATA, "%s: pre_tokenizer has more than %d regular expressions",
-             r->file, ZR__SPLIT_MOST);
-    r->expression[r->n_expressions++] = expression;
-    return ZR_OK;
+    const char *from = NULL, *to = NULL;
+    bool regex = false;
+    ZR_TRY(zr__read_pattern(r, m, &regex, &from));
+    ZR_TRY(read_content(r, m, &to));
+    return add_change(r, m, regex ? ZR__REPLACE_MATCH : ZR__REPLACE, from, to);
 }
 
-static zr_status read_byte_level(zr__reader *r, const json_t *told)
+static zr_status read_prepend(zr__reader *r, const zr__member *m)
 {
-    const json_t *regex = json_object_get(told, "use_regex");
-    ZR_TRY(zr__read_type(r, told, "pre_tokenizer", "ByteLevel"));
-    ZR_TRY(zr__read_nothing(r, told, "pre_tokenizer.", "add_prefix_space"));
-    if (!regex || json_is_true(regex)) ZR_TRY(zr__read_add_expression(r, ZR__SPLIT_GPT2));
-    return ZR_OK;
+    const char *text = NULL;
+    ZR_TRY(zr__read_text(r, m, "prepend", &text));
+    return add_change(r, m, ZR__PREPEND, NULL, text);
 }
 
-static zr_status read_split(zr__reader *r, const json_t *told)
+zr_status zr__read_bert_normalizer(zr__reader *r, const zr__member *m)
 {
-    const json_t *regex = json_object_get(json_object_get(told, "pattern"), "Regex");
-    const json_t *behavior = json_object_get(told, "behavior");
-    ZR_TRY(zr__read_type(r, told, "pre_tokenizer before ByteLevel", "Split"));
-    ZR_TRY(zr__read_nothing(r, told, "pre_tokenizer.Split.", "invert"));
-    ZR_CHECK(json_is_string(regex), ZR_ERR_DATA,
-             "%s: pre_tokenizer.Split.pattern is %s, only {\"Regex\": ...} is supported", r->file,
-             ZR_JSON_SHOWN(json_object_get(told, "pattern")));
-    ZR_CHECK(json_is_string(behavior) && strcmp(json_string_value(behavior), "Isolated") == 0, ZR_ERR_DATA,
-             "%s: pre_tokenizer.Split.behavior is %s, only \"Isolated\" is supported", r->file,
-             ZR_JSON_SHOWN(behavior));
-    return zr__read_add_expression(r, json_string_value(regex));
+    const json_t *strip = json_object_get(m->its, "strip_accents");
+    zr__bert_options options = {0};
+    ZR_CHECK(!r->bpe->normalizer.bert, ZR_ERR_DATA, "%s: %s: a second BertNormalizer is not supported", r->file,
+             m->place);
+    ZR_TRY(zr__read_flag(r, m, "clean_text", &options.clean));
+    ZR_TRY(zr__read_flag(r, m, "handle_chinese_chars", &options.chinese));
+    ZR_TRY(zr__read_flag(r, m, "lowercase", &options.lowercase));
+    options.strip_accents = options.lowercase;
+    if (strip && !json_is_null(strip)) ZR_TRY(zr__read_flag(r, m, "strip_accents", &options.strip_accents));
+    return zr__changes_add_bert(&r->bpe->normalizer, options, r->file);
 }
 
-static zr_status read_sequence(zr__reader *r, const json_t *told)
-{
-    const json_t *steps = json_object_get(told, "pretokenizers");
-    const size_t n = json_array_size(steps);
-    ZR_TRY(zr__read_type(r, told, "pre_tokenizer", "Sequence"));
-    ZR_CHECK(n > 0, ZR_ERR_DATA, "%s: pre_tokenizer.pretokenizers must be a list that is not empty", r->file);
-    for (size_t i = 0; i + 1 < n; i++) ZR_TRY(read_split(r, json_array_get(steps, i)));
-    return read_byte_level(r, json_array_get(steps, n - 1));
-}
-
-/* ---- pre-tokenizers of characters ------------------------------------------------------------ */
-
-/* Read Metaspace: spaces become ZR__BPE_SPACE, and one more ZR__BPE_SPACE may be put before the text. Without
- * prepend_scheme (old files), it is always put there, unless add_prefix_space is false. */
-static zr_status read_metaspace(const zr__reader *r, const json_t *told)
-{
-    const json_t *replacement = json_object_get(told, "replacement"), *scheme = json_object_get(told, "prepend_scheme");
-    zr__changes *spaces = &r->bpe->spaces;
-    const char *word = json_string_value(replacement), *when = json_string_value(scheme);
-    ZR_CHECK(word && strcmp(word, ZR__BPE_SPACE) == 0, ZR_ERR_DATA,
-             "%s: pre_tokenizer.Metaspace.replacement is %s, only \"" ZR__BPE_SPACE "\" is supported", r->file,
-             ZR_JSON_SHOWN(replacement));
-    if (!when) when = json_is_false(json_object_get(told, "add_prefix_space")) ? "never" : "always";
-    const bool first = strcmp(when, "first") == 0, never = strcmp(when, "never") == 0;
-    ZR_CHECK(first || never || strcmp(when, "always") == 0, ZR_ERR_DATA,
-             "%s: pre_tokenizer.Metaspace.prepend_scheme is %s; expected \"first\", \"always\" or \"never\"", r->file,
-             ZR_JSON_SHOWN(scheme));
-    r->bpe->pieces = json_is_false(json_object_get(told, "split")) ? ZR__PIECES_WHOLE : ZR__PIECES_EACH;
-    ZR_TRY(zr__changes_add(spaces, ZR__REPLACE, " ", ZR__BPE_SPACE, r->file));
-    if (!never) ZR_TRY(zr__changes_add(spaces, ZR__PREPEND_ABSENT, NULL, ZR__BPE_SPACE, r->file));
-    if (!never) spaces->change[spaces->n - 1].first = first;
-    return ZR_OK;
-}
-
-/* Return whether a pre-tokenizer has no effect, because it splits at spaces that the normalizer has already replaced.
- */
-static bool splits_nothing(const zr__reader *r, const json_t *told)
-{
-    const char *at = string_of(json_object_get(told, "pattern"));
-    const zr__changes *c = &r->bpe->normalizer;
-    if (!zr__read_is(told, "Split") || !at || strcmp(at, " ") != 0 || c->n == 0) return false;
-    const zr__change *last = &c->change[c->n - 1];
-    return last->kind == ZR__REPLACE && strcmp(last->from, at) == 0 && !strchr(last->to, ' ');
-}
-
-static zr_status read_pre_tokenizer(zr__reader *r, const json_t *told)
-{
-    zr__bpe *bpe = r->bpe;
-    const bool none = !told || json_is_null(told) || splits_nothing(r, told);
-    bpe->by_character = none || zr__read_is(told, "Metaspace");
-    bpe->pieces = bpe->by_character ? ZR__PIECES_WHOLE : ZR__PIECES_SPLIT;
-    if (none) return ZR_OK;
-    if (bpe->by_character) return read_metaspace(r, told);
-    ZR_TRY(json_object_get(told, "pretokenizers") ? read_sequence(r, told) : read_byte_level(r, told));
-    ZR_CHECK(
-        r->n_expressions > 0, ZR_ERR_DATA,
-        "%s: pre_tokenizer.use_regex is false and there is no Split: text that is not cut into pieces is not supported",
-        r->file);
-    return ZR_OK;
-}
+static const zr__member_type normalizers[] = {
+    {"NFC", read_form},
+    {"NFD", read_form},
+    {"NFKC", read_form},
+    {"NFKD", read_form},
+    {"Lowercase", read_lowercase},
+    {"StripAccents", read_strip_accents},
+    {"Strip", read_strip},
+    {"Replace", read_replace},
+    {"Prepend", read_prepend},
+    {"BertNormalizer", zr__read_bert_normalizer},
+};
 
 /* ---- decoders -------------------------------------------------------------------------------- */
 
-static bool is_text(const json_t *in, const char *key, const char *wanted)
+/* Append a step of the decoder of BPE by characters. */
+static zr_status add_saying(const zr__reader *r, const zr__member *m, zr__saying saying, const char *from,
+                            const char *to)
 {
-    const char *text = json_string_value(json_object_get(in, key));
-    return text && strcmp(text, wanted) == 0;
+    zr__bpe *bpe = r->bpe;
+    ZR_CHECK(bpe->n_saying < ZR__SAYING_MOST, ZR_ERR_DATA, "%s: %s: more than %d steps", r->file, m->place,
+             ZR__SAYING_MOST);
+    zr__saying *s = &bpe->saying[bpe->n_saying++];
+    *s = saying;
+    s->from = s->to = NULL;
+    if (from) ZR_TRY(zr__text_copy(from, strlen(from), &s->from));
+    return to ? zr__text_copy(to, strlen(to), &s->to) : ZR_OK;
 }
 
-static bool replaces_spaces(const json_t *step)
+static zr_status say_replace(zr__reader *r, const zr__member *m)
 {
-    const char *from = string_of(json_object_get(step, "pattern"));
-    return zr__read_is(step, "Replace") && from && strcmp(from, ZR__BPE_SPACE) == 0 && is_text(step, "content", " ");
+    const char *from = NULL, *to = NULL;
+    bool regex = false;
+    ZR_TRY(zr__read_pattern(r, m, &regex, &from));
+    ZR_TRY(read_content(r, m, &to));
+    ZR_CHECK(!regex, ZR_ERR_DATA, "%s: %s (Replace): pattern has a Regex; in a decoder only a String is supported",
+             r->file, m->place);
+    const size_t times = strlen(to) / strlen(from) + 1;
+    ZR_CHECK(times <= ZR__GROWTH_MOST, ZR_ERR_DATA, "%s: %s (Replace): content has %zu bytes, too many", r->file,
+             m->place, strlen(to));
+    return add_saying(r, m, (zr__saying){.kind = ZR__SAY_REPLACE}, from, to);
 }
 
-static bool strips_first(const json_t *step)
+static zr_status say_bytes(zr__reader *r, const zr__member *m)
 {
-    return zr__read_is(step, "Strip") && is_text(step, "content", " ") &&
-           json_integer_value(json_object_get(step, "start")) == 1 &&
-           json_integer_value(json_object_get(step, "stop")) == 0;
+    return add_saying(r, m, (zr__saying){.kind = ZR__SAY_BYTES}, NULL, NULL);
 }
 
-/* Read the decoder of BPE by characters. */
-static zr_status read_character_decoder(const zr__reader *r, const json_t *told)
+static zr_status say_fuse(zr__reader *r, const zr__member *m)
 {
-    const json_t *step = json_object_get(told, "decoders");
-    const size_t n = json_array_size(step);
-    bool known = zr__read_is(told, "Sequence") && (n == 3 || n == 4) && replaces_spaces(json_array_get(step, 0)) &&
-                 zr__read_is(json_array_get(step, 1), "ByteFallback") && zr__read_is(json_array_get(step, 2), "Fuse");
-    r->bpe->strip_first = n == 4 && strips_first(json_array_get(step, 3));
-    known = known && (n == 3 || r->bpe->strip_first);
-    ZR_CHECK(
-        known, ZR_ERR_DATA,
-        "%s: decoder is of type %s%s; without a byte-level pre_tokenizer only a Sequence of Replace (\"" ZR__BPE_SPACE
-        "\" by \" \"), ByteFallback, Fuse and perhaps Strip (\" \", start 1, stop 0) is supported",
-        r->file, ZR_JSON_SHOWN(json_object_get(told, "type")),
-        zr__read_is(told, "Sequence") ? " with other steps" : "");
+    return add_saying(r, m, (zr__saying){.kind = ZR__SAY_FUSE}, NULL, NULL);
+}
+
+static zr_status say_strip(zr__reader *r, const zr__member *m)
+{
+    zr__saying strip = {.kind = ZR__SAY_STRIP};
+    const char *content = NULL;
+    ZR_TRY(zr__read_character(r, m, "content", &content));
+    ZR_TRY(zr__read_count(r, m, "start", 0, INT32_MAX, &strip.start));
+    ZR_TRY(zr__read_count(r, m, "stop", 0, INT32_MAX, &strip.stop));
+    return add_saying(r, m, strip, content, NULL);
+}
+
+static zr_status say_metaspace(zr__reader *r, const zr__member *m)
+{
+    zr__read_scheme scheme;
+    ZR_TRY(zr__read_metaspace(r, m, &scheme));
+    return add_saying(r, m, (zr__saying){.kind = ZR__SAY_METASPACE, .start = scheme.prepends}, scheme.replacement,
+                      NULL);
+}
+
+static zr_status say_suffix(zr__reader *r, const zr__member *m)
+{
+    const char *suffix = NULL;
+    ZR_TRY(zr__read_text(r, m, "suffix", &suffix));
+    return add_saying(r, m, (zr__saying){.kind = ZR__SAY_SUFFIX}, suffix, NULL);
+}
+
+/* Ignore ByteLevel and Fuse, since byte-level BPE has the bytes of tokens anyway. */
+static zr_status say_byte_level(zr__reader *r, const zr__member *m)
+{
+    (void)r;
+    (void)m;
     return ZR_OK;
 }
 
-static zr_status read_decoder(const zr__reader *r, const json_t *told)
+static zr_status read_decoder(zr__reader *r, const json_t *root)
 {
-    if (r->bpe->by_character) return read_character_decoder(r, told);
-    return !told || json_is_null(told) ? ZR_OK : zr__read_type(r, told, "decoder", "ByteLevel");
+    static const zr__member_type bytes[] = {{"ByteLevel", say_byte_level}, {"Fuse", say_byte_level}};
+    static const zr__member_type characters[] = {{"Replace", say_replace},     {"ByteFallback", say_bytes},
+                                                 {"Fuse", say_fuse},           {"Strip", say_strip},
+                                                 {"Metaspace", say_metaspace}, {"BPEDecoder", say_suffix}};
+    static const zr__member none = {.place = "decoder"};
+    const json_t *told = json_object_get(root, "decoder");
+    if (!r->bpe->by_character) return zr__read_section(r, root, "decoder", "decoders", bytes, COUNT(bytes));
+    if (!told || json_is_null(told)) return add_saying(r, &none, (zr__saying){.kind = ZR__SAY_SPACED}, NULL, NULL);
+    return zr__read_section(r, root, "decoder", "decoders", characters, COUNT(characters));
 }
 
 zr_status zr__read_steps(zr__reader *r, const json_t *root)
 {
-    ZR_TRY(read_normalizer(r, json_object_get(root, "normalizer")));
-    ZR_TRY(read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer")));
-    return read_decoder(r, json_object_get(root, "decoder"));
-}
-
-/* ---- post-processors ------------------------------------------------------------------------- */
-
-enum { ENDS_MOST = 64 }; /* largest number of tokens before or after a text; up to 4 in known tokenizers */
-
-/* Append a token to a list of tokens: those at the beginning of documents, or those at their end. */
-static zr_status add_end(const zr__reader *r, int32_t **tokens, int64_t *n, const json_t *id)
-{
-    const json_int_t token = json_is_integer(id) ? json_integer_value(id) : -1;
-    ZR_CHECK(token >= 0 && token < r->bpe->vocab, ZR_ERR_DATA,
-             "%s: post_processor has token %s, which is not one of the %lld tokens", r->file, ZR_JSON_SHOWN(id),
-             (long long)r->bpe->vocab);
-    ZR_CHECK(*n < ENDS_MOST, ZR_ERR_DATA, "%s: post_processor puts more than %d tokens at one end of a text, the limit",
-             r->file, ENDS_MOST);
-    int32_t *more = zr_alloc((size_t)(*n + 1) * sizeof(*more));
-    ZR_CHECK(more, ZR_ERR_MEMORY, "%s: no memory for the tokens of post_processor", r->file);
-    if (*n > 0) memcpy(more, *tokens, (size_t)*n * sizeof(*more));
-    more[(*n)++] = (int32_t)token;
-    zr_free(*tokens);
-    *tokens = more;
-    return ZR_OK;
-}
-
-static zr_status add_special(const zr__reader *r, const json_t *told, const char *name, bool before)
-{
-    zr__bpe_ends *ends = &r->bpe->ends;
-    const json_t *ids =
-        json_object_get(json_object_get(json_object_get(told, "special_tokens"), name ? name : ""), "ids");
-    ZR_CHECK(json_is_array(ids), ZR_ERR_DATA, "%s: post_processor.special_tokens has no ids of \"%s\"", r->file,
-             ZR_SHOWN(name ? name : ""));
-    for (size_t i = 0; i < json_array_size(ids); i++)
-        ZR_TRY(before ? add_end(r, &ends->begin, &ends->n_begin, json_array_get(ids, i))
-                      : add_end(r, &ends->end, &ends->n_end, json_array_get(ids, i)));
-    return ZR_OK;
-}
-
-/* Read TemplateProcessing: a list with special tokens and, once, the text "A". */
-static zr_status read_template(const zr__reader *r, const json_t *told)
-{
-    const json_t *single = json_object_get(told, "single");
-    bool before = true;
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
-        const json_t *text = json_object_get(json_array_get(single, i), "Sequence");
-        ZR_CHECK(special || (before && is_text(text, "id", "A")), ZR_ERR_DATA,
-                 "%s: post_processor.single has %s; expected special tokens and the sequence A once", r->file,
-                 ZR_JSON_SHOWN(json_array_get(single, i)));
-        if (special)
-            ZR_TRY(add_special(r, told, json_string_value(json_object_get(special, "id")), before));
-        else
-            before = false;
-    }
-    ZR_CHECK(!before, ZR_ERR_DATA, "%s: post_processor.single does not contain the sequence A", r->file);
-    return ZR_OK;
-}
-
-/* Read RobertaProcessing or BertProcessing: one token before the text and one after it, each as [name, number]. */
-static zr_status read_pair(const zr__reader *r, const json_t *told)
-{
-    zr__bpe_ends *ends = &r->bpe->ends;
-    ZR_TRY(add_end(r, &ends->begin, &ends->n_begin, json_array_get(json_object_get(told, "cls"), 1)));
-    return add_end(r, &ends->end, &ends->n_end, json_array_get(json_object_get(told, "sep"), 1));
-}
-
-static zr_status read_processor(const zr__reader *r, const json_t *told)
-{
-    if (zr__read_is(told, "ByteLevel"))
-        return ZR_OK; /* trim_offsets changes only positions, which zr does not report */
-    ZR_CHECK(r->bpe->ends.n_begin == 0 && r->bpe->ends.n_end == 0, ZR_ERR_DATA,
-             "%s: post_processor adds tokens in more than one step, which is not supported", r->file);
-    if (zr__read_is(told, "TemplateProcessing")) return read_template(r, told);
-    ZR_CHECK(zr__read_is(told, "RobertaProcessing") || zr__read_is(told, "BertProcessing"), ZR_ERR_DATA,
-             "%s: post_processor is of type %s; only ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing "
-             "and Sequence are supported",
-             r->file, ZR_JSON_SHOWN(json_object_get(told, "type")));
-    return read_pair(r, told);
-}
-
-zr_status zr__read_post_processor(zr__reader *r, const json_t *told)
-{
-    if (!told || json_is_null(told)) return ZR_OK;
-    if (!zr__read_is(told, "Sequence")) return read_processor(r, told);
-    const json_t *steps = json_object_get(told, "processors");
-    ZR_CHECK(json_is_array(steps), ZR_ERR_DATA, "%s: post_processor.processors is not a list", r->file);
-    for (size_t i = 0; i < json_array_size(steps); i++) ZR_TRY(read_processor(r, json_array_get(steps, i)));
-    return ZR_OK;
+    ZR_TRY(zr__read_section(r, root, "normalizer", "normalizers", normalizers, COUNT(normalizers)));
+    ZR_TRY(zr__read_cuts(r, root));
+    return read_decoder(r, root);
 }

@@ -202,7 +202,7 @@ static zr_status take_tekken(zr__reader *r, const json_t *root)
     zr__bpe *bpe = r->bpe;
     ZR_CHECK(json_is_string(pattern), ZR_ERR_DATA, "%s: config.pattern is %s; expected a regular expression", r->file,
              ZR_JSON_SHOWN(pattern));
-    ZR_TRY(zr__read_add_expression(r, json_string_value(pattern)));
+    ZR_TRY(zr__read_take_expression(r, json_string_value(pattern)));
     ZR_TRY(read_sizes(r, root, &t));
     bpe->ignore_merges = true;
     bpe->unknown = -1;

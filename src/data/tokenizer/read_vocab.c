@@ -145,7 +145,7 @@ static int64_t spell_token(const zr__reader *r, const names *all, int64_t token,
     return bytes;
 }
 
-static zr_status find_bytes(const zr__reader *r)
+static void find_bytes(const zr__reader *r)
 {
     zr__bpe *bpe = r->bpe;
     for (int byte = 0; byte < ZR__BPE_BYTES; byte++) {
@@ -154,10 +154,15 @@ static zr_status find_bytes(const zr__reader *r)
         snprintf(name, sizeof(name), "<0x%02X>", (unsigned)byte);
         bpe->byte_token[byte] =
             bpe->by_character ? zr__bpe_find(bpe, name, ZR__BPE_BYTE_NAME) : zr__bpe_find(bpe, &text, 1);
-        ZR_CHECK(bpe->by_character || bpe->byte_token[byte] >= 0, ZR_ERR_DATA,
+    }
+}
+
+zr_status zr__read_want_bytes(const zr__reader *r)
+{
+    for (int byte = 0; byte < ZR__BPE_BYTES; byte++)
+        ZR_CHECK(r->bpe->byte_token[byte] >= 0, ZR_ERR_DATA,
                  "%s: the vocabulary has no token for byte %d (U+%04X) that is not an added one", r->file, byte,
                  (unsigned)zr__bpe_symbol((unsigned char)byte));
-    }
     return ZR_OK;
 }
 
@@ -181,7 +186,8 @@ static zr_status spell_all(const zr__reader *r, const names *all)
     for (int64_t i = 0; i < bpe->added.n; i++) bpe->special[bpe->added.added[i].token] = bpe->added.added[i].special;
     for (int64_t i = 0; i < bpe->later.n; i++) bpe->special[bpe->later.added[i].token] = bpe->later.added[i].special;
     zr__bpe_name_tokens(bpe);
-    return find_bytes(r);
+    find_bytes(r);
+    return ZR_OK;
 }
 
 int32_t zr__read_find(const zr__reader *r, const char *name)

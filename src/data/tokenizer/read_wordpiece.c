@@ -11,24 +11,6 @@ enum { MOST_CHARACTERS = 1 << 16, USUAL_CHARACTERS = 100 };
 
 /* ---- tokenizer.json -------------------------------------------------------------------------- */
 
-static zr_status read_normalizer(const zr__reader *r, const json_t *told)
-{
-    ZR_TRY(zr__read_type(r, told, "normalizer", "BertNormalizer"));
-    const json_t *strip = json_object_get(told, "strip_accents"), *lower = json_object_get(told, "lowercase");
-    const bool by_case = !strip || json_is_null(strip);
-    ZR_CHECK(json_is_boolean(json_object_get(told, "clean_text")) && json_is_boolean(lower) &&
-                 json_is_boolean(json_object_get(told, "handle_chinese_chars")) && (by_case || json_is_boolean(strip)),
-             ZR_ERR_DATA,
-             "%s: normalizer: clean_text, handle_chinese_chars and lowercase must be true or false, strip_accents "
-             "true, false or null",
-             r->file);
-    const zr__bert_options options = {.clean = json_is_true(json_object_get(told, "clean_text")),
-                                      .chinese = json_is_true(json_object_get(told, "handle_chinese_chars")),
-                                      .strip_accents = json_is_true(by_case ? lower : strip),
-                                      .lowercase = json_is_true(lower)};
-    return zr__changes_add_bert(&r->bpe->normalizer, options, r->file);
-}
-
 static zr_status read_prefix(const zr__reader *r, const json_t *in, const char *section, const char *key)
 {
     const json_t *prefix = json_object_get(in, key);
@@ -65,7 +47,9 @@ static zr_status read_model(const zr__reader *r, const json_t *model)
 zr_status zr__read_wordpiece(zr__reader *r, const json_t *root)
 {
     const json_t *model = json_object_get(root, "model");
-    ZR_TRY(read_normalizer(r, json_object_get(root, "normalizer")));
+    const zr__member normalizer = {.its = json_object_get(root, "normalizer"), .place = "normalizer"};
+    ZR_TRY(zr__read_type(r, normalizer.its, normalizer.place, "BertNormalizer"));
+    ZR_TRY(zr__read_bert_normalizer(r, &normalizer));
     ZR_TRY(zr__read_type(r, json_object_get(root, "pre_tokenizer"), "pre_tokenizer", "BertPreTokenizer"));
     ZR_TRY(read_prefix(r, model, "model", "continuing_subword_prefix"));
     ZR_TRY(read_decoder(r, json_object_get(root, "decoder")));
@@ -77,7 +61,7 @@ zr_status zr__read_wordpiece(zr__reader *r, const json_t *root)
     ZR_TRY(zr__read_vocab(r));
     ZR_TRY(read_model(r, model));
     ZR_TRY(zr__bpe_take_merges(r->bpe, 0));
-    ZR_TRY(zr__read_post_processor(r, json_object_get(root, "post_processor")));
+    ZR_TRY(zr__read_post_processor(r, root));
     r->bpe->ends.separator = -1;
     return zr__read_finish(r);
 }

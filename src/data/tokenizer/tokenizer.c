@@ -155,7 +155,7 @@ const char *zr__tokenizer_special_text(const zr_tokenizer *tokenizer, int64_t i)
 
 const zr__bert *zr__tokenizer_bert(const zr_tokenizer *tokenizer)
 {
-    return tokenizer->is_bytes ? NULL : tokenizer->bpe.normalizer.bert;
+    return tokenizer->bpe.pieces == ZR__PIECES_BERT ? tokenizer->bpe.normalizer.bert : NULL;
 }
 
 zr_tokenizer_ends zr_tokenizer_get_ends(const zr_tokenizer *tokenizer)

@@ -3,6 +3,7 @@
 
 #include "base/file/folder.h"
 #include "base/text/text.h"
+#include "data/text/chat_forms.h"
 #include "data/text/encode.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokens/shard.h"
@@ -26,14 +27,14 @@
 #define STRETCH_MOST_BYTES ((int64_t)1 << 20)
 #define WHOLE_MOST_BYTES ((int64_t)4 << 20)
 
-enum { VERSION = 5, HASHED_BYTES = 72, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
+enum { VERSION = 6, HASHED_BYTES = 72, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
 
 static const char magic[8] = "zrtokens";
 
 /* The key of a text in the token cache, and the paths of its files. */
 typedef struct place {
     zr__encoding encoding;
-    uint64_t key;
+    uint64_t form, key;                    /* form: hash of the form of records, 0 for texts */
     bool is_whole;                         /* whether to trust the header instead of checking the hash of the tokens */
     char folder[PATH_MAX], path[PATH_MAX]; /* folder: path of the cache's folder; path: path of the token file */
     char lock[PATH_MAX]; /* path of the lock file, where the creator of the tokens writes its progress */
@@ -152,21 +153,28 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
     return ZR_OK;
 }
 
-/* Write everything about instruction data that affects tokens, other than the text and the tokenizer. */
-static const char *instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
+/* Write everything about instruction data that affects tokens, other than the text, the tokenizer and the form. */
+static zr_status instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
 {
-    if (x)
-        snprintf(key, KEY_BYTES / 2, " %s %016llx %s %s %s %d", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
-                 x->kind == ZR__LINES_PAIR ? 0 : (unsigned long long)x->chat.hash, x->chat.date, x->chat.begin,
-                 x->chat.end, (int)x->loss_on);
-    return key;
+    key[0] = '\0';
+    if (!x) return ZR_OK;
+    const bool pairs = x->found->kind == ZR__LINES_PAIR;
+    char *variables = json_dumps(x->chat.variables, JSON_COMPACT | JSON_SORT_KEYS);
+    ZR_CHECK(variables, ZR_ERR_MEMORY, "no memory for the variables of a chat template");
+    snprintf(key, KEY_BYTES / 2, " %s %016llx %016llx %s %s %s %d", pairs ? "pairs" : "messages",
+             pairs ? 0 : (unsigned long long)x->chat.hash,
+             pairs ? 0 : (unsigned long long)XXH3_64bits(variables, strlen(variables)), x->chat.date, x->chat.begin,
+             x->chat.end, (int)x->loss_on);
+    free(variables);
+    return ZR_OK;
 }
 
 static zr_status find_place(const zr_data_args *args, place *p)
 {
     zr__encoding *x = &p->encoding;
-    char what[KEY_BYTES];
+    char what[KEY_BYTES], how[KEY_BYTES / 2];
     uint64_t text = 0;
+    ZR_TRY(instruct_key(x->instruct, how));
     ZR_TRY(find_folder(args, p->folder));
     zr_status st = zr__make_folders(p->folder);
     ZR_CHECK(st == ZR_OK, st, "%s; tokens of texts are kept there; name another directory with data.cache_dir",
@@ -177,9 +185,8 @@ static zr_status find_place(const zr_data_args *args, place *p)
              x->sentences     ? "sentences"
              : x->parts.shape ? "lines"
                               : "text",
-             x->parts.shape && x->parts.skip_bad_lines, instruct_key(x->instruct, (char[KEY_BYTES / 2]){0}));
-    p->key = XXH3_64bits_withSeed(what, strlen(what),
-                                  x->parts.shape ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
+             x->parts.shape && x->parts.skip_bad_lines, how);
+    p->key = XXH3_64bits_withSeed(what, strlen(what), p->form);
     ZR_TRY(zr__path_format(p->path, "%s/%016llx.tokens", p->folder, (unsigned long long)p->key));
     return zr__path_format(p->lock, "%s/%016llx.lock", p->folder, (unsigned long long)p->key);
 }
@@ -419,15 +426,14 @@ static zr_status find_or_make(const place *p, zr__cached *made)
     return ZR_OK;
 }
 
-/* Find out how to read a .jsonl file. *how receives NULL if each line has one text. */
-static zr_status find_instruct(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__parts *parts,
-                               zr__instruct *instruct, const zr__instruct **how)
+/* Find the form of a file of records, and how to read it. *how receives NULL if each record has one text. */
+static zr_status find_instruct(const zr_data_args *args, const zr_tokenizer *tokenizer, zr__parts *parts,
+                               zr__form_found *records, zr__instruct *instruct, const zr__instruct **how)
 {
-    zr__lines_kind kind = ZR__LINES_TEXT;
-    *how = NULL;
-    ZR_TRY(zr__lines_kind_of(parts->file, parts->shape, parts->text_key, parts->skip_bad_lines, &kind));
-    if (kind == ZR__LINES_TEXT) return ZR_OK;
-    ZR_TRY(zr__instruct_open(tokenizer, kind, args, parts->file->name, instruct));
+    ZR_TRY(zr__form_find(parts, args->columns, args->text_key, records));
+    parts->text_key = records->member[ZR__SLOT_TEXT];
+    if (records->kind == ZR__LINES_TEXT) return ZR_OK;
+    ZR_TRY(zr__instruct_open(tokenizer, records, args, parts->file->name, instruct));
     *how = instruct;
     return ZR_OK;
 }
@@ -438,25 +444,23 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
     const bool lines = form != ZR__TEXT_PLAIN;
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
     const int32_t end = zr__tokenizer_separator(tokenizer);
-    const zr__parts parts = {.file = text,
-                             .most_bytes = STRETCH_MOST_BYTES,
-                             .shape = form == ZR__TEXT_SENTENCES ? ZR__SHAPE_LINES : shape,
-                             .text_key = args->text_key ? args->text_key : "text",
-                             .skip_bad_lines = args->skip_bad_lines,
-                             .forms = ZR__RECORD_FORMS,
-                             .key_named = "data.text_key",
-                             .remedy = form == ZR__TEXT_SENTENCES ? "put each sentence on a line of its own"
-                                                                  : "use data.bad_lines \"skip\" to skip such records",
-                             .or_text = form == ZR__TEXT_SENTENCES || zr__shape_is_lines(text->name)
-                                            ? NULL
-                                            : ", or give data.format \"text\" to read the file as text"};
+    zr__parts parts = {.file = text,
+                       .most_bytes = STRETCH_MOST_BYTES,
+                       .shape = form == ZR__TEXT_SENTENCES ? ZR__SHAPE_LINES : shape,
+                       .skip_bad_lines = args->skip_bad_lines,
+                       .remedy = form == ZR__TEXT_SENTENCES ? "put each sentence on a line of its own"
+                                                            : "use data.bad_lines \"skip\" to skip such records",
+                       .or_text = form == ZR__TEXT_SENTENCES || zr__shape_is_lines(text->name)
+                                      ? NULL
+                                      : ", or give data.format \"text\" to read the file as text"};
+    ZR_AUTO(zr__form_close) zr__form_found records = {0};
     ZR_AUTO(zr__instruct_close) zr__instruct instruct = {0};
     const zr__instruct *how = NULL;
     ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
              "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
              "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
              text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
-    if (form == ZR__TEXT_JSONL) ZR_TRY(find_instruct(args, tokenizer, &parts, &instruct, &how));
+    if (form == ZR__TEXT_JSONL) ZR_TRY(find_instruct(args, tokenizer, &parts, &records, &instruct, &how));
     place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
                             .instruct = how,
@@ -468,10 +472,14 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                                                               : 4,
                             .progress = args->progress,
                             .arg = args->arg},
+               .form = form == ZR__TEXT_JSONL ? zr__hash_join(zr__form_hash(&records), (uint64_t)shape) : 0,
                .is_whole = args->cache_is_whole};
     ZR_TRY(find_place(args, &p));
     ZR_TRY(find_or_make(&p, made));
-    made->kind = how ? how->kind : ZR__LINES_TEXT;
+    made->kind = records.kind;
+    const bool usual = records.kind == ZR__LINES_TEXT && strcmp(records.said, "text") == 0;
+    snprintf(made->said, sizeof(made->said), "%s%s", usual ? "" : records.said,
+             how && how->chat.form && how->chat.form->plain ? ", in Alpaca's prompt (data.chat_template)" : "");
     memcpy(path, p.path, sizeof(p.path));
     return ZR_OK;
 }

@@ -2,7 +2,8 @@
  * Caches the tokens of texts in a folder of the user. The first process that needs a text's tokens writes them to a
  * file, which later processes read.
  *
- * A file's name is a hash of the text's bytes, the tokenizer and the keys that select the text. Therefore different
+ * A file's name is a hash of the file's bytes, the tokenizer, the form of its records, and everything else that selects
+ * and renders the text: names of members, chat template, its variables, what the loss counts. Therefore different
  * tokens never share a name. The name of an unfinished file contains its creator (host, thread, time). If several
  * processes create the same tokens, the first one to finish gives its file the final name. A lock only avoids double
  * work. On a network folder, the lock may work only within one host. Format, little-endian:
@@ -36,15 +37,16 @@ typedef struct zr__cached {
     int token_bytes;
     int64_t tokens, documents, text_bytes, skipped_lines, first_skipped;
     zr__lines_kind kind;
-    uint64_t hash; /* XXH3-64 of the tokens and the index */
-    bool checked;  /* whether the tokens are known to match the hash, because they were just created or read */
-    bool damaged;  /* whether a damaged file of the same name was replaced */
+    char said[ZR__SAID_BYTES]; /* records: their members, for messages */
+    uint64_t hash;             /* XXH3-64 of the tokens and the index */
+    bool checked; /* whether the tokens are known to match the hash, because they were just created or read */
+    bool damaged; /* whether a damaged file of the same name was replaced */
 } zr__cached;
 
 /** What a text consists of. */
 typedef enum zr__text_form {
     ZR__TEXT_PLAIN, /* one document */
-    ZR__TEXT_JSONL, /* records of JSON; each record is a document */
+    ZR__TEXT_JSONL, /* records; each record is a document */
     /* a sentence on each line. In the index of documents each line is a document, without tokens at its ends */
     ZR__TEXT_SENTENCES,
 } zr__text_form;

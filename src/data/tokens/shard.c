@@ -77,11 +77,6 @@ static zr_status check_text(const zr__shard *s, kind found, bool as_text, char *
 {
     ZR_TRY(zr__data_refuse_kind(&s->file, false));
     if (found == KIND_RECORDS) return ZR_OK;
-    if (!as_text)
-        ZR_TRY(
-            zr__data_refuse_table(&s->file, s->path,
-                                  "{\"text\": TEXT} or {\"prompt\": TEXT, \"completion\": TEXT}, or give data.format "
-                                  "\"text\" to read the file as it is (in `zr eval` and `zr tokenize` --as-text)"));
     char odd[ZR__NOTE_BYTES];
     ZR_TRY(zr__data_look_at_text(&s->file, odd, sizeof(odd)));
     if (!note[0]) snprintf(note, size, "%s", odd);
@@ -217,6 +212,7 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, zr__shape shape, zr__
     s->lines = form == ZR__TEXT_JSONL;
     s->documents = made.documents;
     s->answers_only = made.kind != ZR__LINES_TEXT;
+    memcpy(s->said, made.said, sizeof(s->said));
     if (s->lines) s->format = format[made.kind];
     s->text_bytes = made.text_bytes;
     s->skipped_lines = made.skipped_lines;
@@ -241,7 +237,10 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__shape shape,
              s->file.name, name, (long long)vocab, (long long)o->args->vocab_size, (long long)vocab - 1,
              (long long)vocab);
     s->format = form == ZR__TEXT_JSONL ? "jsonl" : "text";
-    if (form != ZR__TEXT_PLAIN || strcmp(name, "bytes") != 0) return read_cached(o, s, shape, form);
+    zr__packing packing;
+    ZR_TRY(zr__packing_of(&s->file, &packing));
+    if (form != ZR__TEXT_PLAIN || packing != ZR__UNPACKED || strcmp(name, "bytes") != 0)
+        return read_cached(o, s, shape, form);
     s->token_bytes = 1;
     s->tokens = s->text_bytes = s->file.bytes;
     return ZR_OK;

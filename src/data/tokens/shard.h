@@ -3,6 +3,7 @@
 #define ZR_DATA_SHARD_H
 
 #include "base/file/file.h"
+#include "data/text/forms.h"
 #include "data/text/shape.h"
 #include "zr/data.h"
 
@@ -25,6 +26,7 @@ typedef struct zr__shard {
     int64_t first_byte;            /* file offset of token 0 */
     int64_t tokens;
     bool lines;                           /* whether the file has records, which are documents */
+    char said[ZR__SAID_BYTES];            /* the members of its records, for messages, or "" */
     bool answers_only;                    /* whether ZR__IGNORED marks tokens that do not count for the loss */
     int64_t documents;                    /* number of documents in the file's index; 0 if it has no index */
     int64_t first_document;               /* number of documents in the indexes of all previous files */

@@ -109,6 +109,19 @@ static void note_skipped(zr__texts *t)
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 
+/* Find the member with the text of each record. Refuse records that are more than a text. */
+static zr_status find_texts(const zr__texts *t, zr__parts *parts, zr__form_found *form)
+{
+    ZR_TRY(zr__form_find(parts, NULL, t->args->text_key, form));
+    parts->text_key = form->member[ZR__SLOT_TEXT];
+    ZR_CHECK(form->kind == ZR__LINES_TEXT, ZR_ERR_DATA,
+             "%s: it has records of %s, and a file of tokens cannot say which of them the loss counts; give the file "
+             "itself as data.train (--show N shows its tokens here), or name the member that is the text with "
+             "--text-key",
+             parts->file->name, form->said);
+    return ZR_OK;
+}
+
 /* Call `read` for each file. Pass it the size and modification time of the first opening, so that it notices a change
  * of the file since then. */
 static zr_status read_all(zr__texts *t, read_fn read, void *arg)
@@ -118,17 +131,17 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
         zr__found_texts found = {0};
         ZR_TRY(zr__file_open(t->args->path[i], false, &opened));
         file->fd = opened.fd;
-        const zr__parts parts = {
+        ZR_AUTO(zr__form_close) zr__form_found form = {0};
+        zr__parts parts = {
             .file = file,
             .usual_bytes = PART_BYTES,
             .most_bytes = INT64_MAX,
             .shape = t->text[i].shape,
-            .text_key = t->args->text_key ? t->args->text_key : "text",
             .skip_bad_lines = t->args->skip_bad_lines,
-            .key_named = "--text-key",
-            .remedy = "use --bad-lines skip to skip such records",
+            .remedy = "name the member with the text by --text-key, or use --bad-lines skip to skip such records",
             .or_text = zr__shape_is_lines(t->args->path[i]) ? NULL : ", or give --as-text to read the file as text"};
-        zr_status st = read(t, &parts, arg, &found);
+        zr_status st = parts.shape ? find_texts(t, &parts, &form) : ZR_OK;
+        if (st == ZR_OK) st = read(t, &parts, arg, &found);
         zr__file_close(file);
         ZR_TRY(st);
         add_found(t, i, &found);
@@ -196,13 +209,15 @@ static zr_status learn_one(zr__texts *t, const zr__parts *parts, void *arg, zr__
     ZR_AUTO(zr__part_free) zr__part part = {0};
     its.cut = trainer_cut;
     its.of = arg;
-    ZR_TRY(zr__parts_begin(&its));
-    while (its.read < its.file->bytes) {
-        ZR_TRY(zr__part_read(&its, &part));
-        zr__part_run(&its, &part, count_pieces, arg);
-        ZR_TRY(zr__part_take(&its, &part, found));
-        tell_all_files(t, its.read, its.file->bytes);
+    zr_status st = zr__parts_begin(&its);
+    while (st == ZR_OK && !its.ended) {
+        st = zr__part_read(&its, &part);
+        if (st == ZR_OK) zr__part_run(&its, &part, count_pieces, arg);
+        if (st == ZR_OK) st = zr__part_take(&its, &part, found);
+        tell_all_files(t, zr__parts_done(&its), its.file->bytes);
     }
+    zr__parts_end(&its);
+    ZR_TRY(st);
     return zr__file_unchanged(its.file);
 }
 

@@ -1,5 +1,6 @@
 #include "data/tokens/tokens.h"
 
+#include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "data/tokens/cache.h"
 
@@ -78,10 +79,12 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     }
     if (st != ZR_OK) zr__shard_close(s);
     ZR_TRY(st);
-    s->begin = t->total;
+    s->begin = t->all;
+    t->all += s->tokens;
     t->total += s->tokens;
     t->bytes += s->file.bytes;
-    s->first_document = t->documents;
+    s->first_document = t->all_documents;
+    t->all_documents += s->documents;
     t->documents += s->documents;
     remember(t, t->n++);
     return ZR_OK;
@@ -93,6 +96,7 @@ void zr__tokens_free(zr__tokens **tokens)
     if (!t) return;
     for (int64_t i = 0; i < t->n; i++) zr__shard_close(&t->shard[i]);
     zr_free(t->shard);
+    zr_free(t->range);
     zr_free(t);
     *tokens = NULL;
 }
@@ -135,9 +139,20 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
     return ZR_OK;
 }
 
-zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
+/* Find the range whose number at offset `at` (offsetof) is the last that is at most `number`. If everything is read,
+ * the range is all of it. *end receives the number at which the next range begins, and `all` if there is none. */
+static zr__token_range find_range(const zr__tokens *t, size_t at, int64_t number, int64_t all, int64_t *end)
 {
-    ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
+    *end = all;
+    if (!t->range) return (zr__token_range){0};
+    const int64_t i = zr__sorted_below(t->range, t->ranges, sizeof(*t->range), at, number + 1) - 1;
+    if (i + 1 < t->ranges) memcpy(end, (const char *)&t->range[i + 1] + at, sizeof(*end));
+    return t->range[i];
+}
+
+/* Read n tokens of the files, beginning with number `first` of all their tokens. */
+static zr_status read_files(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
+{
     /* find the file with the first token: the last file that begins at or before this token */
     int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), first + 1) - 1;
     for (; n > 0; i++) {
@@ -148,6 +163,17 @@ zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char
         first += some;
         out += some;
         n -= some;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
+{
+    ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
+    for (int64_t end, some; n > 0; first += some, out += some, n -= some) {
+        const zr__token_range r = find_range(t, offsetof(zr__token_range, token), first, t->total, &end);
+        some = end - first < n ? end - first : n;
+        ZR_TRY(read_files(t, r.first + first - r.token, some, stage, out));
     }
     return ZR_OK;
 }
@@ -169,9 +195,9 @@ static zr_status read_index(const zr__shard *s, int64_t entry, int64_t n, int64_
     return zr__file_unchanged(&s->file);
 }
 
-zr_status zr__tokens_document(zr__tokens *t, int64_t document, zr__document_place *place)
+/* Find document number `document` of the files. Its place is among all tokens of the files. */
+static zr_status document_of_files(zr__tokens *t, int64_t document, zr__document_place *place)
 {
-    ZR_ASSERT(document >= 0 && document < t->documents);
     const int64_t i =
         zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, first_document), document + 1) - 1;
     const zr__shard *s = &t->shard[i];
@@ -181,6 +207,17 @@ zr_status zr__tokens_document(zr__tokens *t, int64_t document, zr__document_plac
     ZR_TRY(read_index(s, own, 1 + more, number));
     *place = (zr__document_place){s->begin + number[0], s->begin + number[1], number[2] - number[0]};
     ZR_CHECK(place->n >= 0, ZR_ERR_IO, "%s: its index of documents is damaged; remove %s", s->name, s->file.name);
+    return ZR_OK;
+}
+
+zr_status zr__tokens_document(zr__tokens *t, int64_t document, zr__document_place *place)
+{
+    int64_t end;
+    ZR_ASSERT(document >= 0 && document < t->documents);
+    const zr__token_range r = find_range(t, offsetof(zr__token_range, document), document, t->documents, &end);
+    ZR_TRY(document_of_files(t, r.first_document + document - r.document, place));
+    place->first += r.token - r.first;
+    place->answer += r.token - r.first;
     return ZR_OK;
 }
 
@@ -200,7 +237,8 @@ zr_status zr__tokens_sizes(zr__tokens *t, int64_t shard, int64_t first, int64_t 
     return ZR_OK;
 }
 
-zr_status zr__tokens_find_document(zr__tokens *t, int64_t token, int64_t *begin, int64_t *end)
+/* Find the document of a token of the files. */
+static zr_status find_in_files(zr__tokens *t, int64_t token, int64_t *begin, int64_t *end)
 {
     const int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), token + 1) - 1;
     const zr__shard *s = &t->shard[i];
@@ -222,6 +260,58 @@ zr_status zr__tokens_find_document(zr__tokens *t, int64_t token, int64_t *begin,
         }
     }
     return ZR_OK;
+}
+
+zr_status zr__tokens_find_document(zr__tokens *t, int64_t token, int64_t *begin, int64_t *end)
+{
+    int64_t next;
+    const zr__token_range r = find_range(t, offsetof(zr__token_range, token), token, t->total, &next);
+    ZR_TRY(find_in_files(t, r.first + token - r.token, begin, end));
+    *begin += r.token - r.first;
+    *end += r.token - r.first;
+    if (*begin < r.token) *begin = r.token;
+    if (*end > next) *end = next;
+    return ZR_OK;
+}
+
+/* ---- a part ---------------------------------------------------------------------------------- */
+
+/* Add tokens [first, end) of the files, which begin with document number `document` of the files, and have n. */
+static zr_status add_range(zr__tokens *t, int64_t first, int64_t end, int64_t document, int64_t n)
+{
+    if (end == first && n == 0) return ZR_OK;
+    ZR_GROW(t->range, t->range_room, t->ranges + 1, "parts of data");
+    t->range[t->ranges++] = (zr__token_range){t->total, t->documents, first, document};
+    t->total += end - first;
+    t->documents += n;
+    return ZR_OK;
+}
+
+/* Add the records of the files from the document `from` on that are in the part. */
+static zr_status divide_records(zr__tokens *t, int64_t from, int64_t token, const zr_data_part *part)
+{
+    zr__document_place place;
+    int64_t next = from;
+    for (int64_t block = 0;; block++) {
+        const int64_t held = from + zr__part_record(part->share, block);
+        if (held >= t->all_documents) break;
+        ZR_TRY(document_of_files(t, held, &place));
+        ZR_TRY(part->held_out ? add_range(t, place.first, place.first + place.n, held, 1)
+                              : add_range(t, token, place.first, next, held - next));
+        token = place.first + place.n;
+        next = held + 1;
+    }
+    return part->held_out ? ZR_OK : add_range(t, token, t->all, next, t->all_documents - next);
+}
+
+zr_status zr__tokens_divide(zr__tokens *t, int64_t shard, const zr_data_part *part)
+{
+    const zr__shard *s = &t->shard[shard];
+    const int64_t all = t->all - s->begin, held = (int64_t)(part->share * (double)all + 0.5), at = t->all - held;
+    t->total -= all;
+    t->documents -= t->all_documents - s->first_document;
+    if (s->lines) return divide_records(t, s->first_document, s->begin, part);
+    return part->held_out ? add_range(t, at, t->all, 0, 0) : add_range(t, s->begin, at, 0, 0);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /**
- * train/control: values that can change at every step of training, namely the learning rate, the fp16 loss scale and
- * the gradient noise scale. Each value depends only on the configuration and on earlier steps. A checkpoint stores the
- * state that a resumed run needs to continue them.
+ * train/control: values that can change at every step of training, namely the learning rate, the fp16 loss scale, the
+ * gradient noise scale, and whether the run ends early. Each value depends only on the configuration and on earlier
+ * steps. A checkpoint stores the state that a resumed run needs to continue them.
  */
 #ifndef ZR_TRAIN_CONTROL_CONTROL_H
 #define ZR_TRAIN_CONTROL_CONTROL_H
@@ -120,5 +120,25 @@ double zr__noise_scale_value(const zr__noise_scale *noise);
  * tokens. Training to a given loss with batches of B tokens takes (1 + scale/B) times the minimum number of steps
  * and (1 + B/scale) times the minimum number of tokens (section 2 of McCandlish et al.). */
 char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES]);
+
+/**
+ * Evaluations of a run, which tell whether it ends early. An evaluation is better if its val_loss is lower than that of
+ * the last better one by more than train.early_stopping_threshold; so slow progress adds up until it counts. The run
+ * ends when train.early_stopping_patience evaluations in a row were not better. Initialise the struct with zeros.
+ */
+typedef struct zr__early_stop {
+    int64_t step;      /* step of the last evaluation; 0 before the first */
+    int64_t best_step; /* step of the last better evaluation; 0 before the first */
+    int64_t since;     /* number of evaluations after it */
+    double best;       /* its val_loss */
+} zr__early_stop;
+
+/** Add an evaluation. A val_loss that is not finite is not better. */
+void zr__early_stop_add(zr__early_stop *evaluations, int64_t step, double val_loss, double threshold);
+/** Return whether the run ends. */
+bool zr__early_stop_is_due(const zr__early_stop *evaluations, const zr_config *config);
+#define ZR_EARLY_STOP_BYTES 320
+/** Write one line on why the run ends, and return `out`. */
+char *zr__early_stop_words(const zr__early_stop *evaluations, const zr_config *config, char out[ZR_EARLY_STOP_BYTES]);
 
 #endif

@@ -36,6 +36,14 @@ static json_t *print_noise(const zr__noise_scale *n)
     return json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)n->steps, "gradient", n->gradient, "trace", n->trace);
 }
 
+/** Return the evaluations as JSON without rounding. */
+static json_t *print_early(const zr__early_stop *e)
+{
+    if (e->step == 0) return json_null();
+    return json_pack("{s:I, s:I, s:I, s:f}", "step", (json_int_t)e->step, "best_step", (json_int_t)e->best_step,
+                     "since", (json_int_t)e->since, "best", e->best);
+}
+
 void zr__checkpoint_run_sums(zr__checkpoint_run *run, const zr_layout *layout)
 {
     const int near = layout->shard_ranks > 0 ? layout->shard_ranks
@@ -54,16 +62,18 @@ static json_t *print_sums(const zr__checkpoint_run *run)
 
 static json_t *print_record(const zr__checkpoint_run *run, const zr_layout *layout, json_t *config)
 {
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:o, s:o, s:O}", /**/
-        "seed", (json_int_t)run->seed, "updates", (json_int_t)run->updates, "samples", (json_int_t)run->samples,
-        "skipped", (json_int_t)run->skipped, "skipped_in_row", (json_int_t)run->skipped_in_row, "loss",
-        isfinite(run->loss) ? json_real(run->loss) : json_null(), "loss_scale", run->scaler.scale, "loss_scaler",
-        print_scaler(&run->scaler), "ranks", run->ranks, "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype),
-        "layout", layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
-        print_file_print(&run->prints.train), "val", print_file_print(&run->prints.val), "base",
-        print_file_print(&run->prints.base), "noise_scale", print_noise(&run->noise), "quantised_sums", print_sums(run),
-        "tokenizer", run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:o, "
+                     "s:o, s:o, s:O}", /**/
+                     "seed", (json_int_t)run->seed, "updates", (json_int_t)run->updates, "samples",
+                     (json_int_t)run->samples, "skipped", (json_int_t)run->skipped, "skipped_in_row",
+                     (json_int_t)run->skipped_in_row, "loss", isfinite(run->loss) ? json_real(run->loss) : json_null(),
+                     "loss_scale", run->scaler.scale, "loss_scaler", print_scaler(&run->scaler), "ranks", run->ranks,
+                     "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype), "layout",
+                     layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
+                     print_file_print(&run->prints.train), "val", print_file_print(&run->prints.val), "base",
+                     print_file_print(&run->prints.base), "noise_scale", print_noise(&run->noise), "quantised_sums",
+                     print_sums(run), "evaluations", print_early(&run->early), "tokenizer",
+                     run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
 }
 
 zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json)
@@ -164,6 +174,19 @@ static zr_status read_sums(const reader *r, zr__checkpoint_run *run)
     return ZR_OK;
 }
 
+/** Read the evaluations. If the member is null or missing, the run had none. */
+static zr_status read_early(const reader *r, zr__early_stop *e)
+{
+    const json_t *value = json_object_get(r->object, "evaluations"), *best = json_object_get(value, "best");
+    const reader inner = {value, r->where};
+    if (!value || json_is_null(value)) return ZR_OK;
+    if (!json_is_number(best)) return no_use_of(r, "evaluations");
+    e->best = json_number_value(best);
+    ZR_TRY(read_count(&inner, "step", 1, &e->step));
+    ZR_TRY(read_count(&inner, "best_step", 0, &e->best_step));
+    return read_count(&inner, "since", 0, &e->since);
+}
+
 static zr_status read_record(const reader *r, zr__checkpoint_run *run)
 {
     int64_t ranks = 0;
@@ -180,6 +203,7 @@ static zr_status read_record(const reader *r, zr__checkpoint_run *run)
     run->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     ZR_TRY(read_scaler(r, &run->scaler));
     ZR_TRY(read_noise(r, &run->noise));
+    ZR_TRY(read_early(r, &run->early));
     ZR_TRY(read_sums(r, run));
     ZR_TRY(read_short_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
     ZR_TRY(read_file_print(&data, "train", &run->prints.train));

@@ -45,7 +45,7 @@ int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCA
 
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS])
 {
-    scalar[0] = (zr__scalar){"loss", eval->val_loss, .exact = false};
+    scalar[0] = (zr__scalar){"loss", eval->val_loss, .exact = true}; /* a resumed run reads it */
     scalar[1] = (zr__scalar){"tokens", (double)eval->val_tokens, .exact = true};
     return add_terms(eval->terms, eval->term, scalar, 2);
 }
@@ -58,9 +58,9 @@ int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar,
     for (int i = 0; i < n; i++) {
         const double x = scalar[i].value;
         used += snprintf(line + used, ZR_METRICS_LINE_BYTES - (size_t)used, ", \"%s%s\":%s", prefix, scalar[i].name,
-                         scalar[i].exact ? ZR_SHORTEST(x)
-                         : isfinite(x)   ? ZR_G9(x)
-                                         : "null");
+                         !isfinite(x)      ? "null"
+                         : scalar[i].exact ? ZR_SHORTEST(x)
+                                           : ZR_G9(x));
     }
     return used + snprintf(line + used, ZR_METRICS_LINE_BYTES - (size_t)used, "}\n");
 }
@@ -82,6 +82,13 @@ zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char
     return end_document(&out, line);
 }
 
+void zr__metrics_add_best(zr__json_out *out, const zr_config *config, const zr_train_result *result)
+{
+    if (config->train.keep_best && result->best_step > 0)
+        zr__json_add(out, "best_val_loss", result->best_val_loss, "best_step", result->best_step);
+    if (config->train.patience > 0) zr__json_add_bool(out, "stopped_early", result->stopped_early);
+}
+
 static void add_results(zr__json_out *out, const zr_train_info *info, const zr_train_result *result)
 {
     char build[512], words[ZR_NOISE_SCALE_BYTES];
@@ -95,6 +102,7 @@ static void add_results(zr__json_out *out, const zr_train_info *info, const zr_t
     zr__json_break(out, "\n ");
     zr__json_add(out, "transport", info->comm->transport, "threads", info->threads, "steps", result->steps, "skipped",
                  result->skipped, "loss", result->loss, "val_loss", result->val_loss);
+    zr__metrics_add_best(out, info->config, result);
     if (!info->config->train.noise_scale) return;
     zr__noise_scale_words(result->noise_scale, info->config->train_batch_size * info->plan->layout.seq, words);
     zr__json_break(out, "\n ");

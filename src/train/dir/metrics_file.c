@@ -32,6 +32,7 @@ static zr_status take_line(const char *text, size_t bytes, int64_t step, zr__run
     *later = its > step;
     if (*later) return ZR_OK;
     made->evaluation |= its == step && val_loss;
+    if (its == step && val_loss) made->val_loss = json_is_number(val_loss) ? json_number_value(val_loss) : NAN;
     made->sample |= its == step && json_object_get(line, "sample");
     if (json_object_get(line, "loss")) made->last_step = its;
     if (json_is_number(val_loss)) made->best_loss = fmin(made->best_loss, json_number_value(val_loss));

@@ -36,6 +36,8 @@ typedef struct zr__run_made {
     bool evaluation, sample;
     double best_loss;  /* lowest val_loss; infinity without evaluations */
     int64_t last_step; /* last step with a training line; 0 without training lines */
+    int64_t best_step; /* step of the weights in best/; 0 if unknown */
+    double val_loss;   /* val_loss of the step from which the run resumes, if `evaluation`; NaN if not finite */
 } zr__run_made;
 
 /** Result of zr__metrics_write, which the caller may report to the user. */

@@ -3,6 +3,7 @@
 #include "base/core/core.h"
 #include "base/json/json_write.h"
 #include "plan/cost/cost.h"
+#include "train/dir/metrics.h"
 #include "train/measure/timings.h"
 
 #include <jansson.h>
@@ -221,6 +222,7 @@ zr_status zr__result_json(const zr_config *config, const zr_train_result *result
     zr__json_open(&out, NULL, '{');
     zr__json_add(&out, "output_dir", config->train.output_dir, "steps", result->steps, "skipped", result->skipped,
                  "loss", result->loss, "val_loss", result->val_loss, "wall_sec", result->wall_sec);
+    zr__metrics_add_best(&out, config, result);
     zr__json_add(&out, "peak_rss_bytes", result->peak_rss_bytes, "promised_rss_bytes", result->promised_rss_bytes);
     zr__json_add_json(&out, "planned", planned);
     zr__json_add_json(&out, "measured", measured);

@@ -2,7 +2,9 @@
 #include "train/evaluate/evaluate.h"
 
 #include "base/paths/shards.h"
+#include "config/config.h"
 #include "train/family/paths.h"
+#include "train/family/samples.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,19 +13,23 @@
 static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
 {
     const zr__loaded *loaded = arg;
-    return zr__run_path_find(loaded->config, loaded->stored.run, "data.val", path, found);
+    const char *key = zr__config_val_share(loaded->config) > 0 ? "data.train" : "data.val";
+    return zr__run_path_find(loaded->config, loaded->stored.run, key, path, found);
 }
 
-/* Find the evaluation data: the data of `args` or, if `args` has none, the data of the run. *path is borrowed from
+/* Find the evaluation data: the data of `args` or, if `args` has none, the data of the run. data->path is borrowed from
  * `args` or from *found, which must be freed. */
-static zr_status find_data(const zr__loaded *loaded, const zr_eval_args *args, char **found, const char **path)
+static zr_status find_data(const zr__loaded *loaded, const zr_eval_args *args, char **found, zr__eval_data *data)
 {
-    *path = args->data;
-    if (!*path && loaded->config && loaded->config->data.val) {
-        ZR_TRY(zr__shards_each(loaded->config->data.val, find_val, (void *)loaded, found));
-        *path = *found;
+    const zr_config *config = loaded->config;
+    *data = (zr__eval_data){.path = args->data};
+    if (!data->path && config && config->data.val) {
+        data->part = zr__samples_part(config, true);
+        ZR_TRY(zr__shards_each(data->part.share > 0 ? config->data.train : config->data.val, find_val, (void *)loaded,
+                               found));
+        data->path = *found;
     }
-    ZR_CHECK(*path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
+    ZR_CHECK(data->path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
     return ZR_OK;
 }
@@ -71,9 +77,10 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
                              result));
     ZR_CHECK(result->tokens > 0, ZR_ERR_DATA, "%s: no window of %lld tokens has a target that counts",
              windows->info.path, (long long)seq);
-    const char *own = windows->info.note, *again = windows->info.made_again, *cut = windows->info.cut;
-    snprintf(result->note, sizeof(result->note), "%s%s%s%s%s", own, own[0] && cut[0] ? "; " : "", cut,
-             (own[0] || cut[0]) && again[0] ? "; " : "", again);
+    zr__eval_note(result, windows->info.form);
+    zr__eval_note(result, windows->info.note);
+    zr__eval_note(result, windows->info.cut);
+    zr__eval_note(result, windows->info.made_again);
     result->stride = windows->stride;
     result->bytes = windows->bytes;
     double bytes_per_token = (double)windows->bytes / (double)result->tokens;
@@ -99,10 +106,11 @@ static zr_status window_length(const zr__loaded *loaded, const zr_eval_args *arg
 /* Add to the note that zr has chosen the length of windows. */
 static void note_length(const zr__loaded *loaded, zr_eval_result *result)
 {
-    const size_t used = strlen(result->note);
-    snprintf(result->note + used, sizeof(result->note) - used,
-             "%swindows of %d tokens, although the model has %lld positions; --seq gives another length",
-             used ? "; " : "", ZR_EVAL_SEQ, (long long)loaded->model.sizes.positions);
+    char text[128];
+    snprintf(text, sizeof(text),
+             "windows of %d tokens, although the model has %lld positions; --seq gives another length", ZR_EVAL_SEQ,
+             (long long)loaded->model.sizes.positions);
+    zr__eval_note(result, text);
 }
 
 zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result)
@@ -112,20 +120,24 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     int64_t seq = 0;
     bool note = false;
     ZR_AUTO_FREE char *found = NULL;
-    const char *path = NULL;
+    zr__eval_data data;
     ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
     ZR_TRY(zr__load_open(dir, &loaded));
     ZR_TRY(window_length(&loaded, args, &seq, &note));
-    ZR_TRY(find_data(&loaded, args, &found, &path));
+    ZR_TRY(find_data(&loaded, args, &found, &data));
+    result->note[0] = '\0';
     result->accuracy = result->masked_lm_accuracy = result->exact = result->f1 = NAN;
     const bool encoder = zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT;
     ZR_CHECK(!encoder || (!args->as_text && !args->token_bytes), ZR_ERR_ARG,
              "--as-text and --token-bytes are for decoders, and these weights are an encoder's");
     if (encoder) {
-        ZR_TRY(zr__evaluate_samples(&loaded, path, seq, args, result));
+        ZR_TRY(zr__evaluate_samples(&loaded, &data, seq, args, result));
     } else {
-        ZR_TRY(zr__eval_windows_open(&loaded, path, seq, args, &windows));
+        ZR_TRY(zr__eval_windows_open(&loaded, &data, seq, args, &windows));
         ZR_TRY(evaluate_windows(&loaded, &windows, args, result));
+        if (data.part.share > 0)
+            zr__eval_note(result, zr__samples_held_out(loaded.config, &(zr__samples){.tokens = windows.data},
+                                                       (char[ZR__HELD_OUT_BYTES]){0}));
     }
     if (note) note_length(&loaded, result);
     return ZR_OK;

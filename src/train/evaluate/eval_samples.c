@@ -29,36 +29,46 @@ typedef struct judge {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Return the order of rows, which is that of the run's own evaluations (zr__samples_open). */
+static zr_data_order order_of(const zr__eval_data *data)
+{
+    return data->part.share > 0 ? ZR_SHUFFLED : ZR_SEQUENTIAL;
+}
+
 /* Open sentence pairs as the run opens them for its evaluations, whose masks depend on the run's seed. If the file has
  * rows that are already masked, these may have any number of predictions. */
-static zr_status open_pairs(judge *j, const char *path, const char *tokenizer)
+static zr_status open_pairs(judge *j, const zr__eval_data *data, const char *tokenizer)
 {
     char cache[PATH_MAX];
     const zr__loaded *loaded = j->loaded;
     const zr_config *config = loaded->config;
-    zr_pairs_args args = {.path = path,
+    zr_pairs_args args = {.path = data->path,
                           .vocab_size = loaded->model.sizes.vocabulary,
                           .seq_length = j->seq,
+                          .order = order_of(data),
                           .seed = config ? (uint64_t)config->train.seed : 0,
+                          .part = data->part,
                           .tokenizer = tokenizer};
     zr__pairs_keys(config, &args);
-    if (zr__pairs_are_ready(path) || args.predictions > j->seq) args.predictions = j->seq;
+    if (zr__pairs_are_ready(data->path) || args.predictions > j->seq) args.predictions = j->seq;
     args.samples = j->layout.samples;
     j->layout.predictions = args.predictions;
     if (config) ZR_TRY(zr__run_cache_find(config, loaded->stored.run, cache, &args.cache_dir));
     return zr_pairs_open(&args, &j->samples.pairs);
 }
 
-static zr_status open_labelled(judge *j, const char *path, const char *tokenizer)
+static zr_status open_labelled(judge *j, const zr__eval_data *data, const char *tokenizer)
 {
     const zr__loaded *loaded = j->loaded;
     const zr__family_model *model = &loaded->model;
-    zr_labelled_args args = {.path = path,
+    zr_labelled_args args = {.path = data->path,
                              .kind = j->kind == ZR_SAMPLES_ANSWERS ? ZR_LABELLED_ANSWERS : ZR_LABELLED_CLASSES,
                              .vocab_size = model->sizes.vocabulary,
                              .seq_length = j->seq,
                              .labels = zr__family_labels(model),
-                             .order = ZR_SEQUENTIAL,
+                             .order = order_of(data),
+                             .seed = loaded->config ? (uint64_t)loaded->config->train.seed : 0,
+                             .part = data->part,
                              .tokenizer = tokenizer,
                              .every_question = true};
     zr__labelled_keys(loaded->config, &args);
@@ -66,14 +76,14 @@ static zr_status open_labelled(judge *j, const char *path, const char *tokenizer
     return zr__labelled_open(&args, loaded->base[0] ? loaded->base : loaded->stored.path, &j->samples.labelled);
 }
 
-static zr_status open_samples(judge *j, const char *path)
+static zr_status open_samples(judge *j, const zr__eval_data *data)
 {
     char found[PATH_MAX];
     const char *tokenizer;
     zr__samples_layout(j->kind, j->loaded->config, &j->layout);
     if (j->layout.samples > j->seq) j->layout.samples = j->seq;
     ZR_TRY(zr__load_tokenizer(j->loaded, found, &tokenizer));
-    return j->kind == ZR_SAMPLES_PAIRS ? open_pairs(j, path, tokenizer) : open_labelled(j, path, tokenizer);
+    return j->kind == ZR_SAMPLES_PAIRS ? open_pairs(j, data, tokenizer) : open_labelled(j, data, tokenizer);
 }
 
 /* Return the number of elements of the model's output for a batch, or 0 if the task does not read the output. */
@@ -188,23 +198,26 @@ static zr_status set_scores(judge *j, zr_eval_result *result)
     return j->args->answers ? zr__answers_json(j->answers, &result->answers) : ZR_OK;
 }
 
-static zr_status evaluate(judge *j, const char *path, zr_eval_result *result)
+static zr_status evaluate(judge *j, const zr__eval_data *data, zr_eval_result *result)
 {
-    ZR_TRY(open_samples(j, path));
+    ZR_TRY(open_samples(j, data));
     ZR_TRY(prepare(j));
     const zr__eval_text text = {.kind = j->kind, .source = j, .read = read_row, .windows = j->rows};
     const zr__eval_watch watch = {end_batch, j};
-    ZR_TRY(zr__evaluate_text(j->loaded, &j->layout, &text, &watch, j->args->threads, path, result));
+    ZR_TRY(zr__evaluate_text(j->loaded, &j->layout, &text, &watch, j->args->threads, data->path, result));
     const zr_data_info info = zr__samples_info(&j->samples);
     const char *note = j->samples.labelled ? info.note : "", *cut = info.cut;
-    snprintf(result->note, sizeof(result->note), "%s%s%s", note, note[0] && cut[0] ? "; " : "", cut);
+    zr__eval_note(result, note);
+    zr__eval_note(result, cut);
+    if (data->part.share > 0)
+        zr__eval_note(result, zr__samples_held_out(j->loaded->config, &j->samples, (char[ZR__HELD_OUT_BYTES]){0}));
     result->stride = j->seq;
     result->bytes = -1;
     result->bits_per_byte = NAN;
     return set_scores(j, result);
 }
 
-zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
+zr_status zr__evaluate_samples(zr__loaded *loaded, const zr__eval_data *data, int64_t seq, const zr_eval_args *args,
                                zr_eval_result *result)
 {
     judge j = {.loaded = loaded,
@@ -217,7 +230,7 @@ zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq
     j.layout.train = false;
     j.layout.seq = seq;
     j.layout.batch = zr__eval_batch_rows(seq);
-    const zr_status st = evaluate(&j, path, result);
+    const zr_status st = evaluate(&j, data, result);
     zr__answers_close(&j.answers);
     zr__samples_close(&j.samples);
     zr_free(j.label);

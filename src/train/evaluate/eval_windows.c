@@ -10,14 +10,15 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zr_status open_eval_data(const zr__loaded *loaded, const char *path, const zr_eval_args *how,
+static zr_status open_eval_data(const zr__loaded *loaded, const zr__eval_data *data, const zr_eval_args *how,
                                 zr__eval_windows *w)
 {
+    const char *path = data->path;
     char found[PATH_MAX], cache[PATH_MAX];
     const char *name = NULL;
     bool text = false, said = loaded->config && loaded->config->data.tokenizer;
     int64_t vocab = loaded->model.sizes.vocabulary;
-    zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->seq};
+    zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->seq, .part = data->part};
     if (loaded->config) zr__data_keys(loaded->config, &args);
     if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));
     if (how->as_text) args.as_text = true;
@@ -45,9 +46,10 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, cons
     return st == ZR_ERR_DATA && !text ? ZR_OK : st;
 }
 
-zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
-                                zr__eval_windows *w)
+zr_status zr__eval_windows_open(const zr__loaded *loaded, const zr__eval_data *data, int64_t seq,
+                                const zr_eval_args *args, zr__eval_windows *w)
 {
+    const char *path = data->path;
     const int64_t stride = args->stride;
     *w = (zr__eval_windows){.seq = seq, .stride = stride ? stride : seq, .strides = stride != 0};
     ZR_CHECK(stride >= 0 && stride <= seq, ZR_ERR_ARG,
@@ -55,7 +57,7 @@ zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int6
              (long long)seq);
     ZR_CHECK(args->token_bytes == 0 || args->token_bytes == 2 || args->token_bytes == 4, ZR_ERR_ARG,
              "tokens of %lld bytes; 2 (uint16) and 4 (uint32) are possible", (long long)args->token_bytes);
-    ZR_TRY(open_eval_data(loaded, path, args, w));
+    ZR_TRY(open_eval_data(loaded, data, args, w));
     w->info = zr_data_get_info(w->data);
     ZR_CHECK(!w->strides || !w->info.answers_only, ZR_ERR_UNSUPPORTED,
              "%s (%s): a stride is for texts; without it each window is one line", path, w->info.format);

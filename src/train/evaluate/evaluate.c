@@ -91,6 +91,12 @@ zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, int terms,
     return ZR_OK;
 }
 
+void zr__eval_note(zr_eval_result *result, const char *text)
+{
+    const size_t used = strlen(result->note);
+    snprintf(result->note + used, sizeof(result->note) - used, "%s%s", used && text[0] ? "; " : "", text);
+}
+
 int64_t zr__eval_batch_rows(int64_t seq)
 {
     return seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;

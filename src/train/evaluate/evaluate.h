@@ -51,6 +51,15 @@ ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *par
 /* ---- stored weights, on a file of any kind ------------------------------------------------------------------------
  */
 
+/** Data to evaluate on: the path, and the part of them if the run held out a share of its data.train. */
+typedef struct zr__eval_data {
+    const char *path;
+    zr_data_part part;
+} zr__eval_data;
+
+/** Add a text to the note of a result, unless the text is "". */
+void zr__eval_note(zr_eval_result *result, const char *text);
+
 /** Return the number of rows of `seq` tokens in a batch of an evaluation. */
 int64_t zr__eval_batch_rows(int64_t seq);
 
@@ -63,8 +72,8 @@ ZR_NODISCARD zr_status zr__evaluate_text(zr__loaded *loaded, zr_layout *layout, 
 /* ---- encoders (eval_samples.c) ---------------------------------------------------------------------------------- */
 
 /** Evaluate an encoder on data of its task, in rows of `seq` tokens. Errors: as zr_eval_dir. */
-ZR_NODISCARD zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
-                                            zr_eval_result *result);
+ZR_NODISCARD zr_status zr__evaluate_samples(zr__loaded *loaded, const zr__eval_data *data, int64_t seq,
+                                            const zr_eval_args *args, zr_eval_result *result);
 
 /* ---- windows of a text (eval_windows.c) ------------------------------------------------------------------------- */
 
@@ -89,11 +98,11 @@ typedef struct zr__eval_windows {
     zr_tokenizer *tokenizer; /* tokenizer of the text; NULL if unknown */
 } zr__eval_windows;
 
-/** Open data (zr_data_args.path) for the weights of `loaded`. Text is encoded with the tokenizer of the weights. `args`
+/** Open data for the weights of `loaded`. Text is encoded with the tokenizer of the weights. `args`
  * has the stride, where 0 means that no stride is requested, and how the data are read. Close the windows even after a
  * failure. Fail with ZR_ERR_ARG if the stride is out of range. Fail with ZR_ERR_UNSUPPORTED for a text without a known
  * tokenizer, or for several sources with a stride. */
-ZR_NODISCARD zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq,
+ZR_NODISCARD zr_status zr__eval_windows_open(const zr__loaded *loaded, const zr__eval_data *data, int64_t seq,
                                              const zr_eval_args *args, zr__eval_windows *windows);
 void zr__eval_windows_close(zr__eval_windows *windows);
 

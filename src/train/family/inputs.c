@@ -124,6 +124,8 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
     args->documents = config->data.packing == ZR_PACK_WHOLE;
     args->chat_template = config->data.chat_template;
     args->chat_date = config->data.chat_date;
+    args->chat_template_kwargs = config->data.chat_template_kwargs;
+    args->columns = config->data.columns;
     args->text_key = config->data.text_key;
     args->skip_bad_lines = config->data.skip_bad_lines;
     args->cache_dir = config->data.cache_dir;
@@ -133,12 +135,12 @@ zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn pr
 {
     ZR_CHECK(config->data.train || config->data.source, ZR_ERR_CONFIG,
              "data.train is missing; give a text or token file to train on (--data FILE)");
-    const zr_data_order order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED;
-    ZR_TRY(config->data.source
-               ? zr__samples_take_source(config, &inputs->train)
-               : zr__samples_open(config, config->data.train, order, first, progress, arg, &inputs->train));
-    if (config->data.val)
-        ZR_TRY(zr__samples_open(config, config->data.val, ZR_SEQUENTIAL, first, progress, arg, &inputs->val));
+    ZR_TRY(config->data.source ? zr__samples_take_source(config, config->data.source, &inputs->train)
+                               : zr__samples_open(config, false, first, progress, arg, &inputs->train));
+    if (config->data.val_source)
+        ZR_TRY(zr__samples_take_source(config, config->data.val_source, &inputs->val));
+    else if (config->data.val)
+        ZR_TRY(zr__samples_open(config, true, first, progress, arg, &inputs->val));
     return open_weights(config, inputs);
 }
 

@@ -170,7 +170,7 @@ zr_status zr__run_paths_settle(zr_config *config)
         const char *key, *path;
         bool folder;
     } read[] = {{"data.train", config->data.train, false},
-                {"data.val", config->data.val, false},
+                {"data.val", zr__config_val_share(config) > 0 ? NULL : config->data.val, false},
                 {"model.init", config->model.init, false},
                 {"model.lora.init", config->model.lora_init, false},
                 {"data.tokenizer", is_tokenizer_path(config->data.tokenizer) ? config->data.tokenizer : NULL, false},

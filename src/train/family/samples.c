@@ -8,6 +8,9 @@
 #include "train/family/inputs.h"
 #include "zr/run.h"
 
+#include <stdio.h>
+#include <string.h>
+
 void zr__samples_layout(zr_samples kind, const zr_config *config, zr_layout *layout)
 {
     zr_pairs_args args = {.seq_length = layout->seq};
@@ -58,6 +61,7 @@ static zr_status open_pairs(const zr_config *config, const zr_data_args *like, z
                           .seq_length = like->seq_length,
                           .order = like->order,
                           .seed = like->seed,
+                          .part = like->part,
                           .tokenizer = like->tokenizer,
                           .as_text = like->as_text,
                           .cache_dir = like->cache_dir,
@@ -87,6 +91,7 @@ static zr_status open_labelled(const zr_config *config, const zr__family_model *
                              .labels = zr__family_labels(model),
                              .order = like->order,
                              .seed = like->seed,
+                             .part = like->part,
                              .tokenizer = like->tokenizer,
                              .progress = like->progress,
                              .arg = like->arg};
@@ -94,13 +99,28 @@ static zr_status open_labelled(const zr_config *config, const zr__family_model *
     return zr__labelled_open(&args, config->model.init, labelled);
 }
 
-zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
-                           zr_progress_fn progress, void *arg, zr__samples *samples)
+zr_data_part zr__samples_part(const zr_config *config, bool held_out)
 {
-    zr_data_args args = {.path = path,
+    return (zr_data_part){zr__config_val_share(config), held_out};
+}
+
+/** Return the order of rows. An evaluation may read only the first rows of an encoder, which are to be of all parts of
+ * the data if these are a share of data.train. */
+static zr_data_order order_of(const zr_config *config, bool val)
+{
+    const bool mixes = zr__config_val_share(config) > 0 && zr__config_samples(config) != ZR_SAMPLES_NEXT;
+    return (val ? mixes : config->data.order == ZR_ORDER_SHUFFLED) ? ZR_SHUFFLED : ZR_SEQUENTIAL;
+}
+
+zr_status zr__samples_open(const zr_config *config, bool val, bool first, zr_progress_fn progress, void *arg,
+                           zr__samples *samples)
+{
+    const zr_data_part part = zr__samples_part(config, val);
+    zr_data_args args = {.path = val && part.share == 0 ? config->data.val : config->data.train,
+                         .part = part,
                          .vocab_size = zr_config_sizes(config).vocabulary,
                          .seq_length = config->data.seq_length,
-                         .order = order,
+                         .order = order_of(config, val),
                          .seed = (uint64_t)config->train.seed,
                          .cache_is_whole = !first,
                          .progress = progress,
@@ -113,20 +133,26 @@ zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_or
     return zr_data_open_with(&args, &samples->tokens);
 }
 
-zr_status zr__samples_take_source(const zr_config *config, zr__samples *samples)
+zr_status zr__samples_take_source(const zr_config *config, const zr_source *source, zr__samples *samples)
 {
-    const zr_source *source = config->data.source;
+    const bool trains = source == config->data.source;
+    const char *key = trains ? "data.train" : "data.val", *path = trains ? config->data.train : config->data.val;
     *samples = (zr__samples){.kind = zr__config_samples(config)};
-    ZR_CHECK(!config->data.train, ZR_ERR_CONFIG,
-             "data.train is %s, but the program gives samples of its own; leave out one of the two",
-             ZR_SHOWN(config->data.train));
+    ZR_CHECK(!trains || zr__config_val_share(config) == 0, ZR_ERR_CONFIG,
+             "data.val is %s, a share of data.train, but the program gives the samples; give a file as data.val",
+             config->data.val);
+    ZR_CHECK(!path, ZR_ERR_CONFIG, "%s is %s, but the program gives samples of its own; leave out one of the two", key,
+             ZR_SHOWN(path));
     ZR_CHECK(samples->kind == ZR_SAMPLES_NEXT, ZR_ERR_UNSUPPORTED,
-             "a %s learns from more than tokens and targets; give a file as data.train", config->model.family->title);
+             "a %s learns from more than tokens and targets; give a file as %s", config->model.family->title, key);
     ZR_CHECK(config->data.packing != ZR_PACK_WHOLE, ZR_ERR_UNSUPPORTED,
              "data.packing whole packs the documents of files; leave it out for samples that the program gives");
     samples->made = (zr__made_rows){
         .source = source, .seq = config->data.seq_length, .vocabulary = zr_config_sizes(config).vocabulary};
-    return ZR_OK;
+    if (trains) return ZR_OK;
+    ZR_CHECK(source->rows > 0, ZR_ERR_DATA, "data.val: the program gives %lld samples; give one or more",
+             (long long)source->rows);
+    return zr__samples_begin(samples, 0, source->rows);
 }
 
 zr_status zr__samples_begin(zr__samples *samples, int64_t first, int64_t n)
@@ -162,7 +188,7 @@ bool zr__samples_are_open(const zr__samples *samples)
 #define INFO_OF_ROWS(info)                                                                                             \
     (zr_data_info)                                                                                                     \
     {                                                                                                                  \
-        .path = (info).path, .format = (info).format, .note = (info).note, .cut = "", .made_again = "",                \
+        .path = (info).path, .format = (info).format, .note = (info).note, .cut = "", .form = "", .made_again = "",    \
         .files = (info).files, .sources = 1, .bytes = (info).bytes, .tokens = (info).tokens, .windows = (info).rows,   \
         .epoch_samples = (info).rows, .documents = (info).documents, .filled = (info).filled                           \
     }
@@ -171,8 +197,15 @@ zr_data_info zr__samples_info(const zr__samples *samples)
 {
     if (samples->tokens) return zr_data_get_info(samples->tokens);
     if (samples->made.source)
-        return (zr_data_info){
-            .path = "", .format = "samples of the program", .note = "", .cut = "", .made_again = "", .filled = 1};
+        return (zr_data_info){.path = "",
+                              .format = "samples of the program",
+                              .note = "",
+                              .cut = "",
+                              .form = "",
+                              .made_again = "",
+                              .filled = 1,
+                              .windows = samples->made.source->rows,
+                              .tokens = samples->made.source->rows * samples->made.seq};
     if (samples->pairs) {
         const zr_pairs_info info = zr_pairs_get_info(samples->pairs);
         return INFO_OF_ROWS(info);
@@ -185,6 +218,29 @@ zr_data_info zr__samples_info(const zr__samples *samples)
     return rows;
 }
 
+int64_t zr__samples_units(const zr__samples *samples, const char **unit)
+{
+    const zr_data_info info = zr__samples_info(samples);
+    const bool tokens = samples->tokens && info.documents == 0, rows = samples->pairs && info.documents == 0;
+    if (unit)
+        *unit = tokens                                ? "tokens"
+                : rows                                ? "rows"
+                : samples->pairs                      ? "documents"
+                : samples->kind == ZR_SAMPLES_ANSWERS ? "questions"
+                                                      : "records";
+    return tokens ? info.tokens : rows ? info.windows : info.documents;
+}
+
+const char *zr__samples_held_out(const zr_config *config, const zr__samples *val, char words[ZR__HELD_OUT_BYTES])
+{
+    const char *unit;
+    const long long n = zr__samples_units(val, &unit);
+    const bool last = val->tokens && strcmp(unit, "tokens") == 0;
+    snprintf(words, ZR__HELD_OUT_BYTES, "data.val %s: the %s%lld %s of data.train are held out of training",
+             config->data.val, last ? "last " : "", n, unit);
+    return words;
+}
+
 bool zr__samples_take_time(const zr__samples *samples)
 {
     if (samples->labelled || samples->made.source) return false; /* the samples are in memory */
@@ -194,6 +250,7 @@ bool zr__samples_take_time(const zr__samples *samples)
 
 int64_t zr__samples_memory_bytes(const zr__samples *samples)
 {
+    if (samples->tokens) return zr__data_memory_bytes(samples->tokens);
     if (samples->labelled) return zr_labelled_get_info(samples->labelled).memory_bytes;
     return samples->pairs ? zr_pairs_get_info(samples->pairs).memory_bytes : 0;
 }
@@ -261,6 +318,7 @@ zr_status zr__samples_read(void *source, int64_t index, const zr__row *row)
 zr_status zr__samples_window(void *source, int64_t index, const zr__row *row)
 {
     const zr__samples *samples = source;
+    if (samples->made.source) return read_made(&samples->made, index, row);
     if (!samples->tokens) return read_row(samples, index, row);
     ZR_TRY(zr_data_window(samples->tokens, index, row->tokens, row->targets));
     return row->documents ? zr_data_documents(samples->tokens, row->documents) : ZR_OK;

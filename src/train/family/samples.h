@@ -5,7 +5,7 @@
 
 #include "train/family/family.h"
 
-/** Rows that a program makes (zr_source), of the current training step. */
+/** Rows that a program makes (zr_source): of the current training step, or all for evaluations. */
 typedef struct zr__made_rows {
     const zr_source *source; /* or NULL */
     int64_t seq, vocabulary;
@@ -41,12 +41,16 @@ void zr__labelled_keys(const zr_config *config, zr_labelled_args *args);
 /** Open labelled texts or questions, with the names of labels in config.json of `dir`, which may be NULL. */
 ZR_NODISCARD zr_status zr__labelled_open(zr_labelled_args *args, const char *dir, zr_labelled **labelled);
 
-/** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */
-ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
-                                        zr_progress_fn progress, void *arg, zr__samples *samples);
-/** Take the program's samples, config->data.source, in place of data. Errors: ZR_ERR_CONFIG if data.train is given
- * too; ZR_ERR_UNSUPPORTED for encoders and for rows of several documents. */
-ZR_NODISCARD zr_status zr__samples_take_source(const zr_config *config, zr__samples *samples);
+/** Return the part of data.train on which a run trains, or with `held_out` the part that data.val holds out of it. */
+zr_data_part zr__samples_part(const zr_config *config, bool held_out);
+/** Open data.train in the order data.order or, with `val`, the data of evaluations: data.val, or the part of data.train
+ * that it holds out. `first` and `progress` are as in zr__inputs_open. */
+ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, bool val, bool first, zr_progress_fn progress,
+                                        void *arg, zr__samples *samples);
+/** Take the program's samples, config->data.source or config->data.val_source, in place of a file. Errors:
+ * ZR_ERR_CONFIG if a file is given too; ZR_ERR_DATA if there are no samples for evaluations; ZR_ERR_UNSUPPORTED for
+ * encoders and for rows of several documents. */
+ZR_NODISCARD zr_status zr__samples_take_source(const zr_config *config, const zr_source *source, zr__samples *samples);
 /** Begin a training step with samples [first, first+n): ask a program for its rows. For other data do nothing. */
 ZR_NODISCARD zr_status zr__samples_begin(zr__samples *samples, int64_t first, int64_t n);
 void zr__samples_close(zr__samples *samples);
@@ -54,6 +58,13 @@ bool zr__samples_are_open(const zr__samples *samples);
 
 /** Return facts about the data. For an encoder, a window is a row. */
 zr_data_info zr__samples_info(const zr__samples *samples);
+/** Return the size of data in the units that a share holds out. *unit (unless NULL) receives their plural name. */
+int64_t zr__samples_units(const zr__samples *samples, const char **unit);
+enum { ZR__HELD_OUT_BYTES = 192 };
+/** Write how much data.val, a share, holds out: "data.val 0.05: 260 records of data.train are held out". Return
+ * `words`.
+ */
+const char *zr__samples_held_out(const zr_config *config, const zr__samples *val, char words[ZR__HELD_OUT_BYTES]);
 /** Return whether reading samples takes so long that a thread should read ahead: samples are made from texts, or data
  * exceed ZR_TRAIN_AHEAD_BYTES. */
 bool zr__samples_take_time(const zr__samples *samples);

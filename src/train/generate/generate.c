@@ -55,16 +55,15 @@ static zr_status render_prompt(generating *g)
     const zr_generate_args *args = g->args;
     const zr_config *config = g->loaded.config;
     zr__chat *chat = &g->chat;
-    zr__message message[2];
+    ZR_AUTO(zr__talk_clear) zr__talk talk = {0};
     const char *reason = NULL;
-    int64_t n = 0;
-    if (args->system)
-        message[n++] = (zr__message){.role = ZR__SYSTEM, .text = args->system, .bytes = (int64_t)strlen(args->system)};
-    message[n++] = (zr__message){.role = ZR__USER, .text = args->prompt, .bytes = args->prompt_bytes};
+    if (args->system) ZR_TRY(zr__talk_say(&talk, "system", args->system, (int64_t)strlen(args->system)));
+    ZR_TRY(zr__talk_say(&talk, "user", args->prompt, args->prompt_bytes));
     const char *form = args->chat_template ? args->chat_template : config ? config->data.chat_template : NULL;
-    ZR_TRY(zr__chat_find(g->name, form, config ? config->data.chat_date : NULL, chat));
+    ZR_TRY(zr__chat_find(g->name, form, config ? config->data.chat_date : NULL,
+                         config ? config->data.chat_template_kwargs : NULL, chat));
     ZR_TRY(zr__chat_want(chat, g->tokenizer, g->dir, "--chat-template", "leave out --chat"));
-    ZR_TRY(zr__chat_render(chat, message, n, true, &g->rendered, &reason));
+    ZR_TRY(zr__chat_render(chat, &talk, true, &g->rendered, &reason));
     ZR_CHECK(!reason, ZR_ERR_ARG, "%s", reason);
     ZR_TRY(zr__rendered_encode(&g->rendered, chat, g->tokenizer, &g->prompt, &g->room, &g->writer.n_prompt));
     for (int64_t i = 0; i < g->writer.n_prompt; i++) g->prompt[i] &= ~ZR__IGNORED;

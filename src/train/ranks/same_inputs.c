@@ -5,6 +5,7 @@
 
 #include "base/paths/shards.h"
 #include "base/text/text.h"
+#include "config/config.h"
 #include "train/host/host.h"
 
 #include <errno.h>
@@ -115,8 +116,9 @@ zr_status zr__run_same_inputs(const zr__ranks *r, const zr_config *c, const zr__
                               zr__input_prints *prints)
 {
     /* samples of the program can only be read once */
+    const bool shares = zr__config_val_share(c) > 0, opened = zr__samples_are_open(&inputs->val);
     const zr__samples *train = inputs->train.made.source ? NULL : &inputs->train,
-                      *val = zr__samples_are_open(&inputs->val) ? &inputs->val : NULL;
+                      *val = opened && !shares && !inputs->val.made.source ? &inputs->val : NULL;
     const zr_weights *weights = inputs->weights, *adapter = c->model.lora_init ? weights : NULL;
     const int64_t files = weights ? zr__weights_files(weights) : 0, base = files - (adapter ? 1 : 0);
     zr__file_print *of_base = c->model.lora.rank > 0 ? &prints->base : NULL;

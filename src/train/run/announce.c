@@ -2,6 +2,7 @@
 
 #include "train/run/run.h"
 
+#include "config/config.h"
 #include "train/host/host.h"
 
 #include <stdio.h>
@@ -117,16 +118,27 @@ static void note_saving(const zr__ranks *r, const zr_plans *plans)
                      ZR_SIZE(errors));
 }
 
-/** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
- * configuration was completed (train/setup/prepare.c). */
+/** Report the form of records, skipped lines and cut documents of a text. Other irregularities of the text were already
+ * reported when the configuration was completed (train/setup/prepare.c). */
 static void note_lines(const zr__ranks *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
     /* whether info.note is about skipped lines or lost answers */
     const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]);
+    if (info.form && info.form[0]) zr__run_note(r, "%s", info.form);
     if (wrong) zr__run_note(r, "%s", info.note);
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
+}
+
+/** Report how much of data.train is held out, if data.val is a share. */
+static void note_held_out(const zr__ranks *r, const zr_config *c, const zr__inputs *inputs)
+{
+    char words[ZR__HELD_OUT_BYTES];
+    if (zr__config_val_share(c) == 0) return;
+    const int64_t trained = zr__samples_units(&inputs->train, NULL);
+    zr__run_note(r, "%s, of %lld in all", zr__samples_held_out(c, &inputs->val, words),
+                 (long long)(trained + zr__samples_units(&inputs->val, NULL)));
 }
 
 /** Report keys for reading data that have no effect on these data. */
@@ -189,6 +201,7 @@ void zr__run_announce(const zr__run *r)
         zr__run_note(&r->ranks, "%d ranks x %d threads are more than %d cores, so training will be slow",
                      r->ranks.comm->local_size, r->info.threads, cores);
     note_lines(&r->ranks, &r->data.inputs.train);
+    note_held_out(&r->ranks, r->config, &r->data.inputs);
     note_keys(&r->ranks, r->config, &r->data.inputs);
     note_padding(&r->ranks, r->config, &r->data.inputs.train);
     note_lines(&r->ranks, &r->data.inputs.val);

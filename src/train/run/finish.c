@@ -217,7 +217,10 @@ zr_status zr__run_keep_best(zr__run *r)
     const char *why = ZR__WHY();
     int64_t whole = st == ZR_OK || place[0];
     if (st != ZR_OK) ZR_TRY(zr__run_most(&r->ranks, &whole, 1));
-    if (whole) r->resume.made.best_loss = r->ranks.result->val_loss;
+    if (whole) {
+        r->resume.made.best_loss = r->ranks.result->best_val_loss = r->ranks.result->val_loss;
+        r->ranks.result->best_step = step;
+    }
     if (st == ZR_OK) return ZR_OK;
     if (place[0])
         snprintf(
@@ -257,6 +260,7 @@ zr_status zr__run_set_best(zr__run *r)
     if (zr__weights_in(path, "")) {
         ZR_TRY(zr__trained_read(path, &best));
         if (best.step >= 0) r->resume.made.best_loss = best.val_loss;
+        r->resume.made.best_step = best.step > 0 ? best.step : 0;
         return ZR_OK;
     }
     r->resume.made.best_loss = INFINITY;

@@ -27,13 +27,13 @@ typedef struct reference {
     const zr_plan *plan; /* of this rank's role */
     zr_engine *engine;
     zr_status failed;  /* status of the first micro-batch that could not be read */
-    const char *state; /* name of the state that is being read */
+    const char *state; /* name of the state that is being filled or read */
     zr__json_out loss, grad_norm, lr, skipped;
 } reference;
 
 static zr_status read_rows(reference *r, const zr_batch *batch, void *const *input)
 {
-    const int64_t rows = r->all->config->train_batch_size, first = batch->step * rows;
+    const int64_t rows = r->all->config->train_batch_size, first = (batch->step - r->all->args->updates) * rows;
     ZR_TRY(zr__samples_begin(&r->samples, first, rows));
     for (int64_t b = 0; b < r->plan->layout.batch; b++) {
         const zr__row row = zr__row_at(r->samples.kind, &r->plan->layout, b, input);
@@ -53,8 +53,9 @@ static zr_status read_batch(void *arg, const zr_batch *batch, void *const *input
 
 static zr_status fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
-    const zr_reference *args = ((const reference *)arg)->all->args;
-    return args->fill(args->arg, param->name, zr_shape_elems(&param->whole), first, n, out);
+    const reference *r = arg;
+    const zr_reference *args = r->all->args;
+    return args->fill(args->arg, r->state, param->name, zr_shape_elems(&param->whole), first, n, out);
 }
 
 static zr_status pass(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
@@ -64,12 +65,30 @@ static zr_status pass(void *arg, const zr_param_info *param, int64_t first, int6
     return args->read(args->arg, r->state, param->name, zr_shape_elems(&param->whole), first, n, in);
 }
 
+/** Fill the states before the first step: parameters last, because the engine then also gathers them. Collective. */
+static zr_status fill_states(reference *r)
+{
+    const int64_t updates = r->all->args->updates;
+    const zr_plan *plan = r->plan;
+    ZR_CHECK(updates == 0 || (!plan->differences && plan->error_steps == 0), ZR_ERR_UNSUPPORTED,
+             "%lld earlier updates were given, but with %s a step needs more than the optimizer's states; leave it out",
+             (long long)updates,
+             plan->differences ? "quantization.weight_differences" : "zero_optimization.zeropp_loco_param");
+    for (int i = 0; i < plan->n_slots && updates > 0; i++) {
+        r->state = zr_plan_slot_name(plan, i);
+        ZR_TRY(zr_engine_fill(r->engine, ZR_STATE_SLOT + i, fill, r));
+    }
+    ZR_TRY(zr_engine_resume(r->engine, updates));
+    r->state = "weight";
+    return zr_engine_fill(r->engine, ZR_STATE_PARAM, r->all->args->fill ? fill : NULL, r);
+}
+
 /** Make the plan, the engine and its weights. Collective. */
 static zr_status prepare(reference *r)
 {
     const zr_config *c = r->all->config;
     ZR_AUTO(zr__folders_free) zr__folders folders = {0};
-    zr_status st = zr__samples_take_source(c, &r->samples);
+    zr_status st = zr__samples_take_source(c, c->data.source, &r->samples);
     if (st == ZR_OK)
         st = zr__train_device(c->device, zr__train_threads(c, r->comm->local_size), r->comm->local_rank, &r->device);
     if (st == ZR_OK) st = zr__train_plans(c, r->comm->size, -1, &r->device->profile, &r->plans);
@@ -79,7 +98,7 @@ static zr_status prepare(reference *r)
     r->plan = r->plans.role[r->plans.own];
     ZR_TRY(zr_engine_create_on(r->plan, r->device, r->comm, (uint64_t)c->train.seed, (const char *const *)folders.path,
                                folders.n, &r->engine));
-    return zr_engine_fill(r->engine, ZR_STATE_PARAM, r->all->args->fill ? fill : NULL, r);
+    return fill_states(r);
 }
 
 /** Add a number to a list with all its digits, or null if it is not finite. */
@@ -101,7 +120,7 @@ static zr_status step_all(reference *r)
     zr__json_open(&r->skipped, NULL, '[');
     for (int64_t step = 0; step < r->all->args->steps; step++) {
         zr_step_result did = {0};
-        const zr_step_args args = {.step = step,
+        const zr_step_args args = {.step = r->all->args->updates + step,
                                    .lr = zr__lr(c, zr_engine_updates(r->engine)),
                                    .clip = c->gradient_clipping,
                                    .loss_scale = scaler.scale,
@@ -196,6 +215,9 @@ zr_status zr_train_reference(const zr_config *config, int ranks, const zr_refere
 {
     ZR_CHECK(config && args && args->source.read && args->read && json, ZR_ERR_ARG,
              "zr_train_reference was given a NULL pointer");
+    ZR_CHECK(args->updates == 0 || (args->updates > 0 && args->fill), ZR_ERR_ARG,
+             "zr_train_reference: updates is %lld; wanted 0, or more with `fill`, which gives the states",
+             (long long)args->updates);
     zr_config own = *config;
     own.data.train = NULL; /* the samples are those of the caller */
     own.data.source = &args->source;

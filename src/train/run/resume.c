@@ -5,6 +5,7 @@
 #include "train/host/host.h"
 #include "train/run/save_files.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -88,6 +89,11 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
              "%s is %s, but %s in %s, which has a momentum only for its matrices; give the same value, or another "
              "train.output_dir",
              key, is ? is : "not given", was ? was : "not given", with->name);
+    const bool share = (is && isdigit((unsigned char)*is)) || (was && isdigit((unsigned char)*was));
+    ZR_CHECK(!with->begun || !share || strcmp(key, "data.val") != 0, ZR_ERR_CONFIG,
+             "data.val is %s, but %s in %s; a resumed run holds out the same share of data.train, since it has been "
+             "trained on the rest: give the same value, or another train.output_dir",
+             is ? is : "not given", was ? was : "not given", with->name);
     return ZR_OK;
 }
 
@@ -341,9 +347,15 @@ static bool has_errors(const zr__run *r, int file)
     return zr__state_of_file(r->plan, file) >= ZR_STATE_ERROR;
 }
 
-/** Return whether only one of the checkpoint and the run has hidden matrices, whose states are other states. */
-static bool is_of_other_kind(const zr__run *r)
+/** Return whether the optimizers of a checkpoint and of the run have other states: the checkpoint lacks one of the
+ * run's, without which the others would make wrong updates, or only one of both has hidden matrices. */
+static bool has_other_states(const zr__run *r, const zr__manifest *manifest)
 {
+    char name[ZR_STATE_FILE_BYTES];
+    for (int file = 1; file <= r->plan->n_slots; file++) {
+        zr__state_file(r->plan, file, name);
+        if (!zr__manifest_find(manifest, name)) return true;
+    }
     return (strcmp(r->resume.from.optimizer, "muon") == 0) != (strcmp(r->plan->optimizer.name, "muon") == 0);
 }
 
@@ -358,7 +370,7 @@ static zr_status open_state(const zr__run *r, const zr__manifest *manifest, int 
     zr__checkpoint_run_sums(&now, &r->plan->layout);
     if (file > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
     const int state = zr__state_of_file(r->plan, file);
-    if (state >= ZR_STATE_SLOT && state < ZR_STATE_SENT && is_of_other_kind(r)) return ZR_OK;
+    if (state >= ZR_STATE_SLOT && state < ZR_STATE_SENT && has_other_states(r, manifest)) return ZR_OK;
     if (has_errors(r, file) && !same_sums(&now, &r->resume.from)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr__chunk_reader_open(path, manifest, name, r->ranks.comm->local_size, reader));
@@ -404,6 +416,7 @@ static void take_over(zr__run *r)
     r->ranks.result->skipped = from->skipped;
     r->training.skipped_in_row = from->skipped_in_row;
     r->ranks.result->loss = from->loss;
+    r->training.early = from->early;
     if (r->config->train.noise_scale) r->training.noise = from->noise;
     r->ranks.result->noise_scale = zr__noise_scale_value(&r->training.noise);
     if (!r->training.scaler.dynamic || !from->scaler.dynamic) return;

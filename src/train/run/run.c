@@ -38,8 +38,22 @@ static bool is_all_uncounted(const zr__run *r)
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->ranks.result->steps, interval = r->config->train.save_interval;
-    if (step == r->config->train.steps) return (interval > 0 || r->config->train.save_end) && !is_all_uncounted(r);
+    if (zr__run_is_last(r)) return (interval > 0 || r->config->train.save_end) && !is_all_uncounted(r);
     return interval > 0 && step % interval == 0;
+}
+
+bool zr__run_is_last(const zr__run *r)
+{
+    return r->ranks.result->stopped_early || r->ranks.result->steps == r->config->train.steps;
+}
+
+/** End the run before train.steps: say why, and write the checkpoint of the end. */
+static zr_status end_early(zr__run *r)
+{
+    char words[ZR_EARLY_STOP_BYTES];
+    r->ranks.result->stopped_early = true;
+    zr__run_note(&r->ranks, "%s", zr__early_stop_words(&r->training.early, r->config, words));
+    return save_is_due(r) ? zr__run_save(r) : ZR_OK;
 }
 
 /** Perform all steps. After each step, first write a checkpoint if it is due, then handle requests, then evaluate. If a
@@ -50,13 +64,14 @@ static zr_status make_steps(zr__run *r)
 {
     if (r->resume.from_step > 0 && !r->resume.made.evaluation && eval_is_due(r)) ZR_TRY(zr__run_validate(r));
     if (r->resume.from_step > 0 && !r->resume.made.sample && sample_is_due(r)) ZR_TRY(zr__sample_write(r));
-    while (r->ranks.result->steps < r->config->train.steps) {
+    while (r->ranks.result->steps < r->config->train.steps && !zr__early_stop_is_due(&r->training.early, r->config)) {
         ZR_TRY(zr__run_step(r));
         if (save_is_due(r)) ZR_TRY(zr__run_save(r));
         if (r->ranks.result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
         if (eval_is_due(r)) ZR_TRY(zr__run_validate(r));
         if (sample_is_due(r)) ZR_TRY(zr__sample_write(r));
     }
+    if (r->ranks.result->steps < r->config->train.steps) ZR_TRY(end_early(r));
     ZR_CHECK(!is_all_uncounted(r), ZR_ERR_DATA,
              "%s: no target counts in any of %lld steps; give %s data.seq_length %lld tokens",
              r->config->data.train ? ZR_SHOWN(r->config->data.train) : "the program's samples",
@@ -89,7 +104,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
                  .resume = {.asked = resume, .step = -1, .made.best_loss = INFINITY},
                  .saving.step = -1,
                  .dir = ZR_RUN_DIR_INIT};
-    result->loss = result->val_loss = result->noise_scale = NAN;
+    result->loss = result->val_loss = result->best_val_loss = result->noise_scale = NAN;
     r.watching.peak_before_bytes = zr__host_peak_bytes();
     result->peak_rss_bytes = -1;
     result->agreed = true;

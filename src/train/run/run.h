@@ -60,6 +60,7 @@ typedef struct zr__resume {
 typedef struct zr__training {
     zr__loss_scaler scaler;
     zr__noise_scale noise;
+    zr__early_stop early;
     double step_sec;   /* estimated seconds of a training step, or 0 if unknown */
     double highest_lr; /* highest learning rate of the steps of this process */
     /* number of consecutive skipped steps, without steps that lowered the loss scale and steps in which no target
@@ -155,6 +156,8 @@ ZR_NODISCARD zr_status zr__run_complete_weights(const zr__ranks *ranks, const zr
  * only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__run_set_best(zr__run *r);
 
+/** Return whether the run has done its last step: train.steps, or one at which it ends early. */
+bool zr__run_is_last(const zr__run *r);
 /** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);
 /** Return ZR_ERR_STOPPED if this rank was asked to stop or has no time left. The caller agrees on it with all ranks.

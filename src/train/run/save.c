@@ -51,6 +51,7 @@ static zr_status describe_run(const zr__run *r, zr__save *s)
                                     .loss = r->ranks.result->loss,
                                     .scaler = r->training.scaler,
                                     .noise = r->training.noise,
+                                    .early = r->training.early,
                                     .ranks = r->ranks.comm->size,
                                     .prints = r->data.prints};
     zr__checkpoint_run_sums(&s->about, &r->plan->layout);
@@ -208,7 +209,7 @@ void zr__run_save_failed(zr__saving *s, zr_status st, const char *why)
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char text[512];
-    const bool last = step == r->config->train.steps, model = r->config->train.save_model;
+    const bool last = step == r->ranks.result->steps && zr__run_is_last(r), model = r->config->train.save_model;
     const bool wanted =
         !last || !model || r->config->train.save_interval > 0 || zr__config_given(r->config, "train.save_end");
     if (st == ZR_OK || !r->ranks.result->agreed) return st;
@@ -320,7 +321,7 @@ static zr_status finish_earlier(zr__run *r)
 zr_status zr__run_save(zr__run *r)
 {
     const int64_t step = r->ranks.result->steps;
-    const bool asynchronous = r->plan->save != ZR_SAVE_NONE && step < r->config->train.steps;
+    const bool asynchronous = r->plan->save != ZR_SAVE_NONE && !zr__run_is_last(r);
     if (r->training.suspect) {
         zr__run_note(&r->ranks, "step %lld: no checkpoint was written, because the loss is not finite",
                      (long long)step);

@@ -135,6 +135,18 @@ static zr_status share_outputs(zr__run *r)
     return st;
 }
 
+/** Take over results of earlier starts: the evaluation of the step from which the run resumes, if its checkpoint was
+ * written before it, and the best weights. */
+static void take_results(zr__run *r)
+{
+    const zr__run_made *made = &r->resume.made;
+    if (made->evaluation && r->training.early.step < r->resume.from_step)
+        zr__early_stop_add(&r->training.early, r->resume.from_step, made->val_loss, r->config->train.threshold);
+    if (made->best_step == 0) return;
+    r->ranks.result->best_step = made->best_step;
+    r->ranks.result->best_val_loss = made->best_loss;
+}
+
 /** Read elements of model.init, or of model.lora.init. Generate them for adapters that no directory gives, and for the
  * new head of another task. */
 static zr_status fill_start(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
@@ -159,6 +171,7 @@ zr_status zr__run_start(zr__run *r)
             &r->ranks, zr_engine_fill(r->engine, ZR_STATE_PARAM, r->data.inputs.weights ? fill_start : NULL, r)));
     ZR_TRY(zr__run_agree(&r->ranks, open_outputs(r)));
     ZR_TRY(share_outputs(r));
+    take_results(r);
     r->info.from_step = r->resume.from_step;
     zr__run_announce(r);
     zr__run_log_begin(&r->ranks, &r->dir, r->resume.there ? r->resume.from_step : -1);

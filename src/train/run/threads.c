@@ -13,7 +13,7 @@
 #include <string.h>
 
 zr_status zr_train_config(const char *path, const char *const *overrides, int n_overrides, int ranks, unsigned how,
-                          int64_t unix_sec, zr_config **config)
+                          int64_t unix_sec, const zr_source *train, const zr_source *val, zr_config **config)
 {
     ZR_AUTO(zr_config_destroy) zr_config *read = NULL;
     ZR_CHECK(config, ZR_ERR_ARG, "zr_train_config needs a place for the configuration");
@@ -24,6 +24,8 @@ zr_status zr_train_config(const char *path, const char *const *overrides, int n_
     if (how & ZR_TRAIN_CHOOSES) zr__config_leave_open(read);
     if (!(how & ZR_TRAIN_PLAIN)) zr__config_take_recipe(read);
     if (how & ZR_TRAIN_RESUMES) ZR_TRY(zr__train_go_on(read));
+    read->data.source = train;
+    read->data.val_source = val;
     ZR_TRY(zr_train_prepare(read, ranks, unix_sec));
     *config = ZR_TAKE(read);
     return ZR_OK;
@@ -142,18 +144,16 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-zr_status zr_train_threads(const zr_config *config, int ranks, bool resume, const zr_source *source,
-                           zr_train_event_fn event, void *arg, const int *asked, char **json)
+zr_status zr_train_threads(const zr_config *config, int ranks, bool resume, zr_train_event_fn event, void *arg,
+                           const int *asked, char **json)
 {
     ZR_CHECK(config && json, ZR_ERR_ARG, "zr_train_threads was given a NULL pointer");
-    zr_config own = *config;
-    if (source) own.data.source = source;
-    job j = {.config = &own, .resume = resume, .asked = asked, .event = event, .arg = arg};
+    job j = {.config = config, .resume = resume, .asked = asked, .event = event, .arg = arg};
     *json = NULL;
     zr_status st = zr_comm_threads_run(ranks, train_rank, &j);
     if (st != ZR_OK && j.result.agreed && j.why[0]) st = ZR_FAIL(st, "%s", j.why);
     if (st != ZR_OK && st != ZR_ERR_STOPPED) return st;
-    ZR_TRY(zr__result_json(&own, &j.result, NULL, json));
+    ZR_TRY(zr__result_json(config, &j.result, NULL, json));
     ZR_CHECK(!j.uncertain, ZR_ERR_MEMORY, "no memory to report an event of the run");
     return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", j.why);
 }

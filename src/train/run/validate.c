@@ -32,6 +32,7 @@ zr_status zr__run_validate(zr__run *r)
     line.terms = zr__run_name_terms(r->plan, mean.term, line.term);
     r->ranks.result->val_loss = line.val_loss;
     r->training.suspect |= !isfinite(line.val_loss);
+    zr__early_stop_add(&r->training.early, line.step, line.val_loss, r->config->train.threshold);
     if (r->ranks.comm->rank == 0) zr__run_log_eval(&r->ranks, &r->dir, &line);
     if (!r->config->train.keep_best || !(line.val_loss < r->resume.made.best_loss)) return ZR_OK;
     return zr__run_keep_best(r);

@@ -42,6 +42,8 @@ static zr_optimizer optimizer_of(const zr_config *config)
     switch (config->optimizer.type) {
     case ZR_OPTIMIZER_SGD:
         return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
+    case ZR_OPTIMIZER_LION:
+        return zr_lion(beta1, beta2, decay);
     case ZR_OPTIMIZER_LARS:
         return zr_lars(config->optimizer.momentum, config->optimizer.trust_coefficient, eps, decay);
     case ZR_OPTIMIZER_LAMB: {
@@ -253,7 +255,7 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     set_states(config, &layout);
     set_movement(config, &layout);
     set_homes(config, &layout);
-    layout.eval = config->data.val != NULL;
+    layout.eval = config->data.val || config->data.val_source;
     zr__samples_layout(zr__config_samples(config), config, &layout);
     if (config->train.sample_tokens > 0) layout.decode_len = sample_room(config);
     layout.optimizer = optimizer_of(config);

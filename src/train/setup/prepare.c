@@ -219,7 +219,7 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     data_kind train, val;
     *bytes = false;
     ZR_TRY(look_at_data(config, config->data.train, &train));
-    ZR_TRY(look_at_data(config, config->data.val, &val));
+    ZR_TRY(look_at_data(config, zr__config_val_share(config) > 0 ? NULL : config->data.val, &val));
     if (config->data.tokenizer) return ZR_OK;
     ZR_CHECK(train == DATA_UNKNOWN || val == DATA_UNKNOWN || train == val, ZR_ERR_CONFIG,
              "data.train is %s but data.val is %s, and data.tokenizer is not given; set it to the tokenizer that made "

@@ -17,7 +17,7 @@ typedef enum zr__stored_kind {
 typedef struct zr__stored {
     zr__stored_kind kind;
     char path[4096]; /* path of the directory or file */
-    char run[4096];  /* directory of the run that the weights belong to, or "" */
+    char run[4096];  /* directory of the run whose checkpoint, best/ or newest weights these are, or "" */
     bool from_run;   /* whether the given path was the run's directory */
     /* name of a newer checkpoint that is incomplete, and the reason; "" if all newer checkpoints are complete */
     char passed_over[512];

@@ -43,6 +43,6 @@ check "... an evaluation counts completions" grep -q '"val_tokens":500' pairs/me
 check "... packed" train --data.train=pairs.jsonl --data.packing=documents --train.steps=2 --train.output_dir=packed
 check "lines that are cut" sh -c "$ZR train c.json --data.seq_length=16 --train.steps=1 --train.output_dir=cut 2>&1 | grep '100 of 100 documents are longer than data.seq_length 16'"
 echo '{"text": "x"}' >>pairs.jsonl
-check "lines of two kinds" fails 65 'pairs.jsonl:101: "prompt" is missing; the first line of this file has' train --data.train=pairs.jsonl --train.output_dir=mixed
+check "lines of two kinds" fails 65 'pairs.jsonl:101: "prompt" is missing; the first record of this file has' train --data.train=pairs.jsonl --train.output_dir=mixed
 
 echo "1..$n"

@@ -65,11 +65,16 @@ check "as text" train --data.train=array.json --data.format=text --train.output_
 other() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && ! cmp -s a b; }
 check "... it is another text" other texts array
 check "... also in zr eval" prints '"tokens":' "$ZR" eval parts --data array.json --as-text --json
-check "a table" fails 65 'all.csv: by its name this is a table (comma-separated values).*data.format "text"' train --data.train=all.csv --train.output_dir=none
-check "... to evaluate on" fails 65 'all.csv: by its name this is a table' train --data.val=all.csv --train.output_dir=none
-check "... in zr eval" fails 65 'all.csv: by its name this is a table' "$ZR" eval parts --data all.csv
+check "a table" train --data.train=all.csv --data.val=all.csv --train.output_dir=table
+check "... is the same text" same table whole
+check "... whose evaluation is the same" same_val table whole
+gzip -c all.jsonl >packed
+check "a compressed file" train --data.train=packed --data.val=packed --train.output_dir=packed.run
+check "... is the same text" same packed.run whole
+head -c 500 packed >cut.gz
+check "... that is cut off" fails 65 'cut.gz: its compressed data (gzip) end too early, at byte 500 of the file' "$ZR" eval parts --data cut.gz
 check "... as text" "$ZR" eval parts --data all.csv --as-text
-check "other records" fails 65 'talk.jsonl:1: .text. is missing.*the record has "messages", and zr reads {"text": TEXT}' \
+check "other records" fails 65 'talk.jsonl: it has records of messages, and a file of tokens cannot say which of them the loss counts' \
     "$ZR" tokenize --tokenizer bytes talk.jsonl -o none.bin
 
 check "tokens of 4 bytes" fails 65 'wide.bin: every second of its first 800 numbers.*give data.token_bytes 4' train --data.train=wide.bin --train.output_dir=none

@@ -1,6 +1,6 @@
 #TEST timeout=120
-# Check LAMB and LARS from the command: the same losses at every stage and number of ranks, also when a run is resumed
-# on another number; the defaults of each variant; refusals.
+# Check LAMB, LARS and Lion from the command: the same losses at every stage and number of ranks, also when a run is
+# resumed on another number; the defaults of each variant; refusals.
 . tests/support/command.inc
 
 i=0
@@ -39,4 +39,21 @@ check "... are said" grep -q 'gradient_clipping: not given, set to 1, which is m
 check "... and resolved" sh -c 'grep -q "\"eps\": 1e-6" defaults/config.json && grep -q "\"weight_decay\": 0.01" defaults/config.json'
 check "a setting of another variant" code 78 "$ZR" plan nvidia.json --optimizer.params.max_coeff=0.3
 check "... is refused" grep -q 'max_coeff: it is a setting of variant deepspeed, but optimizer.params.variant is nvidia' err
+
+# Optimizers with smaller states: the numbers of any number of ranks, and of a run that is resumed on another.
+small() { dir=$kind-$1; shift; "$ZR" train small.json --quiet --train.output_dir="$dir" "$@"; }
+for kind in Lion; do
+    sed "s/\"type\": \"Lamb\", $params/\"type\": \"$kind\", \"params\": {\"lr\": 0.003, \"weight_decay\": 0.1}/" c.json >small.json
+    check "$kind trains" small one
+    check "... half a run on four ranks" small four --ranks 4 --zero_optimization.stage=1 --train.steps=4
+    check "... goes on, on two ranks at stage 3" small four --resume --ranks 2 --zero_optimization.stage=3 --train.steps=8
+    check "... with the same numbers" same $kind-one $kind-four
+    check "... and the same states" cmp $kind-one/step-00000008/exp_avg.safetensors $kind-four/step-00000008/exp_avg.safetensors
+    check "... states in host memory" small host --ranks 2 --zero_optimization.stage=2 --zero_optimization.offload_optimizer.device=cpu
+    check "... have the same numbers" same $kind-one $kind-host
+    check "... states on disk" small disk --ranks 2 --zero_optimization.stage=2 --zero_optimization.offload_optimizer.device=nvme \
+        --zero_optimization.offload_optimizer.nvme_path=.
+    check "... have the same numbers" same $kind-one $kind-disk
+    check "... bf16, as planned" small bf16 --ranks 2 --bf16.enabled=true
+done
 echo "1..$n"

@@ -14,24 +14,33 @@
 #include "data/text/chat.h"
 #include "support/tempdir.h"
 
-enum { MOST = 8 };
-
 /* Parse a conversation in short form. Each message consists of a letter for its role (s, u or a), a colon, its text and
  * a semicolon. A capital U is a user's message that counts, a capital A an answer that does not. */
-static int64_t read_messages(const char *text, zr__message message[MOST])
+static zr__talk talk_of(const char *text)
 {
-    int64_t n = 0;
-    for (const char *end; (end = strchr(text, ';')); text = end + 1, n++) {
-        const zr__role role = strchr("sS", text[0]) ? ZR__SYSTEM : strchr("uU", text[0]) ? ZR__USER : ZR__ASSISTANT;
-        message[n] = (zr__message){role, text + 2, end - text - 2, strchr("aU", text[0]) != NULL};
+    zr__talk talk = {0};
+    for (const char *end; (end = strchr(text, ';')); text = end + 1) {
+        const char *role = strchr("sS", text[0]) ? "system" : strchr("uU", text[0]) ? "user" : "assistant";
+        assert_int_equal(zr__talk_say(&talk, role, text + 2, end - text - 2), ZR_OK);
+        talk.turn[talk.n - 1].trains = strchr("aU", text[0]) != NULL;
     }
-    return n;
+    return talk;
+}
+
+/* Render a conversation in short form. Return the reason why the template has no form for it. */
+static const char *render_text(const zr__chat *chat, const char *text, bool asks, zr__rendered *r)
+{
+    zr__talk talk = talk_of(text);
+    const char *reason = NULL;
+    assert_int_equal(zr__chat_render(chat, &talk, asks, r, &reason), ZR_OK);
+    zr__talk_clear(&talk);
+    return reason;
 }
 
 static zr__chat form(const char *name)
 {
     zr__chat chat;
-    assert_int_equal(zr__chat_find("bytes", name, NULL, &chat), ZR_OK);
+    assert_int_equal(zr__chat_find("bytes", name, NULL, NULL, &chat), ZR_OK);
     assert_string_equal(zr__chat_name(&chat), name);
     return chat;
 }
@@ -39,13 +48,11 @@ static zr__chat form(const char *name)
 /* Check the text of a conversation, and close the chat. In `wanted` a part that is trained on is within braces. */
 static void shows(zr__chat *chat, const char *conversation, bool asks, const char *wanted)
 {
-    zr__message message[MOST];
     zr__rendered r = {0};
     zr__text shown = {0};
-    const char *reason = NULL;
     bool inside = false;
     int64_t begin = 0;
-    assert_int_equal(zr__chat_render(chat, message, read_messages(conversation, message), asks, &r, &reason), ZR_OK);
+    const char *reason = render_text(chat, conversation, asks, &r);
     if (reason) fail_msg("%s", reason);
     for (int64_t s = 0; s < r.n; begin = r.span[s++].end) {
         if (r.span[s].trains != inside) zr__text_append(&shown, inside ? "}" : "{", 1);
@@ -68,10 +75,8 @@ static void renders(const char *name, const char *conversation, bool asks, const
 static void refuses(const char *name, const char *conversation, const char *says)
 {
     zr__chat chat = form(name);
-    zr__message message[MOST];
     zr__rendered r = {0};
-    const char *reason = NULL;
-    assert_int_equal(zr__chat_render(&chat, message, read_messages(conversation, message), false, &r, &reason), ZR_OK);
+    const char *reason = render_text(&chat, conversation, false, &r);
     assert_non_null(reason);
     if (!strstr(reason, says)) fail_msg("\"%s\" is not in: %s", says, reason);
     zr__rendered_free(&r);
@@ -101,16 +106,17 @@ static void many_turns(void **state)
 {
     (void)state;
     enum { TURNS = 4000 };
-    zr__message *message = calloc(2 * TURNS, sizeof(*message));
+    zr__talk talk = {0};
     zr__chat chat = form("chatml");
     zr__rendered r = {0};
     const char *reason = NULL;
     int64_t begin = 0, answers = 0;
     for (int i = 0; i < 2 * TURNS; i += 2) {
-        message[i] = (zr__message){ZR__USER, "hi", 2, false};
-        message[i + 1] = (zr__message){ZR__ASSISTANT, "yes", 3, true};
+        assert_int_equal(zr__talk_say(&talk, "user", "hi", 2), ZR_OK);
+        assert_int_equal(zr__talk_say(&talk, "assistant", "yes", 3), ZR_OK);
+        talk.turn[i + 1].trains = true;
     }
-    assert_int_equal(zr__chat_render(&chat, message, 2 * TURNS, false, &r, &reason), ZR_OK);
+    assert_int_equal(zr__chat_render(&chat, &talk, false, &r, &reason), ZR_OK);
     if (reason) fail_msg("%s", reason);
     for (int64_t s = 0, end; s < r.n; begin = end) { /* spans that train follow each other */
         const bool trains = r.span[s].trains;
@@ -123,7 +129,7 @@ static void many_turns(void **state)
     assert_int_equal(answers, TURNS);
     zr__rendered_free(&r);
     zr__chat_close(&chat);
-    free(message);
+    zr__talk_clear(&talk);
 }
 
 static void qwen3_reasons_in_the_last_turn(void **state)
@@ -188,7 +194,7 @@ static void find_fails(const char *dir, const char *named, const char *says)
 {
     zr_tokenizer *tokenizer = NULL;
     zr__chat chat;
-    zr_status st = zr__chat_find(in_tempdir(dir), named, NULL, &chat);
+    zr_status st = zr__chat_find(in_tempdir(dir), named, NULL, NULL, &chat);
     if (st == ZR_OK) {
         assert_int_equal(zr_tokenizer_open(in_tempdir(dir), &tokenizer), ZR_OK);
         st = zr__chat_want(&chat, tokenizer, "x.jsonl", "data.chat_template", "write other lines");
@@ -238,10 +244,10 @@ static void templates_are_read_or_refused(void **state)
     find_fails("t", NULL, "tokenizer_config.json:1: the statement do is not supported by zr");
     put_text("t/chat_template.jinja", "{{ messages | nothing }}");
     find_fails("t", NULL, "chat_template.jinja:1: the filter nothing is not supported by zr");
-    assert_int_equal(zr__chat_find("bytes", "chatml", "1 May", &chat), ZR_ERR_CONFIG);
+    assert_int_equal(zr__chat_find("bytes", "chatml", "1 May", NULL, &chat), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "data.chat_date is \"1 May\""));
     zr__chat_close(&chat);
-    assert_int_equal(zr__chat_find(in_tempdir("t/tokenizer.json"), "chatml", NULL, &chat), ZR_OK);
+    assert_int_equal(zr__chat_find(in_tempdir("t/tokenizer.json"), "chatml", NULL, NULL, &chat), ZR_OK);
     assert_string_equal(zr__chat_name(&chat), "chatml");
     assert_string_equal(chat.end, "<|im_end|>");
     zr__chat_close(&chat);
@@ -254,7 +260,7 @@ static void own_renders(const char *template, const char *conversation, const ch
     zr__chat chat;
     put_text("t/chat_template.jinja", template);
     assert_int_equal(zr_tokenizer_open(in_tempdir("t"), &tokenizer), ZR_OK);
-    assert_int_equal(zr__chat_find(in_tempdir("t"), NULL, "2025-01-31", &chat), ZR_OK);
+    assert_int_equal(zr__chat_find(in_tempdir("t"), NULL, "2025-01-31", NULL, &chat), ZR_OK);
     if (zr__chat_want(&chat, tokenizer, "x", "y", "z") != ZR_OK) fail_msg("%s", zr_error_message());
     assert_string_equal(zr__chat_name(&chat), "own");
     shows(&chat, conversation, false, wanted);
@@ -292,12 +298,10 @@ static void answers_of_other_templates(void **state)
     own_renders("{% for m in messages %}{{ m.role }}{% generation %}[{{ m.content }}]{% endgeneration %}\n{% endfor %}",
                 "u:q;a:b;A:c;", "user[q]assistant{[b]}assistant[c]");
     zr__chat chat;
-    zr__message message[MOST];
     zr__rendered r = {0};
-    const char *reason = NULL;
     put_text("t/leaves-out.jinja", "{{ messages[-1].content }}");
-    assert_int_equal(zr__chat_find("bytes", in_tempdir("t/leaves-out.jinja"), NULL, &chat), ZR_OK);
-    assert_int_equal(zr__chat_render(&chat, message, read_messages("u:q;a:b;", message), false, &r, &reason), ZR_OK);
+    assert_int_equal(zr__chat_find("bytes", in_tempdir("t/leaves-out.jinja"), NULL, NULL, &chat), ZR_OK);
+    const char *reason = render_text(&chat, "u:q;a:b;", false, &r);
     assert_string_equal(reason, "the chat template leaves out the text of message 1 (user)");
     zr__rendered_free(&r);
     zr__chat_close(&chat);
@@ -311,13 +315,11 @@ static void encodes(const char *conversation, const int32_t *wanted, int64_t n_w
 {
     zr_tokenizer *tokenizer = NULL;
     zr__chat chat = form("chatml");
-    zr__message message[MOST];
     zr__rendered r = {0};
     int32_t *id = NULL;
     int64_t room = 0, n = 0;
-    const char *reason = NULL;
     assert_int_equal(zr_tokenizer_open(in_tempdir("t"), &tokenizer), ZR_OK);
-    assert_int_equal(zr__chat_render(&chat, message, read_messages(conversation, message), false, &r, &reason), ZR_OK);
+    assert_null(render_text(&chat, conversation, false, &r));
     if (zr__rendered_encode(&r, &chat, tokenizer, &id, &room, &n) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_int_equal(n, n_wanted);
     for (int64_t i = 0; i < n; i++) {
@@ -361,7 +363,7 @@ static void many_names_of_control_tokens(void **state)
     const int64_t bytes = NAMES * (int64_t)strlen(name);
     char *text = malloc((size_t)bytes + 1);
     for (int64_t i = 0; i < bytes; i++) text[i] = name[i % (int64_t)strlen(name)];
-    const zr__message message[] = {{ZR__USER, text, bytes, false}, {ZR__ASSISTANT, "x", 1, true}};
+    zr__talk talk = {0};
     zr__chat chat = form("chatml");
     zr_tokenizer *tokenizer = NULL;
     zr__rendered r = {0};
@@ -370,7 +372,10 @@ static void many_names_of_control_tokens(void **state)
     const char *reason = NULL;
     make_tokenizer("t");
     assert_int_equal(zr_tokenizer_open(in_tempdir("t"), &tokenizer), ZR_OK);
-    assert_int_equal(zr__chat_render(&chat, message, 2, false, &r, &reason), ZR_OK);
+    assert_int_equal(zr__talk_say(&talk, "user", text, bytes), ZR_OK);
+    assert_int_equal(zr__talk_say(&talk, "assistant", "x", 1), ZR_OK);
+    talk.turn[1].trains = true;
+    assert_int_equal(zr__chat_render(&chat, &talk, false, &r, &reason), ZR_OK);
     assert_int_equal(zr__rendered_encode(&r, &chat, tokenizer, &id, &room, &n), ZR_OK);
     for (int64_t i = 0; i < n; i++) {
         ends += (id[i] & INT32_MAX) == END;
@@ -382,6 +387,7 @@ static void many_names_of_control_tokens(void **state)
     zr__rendered_free(&r);
     zr__chat_close(&chat);
     zr_tokenizer_close(&tokenizer);
+    zr__talk_clear(&talk);
     free(text);
 }
 

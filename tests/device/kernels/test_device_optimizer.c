@@ -22,6 +22,7 @@ static const zr_optimizer rules[] = {
     {.name = "sgd", .n_slots = 1, .hyper = {0.9, 0}, .weight_decay = 0},
     {.name = "sgd", .n_slots = 1, .hyper = {0.9, 1}, .weight_decay = 0.01},
     {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.95, 1e-3, 1}, .weight_decay = 0.1},
+    {.name = "lion", .n_slots = 1, .hyper = {0.9, 0.99}, .weight_decay = 0.1},
 };
 #define RULES (sizeof rules / sizeof *rules)
 
@@ -69,6 +70,12 @@ static void reference(const zr_optimizer *o, int64_t step, double g, double *w, 
         *s1 = h[1] * *s1 + (1 - h[1]) * g * g;
         double m = *s0 / (h[3] ? 1 : 1 - pow(h[0], (double)step)), v = *s1 / (h[3] ? 1 : 1 - pow(h[1], (double)step));
         *w -= lr * m / (sqrt(v) + h[2]);
+        return;
+    }
+    if (strcmp(o->name, "lion") == 0) {
+        const double u = h[0] * *s0 + (1 - h[0]) * g;
+        *w -= lr * ((u > 0) - (u < 0) + o->weight_decay * *w);
+        *s0 = h[1] * *s0 + (1 - h[1]) * g;
         return;
     }
     g += o->weight_decay * *w;
@@ -214,6 +221,19 @@ static void check_by_hand(zr_device *device)
     args.hyper = sgd.hyper;
     assert_int_equal(device->ops->update(device, &sgd, &args), ZR_OK);
     assert_true(w == 0 && m == 4);
+
+    /* Lion: u = 0.5*1 + 0.5*(-1) = 0 moves nothing, m = 0.75 - 0.25 = 0.5; then u = 0.25 - 1 and w = 0.75*0.75 + 0.25
+     */
+    const zr_optimizer lion = {.name = "lion", .n_slots = 1, .hyper = {0.5, 0.75}};
+    w = m = 1;
+    g = -1;
+    args.weight_decay = 1;
+    args.hyper = lion.hyper;
+    assert_int_equal(device->ops->update(device, &lion, &args), ZR_OK);
+    assert_true(w == 0.75f && m == 0.5f);
+    g = -2;
+    assert_int_equal(device->ops->update(device, &lion, &args), ZR_OK);
+    assert_true(w == 0.8125f && m == -0.125f);
 }
 
 static void own_rule(const zr_update_args *args)

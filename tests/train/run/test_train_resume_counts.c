@@ -212,6 +212,32 @@ static void updates_are_counted_as_states_are(void **state)
     assert_int_equal(updates, 0);
 }
 
+/* Check that AdamW does not take over a first moment without a second one. With a rate of 0, Lion and SGD leave the
+ * same weights, but only Lion leaves a momentum. */
+static void a_part_of_the_states_is_not_taken(void **state)
+{
+    (void)state;
+    static const char *const first[] = {"optimizer.type=Lion optimizer.params.lr=0",
+                                        "optimizer.type=SGD optimizer.params.lr=0"};
+    told t[2];
+    for (int i = 0; i < 2; i++) {
+        clear("whole");
+        t[i] = train("whole", false, first[i]);
+        expect_ok(&t[i]);
+        copy_run("whole", "run", 3);
+        t[i] = train("run", true, "optimizer.type=AdamW optimizer.params.lr=0.01");
+        expect_ok(&t[i]);
+        assert_int_equal(updates, 0);
+        assert_non_null(strstr(t[i].notes, "no states of the optimizer adamw, so they start at zero"));
+    }
+    for (int i = 0; i < 3; i++) assert_true(t[0].step[i].loss == t[1].step[i].loss);
+    /* Lion goes on with AdamW's first moment */
+    copy_run("run", "whole", 6);
+    t[0] = train("whole", true, "optimizer.type=Lion optimizer.params.lr=0 train.steps=7");
+    expect_ok(&t[0]);
+    assert_null(strstr(t[0].notes, "start at zero"));
+}
+
 /* ---- the directory ---------------------------------------------------------------------------- */
 
 /* Check that an unfinished folder beside a complete checkpoint of the same step, and a folder without a manifest, are
@@ -414,6 +440,7 @@ int main(void)
         cmocka_unit_test(a_loss_scale_goes_on_where_it_was),
         cmocka_unit_test(skipped_steps_are_counted_on),
         cmocka_unit_test(updates_are_counted_as_states_are),
+        cmocka_unit_test(a_part_of_the_states_is_not_taken),
         cmocka_unit_test(folders_that_are_no_checkpoints),
         cmocka_unit_test(one_that_was_passed_over_is_not_kept_for_another),
         cmocka_unit_test(another_tokenizer_of_the_same_tokens),

@@ -398,6 +398,7 @@ static void metrics_are_cut(void **state)
         assert_int_equal(made.sample, cuts[i].made.sample);
         assert_true(made.best_loss == cuts[i].made.best_loss);
         assert_int_equal(made.last_step, cuts[i].made.last_step);
+        if (made.evaluation) assert_true(made.val_loss == 1.5);
     }
 }
 

@@ -22,8 +22,10 @@ typedef struct seen {
     int fails_at;            /* sample at which `read` fails, or -1 */
     int stops_at;            /* step at which the run is asked to stop, or 0 */
     int steps, saves, asked; /* events; *asked of zr_train_threads */
-    double loss[MOST];
+    double loss[MOST], val_loss;
+    int evals, val_tokens;
     _Atomic int64_t passed[3]; /* elements of weights, gradients and other states */
+    _Atomic int64_t filled;    /* elements of the optimizer's states that were asked for */
     double first_weight;
 } seen;
 
@@ -49,6 +51,10 @@ static void hear(void *arg, const char *kind, const char *text)
         if (++s->steps == s->stops_at) __atomic_store_n(&s->asked, 1, __ATOMIC_RELAXED);
     }
     s->saves += strcmp(kind, "saved") == 0;
+    if (strcmp(kind, "eval") != 0) return;
+    s->evals++;
+    assert_int_equal(sscanf(text, "{\"step\":%*d, \"val_loss\":%lf, \"val_tokens\":%d", &s->val_loss, &s->val_tokens),
+                     2);
 }
 
 static seen made(void)
@@ -58,7 +64,8 @@ static seen made(void)
     return s;
 }
 
-static zr_config *config_for(int ranks, const char *name, const char *more)
+static zr_config *config_with(int ranks, const char *name, const char *more, const zr_source *train,
+                              const zr_source *val)
 {
     char out[512];
     zr_config *config = NULL;
@@ -75,16 +82,22 @@ static zr_config *config_for(int ranks, const char *name, const char *more)
                                 "train.save_model=false",
                                 out,
                                 more};
-    assert_int_equal(zr_train_config(NULL, keys, sizeof(keys) / sizeof(keys[0]), ranks, ZR_TRAIN_PLAIN, 0, &config),
-                     ZR_OK);
+    assert_int_equal(
+        zr_train_config(NULL, keys, sizeof(keys) / sizeof(keys[0]), ranks, ZR_TRAIN_PLAIN, 0, train, val, &config),
+        ZR_OK);
     return config;
+}
+
+static zr_config *config_for(int ranks, const char *name, const char *more)
+{
+    return config_with(ranks, name, more, NULL, NULL);
 }
 
 static zr_status train(seen *s, int ranks, const char *name, char **json)
 {
-    zr_config *config = config_for(ranks, name, "zero_optimization.stage=2");
-    const zr_source source = {read_rows, s};
-    const zr_status st = zr_train_threads(config, ranks, false, &source, hear, s, &s->asked, json);
+    const zr_source source = {read_rows, s, 0};
+    zr_config *config = config_with(ranks, name, "zero_optimization.stage=2", &source, NULL);
+    const zr_status st = zr_train_threads(config, ranks, false, hear, s, &s->asked, json);
     zr_config_destroy(&config);
     return st;
 }
@@ -106,6 +119,35 @@ static void a_run_takes_the_programs_samples(void **state)
     assert_int_equal(train(&other, 1, "other", &json), ZR_OK);
     zr_free(json);
     assert_true(other.loss[0] == one.loss[0] && other.loss[1] != one.loss[1]);
+}
+
+static zr_status read_val(void *arg, int64_t first, int64_t n, const int32_t **tokens, const int32_t **targets,
+                          int64_t *stride)
+{
+    seen *s = arg;
+    assert_true(first == 0 && n == ROWS);
+    s->reads++;
+    *tokens = s->rows[0];
+    *targets = s->rows[0] + 1;
+    *stride = STRIDE;
+    return ZR_OK;
+}
+
+/* At a learning rate of 0, rows have the same loss in evaluations as in training. Each rank asks for them once. */
+static void evaluations_take_the_programs_samples(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        char *json = NULL;
+        seen s = made(), own = made();
+        const zr_source train = {read_rows, &s, 0}, val = {read_val, &own, ROWS};
+        zr_config *config = config_with(ranks, ranks == 1 ? "v1" : "v2", "optimizer.params.lr=0", &train, &val);
+        assert_int_equal(zr_train_threads(config, ranks, false, hear, &s, NULL, &json), ZR_OK);
+        assert_true(s.evals == 1 && s.val_tokens == ROWS * SEQ && own.reads == ranks);
+        assert_float_equal(s.val_loss, s.loss[0], 1e-6);
+        zr_free(json);
+        zr_config_destroy(&config);
+    }
 }
 
 static void requests_and_failures_end_a_run(void **state)
@@ -135,11 +177,15 @@ static void requests_and_failures_end_a_run(void **state)
     }
 }
 
-static zr_status fill(void *arg, const char *name, int64_t elems, int64_t first, int64_t n, float *out)
+static zr_status fill(void *arg, const char *state, const char *name, int64_t elems, int64_t first, int64_t n,
+                      float *out)
 {
-    (void)arg, (void)name;
+    seen *s = arg;
+    (void)name;
     assert_true(first >= 0 && first + n <= elems);
-    for (int64_t i = 0; i < n; i++) out[i] = 0.01f * (float)((first + i) % 7 + 1);
+    const bool weight = strcmp(state, "weight") == 0;
+    if (!weight) s->filled += n;
+    for (int64_t i = 0; i < n; i++) out[i] = (weight ? 0.01f : 1e-4f) * (float)((first + i) % 7 + 1);
     return ZR_OK;
 }
 
@@ -164,7 +210,7 @@ static void exact_steps_pass_each_element_once(void **state)
         seen s = made();
         snprintf(key, sizeof(key), "zero_optimization.stage=%d", stage);
         zr_config *config = config_for(2, "unused", key);
-        const zr_reference args = {.steps = 2, .source = {read_rows, &s}, .fill = fill, .read = take, .arg = &s};
+        const zr_reference args = {.steps = 2, .source = {read_rows, &s, 0}, .fill = fill, .read = take, .arg = &s};
         assert_int_equal(zr_train_reference(config, 2, &args, &json), ZR_OK);
         const int64_t params = 32 * 16 + 8 * 16 + 2 * 16 + (16 * 48 + 48) + (16 * 16 + 16) + 2 * 16 + (16 * 64 + 64) +
                                (64 * 16 + 16) + 2 * 16;
@@ -175,6 +221,14 @@ static void exact_steps_pass_each_element_once(void **state)
         assert_true(weight[stage] != 0.01f && weight[stage] == weight[0]);
         assert_string_equal(losses[stage], losses[0]);
         zr_free(json);
+        assert_int_equal(s.filled, 0);
+        zr_reference later = args;
+        later.updates = 3;
+        assert_int_equal(zr_train_reference(config, 2, &later, &json), ZR_OK);
+        assert_int_equal(s.filled, (stage == 0 ? 2 : 1) * 2 * params); /* each rank fills what it updates */
+        zr_free(json);
+        later.updates = -1;
+        assert_int_equal(zr_train_reference(config, 2, &later, &json), ZR_ERR_ARG);
         s.fails_at = ROWS;
         assert_int_equal(zr_train_reference(config, 2, &args, &json), ZR_ERR_DATA);
         assert_non_null(strstr(zr_error_message(), "no sample 4"));
@@ -188,17 +242,20 @@ static void what_cannot_be_is_refused(void **state)
     zr_config *config = NULL;
     char *json = NULL;
     seen s = made();
-    assert_int_equal(zr_train_config(NULL, NULL, 0, 0, 0, 0, &config), ZR_ERR_ARG);
-    assert_int_equal(zr_train_config(NULL, NULL, 0, 1, ZR_TRAIN_RESUMES, 0, &config), ZR_ERR_ARG);
+    assert_int_equal(zr_train_config(NULL, NULL, 0, 0, 0, 0, NULL, NULL, &config), ZR_ERR_ARG);
+    assert_int_equal(zr_train_config(NULL, NULL, 0, 1, ZR_TRAIN_RESUMES, 0, NULL, NULL, &config), ZR_ERR_ARG);
     assert_null(config);
     static const struct {
         const char *key;
         zr_status status;
-    } cases[] = {{"data.train=x.txt", ZR_ERR_CONFIG}, {"data.packing=whole", ZR_ERR_UNSUPPORTED}};
-    for (int i = 0; i < 2; i++) {
-        config = config_for(1, "unused", cases[i].key);
-        const zr_source source = {read_rows, &s};
-        assert_int_equal(zr_train_threads(config, 1, false, &source, NULL, NULL, NULL, &json), cases[i].status);
+    } cases[] = {{"data.train=x.txt", ZR_ERR_CONFIG},
+                 {"data.val=x.txt", ZR_ERR_CONFIG},
+                 {"data.packing=whole", ZR_ERR_UNSUPPORTED},
+                 {"train.eval_interval=1", ZR_ERR_DATA}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const zr_source source = {read_rows, &s, 0}, none = {read_rows, &s, 0};
+        config = config_with(1, "unused", cases[i].key, &source, &none);
+        assert_int_equal(zr_train_threads(config, 1, false, NULL, NULL, NULL, &json), cases[i].status);
         assert_null(json);
         zr_config_destroy(&config);
     }
@@ -209,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_run_takes_the_programs_samples, tempdir_make, tempdir_remove),
+        cmocka_unit_test_setup_teardown(evaluations_take_the_programs_samples, tempdir_make, tempdir_remove),
         cmocka_unit_test_setup_teardown(requests_and_failures_end_a_run, tempdir_make, tempdir_remove),
         cmocka_unit_test_setup_teardown(exact_steps_pass_each_element_once, tempdir_make, tempdir_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_is_refused, tempdir_make, tempdir_remove),

@@ -167,15 +167,17 @@ static void the_optimizer(void **state)
         {"Adam", "", "adamw", 2, {0.8, 0.7, 1e-5}},
         {"Adam", ", \"adam_w_mode\": true", "adamw", 2, {0.8, 0.7, 1e-5}},
         {"Adam", ", \"adam_w_mode\": false", "adam", 2, {0.8, 0.7, 1e-5}},
+        {"Lion", ", \"betas\": [0.8, 0.7]", "lion", 1, {0.8, 0.7, 0}},
+        {"Lion", "", "lion", 1, {0.9, 0.99, 0}},
         {"SGD", "", "sgd", 0, {0, 0, 0}},
         {"SGD", ", \"momentum\": 0.5", "sgd", 1, {0.5, 0, 0}},
         {"SGD", ", \"momentum\": 0.5, \"nesterov\": true", "sgd", 1, {0.5, 1, 0}},
     };
     for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
         char text[512];
-        bool sgd = strcmp(given[i].type, "SGD") == 0;
+        bool adam = given[i].n_slots == 2;
         snprintf(text, sizeof(text), "{\"optimizer\": {\"type\": \"%s\", \"params\": {\"weight_decay\": 0.25%s%s}}}",
-                 given[i].type, sgd ? "" : ", \"betas\": [0.8, 0.7], \"eps\": 1e-5", given[i].params);
+                 given[i].type, adam ? ", \"betas\": [0.8, 0.7], \"eps\": 1e-5" : "", given[i].params);
         zr_optimizer o = layout_of(text, 2).optimizer;
         assert_string_equal(o.name, given[i].name);
         assert_int_equal(o.n_slots, given[i].n_slots);

@@ -6,9 +6,10 @@
  * Memory traffic in bytes for each parameter, if intermediate results stay in the L1 cache: Adam reads and writes
  * weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). The total is 28 in fp32, 28 with a
  * 16-bit gradient and a 16-bit copy, and 30 with an fp32 gradient and a 16-bit copy. SGD moves 8 bytes less with
- * momentum, and 16 less without. LAMB moves the bytes of Adam, and before that reads weight, m, v and gradient for its
- * norms (16 or 14 bytes). LARS also reads weight and gradient for its norms (8 or 6 bytes). Muon reads the gradient and
- * updates m for its directions (16 or 12 bytes with those), then updates weights from the directions (12 or 12 bytes).
+ * momentum, like Lion, and 16 less without. LAMB moves the bytes of Adam, and before that reads weight, m, v and
+ * gradient for its norms (16 or 14 bytes). LARS also reads weight and gradient for its norms (8 or 6 bytes). Muon reads
+ * the gradient and updates m for its directions (16 or 12 bytes with those), then updates weights from the directions
+ * (12 or 12 bytes).
  */
 #include <math.h>
 
@@ -113,6 +114,23 @@ static void sgd(const zr_update_args *args)
         else
             momentum_chunk(&c, k.w, k.m, k.g, k.n);
     }
+}
+
+static void lion_chunk(const zr__lion *c, float *restrict w, float *restrict m, const float *restrict g, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        const float scaled = g[i] * c->grad_scale, u = ZR_FMA(c->beta1_rest, scaled, c->beta1 * m[i]);
+        w[i] = ZR_FMA(-c->lr, (float)((u > 0) - (u < 0)), w[i] * c->decay);
+        m[i] = ZR_FMA(c->beta2_rest, scaled, c->beta2 * m[i]);
+    }
+}
+
+static void lion(const zr_update_args *args)
+{
+    const zr__lion c = zr__lion_make(args);
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k); store_param(args, &k)) lion_chunk(&c, k.w, k.m, k.g, k.n);
 }
 
 /* ---- trust ratios ------------------------------------------------------------------------------ */
@@ -234,6 +252,7 @@ static void muon(const zr_update_args *args)
 const zr__rule ZR_LEVEL_NAME(zr__rules)[] = {{"adamw", adamw, NULL},
                                              {"adam", adam, NULL},
                                              {"sgd", sgd, NULL},
+                                             {"lion", lion, NULL},
                                              {"lamb", lamb, lamb_direction},
                                              {"lars", lars, lars_direction},
                                              {"muon", muon, NULL},

@@ -48,6 +48,19 @@ template <int SLOTS> struct sgd_rule : zr__sgd {
     }
 };
 
+struct lion_rule : zr__lion {
+    static constexpr int slots = 1;
+
+    __device__ float step_from(float w, float g, float (&slot)[2]) const
+    {
+        float &m = slot[0];
+        g *= grad_scale;
+        const float u = fmaf(beta1_rest, g, beta1 * m);
+        m = fmaf(beta2_rest, g, beta2 * m);
+        return fmaf(-lr, (float)((u > 0) - (u < 0)), w * decay);
+    }
+};
+
 struct lamb_rule : zr__lamb {
     static constexpr int slots = 2;
 
@@ -134,6 +147,11 @@ zr_status sgd(zr_device *device, const zr_update_args *args)
 {
     const zr__sgd c = zr__sgd_make(args);
     return c.momentum == 0 ? update(device, args, sgd_rule<0>{c}) : update(device, args, sgd_rule<1>{c});
+}
+
+zr_status lion(zr_device *device, const zr_update_args *args)
+{
+    return update(device, args, lion_rule{zr__lion_make(args)});
 }
 
 zr_status lamb(zr_device *device, const zr_update_args *args)
@@ -286,27 +304,26 @@ struct rule {
     zr_status (*square)(zr_device *device, const zr_update_args *args, bool exact, int64_t first, zr_trust *trust);
 };
 
-const rule rules[] = {{"adamw", adamw, nullptr},
-                      {"adam", adam, nullptr},
-                      {"sgd", sgd, nullptr},
-                      {"lamb", lamb, square_lamb},
-                      {"lars", lars, square_lars},
-                      {"muon", muon, nullptr},
-                      {"muon_direction", muon_direction, nullptr}};
+const rule rules[] = {{"adamw", adamw, nullptr},   {"adam", adam, nullptr},
+                      {"sgd", sgd, nullptr},       {"lion", lion, nullptr},
+                      {"lamb", lamb, square_lamb}, {"lars", lars, square_lars},
+                      {"muon", muon, nullptr},     {"muon_direction", muon_direction, nullptr}};
 
 zr_status find_rule(const zr_optimizer *optimizer, const rule **found)
 {
-    ZR_CHECK(!optimizer->rule, ZR_ERR_UNSUPPORTED,
-             "the optimizer \"%s\" is a function of the processor's; on a GPU use adamw, adam, sgd, lamb, lars or muon",
-             optimizer->name);
+    ZR_CHECK(
+        !optimizer->rule, ZR_ERR_UNSUPPORTED,
+        "the optimizer \"%s\" is a function of the processor's; on a GPU use adamw, adam, sgd, lion, lamb, lars or "
+        "muon",
+        optimizer->name);
     for (const rule &r : rules)
         if (strcmp(r.name, optimizer->name) == 0 && (r.square || !optimizer->trust)) {
             *found = &r;
             return ZR_OK;
         }
     return ZR_FAIL(ZR_ERR_UNSUPPORTED,
-                   "no rule for the optimizer \"%s\" on a GPU: use adamw, adam, sgd, lamb, lars or "
-                   "muon",
+                   "no rule for the optimizer \"%s\" on a GPU: use adamw, adam, sgd, lion, lamb, lars "
+                   "or muon",
                    optimizer->name);
 }
 
