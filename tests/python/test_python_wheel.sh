@@ -5,6 +5,7 @@
 . tests/peers/peers.inc
 rm -rf "$tmp"
 tmp=$(mktemp -d "$ZR_BUILD/wheel-test.XXXXXX") || exit 1 # so that files of build/peers can be linked
+trap 'exit 143' INT TERM # which removes it
 root=$tmp/root n=0
 check() { # NAME COMMAND...
     n=$((n + 1)) name=$1
