@@ -4,75 +4,9 @@
  * unpacked. */
 #include "data/files/parquet.h"
 #include "data/files/stream.h"
-#include "data/files/table.h"
-#include "data/text/encode.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "support/fuzz_encode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
-
-/* One file for all inputs: creating a file each time would be most of the work. */
-static char file_name[] = "/tmp/zr-fuzz-XXXXXX";
-static zr__file opened;
-static zr_tokenizer *tokenizer;
-
-static void remove_file(void)
-{
-    zr__file_close(&opened);
-    unlink(file_name);
-    zr_tokenizer_close(&tokenizer);
-}
-
-/* The result of encoding a file. */
-typedef struct result {
-    zr__encoded did;
-    uint64_t hash;
-    int64_t put;
-} result;
-
-static zr_status put(void *arg, const unsigned char *tokens, int64_t n)
-{
-    result *r = arg;
-    for (int64_t i = 0; i < n; i++) r->hash = r->hash * 31 + tokens[i];
-    r->put += n;
-    return ZR_OK;
-}
-
-static void hold(bool truth, const char *what)
-{
-    if (truth) return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
-static void make_file(void)
-{
-    const int fd = mkstemp(file_name);
-    if (fd < 0 || close(fd) != 0 || zr__file_open(file_name, true, &opened) != ZR_OK) abort();
-    if (zr_tokenizer_open("bytes", &tokenizer) != ZR_OK || atexit(remove_file)) abort();
-}
-
-static zr_status encode(bool skip, int64_t usual, int threads, result *r)
-{
-    const zr__encoding x = {.parts = {.file = &opened,
-                                      .usual_bytes = usual,
-                                      .most_bytes = 16,
-                                      .shape = ZR__SHAPE_CSV,
-                                      .text_key = "text",
-                                      .skip_bad_lines = skip,
-                                      .remedy = "SKIP"},
-                            .tokenizer = tokenizer,
-                            .separator = '\n',
-                            .token_bytes = 1,
-                            .threads = threads,
-                            .put = put,
-                            .put_arg = r};
-    *r = (result){0};
-    return zr__encode(&x, &r->did);
-}
 
 /* Read the file as a stream in pieces of `piece` bytes. Return the number of bytes, or -1 for an error. */
 static int64_t unpack(int64_t piece)
@@ -92,17 +26,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     result strict, lenient, parted;
     char names[64];
-    if (!tokenizer) make_file();
-    zr__file_close(&opened);
-    FILE *text = fopen(file_name, "wb");
-    if (!text || fwrite(bytes, 1, n, text) != n || fclose(text) != 0) abort();
-    if (zr__file_open(file_name, false, &opened) != ZR_OK) abort();
+    put_input(bytes, n);
     hold(unpack(1) == unpack(sizeof(names)), "pieces are the whole");
     hold(!zr__parquet_columns(&opened, names, sizeof(names)) || names[0], "columns have names");
-    const zr_status st = encode(false, 0, 1, &strict), skips = encode(true, 0, 1, &lenient);
+    const zr_status st = encode(ZR__SHAPE_CSV, false, 0, 1, &strict),
+                    skips = encode(ZR__SHAPE_CSV, true, 0, 1, &lenient);
     hold(st == ZR_OK || (st == ZR_ERR_DATA && strstr(zr_error_message(), file_name)), "a refusal names the file");
     hold(skips == ZR_OK || st != ZR_OK, "what is left out is no error");
-    const zr_status parts = encode(true, 8, 3, &parted);
+    const zr_status parts = encode(ZR__SHAPE_CSV, true, 8, 3, &parted);
     hold(skips == parts && (st == ZR_OK) == (skips == ZR_OK && lenient.did.found.skipped_lines == 0),
          "a row is bad or not");
     if (skips != ZR_OK) return 0;

@@ -218,8 +218,7 @@ def of_trl(model, tokenizer, records, assistant_only=False):
                            assistant_only_loss=assistant_only, dataset_num_proc=None)
     made = trl.SFTTrainer(model=model, args=config, train_dataset=datasets.Dataset.from_list(records),
                           processing_class=tokenizer).train_dataset
-    masks = [name for name in ("completion_mask", "assistant_masks") if name in made.column_names]
-    return [(one["input_ids"], one[masks[0]] if masks else [1] * len(one["input_ids"])) for one in made]
+    return [(one["input_ids"], [int(label != -100) for label in one["labels"]]) for one in made]
 
 
 def check(name, find, *args):

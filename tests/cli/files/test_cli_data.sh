@@ -96,6 +96,8 @@ check "... each" grep -q 'note: data.loss_on has no effect: the data have neithe
 talks() { train --data.train=talk.jsonl --data.val=talk.jsonl --data.chat_template=chatml --model.n_positions=256 --train.steps=3 --train.output_dir="$@"; }
 targets() { grep -o '"val_tokens":[0-9]*' "$1/metrics.jsonl" | sort -u; }
 check "answers that are switched off" talks talk
+check "... of records whose form is told" sh -c '"$0" eval talk 2>&1 | grep -q "note: .*talk.jsonl: 4 records of messages"' "$ZR"
+check "... by other names" prints '"tokens":' "$ZR" eval talk --data talk.jsonl --columns '{"messages": "messages"}' --chat-template qwen2 --json
 check "... do not count" test "$(targets talk)" = '"val_tokens":52' # yes<|im_end|> in 4 conversations
 check "the last answer" talks last --data.loss_on=last
 check "... is the other one" same talk last
