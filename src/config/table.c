@@ -111,8 +111,8 @@ const zr_key zr__common_keys[] = {
         .choices = "answers|last|all"),
     KEY(STRING, "data.chat_template", AUTO, data.chat_template,
         "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
-        "mistral-v3 or mistral-tekken; or a file with a template, .jinja; auto: the template in the directory of "
-        "data.tokenizer"),
+        "mistral-v3, mistral-tekken or alpaca; or a file with a template, .jinja; auto: the template in the directory "
+        "of data.tokenizer, or alpaca for records of instructions if it has none"),
     KEY(STRING, "data.chat_date", "\"2024-07-26\"", data.chat_date,
         "today's date in chat templates that contain one, YYYY-MM-DD"),
     KEY(OBJECT, "data.chat_template_kwargs", "null", data.chat_template_kwargs,
