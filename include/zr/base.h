@@ -185,7 +185,10 @@ typedef enum zr_rng_purpose {
     ZR_RNG_JITTER,
     ZR_RNG_MIX,   /* random order of data sources in a block of samples; the step is the index of the block */
     ZR_RNG_PAIRS, /* sentence pairs and masks; the step is the epoch */
-    ZR_RNG_ROUND  /* stochastic rounding of records (zr_rounding) */
+    ZR_RNG_ROUND, /* stochastic rounding of records (zr_rounding) */
+    /* stochastic rounding of states in records; the stream is the unit, the element its element, and the step the
+     * number of earlier updates */
+    ZR_RNG_STATES
 } zr_rng_purpose;
 
 typedef struct zr_rng {
