@@ -7,7 +7,7 @@
 #define RANGE(lo, hi) .min = lo, .max = hi
 #define ANY_NUMBER .min = 0, .max = 3.4e38 /* from 0 to the maximum of fp32, in which updates are computed */
 
-#define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM)
+#define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM | 1u << ZR_OPTIMIZER_ADAMW8BIT)
 #define SGD (1u << ZR_OPTIMIZER_SGD)
 #define LAMB (1u << ZR_OPTIMIZER_LAMB)
 #define LARS (1u << ZR_OPTIMIZER_LARS)
@@ -273,12 +273,15 @@ const zr_key zr__common_keys[] = {
         FROM(1)),
 
     KEY(CHOICE, "optimizer.type", "\"AdamW\"", optimizer.type,
-        "update rule; FusedAdam means Adam, and FusedLamb means Lamb",
-        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|ZeroOneAdam|"
+        "update rule; AdamW8bit keeps both moments of the matrices of blocks in 8 bits (docs/models.md). FusedAdam "
+        "means "
+        "Adam, and FusedLamb means Lamb",
+        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|AdamW8bit|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|"
+                   "ZeroOneAdam|"
                    "Adafactor",
-        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon|Lion"), .instead_of = "Adafactor",
+        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|AdamW8bit"), .instead_of = "Adafactor",
         .instead = "its second moment is a mean of the rows and one of the columns of whole matrices, and ranks have "
-                   "parts of them; Lion has half of AdamW's states"),
+                   "parts of them; Lion has half of AdamW's states, AdamW8bit a quarter"),
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr,
         "learning rate; with Muon the default of muon_lr and adamw.lr", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
