@@ -145,12 +145,13 @@ static void note_held_out(const zr__ranks *r, const zr_config *c, const zr__inpu
 /** Report keys for reading data that have no effect on these data. */
 static void note_keys(const zr__ranks *r, const zr_config *c, const zr__inputs *inputs)
 {
-    bool answers = false, tokens = false, records = false;
+    bool answers = false, tokens = false, records = false, talks = false;
     const zr__samples *all[] = {&inputs->train, &inputs->val};
     for (int i = 0; i < 2; i++) {
         if (!zr__samples_are_open(all[i])) continue;
         const zr_data_info info = zr__samples_info(all[i]);
         answers = answers || info.answers_only;
+        talks = talks || strstr(info.format, "messages");
         tokens = tokens || strstr(info.format, "int16") || strstr(info.format, "int32");
         records = records || info.documents > 0 || all[i]->labelled;
     }
@@ -159,6 +160,12 @@ static void note_keys(const zr__ranks *r, const zr_config *c, const zr__inputs *
                      "data.loss_on has no effect: the data have neither prompts nor messages, so every token counts");
     if (c->data.token_bytes != 0 && !tokens)
         zr__run_note(r, "data.token_bytes has no effect: the data are not tokens, but %s",
+                     zr__samples_info(&inputs->train).format);
+    if (c->data.chat_template_kwargs && !talks)
+        zr__run_note(r, "data.chat_template_kwargs has no effect: no chat template renders the data, which are %s",
+                     zr__samples_info(&inputs->train).format);
+    if (c->data.columns && !records)
+        zr__run_note(r, "data.columns has no effect: the data are not records, but %s",
                      zr__samples_info(&inputs->train).format);
     const bool key = strcmp(c->data.text_key, "text") != 0;
     if ((key || c->data.skip_bad_lines) && !records)
