@@ -23,6 +23,8 @@ import tokenizers
 import transformers
 from transformers.utils import chat_template_utils
 
+from library import Part
+
 LIBZR, FOLDER, RENDER, CASES = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], pathlib.Path(sys.argv[4])
 CONVERSATIONS, SEQ = 50, 4096
 WORDS = ["a", "the", "Zürich", "apples", "  two", "it's", "\n", "\n\n", "数", "😀", "12345", "no", "{x}", "\tif", "end."]
@@ -43,10 +45,11 @@ class Args(ctypes.Structure):
     """zr_data_args of zr/data.h."""
     _fields_ = [("path", ctypes.c_char_p), ("tokenizer", ctypes.c_char_p), ("vocab_size", ctypes.c_int64),
                 ("seq_length", ctypes.c_int64), ("order", ctypes.c_int), ("seed", ctypes.c_uint64),
-                ("text_key", ctypes.c_char_p), ("packing", ctypes.c_int), ("chat_template", ctypes.c_char_p),
-                ("chat_date", ctypes.c_char_p), ("chat_template_kwargs", ctypes.c_char_p), ("columns", ctypes.c_char_p),
-                ("loss_on", ctypes.c_int), ("as_text", ctypes.c_bool),
-                ("token_bytes", ctypes.c_int), ("documents", ctypes.c_bool), ("skip_bad_lines", ctypes.c_bool), ("cache_dir", ctypes.c_char_p),
+                ("text_key", ctypes.c_char_p), ("packing", ctypes.c_int), ("part", Part),
+                ("chat_template", ctypes.c_char_p), ("chat_date", ctypes.c_char_p),
+                ("chat_template_kwargs", ctypes.c_char_p), ("columns", ctypes.c_char_p),
+                ("loss_on", ctypes.c_int), ("as_text", ctypes.c_bool), ("token_bytes", ctypes.c_int),
+                ("documents", ctypes.c_bool), ("skip_bad_lines", ctypes.c_bool), ("cache_dir", ctypes.c_char_p),
                 ("cache_is_whole", ctypes.c_bool), ("progress", ctypes.c_void_p), ("arg", ctypes.c_void_p)]
 
 

@@ -10,6 +10,11 @@ class Ends(ctypes.Structure):
                 ("n_begin", ctypes.c_int64), ("n_end", ctypes.c_int64), ("separator", ctypes.c_int32)]
 
 
+class Part(ctypes.Structure):
+    """zr_data_part of zr/data.h."""
+    _fields_ = [("share", ctypes.c_double), ("held_out", ctypes.c_bool)]
+
+
 class Library:
     """libzr.so at a path."""
     def __init__(self, path):

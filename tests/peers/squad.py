@@ -19,6 +19,7 @@ import transformers
 from transformers.data.metrics import squad_metrics
 from transformers.data.processors import squad
 
+from library import Part
 from tap import check, end
 
 FOLDER = pathlib.Path(sys.argv[2])
@@ -61,7 +62,7 @@ class Args(ctypes.Structure):
     """zr_labelled_args of zr/data.h."""
     _fields_ = [("path", ctypes.c_char_p), ("kind", ctypes.c_int), ("vocab_size", ctypes.c_int64),
                 ("seq_length", ctypes.c_int64), ("samples", ctypes.c_int64), ("order", ctypes.c_int),
-                ("seed", ctypes.c_uint64), ("tokenizer", ctypes.c_char_p), ("labels", ctypes.c_int64),
+                ("seed", ctypes.c_uint64), ("part", Part), ("tokenizer", ctypes.c_char_p), ("labels", ctypes.c_int64),
                 ("label_names", ctypes.c_void_p), ("skip_bad_lines", ctypes.c_bool), ("doc_stride", ctypes.c_int64),
                 ("max_query_length", ctypes.c_int64), ("every_question", ctypes.c_bool), ("progress", ctypes.c_void_p),
                 ("arg", ctypes.c_void_p)]

@@ -65,21 +65,22 @@ check "... of a configuration" says "nope.json: cannot open: .* (in $DIR)" 66 "$
 cp moved/data/text.txt text.txt
 sed 's/data.text.txt/text.txt/; s/"val": "data.val.txt"/"val": null/; s/runs.one/made/' moved/c.json >c.json
 head -c 3000 text.txt >part
-# kind NAME WHAT BYTES: check data.train with a file that begins with these bytes
+# kind NAME WHAT BYTES [MESSAGE]: check data.train with a file that begins with these bytes
 kind() {
     { printf "$3"; cat part; } >"$1"
-    check "$2 is no text" says "^zr: $1: its format is $2, which zr cannot read" 65 "$ZR" train c.json --data.train="$1"
+    check "$2 is no text" says "^zr: $1: ${4:-its format is $2, which zr cannot read}" 65 \
+        "$ZR" train c.json --data.train="$1"
 }
-kind a.gz gzip '\037\213\010'
+kind a.gz gzip '\037\213\010' 'its compressed data (gzip) are damaged before byte'
 kind a.zip zip 'PK\003\004'
 kind a.npz zip 'PK\003\004'
-kind a.zst zstd '\050\265\057\375'
+kind a.zst zstd '\050\265\057\375' 'its compressed data (zstd) are damaged before byte'
 kind a.xz xz '\3757zXZ\000'
 kind a.bz2 bzip2 'BZh'
 kind a.npy npy '\223NUMPY'
-kind a.parquet parquet 'PAR1'
+kind a.parquet Parquet 'PAR1'
 kind a.pdf PDF '%%PDF-'
-kind a.arrow arrow 'ARROW1'
+kind a.arrow Arrow 'ARROW1'
 kind a.h5 HDF5 '\211HDF\r\n'
 kind a.txt UTF-16 '\377\376'
 kind a.safetensors safetensors '\020\000\000\000\000\000\000\000{"a'
