@@ -137,6 +137,14 @@ static zr_status take_columns(const char *columns, const char *text_key, zr__for
 
 /* ---- the first record ------------------------------------------------------------------------ */
 
+/* Return whether a member of the file is read. */
+static bool reads(const zr__form_found *found, const char *name)
+{
+    for (int s = 0; s < ZR__SLOTS; s++)
+        if (found->member[s] && strcmp(found->member[s], name) == 0) return true;
+    return false;
+}
+
 /* Write which members of the record the form reads, and which it does not, although they are members of a form. */
 static void say(zr__form_found *found, const json_t *record)
 {
@@ -154,7 +162,7 @@ static void say(zr__form_found *found, const json_t *record)
     for (int i = 0; i < FORMS && !other; i++)
         for (int s = 0; s < ZR__SLOTS && !other; s++)
             if (forms[i].name[s] && is_needed(s) && record_fits(&forms[i], NULL, record) &&
-                !form_has(found->form, forms[i].name[s]))
+                !reads(found, forms[i].name[s]))
                 other = forms[i].name[s];
     if (other && used < size)
         snprintf(found->said + used, size - used, " (their \"%s\" is not read; data.columns chooses)", other);
@@ -291,23 +299,28 @@ zr_status zr__form_read(const zr__form_found *found, const json_t *record, zr__t
     return found->form->read(found, record, talk, reason);
 }
 
+void zr__form_refuse(const zr__form_found *found, const json_t *record, zr__slot slot, const char *wanted, char *reason)
+{
+    const char *name = found->member[slot];
+    const json_t *value = json_object_get(record, name);
+    char members[160];
+    if (!value || json_is_null(value))
+        snprintf(reason, ZR__REASON_BYTES,
+                 "\"%s\" is %s; the first record of this file has %s, so each must, but this one has %s",
+                 ZR_SHOWN(name), value ? "null" : "missing", found->said,
+                 zr__jsonl_members(record, members, sizeof(members)));
+    else
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected %s", ZR_SHOWN(name), ZR_JSON_SHOWN(value), wanted);
+}
+
 bool zr__form_text(const zr__form_found *found, const json_t *record, zr__slot slot, const char **text, int64_t *bytes,
                    char *reason)
 {
     const char *name = found->member[slot];
     const json_t *value = name ? json_object_get(record, name) : NULL;
-    const bool missing = !value || json_is_null(value);
-    char members[160];
     *text = json_string_value(value);
     *bytes = (int64_t)json_string_length(value);
-    if (!*text && missing && !is_needed((int)slot)) *text = "";
-    if (!*text)
-        snprintf(reason, ZR__REASON_BYTES,
-                 "\"%s\" is %s; the first record of this file has %s, so each must, but this one has %s",
-                 ZR_SHOWN(name),
-                 missing                ? "missing"
-                 : json_is_array(value) ? "a list, not a text"
-                                        : "not a text",
-                 found->said, zr__jsonl_members(record, members, sizeof(members)));
+    if ((!value || json_is_null(value)) && !is_needed((int)slot)) *text = "";
+    if (!*text) zr__form_refuse(found, record, slot, "a text", reason);
     return *text;
 }

@@ -159,7 +159,8 @@ static zr_status instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
     key[0] = '\0';
     if (!x) return ZR_OK;
     const bool pairs = x->found->kind == ZR__LINES_PAIR;
-    char *variables = json_dumps(x->chat.variables, JSON_COMPACT | JSON_SORT_KEYS);
+    /* in their order, which a template shows if it prints an object */
+    char *variables = json_dumps(x->chat.variables, JSON_COMPACT);
     ZR_CHECK(variables, ZR_ERR_MEMORY, "no memory for the variables of a chat template");
     snprintf(key, KEY_BYTES / 2, " %s %016llx %016llx %s %s %s %d", pairs ? "pairs" : "messages",
              pairs ? 0 : (unsigned long long)x->chat.hash,
