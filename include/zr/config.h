@@ -221,7 +221,7 @@ typedef struct zr_config {
         double ns_eps;
         bool ns_eps_added;
         bool ns_f32;          /* key "ns_dtype" */
-        const char *matrices; /* patterns of names of hidden matrices, one per line; NULL: the matrices of blocks */
+        const char *matrices; /* patterns of names of hidden matrices, one per line; NULL: zr_param_info.hidden */
     } optimizer;
     struct {
         zr_config_scheduler type;

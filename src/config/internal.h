@@ -12,7 +12,7 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 
-#define ZR_CONFIG_MAX_KEYS 352
+#define ZR_CONFIG_MAX_KEYS 384
 #define ZR_CONFIG_MAX_INT 0x1p53
 
 typedef struct zr__string {

@@ -99,8 +99,9 @@ static void find_facts(cli_report_run *run)
     const json_t *steps = cli_json_at(run->config, "train.steps");
     add_fact(run, "last_step", "Steps", (double)c->last_step, "%s", cli_step_text((double)c->last_step, (char[32]){0}));
     if (json_is_integer(steps))
-        snprintf(run->fact[0].text, sizeof(run->fact[0].text), "%lld of %lld", (long long)c->last_step,
-                 (long long)json_integer_value(steps));
+        snprintf(run->fact[0].text, sizeof(run->fact[0].text), "%lld of %lld%s", (long long)c->last_step,
+                 (long long)json_integer_value(steps),
+                 json_is_true(cli_json_at(run->facts, "stopped_early")) ? ", stopped early" : "");
     fact_value(run, "loss", "Last training loss", loss->per ? loss->last : NAN, loss_digits);
     fact_value(run, "val_loss", "Lowest validation loss", val->per ? val->best : NAN, loss_digits);
     if (run->fact[2].text[0]) {

@@ -133,7 +133,7 @@ typedef struct zr__early_stop {
     double best;       /* its val_loss */
 } zr__early_stop;
 
-/** Add an evaluation. A val_loss that is not finite is not better. */
+/** Add an evaluation, unless it is that of the last step again. A val_loss that is not finite is not better. */
 void zr__early_stop_add(zr__early_stop *evaluations, int64_t step, double val_loss, double threshold);
 /** Return whether the run ends. */
 bool zr__early_stop_is_due(const zr__early_stop *evaluations, const zr_config *config);

@@ -9,6 +9,7 @@
 void zr__early_stop_add(zr__early_stop *e, int64_t step, double val_loss, double threshold)
 {
     const bool better = isfinite(val_loss) && (e->best_step == 0 || val_loss < e->best - threshold);
+    if (step == e->step) return;
     e->step = step;
     e->since = better ? 0 : e->since + 1;
     if (!better) return;

@@ -119,14 +119,15 @@ static void note_saving(const zr__ranks *r, const zr_plans *plans)
 }
 
 /** Report the form of records, skipped lines and cut documents of a text. Other irregularities of the text were already
- * reported when the configuration was completed (train/setup/prepare.c). */
-static void note_lines(const zr__ranks *r, const zr__samples *samples)
+ * reported when the configuration was completed (train/setup/prepare.c). With `again`, what is said of the files has
+ * been reported already. */
+static void note_lines(const zr__ranks *r, const zr__samples *samples, bool again)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
     /* whether info.note is about skipped lines or lost answers */
-    const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]);
-    if (info.form && info.form[0]) zr__run_note(r, "%s", info.form);
+    const bool wrong = info.skipped_lines > 0 ? !again : samples->labelled && info.note[0];
+    if (info.form && info.form[0] && !again) zr__run_note(r, "%s", info.form);
     if (wrong) zr__run_note(r, "%s", info.note);
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
@@ -200,11 +201,11 @@ void zr__run_announce(const zr__run *r)
     if (wanted > cores)
         zr__run_note(&r->ranks, "%d ranks x %d threads are more than %d cores, so training will be slow",
                      r->ranks.comm->local_size, r->info.threads, cores);
-    note_lines(&r->ranks, &r->data.inputs.train);
+    note_lines(&r->ranks, &r->data.inputs.train, false);
     note_held_out(&r->ranks, r->config, &r->data.inputs);
     note_keys(&r->ranks, r->config, &r->data.inputs);
     note_padding(&r->ranks, r->config, &r->data.inputs.train);
-    note_lines(&r->ranks, &r->data.inputs.val);
+    note_lines(&r->ranks, &r->data.inputs.val, zr__config_val_share(r->config) > 0);
     if (r->data.inputs.note[0]) zr__run_note(&r->ranks, "%s", r->data.inputs.note);
     if (r->data.inputs.fresh[0])
         zr__run_note(&r->ranks, "%s has another task; new tensors, which begin with random values: %s",

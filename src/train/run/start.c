@@ -140,7 +140,7 @@ static zr_status share_outputs(zr__run *r)
 static void take_results(zr__run *r)
 {
     const zr__run_made *made = &r->resume.made;
-    if (made->evaluation && r->training.early.step < r->resume.from_step)
+    if (made->evaluation)
         zr__early_stop_add(&r->training.early, r->resume.from_step, made->val_loss, r->config->train.threshold);
     if (made->best_step == 0) return;
     r->ranks.result->best_step = made->best_step;

@@ -8,6 +8,7 @@ while [ $i -lt 300 ]; do
     echo "line $i of a small text" >>text.txt
     echo "{\"text\": \"line $i of a small text\"}" >>lines.jsonl
     echo "{\"prompt\": \"what is $i?\", \"completion\": \" number $i\"}" >>pairs.jsonl
+    echo "{\"instruction\": \"say $i\", \"input\": \"\", \"output\": \"number $i\"}" >>alpaca.jsonl
     i=$((i + 1))
 done
 cat >c.json <<'END'
@@ -44,6 +45,9 @@ check "... is its end" grep -q 'data.val 0.1: the last [0-9]* tokens of data.tra
 check "a share of prompts" train prompts --data.train=pairs.jsonl --ranks 2
 check "... of whole records" grep -q 'the 30 records of data.train are held out of training, of 300' err
 check "a share of packed records" train whole --data.train=pairs.jsonl --data.packing=whole
+check "a share of records of another form" train alpaca --data.train=alpaca.jsonl --model.n_positions=256
+check "... is said" grep -q 'the 30 records of data.train are held out of training, of 300' err
+check "... and their form once" test "$(grep -c 'note: alpaca.jsonl: 300 records of instruction' err)" = 1
 check "a share with an interval of 0" train never --train.eval_interval=0
 check "... is held out too" sh -c 'grep -q "the 30 records of data.train are held out" err && ! grep -q "data.val has no effect" err'
 
@@ -76,6 +80,7 @@ last=$(ls -d early/step-* | tail -n 1 | sed 's/.*step-0*//')
 best=$(sed -n 's/.*"best_step":\([0-9]*\).*/\1/p' early/run.json)
 check "... three evaluations after them" test "$last" = $((best + 6))
 check "... which run.json tells" grep -q '"stopped_early":true' early/run.json
+check "... and zr report too" sh -c '"$0" report early --quiet -o page.html && grep -q "$1 of 60, stopped early" page.html' "$ZR" "$last"
 check "... of which is the lowest loss" test "$(val early | cut -d: -f2 | sort -g | head -n 1)" = \
     "$(sed -n 's/.*"val_loss":\([^ }]*\).*/\1/p' early/best/trained.json)"
 check "... with a checkpoint" test -d "early/step-$(printf %08d "$last")"
@@ -92,7 +97,7 @@ check "... which is said" grep -q "the run ends after step $last of 60" err
 check "... without a step" test "$(grep -c '"loss"' ended/metrics.jsonl)" = "$last"
 check "with more patience it goes on" early ended --resume --train.early_stopping_patience=5
 check "... to its end" test "$(grep -c '"loss"' ended/metrics.jsonl)" -gt "$last"
-# From each checkpoint: one that was written before the evaluation of its step, and with or without its line.
+# From each checkpoint, which was written before the evaluation of its step.
 again() { # STEP: go on from this checkpoint
     rm -rf again && mkdir again && cp -r early/metrics.jsonl early/config.json "early/step-$(printf %08d "$1")" again
     early again --resume --quiet && test "$(numbers again)" = "$(numbers early)" && test "$(val again)" = "$(val early)" &&
@@ -102,6 +107,10 @@ check "a run that resumes before the best evaluation ends at the same step" agai
 check "... at it" again "$best"
 check "... after it" again $((best + 2))
 check "... one before its end" again $((best + 4))
+check "a run that writes only its last checkpoint" early late --train.save_interval=0 --quiet
+check "... counts the evaluation of that step once" sh -c '"$0" train late/config.json --resume 2>&1 | grep -q "ends after step $1 of 60.* in 3 evaluations in a row"' "$ZR" "$last"
+mv late/metrics.jsonl lines
+check "... also if it is made again" sh -c '"$0" train late/config.json --resume 2>&1 | grep -q "ends after step $1 of 60.* in 3 evaluations in a row"' "$ZR" "$last"
 threshold() { early "$@" --train.early_stopping_threshold=100; }
 check "a threshold that no loss passes" threshold high
 check "... ends the run at once" grep -q 'ends after step 8 of 60: val_loss was not lower than the [0-9.]* of step 2 by more than 100 in 3' err

@@ -1,4 +1,4 @@
-//TEST timeout=120 long=more
+//TEST timeout=120 tsan=1 long=more
 /* Ten steps of Muon against traces that transformers computed in float64: the project's own (tests/golden/muon.py), and
  * larger ones where they are installed. GPT-2, whose weights are stored transposed and whose queries, keys and values
  * are fused, Llama and Qwen3; with both scales, iterated in fp32 and in bf16, over stages, ranks, micro-batches,

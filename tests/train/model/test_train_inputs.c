@@ -149,8 +149,8 @@ static void expect_same_rows(const char *config, zr_samples kind)
     zr__rows_ahead *rows = NULL;
     int64_t bytes = 0;
     if (zr__train_plan(c, 1, -1, &profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
-    if (zr__samples_open(c, c->data.train, ZR_SHUFFLED, true, NULL, NULL, &direct) != ZR_OK ||
-        zr__samples_open(c, c->data.train, ZR_SHUFFLED, true, NULL, NULL, &ahead) != ZR_OK)
+    if (zr__samples_open(c, false, true, NULL, NULL, &direct) != ZR_OK ||
+        zr__samples_open(c, false, true, NULL, NULL, &ahead) != ZR_OK)
         fail_msg("%s", zr_error_message());
     assert_int_equal(direct.kind, kind);
     assert_true(zr__samples_are_open(&direct));
@@ -259,7 +259,7 @@ static void facts_of_samples_are_told(void **state)
     zr__data_keys(c, &args);
     assert_string_equal(args.cache_dir, c->data.cache_dir);
     assert_string_equal(args.tokenizer, "bytes");
-    assert_int_equal(zr__samples_open(c, c->data.train, ZR_SEQUENTIAL, true, NULL, NULL, &samples), ZR_OK);
+    assert_int_equal(zr__samples_open(c, false, true, NULL, NULL, &samples), ZR_OK);
     assert_int_equal(zr__samples_info(&samples).tokens, 2000);
     assert_int_equal(zr__samples_memory_bytes(&samples), 0);
     assert_false(zr__samples_take_time(&samples));
@@ -282,7 +282,7 @@ static void facts_of_samples_are_told(void **state)
                  " \"data\": {\"train\": \"%s/pairs.txt\", \"tokenizer\": \"%s/words\", \"cache_dir\": \"%s/pairs\"}}",
                  tempdir, tempdir, tempdir);
     assert_int_equal(access(in_tempdir("pairs"), F_OK), -1);
-    if (zr__samples_open(c, c->data.train, ZR_SEQUENTIAL, true, NULL, NULL, &samples) != ZR_OK)
+    if (zr__samples_open(c, false, true, NULL, NULL, &samples) != ZR_OK)
         fail_msg("%s", zr_error_message());
     assert_int_equal(access(in_tempdir("pairs"), F_OK), 0);
     assert_int_equal(samples.kind, ZR_SAMPLES_PAIRS);
