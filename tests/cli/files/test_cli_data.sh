@@ -86,9 +86,10 @@ check "... with the option" "$ZR" eval narrow --data wide.bin --token-bytes 4
 check "... by the run's key" "$ZR" eval wide --data wide.bin
 check "another width" fails 78 'data.token_bytes: found 3, wanted 2 (uint16) or 4 (uint32)' train --data.token_bytes=3 --train.output_dir=none
 check "a key without effect" "$ZR" train c.json --data.token_bytes=4 --data.loss_on=last --data.text_key=body --data.bad_lines=skip \
-    --train.output_dir=keys
+    --data.chat_template=chatml --train.output_dir=keys
 check "... is told" grep -q 'note: data.token_bytes has no effect: the data are not tokens, but text' err
-check "... of records, too" grep -q 'note: data.text_key and bad_lines have no effect: the data are not records, but text' err
+check "... of records, too" grep -q 'note: data.text_key has no effect: the data are not records, but text' err
+check "... of messages" grep -q 'note: data.chat_template has no effect: the data are not messages, but text' err
 check "... each" grep -q 'note: data.loss_on has no effect: the data have neither prompts nor messages' err
 talks() { train --data.train=talk.jsonl --data.val=talk.jsonl --data.chat_template=chatml --model.n_positions=256 --train.steps=3 --train.output_dir="$@"; }
 targets() { grep -o '"val_tokens":[0-9]*' "$1/metrics.jsonl" | sort -u; }
