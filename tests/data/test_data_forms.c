@@ -478,6 +478,8 @@ static void compressed_files(void **state)
     zr_data_close(&data);
     args.path = put_file("x.gz", packed, pack_gzip("%PDF-1.4 ...", 12));
     refused(&args, ZR_ERR_DATA, "its format is PDF");
+    args.path = put_file("x.bin.gz", packed, pack_gzip("\1\0\2\0\3\0\4\0", 8));
+    refused(&args, ZR_ERR_DATA, "x.bin.gz: tokens are not read from compressed files; unpack it");
 }
 
 /* Check that a text of zeros or blanks that was compressed a thousandfold is refused, or passes by without memory. */
