@@ -216,7 +216,7 @@ def draw_encoder(lot, at):
 
 
 def draw_optimizer(lot, steps):
-    kind = lot.one("AdamW", "AdamW", "Adam", "SGD", "Lamb", "Lars", "Lion")
+    kind = lot.one("AdamW", "AdamW", "Adam", "SGD", "Lamb", "Lars", "Lion", "AdamW8bit")
     words = {"optimizer.type": kind, OPTIM + "lr": 0.01} | lot.maybe(0.6, {OPTIM + "weight_decay": 0.1})
     if kind == "Adam":
         words |= lot.maybe(0.5, {OPTIM + "adam_w_mode": False}) | lot.maybe(0.3, {OPTIM + "bias_correction": False})

@@ -18,6 +18,8 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/tokenizers.md"
 BEGIN, END = "<!-- bench/unicode.py: begin -->\n", "<!-- bench/unicode.py: end -->\n"
+# GPT-2's expression in a group, so that zr leaves it to PCRE2
+EXPRESSION = r"(?:'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"
 CLASSES = {"a": "letter", "1": "number", "!": "other"}
 
 
@@ -36,7 +38,9 @@ def write_tokenizer(path):
     path.write_text(json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
         "added_tokens": [], "decoder": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": EXPRESSION}, "behavior": "Isolated", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]},
         "model": {"type": "BPE", "vocab": vocab, "merges": merges}}))
 
 

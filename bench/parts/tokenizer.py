@@ -98,4 +98,5 @@ def main():
                        f"round {', '.join(f'{b / a:.2f}' for a, b in zip(mine, theirs))}; start and files count for zr")
 
 
-main()
+if __name__ == "__main__":
+    main()

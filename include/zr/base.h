@@ -183,10 +183,13 @@ typedef enum zr_rng_purpose {
     /* random speeds of simulated ranks, with the rank as element; random times of simulated exchanges, with the index
      * of the exchange's step in its schedule as element */
     ZR_RNG_JITTER,
-    ZR_RNG_MIX,     /* random order of data sources in a block of samples; the step is the index of the block */
-    ZR_RNG_PAIRS,   /* sentence pairs and masks; the step is the epoch */
-    ZR_RNG_ROUND,   /* stochastic rounding of records (zr_rounding) */
-    ZR_RNG_HOLD_OUT /* records that are held out for validation */
+    ZR_RNG_MIX,      /* random order of data sources in a block of samples; the step is the index of the block */
+    ZR_RNG_PAIRS,    /* sentence pairs and masks; the step is the epoch */
+    ZR_RNG_ROUND,    /* stochastic rounding of records (zr_rounding) */
+    ZR_RNG_HOLD_OUT, /* records that are held out for validation */
+    /* stochastic rounding of states in records; the stream is the unit, the element its element, and the step the
+     * number of earlier updates */
+    ZR_RNG_STATES
 } zr_rng_purpose;
 
 typedef struct zr_rng {

@@ -26,7 +26,8 @@ typedef enum zr_config_optimizer {
     ZR_OPTIMIZER_LAMB,
     ZR_OPTIMIZER_LARS,
     ZR_OPTIMIZER_MUON,
-    ZR_OPTIMIZER_LION
+    ZR_OPTIMIZER_LION,
+    ZR_OPTIMIZER_ADAMW8BIT
 } zr_config_optimizer;
 typedef enum zr_config_scheduler {
     ZR_SCHEDULER_NONE, /* constant learning rate optimizer.lr */

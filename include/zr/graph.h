@@ -455,8 +455,8 @@ typedef struct zr_norms {
 /** Maximum number of states of an optimizer. */
 #define ZR_OPTIMIZER_SLOTS 4
 
-/** Arguments for the update of n elements of one parameter. All arrays have n elements. They are F32, except grad and
- * param16. */
+/** Arguments for the update of n elements of one parameter. All arrays have n elements. They are F32, except grad,
+ * param16, and states in records. */
 typedef struct zr_update_args {
     int64_t n;
     float *weight;                   /* master weights, read and written */
@@ -465,6 +465,11 @@ typedef struct zr_update_args {
     const void *grad;                /* gradient, in grad_dtype */
     zr_dtype grad_dtype;             /* F32, BF16 or F16 */
     float *slot[ZR_OPTIMIZER_SLOTS]; /* optimizer states, read and written */
+    /* type of each state: F32, or one with records, to which `slot` then points. Element 0 begins a record, and behind
+     * the last element are zeros */
+    zr_dtype slot_dtype[ZR_OPTIMIZER_SLOTS];
+    zr_rng rng;       /* random numbers by which records are rounded */
+    int64_t first;    /* index of the random number of element 0 */
     float grad_scale; /* factor for the gradient, for clipping and the loss scale: the update uses grad * grad_scale */
     double lr;
     double weight_decay; /* weight decay; 0 for parameters of fewer than two dimensions */
@@ -494,7 +499,8 @@ typedef struct zr_ortho {
     zr_muon_scale scale;
 } zr_ortho;
 
-/** Optimizer, with n_slots fp32 states per parameter and an elementwise update rule. In mixed precision it needs K = 4
+/** Optimizer, with n_slots states per parameter, in fp32 unless slot_records says otherwise, and an elementwise update
+ * rule. In mixed precision it needs K = 4
  * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam and LAMB, 8 for Lion,
  * and 8 or 4 for SGD with or without momentum.
  *
@@ -520,7 +526,10 @@ typedef struct zr_optimizer {
     /** Write to `out` (n elements) the direction whose norm the rule needs, and change nothing else. Needed if `trust`
      * is true and `rule` is not NULL. All elements must be treated equally. args->norms is not set. */
     void (*direction)(const zr_update_args *args, float *out);
-    zr_ortho ortho;   /* for "muon": how directions become orthogonal; otherwise `steps` is 0 */
+    zr_ortho ortho; /* for "muon": how directions become orthogonal; otherwise `steps` is 0 */
+    /* types with records in which states of the matrices of blocks are kept, or F32 (0). Of "adamw": E4M3 for the first
+     * moment, rounded to nearest, and E5M2 for the second, rounded at random */
+    zr_dtype slot_records[ZR_OPTIMIZER_SLOTS];
     double lr_factor; /* factor of the learning rate of a training step (zr_step_args.lr); 0 stands for 1 */
 } zr_optimizer;
 

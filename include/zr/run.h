@@ -416,6 +416,8 @@ typedef struct zr_eval_args {
     bool answers;        /* question answering: whether to return zr_eval_result.answers; requires `batches` 0 */
     bool as_text;        /* whether the data are read as plain text, as with data.format "text" */
     int64_t token_bytes; /* data.token_bytes, 2 or 4; 0 for the run's value */
+    /* data.columns and data.chat_template; NULL for the run's values */
+    const char *columns, *chat_template;
 } zr_eval_args;
 
 /** Compute the loss of trained weights on a text or a token file. For text classification and question answering, also

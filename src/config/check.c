@@ -31,7 +31,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 
 const char *zr__config_foreign_param(const zr_config *config, const char **type)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon", "Lion"};
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon", "Lion", "AdamW8bit"};
     static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
                                             "WarmupLR",
                                             "WarmupDecayLR",
@@ -112,7 +112,8 @@ static zr_status check_rates(const zr_config *config, const zr__source *source)
 static zr_status check_rules(const zr_config *config, const zr__source *source)
 {
     ZR_TRY(check_params(config, source));
-    REFUSE(config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode,
+    REFUSE((config->optimizer.type == ZR_OPTIMIZER_ADAMW || config->optimizer.type == ZR_OPTIMIZER_ADAMW8BIT) &&
+               !config->optimizer.adam_w_mode,
            "optimizer.params.adam_w_mode", ZR_ERR_CONFIG, "false is Adam's, AdamW has decoupled decay");
     REFUSE(config->optimizer.type == ZR_OPTIMIZER_MUON && !config->optimizer.adam_w_mode,
            "optimizer.params.adam_w_mode", ZR_ERR_UNSUPPORTED,

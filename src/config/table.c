@@ -7,7 +7,7 @@
 #define RANGE(lo, hi) .min = lo, .max = hi
 #define ANY_NUMBER .min = 0, .max = 3.4e38 /* from 0 to the maximum of fp32, in which updates are computed */
 
-#define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM)
+#define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM | 1u << ZR_OPTIMIZER_ADAMW8BIT)
 #define SGD (1u << ZR_OPTIMIZER_SGD)
 #define LAMB (1u << ZR_OPTIMIZER_LAMB)
 #define LARS (1u << ZR_OPTIMIZER_LARS)
@@ -111,8 +111,8 @@ const zr_key zr__common_keys[] = {
         .choices = "answers|last|all"),
     KEY(STRING, "data.chat_template", AUTO, data.chat_template,
         "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
-        "mistral-v3 or mistral-tekken; or a file with a template, .jinja; auto: the template in the directory of "
-        "data.tokenizer"),
+        "mistral-v3, mistral-tekken or alpaca; or a file with a template, .jinja; auto: the template in the directory "
+        "of data.tokenizer, or alpaca for records of instructions if it has none"),
     KEY(STRING, "data.chat_date", "\"2024-07-26\"", data.chat_date,
         "today's date in chat templates that contain one, YYYY-MM-DD"),
     KEY(OBJECT, "data.chat_template_kwargs", "null", data.chat_template_kwargs,
@@ -273,12 +273,15 @@ const zr_key zr__common_keys[] = {
         FROM(1)),
 
     KEY(CHOICE, "optimizer.type", "\"AdamW\"", optimizer.type,
-        "update rule; FusedAdam means Adam, and FusedLamb means Lamb",
-        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|ZeroOneAdam|"
+        "update rule; AdamW8bit keeps both moments of the matrices of blocks in 8 bits (docs/models.md). FusedAdam "
+        "means "
+        "Adam, and FusedLamb means Lamb",
+        .choices = "AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|AdamW8bit|Adagrad|MuAdam|MuAdamW|MuSGD|OneBitAdam|OneBitLamb|"
+                   "ZeroOneAdam|"
                    "Adafactor",
-        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon|Lion"), .instead_of = "Adafactor",
+        ONLY("AdamW|Adam|SGD|Lamb|Lars|Muon|Lion|AdamW8bit"), .instead_of = "Adafactor",
         .instead = "its second moment is a mean of the rows and one of the columns of whole matrices, and ranks have "
-                   "parts of them; Lion has half of AdamW's states"),
+                   "parts of them; Lion has half of AdamW's states, AdamW8bit a quarter"),
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr,
         "learning rate; with Muon the default of muon_lr and adamw.lr", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,

@@ -98,6 +98,33 @@ ZR_INLINE float zr__record_error(float y, float had, float value, float beta, fl
     return (beta * had + (1.0f - beta) * (y - value)) / scale;
 }
 
+/* States of optimizers, numbers of at least 0, are rounded at random, so that they follow changes that are smaller than
+ * a unit of their codes. The scale is rounded at random too: otherwise the largest element would never decay. The
+ * largest element then becomes the largest code times the scale (its top), exactly, so that a record that was decoded
+ * is encoded again, to nearest, without a change. No element becomes 0 by rounding, because a root of it divides. */
+
+/** Return the scale of a record of states whose largest element has the bits `most`. Of the random number only the low
+ * 16 bits are used, of which the codes' rounding uses few. The scale is NaN if the element is not finite. */
+ZR_INLINE uint16_t zr__record_state_scale(uint32_t most, float largest, uint32_t random)
+{
+    const uint32_t scale = (zr__record_bits(zr__record_float(most) / largest) + (random & 0xffffu)) >> 16;
+    const uint32_t least = most != 0;
+    return most >= 0x7f800000u ? (uint16_t)0x7fc0u : (uint16_t)(scale > least ? scale : least);
+}
+
+/** Return the element x of a record of states as it is encoded. `from`: the smaller of the largest element and `top`.
+ * `least`: the smallest code above 0, times the scale. */
+ZR_INLINE float zr__record_state(float x, float from, float top, float least)
+{
+    return x >= from ? top : x < least ? least : x;
+}
+
+/** Return the smallest number above 0 that a code with `mantissa` bits stands for. */
+ZR_INLINE float zr__record_least(int mantissa)
+{
+    return mantissa == 3 ? 0x1p-9f : 0x1p-16f;
+}
+
 /** Return the divisor of a record's elements: the scale, or 1 if the scale is 0. */
 ZR_INLINE float zr__record_divisor(uint16_t scale)
 {

@@ -110,10 +110,13 @@ zr__window zr__window_of(const zr_engine *e, zr_plan_window which)
                         .bytes = plan->window_bytes};
 }
 
-/* Return how many elements of a type fit into a window. */
+/* Return how many elements of a type fit into a window. If not all elements of a state do, the next window must begin
+ * at a block of the disk. */
 static int64_t room_of(const zr__window *w, zr_dtype dtype)
 {
-    return w->bytes / zr_dtype_bytes(dtype) * zr__dtype_grain(dtype);
+    const int64_t grain = zr__dtype_grain(dtype), elems = w->bytes / zr_dtype_bytes(dtype) * grain,
+                  blocks = ZR_DISK_ALIGN / 2 * grain;
+    return grain > 1 && elems > blocks ? elems - elems % blocks : elems;
 }
 
 int64_t zr__window_meet(const zr_engine *e, const zr__window *w, const zr_state *state, int64_t element, int64_t n)

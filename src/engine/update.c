@@ -332,8 +332,16 @@ static zr_update_args args_of(const zr__running *r, const zr_param_info *param, 
                            .lr = e->step->lr * (optimizer->lr_factor > 0 ? optimizer->lr_factor : 1),
                            .weight_decay = param->shape.ndim >= 2 ? optimizer->weight_decay : 0,
                            .step = e->updates + 1,
-                           .hyper = optimizer->hyper};
-    for (int s = 0; s < slots_of(r); s++) args.slot[s] = element(r, SLOTS + s, begin, first);
+                           .hyper = optimizer->hyper,
+                           .rng = {.seed = e->runtime.seed,
+                                   .purpose = ZR_RNG_STATES,
+                                   .stream = (uint32_t)r->step->unit,
+                                   .step = (uint32_t)e->updates},
+                           .first = first};
+    for (int s = 0; s < slots_of(r); s++) {
+        args.slot[s] = element(r, SLOTS + s, begin, first);
+        args.slot_dtype[s] = r->use[SLOTS + s].dtype;
+    }
     return args;
 }
 

@@ -5,6 +5,7 @@
 #include "plan/cost/cost.h"
 #include "plan/program/pipeline.h"
 #include "plan/write/write.h"
+#include "tensor/tensor.h"
 
 #include <string.h>
 
@@ -280,6 +281,26 @@ static zr_status check_muon(const zr_layout *l)
     return ZR_OK;
 }
 
+/* Check the types of an optimizer's states. Only AdamW's kernel has records, and only one optimizer may have them. */
+static zr_status check_states(const zr_layout *l)
+{
+    const zr_optimizer *o = &l->optimizer;
+    const bool adamw = o->name && strcmp(o->name, "adamw") == 0 && !o->rule;
+    for (int i = 0; i < ZR_OPTIMIZER_SLOTS; i++) {
+        const zr_dtype type = o->slot_records[i];
+        const bool moment = i < 2 && zr__record_codes_of(type) == zr__record_codes_of(i ? ZR_E5M2X256 : ZR_E4M3X256);
+        const bool alike = i > 1 || zr__dtype_grain(type) == zr__dtype_grain(o->slot_records[0]);
+        ZR_CHECK(alike && (type == ZR_F32 || (moment && adamw)), ZR_ERR_UNSUPPORTED,
+                 "state %d of the optimizer %s in %s: \"adamw\" is built, with E4M3 for the first and E5M2 for the "
+                 "second moment, in records of the same length",
+                 i, o->name ? o->name : "NULL", zr_dtype_name(type));
+        ZR_CHECK(l->rest.slot_records[i] == ZR_F32, ZR_ERR_UNSUPPORTED,
+                 "zr_layout.rest with states in %s: beside zr_muon only F32 is built",
+                 zr_dtype_name(l->rest.slot_records[i]));
+    }
+    return ZR_OK;
+}
+
 static zr_status check_layout(const zr_layout *l)
 {
     ZR_CHECK(l->size == sizeof *l, ZR_ERR_ARG, "zr_layout.size is %zu, wanted %zu: begin with zr_layout_default",
@@ -312,6 +333,7 @@ static zr_status check_layout(const zr_layout *l)
              "of the whole table are known; leave memory.tile_elems out, or choose AdamW, Adam or SGD",
              (long long)l->tile_elems, l->optimizer.name);
     ZR_TRY(check_muon(l));
+    if (l->train) ZR_TRY(check_states(l));
     ZR_TRY(check_counts(l));
     ZR_TRY(check_pipeline(l));
     ZR_TRY(check_groups(l));

@@ -44,6 +44,8 @@ double zr__moments(const zr_config *config)
         return config->optimizer.momentum > 0;
     case ZR_OPTIMIZER_LION:
         return 1;
+    case ZR_OPTIMIZER_ADAMW8BIT:
+        return 0.5;
     case ZR_OPTIMIZER_ADAMW:
     case ZR_OPTIMIZER_ADAM:
     case ZR_OPTIMIZER_LAMB:

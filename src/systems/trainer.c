@@ -58,6 +58,7 @@ static double moments_bytes(const zr__run *run)
 {
     if (zr__with_word(run, "optim", "adafactor")) return 0; /* rows and columns only */
     if (zr__with_word(run, "optim", "adamw_bnb_8bit")) return 2;
+    if (run->config->optimizer.type == ZR_OPTIMIZER_ADAMW8BIT) return 2;
     return zr__moments(run->config) * weight_bytes(run);
 }
 

@@ -41,7 +41,7 @@ check "... is said" has 'zero_optimization.offload_param.device: it cannot be us
 check "... that make it a plan" "$ZR" plan zero3_offload.json --ranks 8 $options --zero_optimization.zero_hpz_partition_size=1 \
     --zero_optimization.offload_optimizer.device=none
 check "another optimizer" code 69 "$ZR" plan bert_lamb.json
-check "... what belongs to it goes too" has 'optimizer: type "OneBitLamb" (write "AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon" or "Lion"); remove also the keys that belong to it: params.freeze_step, '
+check "... what belongs to it goes too" has 'optimizer: type "OneBitLamb" (write "AdamW", "Adam", "SGD", "Lamb", "Lars", "Muon", "Lion" or "AdamW8bit"); remove also the keys that belong to it: params.freeze_step, '
 check "monitors" code 69 "$ZR" plan monitors.json
 check "... where the curves are" has 'wandb: enabled true (write false); the curves are in metrics.jsonl and loss.svg'
 check "... alone" code 69 "$ZR" plan --preset gpt2-124m --wandb.enabled=true

@@ -153,17 +153,19 @@ static void not_built(void **state)
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Adagrad\"}}",
            "c.json:1:16: optimizer.type: \"Adagrad\" is not available in zr; write \"AdamW\", \"Adam\", \"SGD\", "
            "\"Lamb\", "
-           "\"Lars\", \"Muon\" or \"Lion\", or leave it out");
-    expect(
-        ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"adafactor\"}}",
-        "c.json:1:16: optimizer.type: \"adafactor\" is not available in zr; write \"AdamW\", \"Adam\", \"SGD\", "
-        "\"Lamb\", \"Lars\", \"Muon\" or \"Lion\", or leave it out; its second moment is a mean of the rows and one of "
-        "the columns of whole matrices, and ranks have parts of them; Lion has half of AdamW's states");
+           "\"Lars\", \"Muon\", \"Lion\" or \"AdamW8bit\", or leave it out");
+    expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"adafactor\"}}",
+           "c.json:1:16: optimizer.type: \"adafactor\" is not available in zr; write \"AdamW\", \"Adam\", \"SGD\", "
+           "\"Lamb\", \"Lars\", \"Muon\", \"Lion\" or \"AdamW8bit\", or leave it out; its second moment is a mean of "
+           "the rows and one of "
+           "the columns of whole matrices, and ranks have parts of them; Lion has half of AdamW's states, AdamW8bit a "
+           "quarter");
     expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"max_grad_norm\": 1.0}}}",
            "c.json:1:43: optimizer.params.max_grad_norm: 1.0 is not available in zr; write 0, or leave it out; set "
            "gradient_clipping, which clips to the same norm");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Adan\"}}",
-           "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD, Lamb, Lars, Muon, Lion");
+           "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD, Lamb, Lars, Muon, Lion, "
+           "AdamW8bit");
     expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
            "c.json:1:15: pipeline.stages: 2 is not available in zr; write 0 or 1, or leave it out; here "
            "it is parallel.pipeline");

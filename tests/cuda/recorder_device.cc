@@ -264,7 +264,8 @@ ranges of_update(const zr_optimizer *optimizer, const zr_update_args *args, bool
 {
     ranges all = {{args->grad, span(args->grad_dtype, args->n), false}, {args->weight, span(ZR_F32, args->n), writes}};
     if (args->param16 && writes) all.push_back({args->param16, span(args->param_dtype, args->n), true});
-    for (int s = 0; s < optimizer->n_slots; s++) all.push_back({args->slot[s], span(ZR_F32, args->n), writes});
+    for (int s = 0; s < optimizer->n_slots; s++)
+        all.push_back({args->slot[s], span(args->slot_dtype[s], args->n), writes});
     return all;
 }
 

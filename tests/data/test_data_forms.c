@@ -120,6 +120,7 @@ static void forms_are_recognised(void **state)
     first_reads("{\"problem\": \"" FRUIT "\", \"solution\": \"" PEAR "\"}", SHOWN, "problem, solution");
     first_reads("{\"text\": \"all of it\", \"question\": \"q\", \"answer\": \"a\"}", "a[ll of it\n]",
                 "text (their \"question\" is not read; data.columns chooses)");
+    first_reads("{\"messages\": null, \"text\": \"all of it\"}", "a[ll of it\n]", NULL);
     zr_data_args args = args_of("x.jsonl", "{\"text\": \"a text\"}\n", 19);
     reads(&args, 0, "a[ text\n]", "");
 }

@@ -1,88 +1,20 @@
 /** Fuzz target: arbitrary bytes as a .jsonl file, encoded with the byte tokenizer. With bad lines skipped, every file
  * is accepted; with bad lines as errors, a file without bad lines is accepted and gives the same tokens. */
-#include "data/text/encode.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "support/fuzz_encode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
-
-/* One file for all inputs: creating a file each time would be most of the work. */
-static char file_name[] = "/tmp/zr-fuzz-XXXXXX";
-static zr__file opened;
-static zr_tokenizer *tokenizer;
-
-static void remove_file(void)
-{
-    zr__file_close(&opened);
-    unlink(file_name);
-    zr_tokenizer_close(&tokenizer);
-}
-
-/* The result of encoding a file. */
-typedef struct result {
-    zr__encoded did;
-    uint64_t hash;
-    int64_t put;
-} result;
-
-static zr_status put(void *arg, const unsigned char *tokens, int64_t n)
-{
-    result *r = arg;
-    for (int64_t i = 0; i < n; i++) r->hash = r->hash * 31 + tokens[i];
-    r->put += n;
-    return ZR_OK;
-}
-
-static void hold(bool truth, const char *what)
-{
-    if (truth) return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
-static void make_file(void)
-{
-    const int fd = mkstemp(file_name);
-    if (fd < 0 || close(fd) != 0 || zr__file_open(file_name, true, &opened) != ZR_OK) abort();
-    if (zr_tokenizer_open("bytes", &tokenizer) != ZR_OK || atexit(remove_file)) abort();
-}
-
-static zr_status encode(bool skip, int64_t usual, int threads, result *r)
-{
-    const zr__encoding x = {.parts = {.file = &opened,
-                                      .usual_bytes = usual,
-                                      .most_bytes = 16,
-                                      .shape = ZR__SHAPE_LINES,
-                                      .text_key = "text",
-                                      .skip_bad_lines = skip,
-                                      .remedy = "SKIP"},
-                            .tokenizer = tokenizer,
-                            .separator = '\n',
-                            .token_bytes = 1,
-                            .threads = threads,
-                            .put = put,
-                            .put_arg = r};
-    *r = (result){0};
-    return zr__encode(&x, &r->did);
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     result strict, lenient, parted;
-    if (!tokenizer) make_file();
-    zr__file_close(&opened);
-    FILE *text = fopen(file_name, "wb");
-    if (!text || fwrite(bytes, 1, n, text) != n || fclose(text) != 0) abort();
-    if (zr__file_open(file_name, false, &opened) != ZR_OK) abort();
-    const zr_status st = encode(false, 0, 1, &strict);
+    put_input(bytes, n);
+    const zr_status st = encode(ZR__SHAPE_LINES, false, 0, 1, &strict);
     hold(st == ZR_OK || (st == ZR_ERR_DATA && strstr(zr_error_message(), file_name)), "a refusal names the file");
-    hold(encode(true, 0, 1, &lenient) == ZR_OK, "what is left out is no error");
+    hold(encode(ZR__SHAPE_LINES, true, 0, 1, &lenient) == ZR_OK, "what is left out is no error");
     hold((st == ZR_OK) == (lenient.did.found.skipped_lines == 0), "a line is bad or it is not");
     hold(st != ZR_OK || memcmp(&strict, &lenient, sizeof(strict)) == 0, "good files are the same");
-    hold(encode(true, 8, 3, &parted) == ZR_OK && memcmp(&parted, &lenient, sizeof(parted)) == 0, "parts are the whole");
+    hold(encode(ZR__SHAPE_LINES, true, 8, 3, &parted) == ZR_OK && memcmp(&parted, &lenient, sizeof(parted)) == 0,
+         "parts are the whole");
     const zr__found_texts *found = &lenient.did.found;
     hold(lenient.did.tokens <= (int64_t)n && lenient.put == lenient.did.tokens &&
              lenient.did.tokens == found->text_bytes + found->documents,

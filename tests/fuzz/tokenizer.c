@@ -48,7 +48,8 @@ static void check_together(const zr_tokenizer *t, const int32_t *tokens, int64_t
 /* Return whether a tokenizer.json may change texts, by the words that it contains. */
 static bool may_change(const uint8_t *bytes, size_t n)
 {
-    static const char *const words[] = {"normalizer", "strip", "ByteFallback"};
+    static const char *const words[] = {"normalizer", "strip",     "ByteFallback", "Removed", "prefix_space",
+                                        "Whitespace", "Delimiter", "Bert",         "Scripts", "Metaspace"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (memmem(bytes, n, words[i], strlen(words[i]))) return true;
     return false;
@@ -94,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         zr_free(vocab);
     }
     write_file("", bytes, n);
-    open_file(may_change(bytes, n));
+    open_file(true); /* its vocabulary may lack bytes */
     write_file(head, bytes, n);
     open_file(may_change(bytes, n));
     return 0;

@@ -44,7 +44,8 @@ class Args(ctypes.Structure):
     _fields_ = [("path", ctypes.c_char_p), ("tokenizer", ctypes.c_char_p), ("vocab_size", ctypes.c_int64),
                 ("seq_length", ctypes.c_int64), ("order", ctypes.c_int), ("seed", ctypes.c_uint64),
                 ("text_key", ctypes.c_char_p), ("packing", ctypes.c_int), ("chat_template", ctypes.c_char_p),
-                ("chat_date", ctypes.c_char_p), ("loss_on", ctypes.c_int), ("as_text", ctypes.c_bool),
+                ("chat_date", ctypes.c_char_p), ("chat_template_kwargs", ctypes.c_char_p), ("columns", ctypes.c_char_p),
+                ("loss_on", ctypes.c_int), ("as_text", ctypes.c_bool),
                 ("token_bytes", ctypes.c_int), ("documents", ctypes.c_bool), ("skip_bad_lines", ctypes.c_bool), ("cache_dir", ctypes.c_char_p),
                 ("cache_is_whole", ctypes.c_bool), ("progress", ctypes.c_void_p), ("arg", ctypes.c_void_p)]
 

@@ -39,6 +39,14 @@ static inline zr_plan *plan_of(const zr_layout *layout)
     return plan_gpt2(&ways_config, layout, &profile);
 }
 
+/* Keep moments in records. */
+static inline void use_small_moments(zr_layout *l)
+{
+    l->optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    l->optimizer.slot_records[0] = ZR_E4M3X256;
+    l->optimizer.slot_records[1] = ZR_E5M2X256;
+}
+
 /* Train hidden matrices by Muon, with directions of a type. */
 static inline void use_muon(zr_layout *l, zr_dtype dtype)
 {
@@ -110,6 +118,7 @@ static inline bool choose(zr_layout *l, int way)
     case 13:
         l->weight_records = ZR_I4X256;
         l->grad_records = ZR_I8X128;
+        use_small_moments(l);
         l->error_steps = 1024;
         l->reduce_once = true;
         l->accum = 3;
@@ -212,6 +221,7 @@ static inline zr_layout mixed_layout(int i)
         if (i == 16) l.host_ranks = l.hpz_ranks = 2;
         l.hierarchical = i == 16;
         if (i == 17) l.accum_order = ZR_ACCUM_LAYER;
+        if (i == 17) use_small_moments(&l);
         if (i == 18) l.home.optim = ZR_SPACE_DEVICE;
         l.weight_differences = l.stage < 3;
         break;

@@ -272,6 +272,7 @@ from conftest import keys
 data = np.arange(40 * 9, dtype=np.int32).reshape(40, 9) % 64
 run = zr.train(data=data, steps=10**7, output_dir="run", **keys(ranks=2))
 next(iter(run))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored in the background
 threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     {wait}

@@ -104,6 +104,8 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
          "write the answers to the questions as JSON, for SQuAD's evaluation script"},
         {"as-text", CLI_FLAG, &want.as_text, 0, NULL,
          "read the data as plain text, also JSON records or a table, as with the key data.format"},
+        {"columns", CLI_TEXT, &want.columns, 0, "JSON", "names of the members of records [data.columns of the run]"},
+        {"chat-template", CLI_TEXT, &want.chat_template, 0, "NAME", "chat template [data.chat_template of the run]"},
         {"token-bytes", CLI_INT, &want.token_bytes, 2, "N",
          "bytes of a token in a .bin file without a header, 2 or 4 [data.token_bytes of the run]"},
         {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
@@ -128,7 +130,7 @@ const cli_command cli_eval = {
     .name = "eval",
     .summary = "measure loss, perplexity and bits per byte of trained weights, or their labels and answers",
     .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE] [--as-text] "
-             "[--token-bytes N]",
+             "[--token-bytes N] [--columns JSON] [--chat-template NAME]",
     .examples = "  zr eval runs/name\n"
                 "  zr eval runs/name --batches 20                   as `zr train` evaluates during a run\n"
                 "  zr eval runs/name --data other.txt --json\n"

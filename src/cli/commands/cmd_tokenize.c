@@ -130,10 +130,12 @@ static zr_status print_record_json(int64_t record, const int32_t *token, int64_t
         zr__text_add(&ids, "%s%d", i ? "," : "[", token[i] & ~ZR__IGNORED);
         zr__text_add(&which, "%s%d", i ? "," : "[", counts(token, i));
     }
+    zr__text_add(&ids, "%s", n ? "]" : "[]");
+    zr__text_add(&which, "%s", n ? "]" : "[]");
     ZR_CHECK(!ids.failed && !which.failed, ZR_ERR_MEMORY, "no memory to show a record");
     zr__json_add(&json, "record", record + 1);
-    zr__json_add_as(&json, "ids", "%s]", ids.data ? ids.data : "[");
-    zr__json_add_as(&json, "counts", "%s]", which.data ? which.data : "[");
+    zr__json_add_json(&json, "ids", ids.data);
+    zr__json_add_json(&json, "counts", which.data);
     return zr__json_write(&json, stdout);
 }
 

@@ -7,6 +7,7 @@
 #include "data/tokens/part.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PART_BYTES = 1 << 20 };
@@ -34,8 +35,11 @@ static int32_t read_label(const zr_labelled_args *args, const json_t *root, char
     const char *name = json_string_value(value);
     for (int64_t i = 0; name && args->label_names && i < args->labels; i++)
         if (strcmp(name, args->label_names[i]) == 0) return (int32_t)i;
-    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < args->labels)
-        return (int32_t)json_integer_value(value);
+    /* the fields of a table are texts */
+    char *end = NULL;
+    const json_int_t number = name && strlen(name) < 10 ? strtoll(name, &end, 10) : json_integer_value(value);
+    const bool is_number = json_is_integer(value) || (end && end > name && !*end);
+    if (is_number && number >= 0 && number < args->labels) return (int32_t)number;
     snprintf(reason, ZR__REASON_BYTES, "\"label\" is %s; expected an integer from 0 to %lld%s", ZR_JSON_SHOWN(value),
              (long long)args->labels - 1,
              args->label_names ? " or the name of a label of the model" : ", since the labels have no names");

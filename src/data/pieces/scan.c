@@ -185,8 +185,12 @@ zr_status zr__scan_run(const zr__scan *scan, const zr__classes *classes, const c
 {
     place at = (place)text;
     const scanner s = {scan, classes, at + bytes};
+    for (place end = at; scan->spaced && at < s.end; at = end) {
+        end = spaced_end(&s, at);
+        ZR_TRY(fn(arg, (const char *)at, end - at));
+    }
     while (at < s.end) {
-        const place end = scan->spaced ? spaced_end(&s, at) : piece_end(&s, at);
+        const place end = piece_end(&s, at);
         ZR_TRY(fn(arg, (const char *)at, end - at));
         at = end;
     }

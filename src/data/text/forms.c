@@ -256,7 +256,8 @@ static zr_status look(zr__parts *parts, zr__form_found *found)
     while (!parts->ended && !found->form) {
         ZR_TRY(zr__part_read(parts, &part));
         zr__part_run(parts, &part, NULL, found);
-        if (!found->form) ZR_TRY(zr__part_take(parts, &part, &all));
+        /* bad records behind the one that decides are told when they are read for good */
+        if (!found->form || part.failed.status != ZR_ERR_DATA) ZR_TRY(zr__part_take(parts, &part, &all));
     }
     return ZR_OK;
 }

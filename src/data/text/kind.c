@@ -67,17 +67,18 @@ static zr_status refuse_format(const zr__file *file, const char *what, const cha
 /* Refuse a table of columns, and say which program writes it as records. */
 static zr_status refuse_columns(const zr__file *file, const char *what)
 {
-    char names[640], columns[704] = "", use[1024];
+    char names[640], columns[704] = "", use[1280];
     const bool parquet = strcmp(what, "Parquet") == 0;
     if (parquet && zr__parquet_columns(file, names, sizeof(names)))
         snprintf(columns, sizeof(columns), "its columns are %s; ", names);
-    snprintf(use, sizeof(use),
+    snprintf(use, sizeof(use) - 128,
              parquet
                  ? "%swrite its rows as JSON Lines: duckdb -c \"COPY (FROM '%s') TO 'rows.jsonl' (FORMAT json)\", or "
                    "in Python: import datasets; datasets.Dataset.from_parquet('%s').to_json('rows.jsonl')"
                  : "%swrite its rows as JSON Lines, in Python: import datasets; "
                    "datasets.Dataset.from_file('%s').to_json('rows.jsonl')",
              columns, file->name, file->name);
+    strcat(use, "; a program in Python can also pass them (docs/python.md)");
     return refuse_format(file, what, use);
 }
 

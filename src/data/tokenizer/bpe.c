@@ -15,7 +15,6 @@ enum {
 typedef struct kept {
     const char *piece;
     int64_t bytes, token, n;
-    char *own; /* copy of the piece if its memory is overwritten, otherwise NULL */
 } kept;
 
 /* Memory for a normalized text whose merged pieces are cached. */
@@ -65,6 +64,18 @@ static zr_status put_merged(encoder *e, const char *piece, int64_t bytes)
     return put_ids(e, apart, n);
 }
 
+/* Cache a piece whose memory is overwritten. Without memory for a copy, the piece is merged again next time. */
+static zr_status keep_copy(kept *k, const char *piece, int64_t bytes, int64_t token, int64_t n)
+{
+    zr_free((char *)k->piece);
+    *k = (kept){NULL, 0, 0, 0};
+    char *copy = zr_alloc((size_t)bytes);
+    if (!copy) return ZR_OK;
+    memcpy(copy, piece, (size_t)bytes);
+    *k = (kept){copy, bytes, token, n};
+    return ZR_OK;
+}
+
 static zr_status put_piece(void *arg, const char *piece, int64_t bytes)
 {
     encoder *e = arg;
@@ -77,13 +88,8 @@ static zr_status put_piece(void *arg, const char *piece, int64_t bytes)
     if (k->bytes == bytes && memcmp(k->piece, piece, (size_t)bytes) == 0) return put_ids(e, e->tokens + k->token, k->n);
     int64_t first = e->n;
     ZR_TRY(put_merged(e, piece, bytes));
-    zr_free(k->own);
-    *k = (kept){piece, bytes, first, e->n - first, NULL};
-    if (!e->moves) return ZR_OK;
-    *k = (kept){.own = zr_alloc((size_t)bytes)};
-    if (!k->own) return ZR_OK; /* the piece is merged again next time */
-    memcpy(k->own, piece, (size_t)bytes);
-    *k = (kept){k->own, bytes, first, e->n - first, k->own};
+    if (e->moves) return keep_copy(k, piece, bytes, first, e->n - first);
+    *k = (kept){piece, bytes, first, e->n - first};
     return ZR_OK;
 }
 
@@ -190,7 +196,7 @@ static void close_encoder(encoder *e)
         e->held = h->next;
         zr_free(h);
     }
-    for (int64_t i = 0; e->kept && e->moves && i <= e->kept_mask; i++) zr_free(e->kept[i].own);
+    for (int64_t i = 0; e->kept && e->moves && i <= e->kept_mask; i++) zr_free((char *)e->kept[i].piece);
     zr_free(e->kept);
 }
 

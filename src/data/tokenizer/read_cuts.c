@@ -29,6 +29,7 @@ static zr_status add_cut(zr__reader *r, const zr__member *m, zr__cut cut)
     const bool symbols = !r->bpe->by_character && !r->symbols;
     if (symbols) ZR_TRY(add_change(r, m, ZR__SYMBOLS, NULL, NULL, false));
     r->symbols = r->symbols || symbols;
+    r->steps++;
     return zr__split_add(r->bpe->split, cut, where(r, m, out));
 }
 
@@ -155,12 +156,30 @@ static zr_status read_length(zr__reader *r, const zr__member *m)
     return add_cut(r, m, cut);
 }
 
+/* Return whether a normalizer may remove the beginning of a text. */
+static bool may_remove(const zr__changes *changes)
+{
+    for (int i = 0; i < changes->n; i++) {
+        const zr__change *c = &changes->change[i];
+        if (c->kind == ZR__STRIP_LEFT || c->kind == ZR__STRIP_ACCENTS || c->kind == ZR__BERT) return true;
+        if ((c->kind == ZR__REPLACE || c->kind == ZR__REPLACE_MATCH) && !c->to[0]) return true;
+    }
+    return false;
+}
+
+/* Read Metaspace within a Sequence, or with another replacement than ZR__BPE_SPACE. The package takes a piece for the
+ * first one by its place in the original text. */
 static zr_status read_metaspace(zr__reader *r, const zr__member *m)
 {
     zr__read_scheme scheme;
     ZR_TRY(zr__read_metaspace(r, m, &scheme));
     ZR_CHECK(r->bpe->by_character, ZR_ERR_DATA, "%s: %s: Metaspace after ByteLevel is not supported", r->file,
              m->place);
+    ZR_CHECK(
+        !scheme.first || r->steps == 0 || !may_remove(&r->bpe->normalizer), ZR_ERR_DATA,
+        "%s: %s (Metaspace): prepend_scheme \"first\" after other steps and with a normalizer that may remove text "
+        "is not supported",
+        r->file, m->place);
     ZR_TRY(add_change(r, m, ZR__REPLACE, " ", scheme.replacement, false));
     if (scheme.prepends) ZR_TRY(add_prefix(r, m, scheme.replacement, scheme.first));
     return scheme.splits

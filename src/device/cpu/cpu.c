@@ -251,8 +251,9 @@ static zr_update_args update_part(const zr_update_args *args, int64_t begin, int
     if (part.weight) part.weight += begin;
     if (part.param16) part.param16 += begin;
     part.grad = (const char *)part.grad + begin * zr_dtype_bytes(args->grad_dtype);
-    for (int i = 0; i < 4; i++)
-        if (part.slot[i]) part.slot[i] += begin;
+    part.first += begin;
+    for (int i = 0; i < ZR_OPTIMIZER_SLOTS; i++)
+        if (part.slot[i]) part.slot[i] = (void *)((char *)part.slot[i] + zr_dtype_span(args->slot_dtype[i], begin));
     return part;
 }
 

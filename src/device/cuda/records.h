@@ -108,4 +108,32 @@ __device__ __forceinline__ uint32_t zr__code_of(const zr__record &its, float y, 
     return (uint8_t)zr__record_int_code(y, (int32_t)its.largest, at_random, random) & ((1u << its.bits) - 1);
 }
 
+/* ---- records that a warp encodes: one of 256 elements, or two of 128 ----------------------------- */
+
+constexpr int ZR__ENCODED = 8; /* number of elements of a thread */
+constexpr int ZR__ENCODED_WARP = ZR__ENCODED * ZR__WARP;
+static_assert(ZR__ENCODED_WARP == ZR__RECORD_ELEMS, "whole records");
+
+__device__ __forceinline__ uint32_t zr__more_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Return the bits of the largest magnitude of a record. NaN has the most. */
+__device__ __forceinline__ uint32_t zr__record_most(const zr__record &its, const float (&x)[ZR__ENCODED])
+{
+    uint32_t most = 0;
+    for (int v = 0; v < ZR__ENCODED; v++) most = zr__more_of(most, __float_as_uint(x[v]) & 0x7fffffffu);
+    for (int mask = its.elems / ZR__ENCODED / 2; mask > 0; mask /= 2)
+        most = zr__more_of(most, __shfl_xor_sync(ZR__ALL_LANES, most, mask));
+    return most;
+}
+
+/* Return the random number `index`. *keys are those of the number before, unless it is the first one of a thread. */
+__device__ __forceinline__ uint32_t zr__random_at(const zr_rng &rng, zr__record_keys *keys, bool first, uint64_t index)
+{
+    if (first || (uint32_t)index == 0) *keys = zr__record_keys_of(&rng, (uint32_t)(index >> 32));
+    return zr__record_random(*keys, (uint32_t)index);
+}
+
 #endif

@@ -85,12 +85,30 @@ double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr
     return zr__machine_flops(machine, narrow, sizes);
 }
 
+/* Return the seconds in which an update decodes states in records, and encodes them again: the first moment to nearest,
+ * the second one at random. */
+static double states_coding_sec(const zr_schedule *s, const zr_step *step, const zr_machine *machine)
+{
+    double sec = 0;
+    bool second = false;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &s->use[u];
+        if (!zr_dtype_is_record(use->dtype) || !use->writes) continue;
+        const zr_record_rate *rate = &machine->records[zr__record_codes_of(use->dtype)];
+        const double elems = (double)use->range.count;
+        sec += seconds(elems, rate->decode) + seconds(elems, second ? rate->encode_random : rate->encode);
+        second = true;
+    }
+    return sec;
+}
+
 double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t index, const zr_machine *machine)
 {
     const zr_schedule *s = &plan->schedule[kind];
     const zr_step *step = &s->step[index];
     const zr_step_traits traits = zr_step_traits_of(step->kind);
     const bool reduces = traits.move == ZR_MOVE_REDUCE;
+    if (step->kind == ZR_STEP_UPDATE) return states_coding_sec(s, step, machine);
     if (step->kind != ZR_STEP_CAST && !reduces) return 0;
     const zr_use *use = &s->use[step->uses + (reduces ? traits.pieces : 0)];
     const zr_dtype from = use[0].dtype, to = reduces ? ZR_F32 : use[1].dtype;

@@ -161,17 +161,21 @@ static zr_status error_states(zr_plan *plan, const zr_graph *graph, int32_t inde
     return ZR_OK;
 }
 
-static zr_status optim_states(zr_plan *plan, int32_t index)
+static zr_status optim_states(zr_plan *plan, const zr_graph *graph, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
+    const bool records = zr__unit_has_records(plan, graph, index);
     if (!u->trains) return ZR_OK;
     /* fp32 parameters need no separate master, unless ops read other values, which have passed as records */
     if (plan->layout.dtype != ZR_F32 || zr_dtype_is_record(u->weight_records))
         ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32,
                           group_of(u, plan->shards_optim), &u->master));
-    for (int i = 0; i < u->n_slots; i++)
-        ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32,
+    for (int i = 0; i < u->n_slots; i++) {
+        const zr_dtype dtype = records ? zr_plan_optimizer(plan, u)->slot_records[i] : ZR_F32;
+        ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index,
+                          dtype == ZR_F32 ? "optimizer states (fp32)" : "optimizer states (8 bits)", dtype,
                           group_of(u, plan->shards_optim), &u->slot[i]));
+    }
     return ZR_OK;
 }
 
@@ -247,9 +251,9 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
 
 int64_t zr__record_align(const zr_layout *l)
 {
-    const zr_dtype records[] = {l->weight_records, l->frozen_records, l->grad_records};
+    const zr_dtype records[] = {l->weight_records, l->frozen_records, l->grad_records, l->optimizer.slot_records[0]};
     int64_t align = 1;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 + l->train; i++)
         if (zr__dtype_grain(records[i]) > align) align = zr__dtype_grain(records[i]);
     return align;
 }
@@ -358,7 +362,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     /* Place all gradients before all optimizer states, so that a memory map shows each kind as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(error_states(plan, graph, i));
-    for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
+    for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, graph, i));
     return ZR_OK;
 }
 

@@ -128,8 +128,9 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     result->note[0] = '\0';
     result->accuracy = result->masked_lm_accuracy = result->exact = result->f1 = NAN;
     const bool encoder = zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT;
-    ZR_CHECK(!encoder || (!args->as_text && !args->token_bytes), ZR_ERR_ARG,
-             "--as-text and --token-bytes are for decoders, and these weights are an encoder's");
+    ZR_CHECK(!encoder || (!args->as_text && !args->token_bytes && !args->columns && !args->chat_template), ZR_ERR_ARG,
+             "--as-text, --token-bytes, --columns and --chat-template are for decoders, and these weights are an "
+             "encoder's");
     if (encoder) {
         ZR_TRY(zr__evaluate_samples(&loaded, &data, seq, args, result));
     } else {

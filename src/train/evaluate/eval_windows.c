@@ -23,6 +23,8 @@ static zr_status open_eval_data(const zr__loaded *loaded, const zr__eval_data *d
     if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));
     if (how->as_text) args.as_text = true;
     if (how->token_bytes) args.token_bytes = (int)how->token_bytes;
+    if (how->columns) args.columns = how->columns;
+    if (how->chat_template) args.chat_template = how->chat_template;
     ZR_TRY(zr__load_tokenizer(loaded, found, &name));
     ZR_TRY(zr__data_look(path, args.as_text, &text, NULL, 0));
     ZR_CHECK(!text || name, ZR_ERR_UNSUPPORTED,

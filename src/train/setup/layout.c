@@ -38,7 +38,7 @@ static zr_optimizer optimizer_of(const zr_config *config)
 {
     const double beta1 = config->optimizer.betas[0], beta2 = config->optimizer.betas[1];
     const double eps = config->optimizer.eps, decay = config->optimizer.weight_decay;
-    const bool decoupled = config->optimizer.type == ZR_OPTIMIZER_ADAMW || config->optimizer.adam_w_mode;
+    const bool decoupled = config->optimizer.type != ZR_OPTIMIZER_ADAM || config->optimizer.adam_w_mode;
     switch (config->optimizer.type) {
     case ZR_OPTIMIZER_SGD:
         return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
@@ -77,10 +77,15 @@ static zr_optimizer optimizer_of(const zr_config *config)
     }
     case ZR_OPTIMIZER_ADAMW:
     case ZR_OPTIMIZER_ADAM:
+    case ZR_OPTIMIZER_ADAMW8BIT:
         break;
     }
     zr_optimizer adam = (decoupled ? zr_adamw : zr_adam)(beta1, beta2, eps, decay);
     adam.hyper[3] = !config->optimizer.bias_correction;
+    if (config->optimizer.type == ZR_OPTIMIZER_ADAMW8BIT) {
+        adam.slot_records[0] = ZR_E4M3X256;
+        adam.slot_records[1] = ZR_E5M2X256;
+    }
     return adam;
 }
 

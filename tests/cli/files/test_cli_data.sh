@@ -86,14 +86,19 @@ check "... with the option" "$ZR" eval narrow --data wide.bin --token-bytes 4
 check "... by the run's key" "$ZR" eval wide --data wide.bin
 check "another width" fails 78 'data.token_bytes: found 3, wanted 2 (uint16) or 4 (uint32)' train --data.token_bytes=3 --train.output_dir=none
 check "a key without effect" "$ZR" train c.json --data.token_bytes=4 --data.loss_on=last --data.text_key=body --data.bad_lines=skip \
-    --data.chat_template=chatml --train.output_dir=keys
+    --data.columns='{"text": "body"}' --data.chat_template_kwargs='{"a": 1}' --data.chat_template=chatml \\
+    --train.output_dir=keys
 check "... is told" grep -q 'note: data.token_bytes has no effect: the data are not tokens, but text' err
 check "... of records, too" grep -q 'note: data.text_key has no effect: the data are not records, but text' err
-check "... of messages" grep -q 'note: data.chat_template has no effect: the data are not messages, but text' err
+check "... as their names" grep -q 'note: data.columns has no effect: the data are not records, but text' err
+check "... and a template" grep -q 'note: data.chat_template has no effect: the data are not messages, but text' err
+check "... and its variables" grep -q 'note: data.chat_template_kwargs has no effect: the data are not messages, but text' err
 check "... each" grep -q 'note: data.loss_on has no effect: the data have neither prompts nor messages' err
 talks() { train --data.train=talk.jsonl --data.val=talk.jsonl --data.chat_template=chatml --model.n_positions=256 --train.steps=3 --train.output_dir="$@"; }
 targets() { grep -o '"val_tokens":[0-9]*' "$1/metrics.jsonl" | sort -u; }
 check "answers that are switched off" talks talk
+check "... of records whose form is told" sh -c '"$0" eval talk 2>&1 | grep -q "note: .*talk.jsonl: 4 records of messages"' "$ZR"
+check "... by other names" prints '"tokens":' "$ZR" eval talk --data talk.jsonl --columns '{"messages": "messages"}' --chat-template qwen2 --json
 check "... do not count" test "$(targets talk)" = '"val_tokens":52' # yes<|im_end|> in 4 conversations
 check "the last answer" talks last --data.loss_on=last
 check "... is the other one" same talk last

@@ -1,6 +1,6 @@
 #TEST timeout=120
-# Check LAMB, LARS and Lion from the command: the same losses at every stage and number of ranks, also when a run is
-# resumed on another number; the defaults of each variant; refusals.
+# Check LAMB, LARS, Lion and AdamW8bit from the command: the same losses at every stage and number of ranks, also when a
+# run is resumed on another number; the defaults of each variant; refusals.
 . tests/support/command.inc
 
 i=0
@@ -41,19 +41,22 @@ check "a setting of another variant" code 78 "$ZR" plan nvidia.json --optimizer.
 check "... is refused" grep -q 'max_coeff: it is a setting of variant deepspeed, but optimizer.params.variant is nvidia' err
 
 # Optimizers with smaller states: the numbers of any number of ranks, and of a run that is resumed on another.
-small() { dir=$kind-$1; shift; "$ZR" train small.json --quiet --train.output_dir="$dir" "$@"; }
-for kind in Lion; do
+for kind in Lion AdamW8bit; do
     sed "s/\"type\": \"Lamb\", $params/\"type\": \"$kind\", \"params\": {\"lr\": 0.003, \"weight_decay\": 0.1}/" c.json >small.json
+    small() { dir=$kind-$1; shift; "$ZR" train small.json --quiet --train.output_dir="$dir" "$@"; }
     check "$kind trains" small one
     check "... half a run on four ranks" small four --ranks 4 --zero_optimization.stage=1 --train.steps=4
     check "... goes on, on two ranks at stage 3" small four --resume --ranks 2 --zero_optimization.stage=3 --train.steps=8
     check "... with the same numbers" same $kind-one $kind-four
-    check "... and the same states" cmp $kind-one/step-00000008/exp_avg.safetensors $kind-four/step-00000008/exp_avg.safetensors
+    check "... and the same checkpoint" cmp $kind-one/step-00000008/exp_avg.safetensors $kind-four/step-00000008/exp_avg.safetensors
     check "... states in host memory" small host --ranks 2 --zero_optimization.stage=2 --zero_optimization.offload_optimizer.device=cpu
     check "... have the same numbers" same $kind-one $kind-host
     check "... states on disk" small disk --ranks 2 --zero_optimization.stage=2 --zero_optimization.offload_optimizer.device=nvme \
         --zero_optimization.offload_optimizer.nvme_path=.
     check "... have the same numbers" same $kind-one $kind-disk
-    check "... bf16, as planned" small bf16 --ranks 2 --bf16.enabled=true
+    check "... in bf16, as planned" small bf16 --ranks 2 --bf16.enabled=true
 done
+check "states of 8 bits go on in fp32" "$ZR" train small.json --train.output_dir=AdamW8bit-one --resume --train.steps=10 --optimizer.type=AdamW
+check "... all of them" sh -c '! grep "start at zero" err'
+check "... and back" "$ZR" train small.json --quiet --train.output_dir=AdamW8bit-one --resume --train.steps=12
 echo "1..$n"

@@ -188,6 +188,118 @@ static void check_trust(zr_device *device)
         }
 }
 
+/* ---- states in records --------------------------------------------------------------------------- */
+
+enum { IN_RECORDS = 5 * 256 + 77, WHOLE_RECORDS = 6 };
+
+/* The states of AdamW in records. Behind the last element are zeros. */
+typedef struct coded {
+    uint8_t state[2][WHOLE_RECORDS * 258];
+} coded;
+
+static const zr_dtype kinds[] = {ZR_E4M3X256, ZR_E5M2X256};
+
+static void encode(zr_device *device, coded *to, float x[2][N])
+{
+    memset(to, 0, sizeof *to);
+    for (int s = 0; s < 2; s++)
+        assert_int_equal(device->ops->cast(device, to->state[s], kinds[s], x[s], ZR_F32, IN_RECORDS, NULL), ZR_OK);
+}
+
+static void decode(zr_device *device, float x[2][N], const coded *from)
+{
+    for (int s = 0; s < 2; s++)
+        assert_int_equal(device->ops->cast(device, x[s], ZR_F32, from->state[s], kinds[s], IN_RECORDS, NULL), ZR_OK);
+}
+
+/* Update elements [first, first + n) of `a`, with states in records. `first` begins a record. */
+static void update_coded(zr_device *device, arrays *a, coded *c, const zr_optimizer *o, int64_t first, int64_t n,
+                         int64_t step)
+{
+    zr_update_args args = args_of(a, o, first, n, step, ZR_BF16);
+    for (int s = 0; s < 2; s++) {
+        args.slot[s] = (void *)(c->state[s] + zr_dtype_span(kinds[s], first));
+        args.slot_dtype[s] = kinds[s];
+    }
+    args.rng = (zr_rng){.seed = 5, .purpose = ZR_RNG_STATES, .stream = 3, .step = (uint32_t)step};
+    args.first = first;
+    assert_int_equal(device->ops->update(device, o, &args), ZR_OK);
+}
+
+/* Check that an update is that of fp32 states with the decoded values; that the new states are rounded to a neighbour,
+ * never to 0, and are encoded again without a change; and that ranges do not matter. */
+static void check_in_records(zr_device *device)
+{
+    static const int64_t cuts[] = {0, 256, 4 * 256, IN_RECORDS};
+    static float x[2][N], again[2][N];
+    coded start_states, states, parts;
+    for (int k = 0; k < 3; k++) {
+        start(&got);
+        next_grad(&got, (uint32_t)k, dtypes[k % N_DTYPES]);
+        fill(x[0], N, 20);
+        fill(x[1], N, 21);
+        for (int64_t i = 0; i < N; i++) {
+            const float wide = expf(8 * x[1][i]); /* elements of very different sizes */
+            x[0][i] *= wide;
+            x[1][i] = wide * wide;
+        }
+        encode(device, &start_states, x);
+        decode(device, got.slot, &start_states);
+        memcpy(&want, &got, sizeof got);
+        zr_update_args args = args_of(&want, &rules[0], 0, IN_RECORDS, 7, ZR_BF16);
+        assert_int_equal(device->ops->update(device, &rules[0], &args), ZR_OK);
+        arrays pieces = got;
+        states = parts = start_states;
+        update_coded(device, &got, &states, &rules[0], 0, IN_RECORDS, 7);
+        assert_memory_equal(got.weight, want.weight, sizeof got.weight);
+        assert_memory_equal(got.param16, want.param16, sizeof got.param16);
+        for (int c = 0; c < 3; c++) update_coded(device, &pieces, &parts, &rules[0], cuts[c], cuts[c + 1] - cuts[c], 7);
+        assert_memory_equal(pieces.weight, want.weight, sizeof got.weight);
+        assert_memory_equal(&parts, &states, sizeof states);
+        decode(device, again, &states);
+        for (int64_t i = 0; i < IN_RECORDS; i++) {
+            float most[2] = {0};
+            for (int64_t j = i / 256 * 256; j < IN_RECORDS && j < i / 256 * 256 + 256; j++)
+                for (int s = 0; s < 2; s++) most[s] = fmaxf(most[s], fabsf(want.slot[s][j]));
+            const double m = want.slot[0][i], v = want.slot[1][i];
+            /* half a unit of 3 bits; a unit of 2 bits; and the rounded scale */
+            assert_true(fabs(again[0][i] - m) <= fabs(m) * 0.067 + 1.01 * most[0] / 448 * 0x1p-10);
+            assert_true(fabs(again[1][i] - v) <= v * 0.26 + 1.01 * most[1] / 57344 * 0x1p-16 && again[1][i] > 0);
+        }
+        encode(device, &parts, again);
+        assert_memory_equal(&parts, &states, sizeof states);
+    }
+}
+
+/* Check that second moments which change by less than a unit follow these changes in the mean, the largest one of a
+ * record too, and that those which are too small for their record do not become 0. */
+static void check_decays(zr_device *device)
+{
+    enum { STEPS = 300 };
+    static float x[2][N], now[2][N];
+    coded states;
+    const zr_optimizer slow = {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.999, 1e-8}};
+    double mean = 0, largest = 0;
+    start(&got);
+    got.grad_dtype = ZR_F32; /* gradients of 0 */
+    fill(x[1], N, 22);
+    for (int64_t i = 0; i < N; i++) x[1][i] = i % 256 == 100 ? 4 : i % 256 == 7 ? 1e-30f : 1.5f + x[1][i];
+    memset(x[0], 0, sizeof x[0]);
+    encode(device, &states, x);
+    decode(device, x, &states);
+    for (int k = 1; k <= STEPS; k++) update_coded(device, &got, &states, &slow, 0, IN_RECORDS, k);
+    decode(device, now, &states);
+    for (int64_t i = 0; i < IN_RECORDS; i++) {
+        assert_true(now[1][i] > 0 && now[0][i] == 0);
+        if (i % 256 == 100)
+            largest += now[1][i] / x[1][i] / 5;
+        else if (i % 256 != 7)
+            mean += now[1][i] / x[1][i] / (IN_RECORDS - 11);
+    }
+    assert_true(fabs(mean - pow(0.999, STEPS)) < 0.02);
+    assert_true(fabs(largest - pow(0.999, STEPS)) < 0.1);
+}
+
 /* Check against torch.optim.AdamW by hand: lr 0.1, betas (0.9, 0.999), eps 1e-8, weight_decay 0.5, weight 2, gradients
  * 3 and -1 give 2*0.95 - 0.1 = 1.8; then m = 0.17, v = 0.009991, 1.8*0.95 - 0.1 * (0.17/0.19) / sqrt(0.009991/0.001999)
  * = 1.66997843 */
@@ -275,13 +387,16 @@ EACH(reference)
 EACH(cuts)
 EACH(by_hand)
 EACH(trust)
+EACH(in_records)
+EACH(decays)
 EACH(own_rule)
 EACH(param_dtype)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_cuts),
-                                       cmocka_unit_test(test_by_hand),   cmocka_unit_test(test_trust),
-                                       cmocka_unit_test(test_own_rule),  cmocka_unit_test(test_param_dtype)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference),  cmocka_unit_test(test_cuts),
+                                       cmocka_unit_test(test_by_hand),    cmocka_unit_test(test_trust),
+                                       cmocka_unit_test(test_own_rule),   cmocka_unit_test(test_param_dtype),
+                                       cmocka_unit_test(test_in_records), cmocka_unit_test(test_decays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

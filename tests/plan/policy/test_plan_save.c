@@ -4,6 +4,7 @@
 
 #include "plan/plan_ways.h"
 #include "plan/cost/cost.h"
+#include "plan/list/list.h"
 
 static const zr_save both[] = {ZR_SAVE_COPY, ZR_SAVE_IN_PLACE};
 
@@ -41,8 +42,14 @@ static int64_t own_bytes(const zr_plan *plan)
 static int64_t copied_bytes(const zr_plan *plan)
 {
     int64_t bytes = own_bytes(plan) - error_bytes(plan);
-    for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].differs) bytes -= plan->unit[u].own.count * (4 - zr_dtype_bytes(plan->layout.dtype));
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        const zr_plan_unit *u = &plan->unit[i];
+        if (u->differs) bytes -= u->own.count * (4 - zr_dtype_bytes(plan->layout.dtype));
+        for (int s = 0; s < u->n_slots; s++)
+            if (u->owned && u->slot[s].dtype != ZR_F32)
+                bytes -=
+                    4 * u->own.count - zr__round_bytes(ZR_SPACE_HOST, zr_dtype_span(u->slot[s].dtype, u->own.count));
+    }
     return plan->save == ZR_SAVE_COPY ? bytes : 0;
 }
 

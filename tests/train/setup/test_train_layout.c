@@ -167,6 +167,7 @@ static void the_optimizer(void **state)
         {"Adam", "", "adamw", 2, {0.8, 0.7, 1e-5}},
         {"Adam", ", \"adam_w_mode\": true", "adamw", 2, {0.8, 0.7, 1e-5}},
         {"Adam", ", \"adam_w_mode\": false", "adam", 2, {0.8, 0.7, 1e-5}},
+        {"AdamW8bit", "", "adamw", 2, {0.8, 0.7, 1e-5}},
         {"Lion", ", \"betas\": [0.8, 0.7]", "lion", 1, {0.8, 0.7, 0}},
         {"Lion", "", "lion", 1, {0.9, 0.99, 0}},
         {"SGD", "", "sgd", 0, {0, 0, 0}},
@@ -183,6 +184,9 @@ static void the_optimizer(void **state)
         assert_int_equal(o.n_slots, given[i].n_slots);
         assert_true(o.weight_decay == 0.25 && !o.rule);
         for (int k = 0; k < 3; k++) assert_true(o.hyper[k] == given[i].hyper[k]);
+        const bool records = strcmp(given[i].type, "AdamW8bit") == 0;
+        assert_int_equal(o.slot_records[0], records ? ZR_E4M3X256 : ZR_F32);
+        assert_int_equal(o.slot_records[1], records ? ZR_E5M2X256 : ZR_F32);
     }
 }
 

@@ -6,15 +6,15 @@
  * Memory traffic in bytes for each parameter, if intermediate results stay in the L1 cache: Adam reads and writes
  * weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). The total is 28 in fp32, 28 with a
  * 16-bit gradient and a 16-bit copy, and 30 with an fp32 gradient and a 16-bit copy. SGD moves 8 bytes less with
- * momentum, like Lion, and 16 less without. LAMB moves the bytes of Adam, and before that reads weight, m, v and
- * gradient for its norms (16 or 14 bytes). LARS also reads weight and gradient for its norms (8 or 6 bytes). Muon reads
- * the gradient and updates m for its directions (16 or 12 bytes with those), then updates weights from the directions
- * (12 or 12 bytes).
+ * momentum, like Lion, and 16 less without; AdamW 12 less with moments in records. LAMB moves the bytes of Adam, and
+ * before that reads weight, m, v and gradient for its norms (16 or 14 bytes). LARS also reads weight and gradient for
+ * its norms (8 or 6 bytes). Muon reads the gradient and updates m for its directions (16 or 12 bytes with those), then
+ * updates weights from the directions (12 or 12 bytes).
  */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/records.h"
 #include "device/rules.h"
 
 /* Update one element by Adam: m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2. Return the new weight, w - lr /
@@ -57,8 +57,8 @@ static inline bool next_chunk(const zr_update_args *args, float wide[ZR_CHUNK], 
     k->n = zr__min64(ZR_CHUNK, args->n - k->first);
     if (k->n <= 0) return false;
     k->w = args->weight ? args->weight + k->first : NULL;
-    k->m = args->slot[0] ? args->slot[0] + k->first : NULL;
-    k->v = args->slot[1] ? args->slot[1] + k->first : NULL;
+    k->m = args->slot[0] && args->slot_dtype[0] == ZR_F32 ? args->slot[0] + k->first : NULL;
+    k->v = args->slot[1] && args->slot_dtype[1] == ZR_F32 ? args->slot[1] + k->first : NULL;
     k->g = zr__view(wide, args->grad, args->grad_dtype, k->first, k->n);
     return true;
 }
@@ -76,9 +76,27 @@ static void adam_update(const zr_update_args *args, bool decoupled)
         (decoupled ? adamw_chunk : adam_chunk)(&c, k.w, k.m, k.v, k.g, k.n);
 }
 
+/* Update by AdamW with both moments in records. A chunk has whole records. */
+static void adamw_in_records(const zr_update_args *args)
+{
+    const zr__adam c = zr__adam_make(args, true);
+    const zr_rounding rounding = {args->rng, (uint64_t)args->first};
+    float wide[ZR_CHUNK], m[ZR_CHUNK], v[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k); store_param(args, &k)) {
+        zr__records_load(m, args->slot[0], args->slot_dtype[0], k.first, k.n);
+        zr__records_load(v, args->slot[1], args->slot_dtype[1], k.first, k.n);
+        adamw_chunk(&c, k.w, m, v, k.g, k.n);
+        zr__records_store(args->slot[0], args->slot_dtype[0], k.first, m, k.n, NULL);
+        zr__records_store_states(args->slot[1], args->slot_dtype[1], k.first, v, k.n, &rounding);
+    }
+}
+
 static void adamw(const zr_update_args *args)
 {
-    adam_update(args, true);
+    if (args->slot_dtype[0] == ZR_F32)
+        adam_update(args, true);
+    else
+        adamw_in_records(args);
 }
 
 static void adam(const zr_update_args *args)

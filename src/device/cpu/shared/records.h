@@ -210,4 +210,31 @@ static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, c
     }
 }
 
+/* Encode n states, at least 0, from `first` on, the first of a record: out[first + i] = x[i], rounded at random
+ * (zr__record_state_scale). x changes. */
+static inline void zr__records_store_states(void *out, zr_dtype dtype, int64_t first, float *x, int64_t n,
+                                            const zr_rounding *rounding)
+{
+    const zr__record its = zr__record_of(dtype);
+    const zr_casting casting = {.rounding = rounding};
+    for (int64_t i = 0; i < n; i += its.elems) {
+        const int64_t length = zr__min64(its.elems, n - i);
+        int32_t most = 0; /* bits of the largest element; NaN has the most */
+#pragma omp simd reduction(max : most)
+        for (int64_t j = i; j < i + length; j++) {
+            const int32_t bits = (int32_t)(zr__bits(x[j]) & 0x7fffffffu);
+            most = bits > most ? bits : most;
+        }
+        uint32_t random;
+        zr__random_words(&rounding->rng, rounding->first + (uint64_t)first + (uint64_t)i, 1, &random);
+        const float scale = zr_f32_from_bf16(zr__record_state_scale((uint32_t)most, its.largest, random));
+        const float top = its.largest * scale, least = zr__record_least(its.mantissa) * scale,
+                    from = zr__record_float((uint32_t)most) < top ? zr__record_float((uint32_t)most) : top;
+        if (most == 0 || most >= 0x7f800000) continue;
+        ZR_WIDE_LOOP
+        for (int64_t j = i; j < i + length; j++) x[j] = zr__record_state(x[j], from, top, least);
+    }
+    zr__records_store(out, dtype, first, x, n, &casting);
+}
+
 #endif

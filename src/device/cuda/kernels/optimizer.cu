@@ -3,6 +3,7 @@
  * same as in src/device/cpu/kernels/optimizer.c, whose comments give the formulas and the memory traffic.
  */
 #include "device/cuda/exact_sums.h"
+#include "device/cuda/records.h"
 #include "device/rules.h"
 
 namespace
@@ -103,20 +104,27 @@ template <typename Rule, typename Grad, typename Param> struct update_each {
     Rule rule;
     arrays<Grad, Param> a;
 
-    template <int V> __device__ void run(int64_t i) const
+    /* Update weights and the states in `slot`. */
+    template <int V> __device__ void step(int64_t i, float (&slot)[2][V]) const
     {
-        float w[V], g[V], slot[2][V];
+        float w[V], g[V];
         zr__get_all<V>(w, a.weight, i);
         zr__get_all<V>(g, a.grad, i);
-        for (int s = 0; s < Rule::slots; s++) zr__get_all<V>(slot[s], a.slot[s], i);
         for (int v = 0; v < V; v++) {
             float own[2] = {Rule::slots > 0 ? slot[0][v] : 0, Rule::slots > 1 ? slot[1][v] : 0};
             w[v] = rule.step_from(w[v], g[v], own);
             for (int s = 0; s < Rule::slots; s++) slot[s][v] = own[s];
         }
         zr__put_all<V>(a.weight, i, w);
-        for (int s = 0; s < Rule::slots; s++) zr__put_all<V>(a.slot[s], i, slot[s]);
         if (a.param) zr__put_all<V>(a.param, i, w);
+    }
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float slot[2][V];
+        for (int s = 0; s < Rule::slots; s++) zr__get_all<V>(slot[s], a.slot[s], i);
+        step<V>(i, slot);
+        for (int s = 0; s < Rule::slots; s++) zr__put_all<V>(a.slot[s], i, slot[s]);
     }
 };
 
@@ -133,9 +141,90 @@ template <typename Rule> zr_status update(zr_device *device, const zr_update_arg
         });
 }
 
+/* ---- AdamW with moments in records ------------------------------------------------------------- */
+
+/* Encode this thread's elements of a record, from its element i on: to nearest, or as a state, at random. `word` is the
+ * record's first word, n the number of elements from x[0] to the last of all records, which may be below 0, and `first`
+ * the index of the random number of x[0]. */
+__device__ __forceinline__ void put_record(uint16_t *word, const zr__record &its, float (&x)[ZR__ENCODED], int i,
+                                           int64_t n, bool state, const zr_rng &rng, uint64_t first)
+{
+    const bool there = i + n > 0;
+    const uint32_t most = zr__record_most(its, x);
+    uint16_t scale = zr__record_scale(most, its.largest, false);
+    zr__record_keys keys = {};
+    if (state) {
+        scale = zr__record_state_scale(most, its.largest, zr__random_at(rng, &keys, true, first - (uint64_t)i));
+        const float top = its.largest * zr_f32_from_bf16(scale), largest = zr__record_float(most),
+                    least = zr__record_least(its.mantissa) * zr_f32_from_bf16(scale);
+        for (int v = 0; v < ZR__ENCODED && v < n; v++)
+            x[v] = zr__record_state(x[v], largest < top ? largest : top, top, least);
+    }
+    if (i == 0 && there) word[0] = scale;
+    uint32_t filled = 0;
+    for (int v = 0; v < ZR__ENCODED; v++) {
+        const uint32_t number = state ? zr__random_at(rng, &keys, v == 0, first + (uint64_t)v) : 0;
+        const uint32_t code =
+            most < 0x7f800000u && most > 0 ? zr__code_of(its, x[v] / zr__record_divisor(scale), state, number) : 0;
+        filled |= code << (v % 2 * 8);
+        if (v % 2 == 0) continue;
+        if (there) word[1 + (i + v) / 2] = (uint16_t)filled;
+        filled = 0;
+    }
+}
+
+/* The two types of records have the same number of elements. */
+template <typename Grad, typename Param>
+__global__ void update_in_records(update_each<adam_rule, Grad, Param> each, zr__record first, zr__record second,
+                                  int64_t n, bool packed, zr_rounding rounding)
+{
+    const zr__record its[2] = {first, second};
+    const int64_t warps = zr__step() / ZR__WARP;
+    for (int64_t at = zr__first() / ZR__WARP * ZR__ENCODED_WARP; at < n; at += warps * ZR__ENCODED_WARP) {
+        const int64_t own = at + (int)threadIdx.x % ZR__WARP * ZR__ENCODED;
+        uint16_t *word[2];
+        float slot[2][ZR__ENCODED] = {};
+        int64_t i = own;
+        for (int s = 0; s < 2; s++) {
+            i = own;
+            word[s] = (uint16_t *)each.a.slot[s] + zr__record_words(its[s], &i);
+            if (own - i < n) zr__decode<ZR__ENCODED, 8>(slot[s], its[s], word[s], (int)i);
+        }
+        if (packed && own + ZR__ENCODED <= n)
+            each.template step<ZR__ENCODED>(own, slot);
+        else
+            for (int v = 0; v < ZR__ENCODED; v++) {
+                float one[2][1] = {{slot[0][v]}, {slot[1][v]}};
+                if (own + v < n) each.template step<1>(own + v, one);
+                for (int s = 0; s < 2; s++) slot[s][v] = own + v < n ? one[s][0] : 0;
+            }
+        for (int s = 0; s < 2; s++)
+            put_record(word[s], its[s], slot[s], (int)i, n - own, s == 1, rounding.rng, rounding.first + (uint64_t)own);
+    }
+}
+
+zr_status adamw_in_records(zr_device *device, const zr_update_args *args, const adam_rule &rule)
+{
+    return zr__typed2(
+        args->grad_dtype, args->param16 ? args->param_dtype : ZR_BF16,
+        [&]<typename Grad, typename Param>(Grad *, Param *) {
+            constexpr int threads = 256;
+            const arrays<Grad, Param> a = {
+                args->weight, (Param *)args->param16, (const Grad *)args->grad, {args->slot[0], args->slot[1]}};
+            ZR_LAUNCH(zr__cuda(device)->stream, (update_in_records<Grad, Param>),
+                      zr__blocks(args->n, threads * ZR__ENCODED), threads, 0,
+                      (update_each<adam_rule, Grad, Param>{rule, a}), zr__record_of(args->slot_dtype[0]),
+                      zr__record_of(args->slot_dtype[1]), args->n, zr__are_aligned(a.weight, a.param, a.grad),
+                      (zr_rounding{args->rng, (uint64_t)args->first}));
+            return zr__launched();
+        });
+}
+
 zr_status adamw(zr_device *device, const zr_update_args *args)
 {
-    return update(device, args, adam_rule{zr__adam_make(args, true), true});
+    const adam_rule rule = {zr__adam_make(args, true), true};
+    if (args->slot_dtype[0] != ZR_F32) return adamw_in_records(device, args, rule);
+    return update(device, args, rule);
 }
 
 zr_status adam(zr_device *device, const zr_update_args *args)

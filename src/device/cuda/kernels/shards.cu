@@ -161,14 +161,7 @@ struct decode_each {
     }
 };
 
-/* Number of elements that a thread encodes, and that a warp encodes: one record of 256 elements, or two of 128. */
-constexpr int encoded = 8, encoded_warp = encoded * ZR__WARP;
-static_assert(encoded_warp == ZR__RECORD_ELEMS, "whole records");
-
-__device__ __forceinline__ uint32_t more_of(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
+constexpr int encoded = ZR__ENCODED, encoded_warp = ZR__ENCODED_WARP;
 
 /* Multiply each 128 elements, of 16 threads, by the Hadamard matrix. */
 __device__ __forceinline__ void turn(float (&x)[encoded], int lane)
@@ -192,10 +185,7 @@ __device__ __forceinline__ void turn(float (&x)[encoded], int lane)
 /* Return the scale of a record of x, which several threads of a warp have. *finite becomes whether its elements are. */
 __device__ __forceinline__ uint16_t scale_of(const zr__record &its, const float (&x)[encoded], bool up, bool *finite)
 {
-    uint32_t most = 0; /* bits of the largest magnitude; NaN has the most */
-    for (int v = 0; v < encoded; v++) most = more_of(most, __float_as_uint(x[v]) & 0x7fffffffu);
-    for (int mask = its.elems / encoded / 2; mask > 0; mask /= 2)
-        most = more_of(most, __shfl_xor_sync(ZR__ALL_LANES, most, mask));
+    const uint32_t most = zr__record_most(its, x);
     *finite = most < 0x7f800000u;
     return zr__record_scale(most, its.largest, up);
 }
@@ -272,9 +262,7 @@ __global__ void encode_records(uint16_t *out, zr__record its, const void *in, zr
 #pragma unroll
         for (int v = 0; v < encoded; v++) {
             const uint64_t index = rounding.first + (uint64_t)(first + v);
-            if (at_random && (v == 0 || (uint32_t)index == 0))
-                keys = zr__record_keys_of(&rounding.rng, (uint32_t)(index >> 32));
-            const uint32_t number = zr__record_random(keys, (uint32_t)index);
+            const uint32_t number = at_random ? zr__random_at(rounding.rng, &keys, v == 0, index) : 0;
             const uint32_t code = finite ? zr__code_of(its, x[v] / divisor, at_random, number) : 0;
             value[v] = zr__code_value(its, code);
             filled |= code << (v * its.bits % 16);
