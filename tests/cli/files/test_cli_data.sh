@@ -86,7 +86,7 @@ check "... with the option" "$ZR" eval narrow --data wide.bin --token-bytes 4
 check "... by the run's key" "$ZR" eval wide --data wide.bin
 check "another width" fails 78 'data.token_bytes: found 3, wanted 2 (uint16) or 4 (uint32)' train --data.token_bytes=3 --train.output_dir=none
 check "a key without effect" "$ZR" train c.json --data.token_bytes=4 --data.loss_on=last --data.text_key=body --data.bad_lines=skip \
-    --data.columns='{"text": "body"}' --data.chat_template_kwargs='{"a": 1}' --data.chat_template=chatml \\
+    --data.columns='{"text": "body"}' --data.chat_template_kwargs='{"a": 1}' --data.chat_template=chatml \
     --train.output_dir=keys
 check "... is told" grep -q 'note: data.token_bytes has no effect: the data are not tokens, but text' err
 check "... of records, too" grep -q 'note: data.text_key has no effect: the data are not records, but text' err
