@@ -189,7 +189,7 @@ static void alpacas_prompt(void **state)
                                 "\"history\": [[\"Hi\", \"Hello\"]]}]";
     char form[256];
     zr_data_args args = args_of("alpaca.json", image, strlen(image));
-    snprintf(form, sizeof(form), "%s: 3 records of instruction, input, output, in Alpaca's prompt (data.chat_template)",
+    snprintf(form, sizeof(form), "%s: 3 records of instruction, input, output, in Alpaca's prompt (data.chat_template alpaca)",
              args.path);
     args.chat_template = NULL;
     reads(&args, 0,

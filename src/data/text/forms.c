@@ -9,7 +9,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { PART_BYTES = 1 << 16 };
+/* NAME_BYTES: bytes of a member's name in advice */
+enum { PART_BYTES = 1 << 16, NAME_BYTES = 44 };
 
 struct zr__form {
     zr__lines_kind kind;
@@ -194,12 +195,13 @@ static const char *find_list(const json_t *record)
 /* Write how to read a record that has no form. */
 static void advise(const json_t *record, char *advice, size_t size)
 {
-    const char *name, *text[2] = {NULL, NULL}, *list = find_list(record);
+    const char *key, *text[2] = {NULL, NULL}, *list = find_list(record);
+    char name[2][NAME_BYTES];
     json_t *value;
     int n = 0;
-    json_object_foreach((json_t *)record, name, value)
+    json_object_foreach((json_t *)record, key, value)
     {
-        if (json_is_string(value) && n < 2) text[n++] = name;
+        if (json_is_string(value) && n < 2) text[n++] = key;
     }
     if (json_object_get(record, "chosen") && json_object_get(record, "rejected"))
         snprintf(advice, size,
@@ -211,16 +213,17 @@ static void advise(const json_t *record, char *advice, size_t size)
         snprintf(advice, size, "these are tokens, which zr reads from token files (.bin), or from a program in Python");
     else if (list)
         snprintf(advice, size,
-                 "if \"%.40s\" has the records, write it to a file of its own; if these are messages, "
-                 "give data.columns {\"messages\": \"%.40s\"}",
-                 list, list);
+                 "if \"%s\" has the records, write it to a file of its own; if these are messages, "
+                 "give data.columns {\"messages\": \"%s\"}",
+                 zr__text_escape(list, name[0], NAME_BYTES), name[0]);
     else if (n == 2)
         snprintf(advice, size,
-                 "name them with data.columns, such as {\"prompt\": \"%.40s\", \"completion\": \"%.40s\"}, or "
+                 "name them with data.columns, such as {\"prompt\": \"%s\", \"completion\": \"%s\"}, or "
                  "{\"question\": ..., \"answer\": ...} for a chat template",
-                 text[0], text[1]);
+                 zr__text_escape(text[0], name[0], NAME_BYTES), zr__text_escape(text[1], name[1], NAME_BYTES));
     else
-        snprintf(advice, size, "name them with data.columns, such as {\"text\": \"%.40s\"}", n ? text[0] : "body");
+        snprintf(advice, size, "name them with data.columns, such as {\"text\": \"%s\"}",
+                 n ? zr__text_escape(text[0], name[0], NAME_BYTES) : "body");
 }
 
 /* Look for the form of a record; a zr__record_fn. Records after the first one that has a form are ignored. */

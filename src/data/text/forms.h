@@ -61,7 +61,8 @@ bool zr__form_text(const zr__form_found *found, const json_t *record, zr__slot s
                    char *reason);
 
 /** Write the reason why a record's member is bad: it is missing, or not `wanted`, such as "a text". */
-void zr__form_refuse(const zr__form_found *found, const json_t *record, zr__slot slot, const char *wanted, char *reason);
+void zr__form_refuse(const zr__form_found *found, const json_t *record, zr__slot slot, const char *wanted,
+                     char *reason);
 
 /* ---- conversations (talk.c) ------------------------------------------------------------------ */
 

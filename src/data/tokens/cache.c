@@ -480,7 +480,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
     made->kind = records.kind;
     const bool usual = records.kind == ZR__LINES_TEXT && strcmp(records.said, "text") == 0;
     snprintf(made->said, sizeof(made->said), "%s%s", usual ? "" : records.said,
-             how && how->chat.form && how->chat.form->plain ? ", in Alpaca's prompt (data.chat_template)" : "");
+             how && how->chat.form && how->chat.form->plain ? ", in Alpaca's prompt (data.chat_template alpaca)" : "");
     memcpy(path, p.path, sizeof(p.path));
     return ZR_OK;
 }

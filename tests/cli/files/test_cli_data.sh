@@ -76,6 +76,8 @@ check "... that is cut off" fails 65 'cut.gz: its compressed data (gzip) end too
 check "... as text" "$ZR" eval parts --data all.csv --as-text
 check "other records" fails 65 'talk.jsonl: it has records of messages, and a file of tokens cannot say which of them the loss counts' \
     "$ZR" tokenize --tokenizer bytes talk.jsonl -o none.bin
+check "... to learn from" fails 65 'records of messages, and a tokenizer learns from one text of each; name the member' \
+    "$ZR" tokenize --train 300 talk.jsonl -o none
 
 check "tokens of 4 bytes" fails 65 'wide.bin: every second of its first 800 numbers.*give data.token_bytes 4' train --data.train=wide.bin --train.output_dir=none
 check "... when the key says so" train --data.train=wide.bin --data.val=null --data.token_bytes=4 --train.output_dir=wide
