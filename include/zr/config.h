@@ -98,6 +98,7 @@ typedef struct zr_config {
         /* directory whose config.json gives the sizes and whose model.safetensors gives the initial weights */
         const char *init;
         const char *frozen;      /* name patterns of untrained parameters, one per line; or NULL */
+        const char *label_names; /* names of labels, one per line; or NULL */
         zr_lora lora;            /* low-rank adapters; rank 0 for none */
         const char *lora_init;   /* directory of an adapter from which training starts, or NULL */
         const zr_family *family; /* row of `type` in the table of families */

@@ -299,6 +299,7 @@ typedef struct zr_pairs_args {
     double short_seq_prob; /* probability that a document's samples are shorter than a row; 0.1 in BERT's recipe */
     /* whether the tokens of a word are predicted together; a token that begins with ## continues a word */
     bool whole_words;
+    bool single;           /* whether a sample is one text, whose label `next` is -1, not a pair */
     bool as_text;          /* as in zr_data_args */
     const char *cache_dir; /* as in zr_data_args */
     bool cache_is_whole;
@@ -331,8 +332,9 @@ typedef struct zr_pairs_row {
     int32_t *documents;
     int32_t *masked;         /* (P) indices in the row of the predicted tokens, ascending (0) */
     int32_t *masked_targets; /* (P) original token ids of the predicted tokens (-1) */
-    int32_t *first;          /* (S) index in the row of each sample's first token, [CLS] (0) */
-    int32_t *next; /* (S) label of each sample: 0 if B follows A in the text, 1 if B is from another document (-1) */
+    /* Both may be NULL: */
+    int32_t *first; /* (S) index in the row of each sample's first token, [CLS] (0) */
+    int32_t *next;  /* (S) label of each sample: 0 if B follows A in the text, 1 if B is from another document (-1) */
 } zr_pairs_row;
 
 /**
@@ -354,6 +356,9 @@ typedef struct zr_pairs_row {
  * Of the L tokens of a sample, min(P, max(1, round(masked_lm_prob L))) are predicted, but never [CLS] and [SEP]. A
  * predicted token is replaced by [MASK] in 80% of cases and by a random token of the vocabulary in 10%. In the other
  * 10% it does not change.
+ *
+ * Single texts. With args->single a sample is [CLS] A [SEP]: consecutive tokens of a document, up to the target length.
+ * No token is lost, and one document is enough.
  *
  * Epochs. In sequential order, every epoch has the same rows. In shuffled order, the division of the texts, the pairs,
  * the masks, and the number and order of rows differ between epochs. (BERT's script writes dupe_factor such epochs into
@@ -388,8 +393,9 @@ ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const 
  */
 typedef struct zr_labelled zr_labelled;
 
-/** Kinds of samples: texts and their labels, or questions and the place of their answers. */
-typedef enum zr_labelled_kind { ZR_LABELLED_CLASSES, ZR_LABELLED_ANSWERS } zr_labelled_kind;
+/** Kinds of samples: texts and their labels, questions and the place of their answers, or sentences and the tags of
+ * their words. */
+typedef enum zr_labelled_kind { ZR_LABELLED_CLASSES, ZR_LABELLED_ANSWERS, ZR_LABELLED_TAGS } zr_labelled_kind;
 
 /** Options of zr_labelled_open. A zero means the default, except for `path`, the sizes and `labels`. */
 typedef struct zr_labelled_args {
@@ -403,10 +409,11 @@ typedef struct zr_labelled_args {
     uint64_t seed;         /* seed of the order of samples */
     zr_data_part part;     /* of questions, those about a text stay together */
     const char *tokenizer; /* one of BERT's tokenizers, with the tokens [CLS] and [SEP] (zr_tokenizer_open) */
-    /* Only for ZR_LABELLED_CLASSES: */
+    /* Only for ZR_LABELLED_CLASSES and ZR_LABELLED_TAGS: */
     int64_t labels;                 /* number of labels */
     const char *const *label_names; /* array of `labels` names, or NULL if labels have no names */
-    bool skip_bad_lines;            /* whether bad lines are skipped; otherwise they are errors */
+    /* Only for ZR_LABELLED_CLASSES: */
+    bool skip_bad_lines; /* whether bad lines are skipped; otherwise they are errors */
     /* Only for ZR_LABELLED_ANSWERS: */
     int64_t doc_stride;       /* distance in tokens between the beginnings of two windows of a text; 0 for 128 */
     int64_t max_query_length; /* maximum number of tokens of a question; the rest is cut off; 0 for 64 */
@@ -420,13 +427,15 @@ typedef struct zr_labelled_args {
 /** Description of open data. */
 typedef struct zr_labelled_info {
     const char *path;   /* path as given to zr_labelled_open; owned by the object */
-    const char *format; /* "jsonl with labels", or "SQuAD" */
-    const char *note;   /* one-line warning, or ""; given if bad lines were skipped or answers were not found */
-    const char *cut;    /* one-line message about texts or questions that are too long, or "" */
+    const char *format; /* "jsonl with labels", "SQuAD", or "sentences with tags" */
+    /* one-line message, or ""; given if bad lines were skipped, if answers were not found, or if records have other
+     * members than "text" and "label" */
+    const char *note;
+    const char *cut; /* one-line message about texts or questions that are too long, or "" */
     int64_t files;
     int64_t bytes;         /* total bytes of the files */
     int64_t rows, samples; /* number of rows and of samples in the first epoch */
-    int64_t documents;     /* number of labelled texts, or of questions */
+    int64_t documents;     /* number of labelled texts, of questions, or of sentences */
     int64_t cut_documents; /* number of texts or questions that were cut; the windows of a text do not count as cuts */
     int64_t lost_answers;  /* number of questions whose answer is not found at answer_start */
     int64_t skipped_lines; /* number of bad lines that were skipped */
@@ -445,23 +454,33 @@ typedef struct zr_labelled_row {
     int32_t *first;  /* (S) index in the row of each sample's first token, which is [CLS] (0) */
     int32_t *label;  /* (S) label of each sample (-1) */
     int32_t *answer; /* (S, 2) indices in the row of the answer's first and last token (-1) */
+    int32_t *words;  /* (T) indices in the row of the first token of each tagged word (0) */
+    int32_t *tags;   /* (T) tags of these words (-1) */
 } zr_labelled_row;
 
 /**
  * Open data for fine-tuning an encoder. Row r depends only on the files, the arguments and r, as with zr_pairs.
  *
  * Classes. Each record of a file (zr_data_open_with) is {"text": TEXT, "label": LABEL}, and perhaps "text_pair": TEXT,
- * a second text. A label is an integer from 0 to labels - 1, or one of label_names. A sample that is too long loses
- * tokens at the end of its longer text, as with the package `tokenizers` (longest_first): if both texts are longer than
- * half of the row, each keeps half of it.
+ * a second text. Or it has the members of a task of GLUE instead of "text" and "text_pair": "sentence1" and
+ * "sentence2", "question1" and "question2", "premise" and "hypothesis", "question" and "sentence", or "sentence". The
+ * first record of a file decides, in this order. A label is an integer from 0 to labels - 1, or one of label_names. A
+ * sample that is too long loses tokens at the end of its longer text, as with the package `tokenizers` (longest_first):
+ * if both texts are longer than half of the row, each keeps half of it.
  *
- * Answers. A file has the format of SQuAD 1.1 (Rajpurkar et al. 2016). Its questions become samples as with
- * squad_convert_examples_to_features of transformers 4.57: a question has up to max_query_length tokens, and a text
- * that does not fit beside it becomes several samples, whose windows begin doc_stride tokens apart. `answer` is the
- * place of the first answer of a question. In a window that does not contain the whole answer, it is the place of [CLS]
- * twice. If a question's answer is not at its place in the text (answer_start), the question is left out, or with
- * every_question its samples have the answer -1; info.note says so. Questions without answers (is_impossible of SQuAD
- * 2.0) are refused.
+ * Answers. A file has the format of SQuAD 1.1 or 2.0 (Rajpurkar et al. 2016 and 2018). Its questions become samples as
+ * with squad_convert_examples_to_features of transformers 4.57: a question has up to max_query_length tokens, and a
+ * text that does not fit beside it becomes several samples, whose windows begin doc_stride tokens apart. `answer` is
+ * the place of the first answer of a question. In a window that does not contain the whole answer, and of a question
+ * without answer (is_impossible of SQuAD 2.0), it is the place of [CLS] twice. If a question's answer is not at its
+ * place in the text (answer_start), the question is left out, or with every_question its samples have the answer -1;
+ * info.note says so.
+ *
+ * Tags. A file has a word on each line, the columns of which are separated by spaces or tabs; the first one is the word
+ * and the last one its tag. An empty line ends a sentence, and lines of -DOCSTART- do not count (CoNLL-2003). Or it has
+ * records {"tokens": [WORD, ...], "ner_tags": [TAG, ...]}; a tag is one of label_names, or its number. As in run_ner.py
+ * of transformers, each word is tokenized alone, its tag counts at its first token, and a sentence that is too long
+ * loses its end.
  *
  * Epochs. Each epoch has every sample once. In shuffled order each epoch has another order of samples, and with
  * samples > 1 neighbours in this order share a row as in zr_pairs.

@@ -152,7 +152,14 @@ typedef enum zr_samples {
     /* questions with contexts that hold the answers, for encoders. Inputs: tokens, segments, as above; answer (B,S,2),
      * the indices in the row of the answer's first and last token, where -1 does not count. One loss term, of two
      * losses for each sample. Rows always have documents */
-    ZR_SAMPLES_ANSWERS
+    ZR_SAMPLES_ANSWERS,
+    /* masked tokens alone, for encoders. Inputs: tokens, segments, masked, masked_targets, as above. One loss term.
+     * Rows always have documents */
+    ZR_SAMPLES_MASKED,
+    /* sentences whose words have tags, for encoders. Inputs: tokens, segments, as above; words (B,P), the index in the
+     * row of each word's first token; tags (B,P), where -1 does not count. P is T. One loss term. Rows always have
+     * documents */
+    ZR_SAMPLES_TAGS
 } zr_samples;
 
 /** A task of a family besides its first one. The models of all tasks have the same body, and each task has its own
@@ -321,7 +328,9 @@ ZR_API zr_model zr_llama(const zr_llama_config *config);
 typedef enum zr_bert_task {
     ZR_BERT_PRETRAINING,    /* masked tokens, and whether one text follows another */
     ZR_BERT_CLASSIFICATION, /* one of several labels of a sample */
-    ZR_BERT_ANSWERS         /* the first and the last token of the answer to a question */
+    ZR_BERT_ANSWERS,        /* the first and the last token of the answer to a question */
+    ZR_BERT_MASKED_LM,      /* masked tokens alone */
+    ZR_BERT_TAGS            /* one of several labels of each word */
 } zr_bert_task;
 
 /** Sizes of a BERT (Devlin et al. 2019), with the names of Hugging Face. The structs of the families "bert" and
@@ -338,29 +347,29 @@ typedef struct zr_bert_config {
      */
     bool pre_layer_norm;
     int task;                  /* zr_bert_task */
-    int64_t num_labels;        /* number of labels of CLASSIFICATION, at least 2 */
+    int64_t num_labels;        /* number of labels of CLASSIFICATION and TAGS, at least 2 */
     double classifier_dropout; /* dropout probability before the classifier; NAN for hidden_dropout_prob */
 } zr_bert_config;
 
 /** Return the builder of a BERT with the heads of its task. Its units are "embedding", "layer.0" ..., and "heads".
- * Parameters have the names of Hugging Face's BertForPreTraining, BertForSequenceClassification or
- * BertForQuestionAnswering, such as "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and
- * S = spec.samples, its inputs are, all I32:
- *    tokens (B,T)
- *    segments (B,T)         0 or 1, below type_vocab_size
- *    masked (B,P)           PRETRAINING: index in the row of each masked token; 0 for padding
- *    masked_targets (B,P)   PRETRAINING: original id of each masked token; -1 for padding
- *    first (B,S)            not ANSWERS: index in the row of each sample's first token, [CLS]; 0 for padding
- *    next (B,S)             PRETRAINING: 0 if the sample's second text follows its first one, 1 if it does not; -1 does
- *                           not count
+ * Parameters have the names of Hugging Face's BertForPreTraining, BertForSequenceClassification,
+ * BertForQuestionAnswering, BertForMaskedLM or BertForTokenClassification, such as
+ * "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and S = spec.samples, its inputs are,
+ * all I32: tokens (B,T) segments (B,T)         0 or 1, below type_vocab_size masked (B,P)           PRETRAINING,
+ * MASKED_LM: index in the row of each masked token; 0 for padding masked_targets (B,P)   PRETRAINING, MASKED_LM:
+ * original id of each masked token; -1 for padding first (B,S)            PRETRAINING, CLASSIFICATION: index in the row
+ * of each sample's first token, [CLS]; 0 for padding next (B,S)             PRETRAINING: 0 if the sample's second text
+ * follows its first one, 1 if it does not; -1 does not count words (B,P)            TAGS: index in the row of the first
+ * token of each tagged word; 0 for padding tags (B,P)             TAGS: label of each of these words; -1 does not count
  *    label (B,S)            CLASSIFICATION: label of each sample; -1 does not count
  *    answer (B,S,2)         ANSWERS: indices in the row of the answer's first and last token, in the same document; -1
  *                           does not count
  * A row of several samples, or of a sample and padding, needs spec.documents, with the padding as a document of its
- * own. The loss terms are "masked_lm" and "next_sentence" for PRETRAINING, "classification" for CLASSIFICATION, and
- * "answer" for ANSWERS, with losses (B,S,2) of an answer's start and end (zr_place_cross_entropy). In EVAL mode the
- * output of CLASSIFICATION is the logits (B,S,num_labels), and the output of ANSWERS is the logits (B,T,2) of starts
- * and ends, unless the ranks are sequence-parallel. `config` is borrowed. */
+ * own. The loss terms are "masked_lm" and "next_sentence" for PRETRAINING, "masked_lm" for MASKED_LM, "classification"
+ * for CLASSIFICATION, "tag" for TAGS, and "answer" for ANSWERS, with losses (B,S,2) of an answer's start and end
+ * (zr_place_cross_entropy). In EVAL mode the output of CLASSIFICATION is the logits (B,S,num_labels), that of TAGS the
+ * logits (B,P,num_labels), and the output of ANSWERS is the logits (B,T,2) of starts and ends, unless the ranks are
+ * sequence-parallel. `config` is borrowed. */
 ZR_API zr_model zr_bert(const zr_bert_config *config);
 
 #ifdef __cplusplus

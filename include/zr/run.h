@@ -383,9 +383,19 @@ typedef struct zr_eval_result {
     char note[1024];
     int64_t bytes;       /* bytes of the text that the counted tokens encode, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
-    double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */
-    double exact, f1;    /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN */
-    int64_t samples;     /* number of samples or questions in accuracy, exact and f1 */
+    /* sequence and token classification: share of samples or words whose label has the largest logit, or NAN */
+    double accuracy;
+    /* question answering: scores of SQuAD's evaluation in percent; token classification: F1 of entities as seqeval
+     * counts them, from 0 to 1; or NAN */
+    double exact, f1;
+    double precision, recall; /* token classification: of entities, from 0 to 1, or NAN */
+    int64_t samples;          /* number of samples, words or questions in accuracy, exact and f1 */
+    int64_t entities;         /* token classification: number of entities in the data */
+    /* question answering, of data whose questions may lack an answer (SQuAD 2.0): the number of questions that do, or
+     * -1; scores in percent of the questions with an answer, and of those without; the best F1 score of all thresholds,
+     * and a threshold that gives it */
+    int64_t lack;
+    double has_exact, has_f1, no_exact, best_f1, best_threshold;
     /* with zr_eval_args.answers: the answers as a JSON object {"ID": "ANSWER", ...}; free it with zr_free */
     char *answers;
     double masked_lm_accuracy; /* share of masked tokens whose original token has the largest logit, or NAN */
@@ -413,9 +423,10 @@ typedef struct zr_eval_args {
      * smaller S takes more time: T/S times as long as S = T. A stride of 0 means S = T, but leaves out tokens at the
      * end that do not fill a window. */
     int64_t stride;
-    bool answers;        /* question answering: whether to return zr_eval_result.answers; requires `batches` 0 */
-    bool as_text;        /* whether the data are read as plain text, as with data.format "text" */
-    int64_t token_bytes; /* data.token_bytes, 2 or 4; 0 for the run's value */
+    double null_threshold; /* question answering: give no answer if its logits exceed those of the best one by more */
+    bool answers;          /* question answering: whether to return zr_eval_result.answers; requires `batches` 0 */
+    bool as_text;          /* whether the data are read as plain text, as with data.format "text" */
+    int64_t token_bytes;   /* data.token_bytes, 2 or 4; 0 for the run's value */
     /* data.columns and data.chat_template; NULL for the run's values */
     const char *columns, *chat_template;
 } zr_eval_args;

@@ -305,6 +305,9 @@ typedef struct zr__hf_source zr__hf_source;
  */
 ZR_NODISCARD zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **source);
 void zr__hf_source_free(zr__hf_source **source);
+/** Give the record other names of labels, one on each line of a text: id2label and label2id of its config.json. If
+ * *source is NULL, create an empty record. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__hf_source_label(zr__hf_source **source, const char *names);
 /** Return whether config.json in the directory has a key with a value other than null. */
 bool zr__hf_source_has(const zr__hf_source *source, const char *key);
 
@@ -356,6 +359,11 @@ ZR_NODISCARD zr_status zr__weights_sync(const zr_weights *weights);
 
 /** Remove the weight files of a directory that were made with `suffix`, and their index. */
 void zr__weights_remove(const char *dir, const char *suffix);
+
+/** Find whether the class of transformers of a directory is that of a model, so that the weights have the model's head.
+ * A directory without a class has the family's first task. Errors: as zr__hf_source_read. */
+ZR_NODISCARD zr_status zr__hf_has_head(const char *dir, const zr_family *family, const zr_model_config *config,
+                                       bool *has);
 
 /** Read the names of n labels in id2label of a directory's config.json. *names receives an array of n names in one
  * allocation, for zr_free, or NULL if the file has another number of names. */

@@ -345,14 +345,34 @@ static const char *any_family(char text[SHOWN_BYTES])
     return text;
 }
 
+/* Return why a type of model that is similar to one of zr's families is not read, as the end of a message, or "". */
+static const char *why_not(const char *type)
+{
+    static const struct {
+        const char *type, *why;
+    } similar[] = {
+        {"roberta",
+         "; RoBERTa is not read as BERT, since its positions begin behind the number of the padding token, two "
+         "separators divide a pair, and its tokens are byte-level BPE"},
+        {"xlm-roberta", "; XLM-RoBERTa is not read as BERT, since its positions begin behind the number of the padding "
+                        "token, two separators divide a pair, and its tokens are of SentencePiece"},
+        {"distilbert",
+         "; DistilBERT is not read as BERT, since it has no segments, its classifier has a ReLU, and all of "
+         "its keys and tensors have other names"},
+    };
+    for (size_t i = 0; type && i < sizeof(similar) / sizeof(similar[0]); i++)
+        if (strcmp(type, similar[i].type) == 0) return similar[i].why;
+    return "";
+}
+
 static zr_status read_settings(reading *r)
 {
     char known[SHOWN_BYTES] = "";
     const json_t *type = json_object_get(r->root, "model_type");
     const char *name = json_string_value(type);
     r->family = name ? zr_family_find(name) : NULL;
-    ZR_CHECK(r->family, ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", r->file,
-             ZR_JSON_SHOWN(type), any_family(known));
+    ZR_CHECK(r->family, ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s%s", r->file,
+             ZR_JSON_SHOWN(type), any_family(known), why_not(name));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(read_field(r, field));
     ZR_TRY(zr__hf_read_task(r->file, r->root, r->family, r->config));
     /* Look at unknown members last: if an unknown value such as a new rope_type brings its own members, the message

@@ -81,6 +81,37 @@ zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_
     return ZR_OK;
 }
 
+/* Add the names of labels to the keys of config.json. Return nonzero on failure. */
+static int set_labels(json_t *keys, const char *names)
+{
+    json_t *id2label = json_object(), *label2id = json_object();
+    int failed = !id2label || !label2id;
+    for (int64_t i = 0; *names && !failed; i++) {
+        const size_t n = strcspn(names, "\n");
+        json_auto_t *name = json_stringn(names, n);
+        char id[32];
+        snprintf(id, sizeof(id), "%lld", (long long)i);
+        failed |= json_object_set(id2label, id, name) |
+                  json_object_set_new(label2id, json_string_value(name), json_integer(i));
+        names += n + (names[n] != '\0');
+    }
+    (void)json_object_del(keys, "num_labels");
+    return failed | json_object_set_new(keys, "id2label", id2label) | json_object_set_new(keys, "label2id", label2id);
+}
+
+zr_status zr__hf_source_label(zr__hf_source **source, const char *names)
+{
+    if (!*source) {
+        ZR_AUTO(zr__hf_source_free) zr__hf_source *made = zr_alloc(sizeof(*made));
+        ZR_CHECK(made, ZR_ERR_MEMORY, "no memory for the names of labels");
+        *made = (zr__hf_source){.keys = json_object(), .files = json_object()};
+        ZR_CHECK(made->keys && made->files, ZR_ERR_MEMORY, "no memory for the names of labels");
+        *source = ZR_TAKE(made);
+    }
+    ZR_CHECK(!set_labels((*source)->keys, names), ZR_ERR_MEMORY, "no memory for the names of labels");
+    return ZR_OK;
+}
+
 void zr__hf_source_free(zr__hf_source **source)
 {
     if (!*source) return;

@@ -2,10 +2,25 @@
 
 #include "base/text/text.h"
 #include "checkpoint/hf.h"
+#include "config/config.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Return whether a class is a body of the family, without any head. */
+static bool is_body(const zr_family *family, const char *class)
+{
+    for (const char *const *body = family->names.bodies; body && *body; body++)
+        if (strcmp(class, *body) == 0) return true;
+    return false;
+}
+
+/* Return the class of transformers that config.json names, or NULL. */
+static const char *class_of(const json_t *root)
+{
+    return json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
+}
 
 /* Find the task of a class of transformers. Return whether the class is known. */
 static bool find_task(const zr_family *family, const char *class, int *task)
@@ -17,9 +32,7 @@ static bool find_task(const zr_family *family, const char *class, int *task)
             *task = i + 1;
             return true;
         }
-    for (const char *const *body = family->names.bodies; body && *body; body++)
-        if (strcmp(class, *body) == 0) return true;
-    return false;
+    return is_body(family, class);
 }
 
 static zr_status refuse_class(const char *file, const zr_family *family, const char *class)
@@ -83,16 +96,25 @@ static zr_status count_labels(const char *file, const json_t *root, int64_t *lab
 
 zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family *family, zr_model_config *config)
 {
-    const char *class = json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
+    const char *class = class_of(root);
     const zr_field *of_task = zr_family_meaning(family, "task"), *of_labels = zr_family_meaning(family, "labels");
     int64_t labels = 0;
     int task = 0;
     if (!family->task) return ZR_OK;
     if (class && !find_task(family, class, &task)) return refuse_class(file, family, class);
     memcpy(config->bytes + of_task->offset, &task, sizeof(task));
-    if (zr_family_samples(family, config) != ZR_SAMPLES_LABELS) return ZR_OK;
+    if (!zr__samples_have_labels(zr_family_samples(family, config))) return ZR_OK;
     ZR_TRY(count_labels(file, root, &labels));
     memcpy(config->bytes + of_labels->offset, &labels, sizeof(labels));
+    return ZR_OK;
+}
+
+zr_status zr__hf_has_head(const char *dir, const zr_family *family, const zr_model_config *config, bool *has)
+{
+    ZR_AUTO(zr__hf_source_free) zr__hf_source *source = NULL;
+    ZR_TRY(zr__hf_source_read(dir, NULL, &source));
+    const char *class = class_of(source->keys);
+    *has = !family->task || strcmp(class ? class : family->architecture, zr_family_architecture(family, config)) == 0;
     return ZR_OK;
 }
 
@@ -113,7 +135,7 @@ int zr__hf_write_labels(json_t *root, const zr_family *family, const zr_model_co
 {
     int64_t labels;
     if (!family->task) return 0;
-    if (zr_family_samples(family, config) != ZR_SAMPLES_LABELS) return drop_labels(root);
+    if (!zr__samples_have_labels(zr_family_samples(family, config))) return drop_labels(root);
     memcpy(&labels, config->bytes + zr_family_meaning(family, "labels")->offset, sizeof(labels));
     if ((int64_t)json_object_size(json_object_get(root, "id2label")) == labels) return 0; /* names of the source */
     json_t *names = json_object(), *ids = json_object();

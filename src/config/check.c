@@ -347,7 +347,9 @@ enum {
     NEXT = 1 << ZR_SAMPLES_NEXT,
     PAIRS = 1 << ZR_SAMPLES_PAIRS,
     LABELS = 1 << ZR_SAMPLES_LABELS,
-    ANSWERS = 1 << ZR_SAMPLES_ANSWERS
+    ANSWERS = 1 << ZR_SAMPLES_ANSWERS,
+    MASKED = 1 << ZR_SAMPLES_MASKED,
+    TAGS = 1 << ZR_SAMPLES_TAGS
 };
 
 const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES])
@@ -364,18 +366,19 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
                 {"data.text_key", NEXT, "decoders"},
                 {"data.loss_on", NEXT, "decoders"},
                 {"data.token_bytes", NEXT, "decoders"},
-                {"data.format", NEXT | PAIRS, "decoders"},
+                {"data.format", NEXT | PAIRS | MASKED, "decoders"},
                 {"train.sample_tokens", NEXT, "decoders"},
                 {"data.bad_lines", NEXT | LABELS, "decoders"},
-                {"data.max_samples", PAIRS | LABELS | ANSWERS, "encoders"},
-                {"data.max_predictions", PAIRS, "encoders"},
-                {"data.masked_lm_prob", PAIRS, "encoders"},
-                {"data.short_seq_prob", PAIRS, "encoders"},
-                {"data.whole_words", PAIRS, "encoders"},
+                {"data.max_samples", (unsigned)~NEXT, "encoders"},
+                {"data.max_predictions", PAIRS | MASKED, "encoders"},
+                {"data.masked_lm_prob", PAIRS | MASKED, "encoders"},
+                {"data.short_seq_prob", PAIRS | MASKED, "encoders"},
+                {"data.whole_words", PAIRS | MASKED, "encoders"},
                 {"data.doc_stride", ANSWERS, "encoders"},
                 {"data.max_query_length", ANSWERS, "encoders"},
-                {ZR_MODEL_SECTION "num_labels", LABELS, "encoders"},
-                {ZR_MODEL_SECTION "classifier_dropout", LABELS, "encoders"}};
+                {ZR_MODEL_SECTION "label_names", LABELS | TAGS, "encoders"},
+                {ZR_MODEL_SECTION "num_labels", LABELS | TAGS, "encoders"},
+                {ZR_MODEL_SECTION "classifier_dropout", LABELS | TAGS, "encoders"}};
     const zr_family *family = config->model.family;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         const zr_key *key = zr__key_find(zr__keys_of(config), keys[i].path);

@@ -109,6 +109,16 @@ const char *zr__config_key_of(const zr_config *config, const char *means);
 
 /** Return the samples on which the model is trained, which its task determines. */
 zr_samples zr__config_samples(const zr_config *config);
+/** Return whether samples have labels, those of texts or of words. */
+static inline bool zr__samples_have_labels(zr_samples kind)
+{
+    return kind == ZR_SAMPLES_LABELS || kind == ZR_SAMPLES_TAGS;
+}
+/** Return whether samples have masked tokens, which zr_pairs_open makes. */
+static inline bool zr__samples_are_masked(zr_samples kind)
+{
+    return kind == ZR_SAMPLES_PAIRS || kind == ZR_SAMPLES_MASKED;
+}
 
 /** Maximum number of stages of parallel.pipeline_units. It equals ZR_ROLES * ZR_CHUNKS of zr/layout.h, which this layer
  * cannot include. */

@@ -27,7 +27,7 @@ static const requirement needs[] = {
     {"model.lora.targets", ADAPTERS},
     {"model.lora.dropout", ADAPTERS},
     {"train.sample_prompt", "train.sample_tokens", NULL, false},
-    {"model.num_labels", "model.task=sequence_classification", NULL, false},
+    {"model.num_labels", "model.task=sequence_classification,token_classification", NULL, false},
     {"data.val", "train.eval_interval|train.keep_best", NULL, false},
     {"train.eval_interval", "data.val|train.sample_tokens|train.eval_interval=0" SPARE, "there is no data.val", false},
     {"train.early_stopping_threshold", "train.early_stopping_patience", "give train.early_stopping_patience too", true},

@@ -36,15 +36,15 @@ static void settle_encoder(zr_config *config)
     const zr_field *labels = zr_family_meaning(config->model.family, "labels");
     const zr_field *dropout = zr_family_meaning(config->model.family, "label dropout");
     const zr_key *most = zr__key_find(zr__keys_of(config), "data.max_predictions");
-    if (labels && samples != ZR_SAMPLES_LABELS) {
+    if (labels && !zr__samples_have_labels(samples)) {
         const int64_t standard = strtoll(labels->standard, NULL, 10);
         memcpy(config->model.config.bytes + labels->offset, &standard, sizeof(standard));
     }
-    if (dropout && samples != ZR_SAMPLES_LABELS) {
+    if (dropout && !zr__samples_have_labels(samples)) {
         const double standard = NAN;
         memcpy(config->model.config.bytes + dropout->offset, &standard, sizeof(standard));
     }
-    if (samples == ZR_SAMPLES_PAIRS && !zr__origin_of(config, most)->given && zr__value_is_standard(config, most) &&
+    if (zr__samples_are_masked(samples) && !zr__origin_of(config, most)->given && zr__value_is_standard(config, most) &&
         config->data.max_predictions > config->data.seq_length)
         config->data.max_predictions = config->data.seq_length;
 }
@@ -57,7 +57,7 @@ static zr_status check_encoder(zr_config *config)
     char why[ZR__FOREIGN_BYTES];
     const char *path = zr__config_foreign_key(config, 1U << zr__config_samples(config), why);
     if (path) return zr__config_refuse(config, "%s: %s", path, why);
-    const bool pairs = zr__config_samples(config) == ZR_SAMPLES_PAIRS;
+    const bool masked = zr__samples_are_masked(zr__config_samples(config));
     if (config->data.seq_length < LEAST)
         return zr__config_refuse(config,
                                  "data.seq_length: %" PRId64
@@ -68,7 +68,7 @@ static zr_status check_encoder(zr_config *config)
         const char *path;
         int64_t value;
     } key[] = {{"data.max_predictions", config->data.max_predictions}, {"data.max_samples", config->data.max_samples}};
-    for (size_t i = pairs ? 0 : 1; i < sizeof(key) / sizeof(key[0]); i++)
+    for (size_t i = masked ? 0 : 1; i < sizeof(key) / sizeof(key[0]); i++)
         if (key[i].value > config->data.seq_length)
             return zr__config_refuse(config, "%s: %" PRId64 " is more than data.seq_length %" PRId64, key[i].path,
                                      key[i].value, config->data.seq_length);

@@ -74,11 +74,16 @@ const zr_key zr__common_keys[] = {
     KEY(STRING, "model.lora.init", "null", model.lora_init,
         "adapter directory of peft from which training starts; it sets rank, alpha and targets, and dropout unless "
         "model.lora.dropout is given"),
+    KEY(NAMES, "model.label_names", "null", model.label_names,
+        "names of the labels of the tasks sequence_classification and token_classification, in the order of the "
+        "model's "
+        "outputs; null: those of id2label in model.init, or else those of data.train, sorted"),
     /* the fields of the family follow at this place */
 
     KEY(PATHS, "data.train", "null", data.train,
         "training data: text, JSON records (.jsonl, .json) or token files (.bin); for encoders also .safetensors of "
-        "ready rows and .json of SQuAD. A path may be a pattern such as train_*.bin; files of a list are read one "
+        "ready rows, .json of SQuAD and columns of words with tags. A path may be a pattern such as train_*.bin; files "
+        "of a list are read one "
         "after the other, or mixed in proportion to their weights"),
     KEY(SHARE, "data.val", "null", data.val,
         "validation data: in the same forms as data.train, but without weights; or a share of data.train, such as "

@@ -1,7 +1,7 @@
 /* BERT (Devlin et al. 2019): an encoder with learned positions and segments, trained to predict masked tokens and
- * whether one text follows another, and fine-tuned to classify texts or to find answers. The family "bert" normalises
- * after each residual addition, as the original does. The family "bert-preln" normalises before each part of a layer
- * and once after the last layer (Xiong et al. 2020). */
+ * whether one text follows another, and fine-tuned to classify texts or words, or to find answers. The family "bert"
+ * normalises after each residual addition, as the original does. The family "bert-preln" normalises before each part of
+ * a layer and once after the last layer (Xiong et al. 2020). */
 #include "models/families.h"
 #include "zr/layers.h"
 
@@ -45,9 +45,9 @@ zr_status zr__bert_check(const zr_bert_config *c)
              "bert: layer_norm_eps is %g; wanted above 0", c->layer_norm_eps);
     ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
              "bert: initializer_range is %g; wanted 0 or above", c->initializer_range);
-    ZR_CHECK(c->task >= ZR_BERT_PRETRAINING && c->task <= ZR_BERT_ANSWERS, ZR_ERR_CONFIG,
+    ZR_CHECK(c->task >= ZR_BERT_PRETRAINING && c->task <= ZR_BERT_TAGS, ZR_ERR_CONFIG,
              "bert: task is %d; wanted one of zr_bert_task", c->task);
-    if (c->task != ZR_BERT_CLASSIFICATION) return ZR_OK;
+    if (c->task != ZR_BERT_CLASSIFICATION && c->task != ZR_BERT_TAGS) return ZR_OK;
     ZR_CHECK(c->num_labels >= 2 && c->num_labels <= LABELS_MAX, ZR_ERR_CONFIG,
              "bert: num_labels is %" PRId64 "; wanted 2 to %d labels", c->num_labels, LABELS_MAX);
     return isnan(c->classifier_dropout) ? ZR_OK
@@ -93,6 +93,12 @@ static zr_value layer(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_va
 
 /* ---- model ----------------------------------------------------------------------------------- */
 
+/* Return whether the task predicts something at places of a row: masked tokens, or the tags of words. */
+static bool has_places(const zr_bert_config *c)
+{
+    return c->task == ZR_BERT_PRETRAINING || c->task == ZR_BERT_MASKED_LM || c->task == ZR_BERT_TAGS;
+}
+
 static bool fits(zr_graph *graph, const zr_bert_config *c)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
@@ -109,7 +115,7 @@ static bool fits(zr_graph *graph, const zr_bert_config *c)
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "bert: a sequence of %" PRId64 " tokens is longer than max_position_embeddings, %" PRId64,
                        spec->seq, c->max_position_embeddings);
-    else if (spec->samples < 1 || (spec->predictions < 1 && c->task == ZR_BERT_PRETRAINING))
+    else if (spec->samples < 1 || (spec->predictions < 1 && has_places(c)))
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "bert: a row has %" PRId64 " masked tokens and %" PRId64 " samples; wanted at least 1 of each",
                        spec->predictions, spec->samples);
@@ -161,13 +167,12 @@ static void predict_next(zr_graph *graph, const zr_bert_config *c, zr_value x, z
     zr_graph_loss_term(graph, "next_sentence", zr_cross_entropy(graph, logits, next));
 }
 
-/* Add the losses of the samples' labels. */
-static void classify(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value first, zr_value label)
+/* Add the losses of labels, those of samples or of words. The output of an evaluation is the logits. */
+static void classify(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value label, const char *term)
 {
     const double p = isnan(c->classifier_dropout) ? c->hidden_dropout_prob : c->classifier_dropout;
-    zr_value pooled = zr_dropout(graph, pool(graph, c, x, first), p);
-    zr_value logits = dense(graph, c, pooled, c->num_labels, "classifier");
-    zr_graph_loss_term(graph, "classification", zr_cross_entropy(graph, logits, label));
+    zr_value logits = dense(graph, c, zr_dropout(graph, x, p), c->num_labels, "classifier");
+    zr_graph_loss_term(graph, term, zr_cross_entropy(graph, logits, label));
     if (zr_graph_get_spec(graph)->mode == ZR_MODE_EVAL) zr_graph_output(graph, logits);
 }
 
@@ -184,7 +189,7 @@ static void find_answers(zr_graph *graph, const zr_bert_config *c, zr_value x, z
 
 /* Inputs of a task; a member that the task does not have is ZR_NONE. */
 typedef struct inputs {
-    zr_value tokens, segments, masked, masked_targets, first, next, label, answer;
+    zr_value tokens, segments, places, targets, first, next, label, answer;
 } inputs;
 
 static inputs declare_inputs(zr_graph *graph, const zr_bert_config *c)
@@ -194,13 +199,15 @@ static inputs declare_inputs(zr_graph *graph, const zr_bert_config *c)
     inputs in = {ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE};
     in.tokens = zr_input(graph, "tokens", ZR_I32, ZR_SHAPE(B, T));
     in.segments = zr_input(graph, "segments", ZR_I32, ZR_SHAPE(B, T));
-    if (c->task == ZR_BERT_PRETRAINING) {
-        in.masked = zr_input(graph, "masked", ZR_I32, ZR_SHAPE(B, P));
-        in.masked_targets = zr_input(graph, "masked_targets", ZR_I32, ZR_SHAPE(B, P));
+    const bool pretraining = c->task == ZR_BERT_PRETRAINING, classes = c->task == ZR_BERT_CLASSIFICATION,
+               tags = c->task == ZR_BERT_TAGS;
+    if (has_places(c)) {
+        in.places = zr_input(graph, tags ? "words" : "masked", ZR_I32, ZR_SHAPE(B, P));
+        in.targets = zr_input(graph, tags ? "tags" : "masked_targets", ZR_I32, ZR_SHAPE(B, P));
     }
-    if (c->task != ZR_BERT_ANSWERS) in.first = zr_input(graph, "first", ZR_I32, ZR_SHAPE(B, S));
-    if (c->task == ZR_BERT_PRETRAINING) in.next = zr_input(graph, "next", ZR_I32, ZR_SHAPE(B, S));
-    if (c->task == ZR_BERT_CLASSIFICATION) in.label = zr_input(graph, "label", ZR_I32, ZR_SHAPE(B, S));
+    if (pretraining || classes) in.first = zr_input(graph, "first", ZR_I32, ZR_SHAPE(B, S));
+    if (pretraining) in.next = zr_input(graph, "next", ZR_I32, ZR_SHAPE(B, S));
+    if (classes) in.label = zr_input(graph, "label", ZR_I32, ZR_SHAPE(B, S));
     if (c->task == ZR_BERT_ANSWERS) in.answer = zr_input(graph, "answer", ZR_I32, ZR_SHAPE(B, S, 2));
     return in;
 }
@@ -224,10 +231,12 @@ static void bert_build(zr_graph *graph, const void *config)
     if (c->task == ZR_BERT_ANSWERS) {
         find_answers(graph, c, x, in.answer);
     } else if (c->task == ZR_BERT_CLASSIFICATION) {
-        classify(graph, c, x, in.first, in.label);
+        classify(graph, c, pool(graph, c, x, in.first), in.label, "classification");
+    } else if (c->task == ZR_BERT_TAGS) {
+        classify(graph, c, zr_rows(graph, x, in.places), in.targets, "tag");
     } else {
-        predict_masked(graph, c, zr_rows(graph, x, in.masked), in.masked_targets, words);
-        predict_next(graph, c, x, in.first, in.next);
+        predict_masked(graph, c, zr_rows(graph, x, in.places), in.targets, words);
+        if (c->task == ZR_BERT_PRETRAINING) predict_next(graph, c, x, in.first, in.next);
     }
 }
 
@@ -347,14 +356,17 @@ static const zr_field fields[] = {
      .help = "activation function of the MLP and of the head of masked tokens"},
     FIELD(IDS, "pad_token_id", pad, START, "0", .place = ZR_FIELD_IN_HF),
     FIELD(CHOICE, "task", model.task, RESULT, "\"pretraining\"", .place = ZR_FIELD_IN_CONFIG,
-          .choices = "pretraining|sequence_classification|question_answering", .means = "task",
+          .choices = "pretraining|sequence_classification|question_answering|masked_lm|token_classification",
+          .means = "task",
           .help =
               "what the model predicts, and so its head and data; another task than that of model.init has a new head"),
     FIELD(INT, "num_labels", model.num_labels, RESULT, "2", .place = ZR_FIELD_IN_CONFIG, .min = 2, .max = LABELS_MAX,
-          .means = "labels", .help = "number of labels of the task sequence_classification"),
+          .means = "labels",
+          .help = "number of labels of the tasks sequence_classification and token_classification; if neither this "
+                  "key nor model.init gives it, that of model.label_names"),
     FIELD(REAL, "classifier_dropout", model.classifier_dropout, DROPOUT, "null", .max = 0.999, .means = "label dropout",
-          .help = "dropout probability before the classifier of the task sequence_classification; null: "
-                  "hidden_dropout_prob"),
+          .help = "dropout probability before the classifier of the tasks sequence_classification and "
+                  "token_classification; null: hidden_dropout_prob"),
     ZR__FIELD_ONLY("problem_type", "\"single_label_classification\"", .fallback = "null", .same = "null"),
     ZR__FIELD_ONLY("position_embedding_type", "\"absolute\""),
     ZR__FIELD_ONLY("is_decoder", "false"),
@@ -372,11 +384,16 @@ static const char *const spelled[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}
                                          {"cls.predictions.bias", "cls.predictions.decoder.bias"},
                                          {NULL, NULL}};
 static const char *const heads[] = {"cls.", "classifier.", "qa_outputs.", "bert.pooler.", NULL};
-static const char *const bodies[] = {"BertModel", "BertForMaskedLM", NULL};
-static const zr_family_task bert_tasks[] = {
-    {"BertForSequenceClassification", ZR_SAMPLES_LABELS}, {"BertForQuestionAnswering", ZR_SAMPLES_ANSWERS}, {0}};
+static const char *const bodies[] = {"BertModel", NULL};
+static const zr_family_task bert_tasks[] = {{"BertForSequenceClassification", ZR_SAMPLES_LABELS},
+                                            {"BertForQuestionAnswering", ZR_SAMPLES_ANSWERS},
+                                            {"BertForMaskedLM", ZR_SAMPLES_MASKED},
+                                            {"BertForTokenClassification", ZR_SAMPLES_TAGS},
+                                            {0}};
 static const zr_family_task bert_preln_tasks[] = {{"BertPreLNForSequenceClassification", ZR_SAMPLES_LABELS},
                                                   {"BertPreLNForQuestionAnswering", ZR_SAMPLES_ANSWERS},
+                                                  {"BertPreLNForMaskedLM", ZR_SAMPLES_MASKED},
+                                                  {"BertPreLNForTokenClassification", ZR_SAMPLES_TAGS},
                                                   {0}};
 #define NAMES                                                                                                          \
     {                                                                                                                  \

@@ -144,8 +144,8 @@ static zr_status check_field(const zr_family *family, const zr_field *field)
 
 static zr_status check_samples(const zr_family *family, zr_samples samples)
 {
-    ZR_CHECK(samples >= ZR_SAMPLES_NEXT && samples <= ZR_SAMPLES_ANSWERS, ZR_ERR_INTERNAL,
-             "%s: there are no samples %d", family->name, (int)samples);
+    ZR_CHECK(samples >= ZR_SAMPLES_NEXT && samples <= ZR_SAMPLES_TAGS, ZR_ERR_INTERNAL, "%s: there are no samples %d",
+             family->name, (int)samples);
     return ZR_OK;
 }
 

@@ -295,7 +295,7 @@ static zr_status describe(const zr__run *run, const zr__keeps *keeps, zr_graph_s
                           zr_model_config *padded)
 {
     const zr_config *c = run->config;
-    const bool encoder = zr__config_samples(c) != ZR_SAMPLES_NEXT;
+    const bool encoder = zr__config_samples(c) != ZR_SAMPLES_NEXT, tags = zr__config_samples(c) == ZR_SAMPLES_TAGS;
     const int64_t seq = c->data.seq_length / keeps->context;
     ZR_CHECK(seq * keeps->context == c->data.seq_length, ZR_ERR_ARG,
              "data.seq_length %lld is not a multiple of %s %lld", (long long)c->data.seq_length,
@@ -309,7 +309,9 @@ static zr_status describe(const zr__run *run, const zr__keeps *keeps, zr_graph_s
                             .tensor = c->parallel.tensor,
                             .sequence = keeps->sequence && c->parallel.tensor > 1,
                             .documents = encoder,
-                            .predictions = encoder ? c->data.max_predictions : 0,
+                            .predictions = tags      ? seq
+                                           : encoder ? c->data.max_predictions
+                                                     : 0,
                             .samples = encoder ? c->data.max_samples : 0};
     *padded = c->model.config;
     zr_model_sizes sizes = zr_family_sizes(c->model.family, padded);

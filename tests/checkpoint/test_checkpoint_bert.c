@@ -180,7 +180,12 @@ static const struct {
     const char *told; /* expected error message, or NULL */
 } tasks[] = {
     {"bert", "\"architectures\": [\"BertForPreTraining\"]", ZR_SAMPLES_PAIRS, 0, NULL},
-    {"bert", "\"architectures\": [\"BertForMaskedLM\"]", ZR_SAMPLES_PAIRS, 0, NULL},
+    {"bert", "\"architectures\": [\"BertForMaskedLM\"]", ZR_SAMPLES_MASKED, 0, NULL},
+    {"bert",
+     "\"architectures\": [\"BertForTokenClassification\"], \"id2label\": {\"0\": \"O\", \"1\": \"B\", \"2\": \"I\"}",
+     ZR_SAMPLES_TAGS, 3, NULL},
+    {"bert-preln", "\"architectures\": [\"BertPreLNForTokenClassification\"], \"num_labels\": 4", ZR_SAMPLES_TAGS, 4,
+     NULL},
     {"bert", "\"architectures\": [\"BertModel\"], \"num_labels\": 1", ZR_SAMPLES_PAIRS, 0, NULL},
     {"bert", "\"architectures\": null", ZR_SAMPLES_PAIRS, 0, NULL},
     {"bert", ANSWERS, ZR_SAMPLES_ANSWERS, 0, NULL},
@@ -195,10 +200,16 @@ static const struct {
     {"bert-preln", "\"architectures\": [\"BertPreLNForPreTraining\"]", ZR_SAMPLES_PAIRS, 0, NULL},
     {"bert-preln", CLASSIFIES, 0, 0,
      "architectures is BertForSequenceClassification; wanted BertPreLNForPreTraining, "
-     "BertPreLNForSequenceClassification or BertPreLNForQuestionAnswering"},
-    {"bert", "\"architectures\": [\"BertForTokenClassification\"]", 0, 0,
-     "architectures is BertForTokenClassification; wanted BertForPreTraining, BertForSequenceClassification or "
-     "BertForQuestionAnswering"},
+     "BertPreLNForSequenceClassification, BertPreLNForQuestionAnswering, BertPreLNForMaskedLM or "
+     "BertPreLNForTokenClassification"},
+    {"bert", "\"architectures\": [\"BertForMultipleChoice\"]", 0, 0,
+     "architectures is BertForMultipleChoice; wanted BertForPreTraining, BertForSequenceClassification, "
+     "BertForQuestionAnswering, BertForMaskedLM or BertForTokenClassification"},
+    {"roberta", "\"architectures\": [\"RobertaForMaskedLM\"]", 0, 0, "model_type is \"roberta\"; expected \"gpt2\""},
+    {"roberta", "\"architectures\": [\"RobertaForMaskedLM\"]", 0, 0,
+     "RoBERTa is not read as BERT, since its positions"},
+    {"xlm-roberta", "\"architectures\": null", 0, 0, "its tokens are of SentencePiece"},
+    {"distilbert", "\"architectures\": null", 0, 0, "DistilBERT is not read as BERT, since it has no segments"},
     {"bert", CLASSIFIES ", \"num_labels\": 1", 0, 0, "the number of labels is 1 (num_labels)"},
     {"bert", CLASSIFIES ", \"num_labels\": 2.5", 0, 0, "num_labels is not an integer"},
     {"bert", CLASSIFIES ", \"id2label\": {\"0\": \"a\"}", 0, 0, "the number of labels is 1 (id2label)"},
@@ -233,7 +244,7 @@ static void test_tasks(void **state)
         if (st != ZR_OK) fail_msg("%zu: %s", i, zr_error_message());
         const zr_samples samples = zr_family_samples(family, &config);
         int64_t labels = 0;
-        if (samples == ZR_SAMPLES_LABELS)
+        if (samples == ZR_SAMPLES_LABELS || samples == ZR_SAMPLES_TAGS)
             memcpy(&labels, config.bytes + zr_family_meaning(family, "labels")->offset, sizeof labels);
         if ((int)samples != tasks[i].samples || labels != tasks[i].labels)
             fail_msg("%zu: %s is a task of samples %d with %lld labels", i, tasks[i].members, (int)samples,

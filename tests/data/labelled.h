@@ -64,7 +64,12 @@ typedef struct room {
 static inline void read_row(zr_labelled *labelled, int64_t row, room *x)
 {
     memset(x, 0, sizeof(*x));
-    const zr_labelled_row out = {x->tokens, x->segments, x->documents, x->first, x->label, x->answer};
+    const zr_labelled_row out = {.tokens = x->tokens,
+                                 .segments = x->segments,
+                                 .documents = x->documents,
+                                 .first = x->first,
+                                 .label = x->label,
+                                 .answer = x->answer};
     if (zr_labelled_read(labelled, row, &out) != ZR_OK) fail_msg("%s", zr_error_message());
 }
 

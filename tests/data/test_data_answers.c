@@ -80,6 +80,72 @@ static void right_answers_are_found(void **state)
     }
 }
 
+/* ---- questions that may lack an answer ------------------------------------------------------------------------ */
+
+#define LACK                                                                                                           \
+    "{\"data\": [{\"paragraphs\": [{\"context\": \"the old bridge at the river\", \"qas\": ["                          \
+    "{\"id\": \"has\", \"question\": \"what\", \"is_impossible\": false, \"answers\": [{\"text\": \"old bridge\", "    \
+    "\"answer_start\": 4}, {\"text\": \"the\", \"answer_start\": 0}]},"                                                \
+    "{\"id\": \"lacks\", \"question\": \"when\", \"is_impossible\": true, \"answers\": []}]}]}]}"
+
+/* Answer both questions with "old bridge" (tokens 4 and 5) and the logits `sum` / 2; [CLS] has 0 and, in the second
+ * question, `null` / 2. Check the scores. */
+static void expect_scores(double threshold, float sum, float null, const double want[7], const char *json)
+{
+    zr_labelled_args args = questions_args(write_file("lack.json", LACK));
+    args.every_question = true;
+    zr_labelled *labelled = open_labelled(&args);
+    assert_int_equal(zr_labelled_get_info(labelled).rows, 2);
+    for (int row = 0; row < 2; row++) {
+        for (int i = 0; i < 2 * MOST_T; i++) logits[row][i] = -99;
+        logits[row][0] = logits[row][1] = row ? null / 2 : 0;
+        logits[row][2 * 4] = logits[row][2 * 5 + 1] = sum / 2;
+    }
+    zr__answers *answers = answer(labelled, 0, 0);
+    zr__answers_scored s;
+    char *got = NULL;
+    zr__answers_threshold(answers, threshold);
+    assert_int_equal(zr__answers_score(answers, &s), ZR_OK);
+    const double is[] = {s.exact, s.f1, s.has_exact, s.has_f1, s.no_exact, s.best_f1, s.best_threshold};
+    for (int i = 0; i < 7; i++)
+        if (is[i] != want[i]) fail_msg("score %d is %g, not %g", i, is[i], want[i]);
+    assert_true(s.questions == 2 && s.lack == 1);
+    assert_int_equal(zr__answers_json(answers, &got), ZR_OK);
+    if (!strstr(got, json)) fail_msg("%s", got);
+    zr_free(got);
+    zr__answers_close(&answers);
+    zr_labelled_close(&labelled);
+}
+
+static void no_answer_competes_with_answers(void **state)
+{
+    (void)state;
+    const double all_right[] = {100, 100, 100, 100, 100, 100, -2}, none[] = {50, 50, 0, 0, 100, 100, -2},
+                 both[] = {50, 50, 100, 100, 0, 100, -2};
+    expect_scores(0, 6, 8, all_right, "\"has\": \"old bridge\",\n    \"lacks\": \"\"");
+    expect_scores(-7, 6, 8, none, "\"has\": \"\"");
+    expect_scores(-6, 6, 8, all_right, "\"has\": \"old bridge\""); /* an answer must be worse by more */
+    expect_scores(2, 6, 8, both, "\"lacks\": \"old bridge\"");
+    expect_scores(1.5, 6, 8, all_right, "\"lacks\": \"\"");
+    /* both have the same odds, so a threshold takes both or neither */
+    const double same[] = {50, 50, 100, 100, 0, 50, -7};
+    expect_scores(0, 6, 0, same, "\"lacks\": \"old bridge\"");
+    /* the list of answers has "" at its place, or behind the best ones */
+    zr_labelled_args args = questions_args(write_file("lack.json", LACK));
+    zr_labelled *labelled = open_labelled(&args);
+    for (int i = 0; i < 2 * MOST_T; i++) logits[0][i] = logits[1][i] = -9;
+    logits[0][2 * 4] = logits[0][2 * 5 + 1] = 3;
+    logits[0][2 * 3] = logits[0][2 * 4 + 1] = 2;
+    zr__answers *answers = answer(labelled, 2, 0);
+    expect_answer(answers, 0, 0, "old bridge");
+    expect_answer(answers, 0, 1, "old");
+    expect_answer(answers, 0, 2, ""); /* a third one, although only two best are kept */
+    expect_answer(answers, 1, 0, "empty");
+    expect_answer(answers, 1, 1, "");
+    zr__answers_close(&answers);
+    zr_labelled_close(&labelled);
+}
+
 /* Check that candidates are combined from the best first tokens and the best last tokens, and are not longer than
  * allowed. */
 static void candidates_have_limits(void **state)
@@ -301,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_answers_are_found),
+        cmocka_unit_test(no_answer_competes_with_answers),
         cmocka_unit_test(candidates_have_limits),
         cmocka_unit_test(tokens_count_where_they_have_most_context),
         cmocka_unit_test(an_id_has_one_question),

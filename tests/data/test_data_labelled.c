@@ -64,9 +64,12 @@ static void parts_of_a_row_may_be_missing(void **state)
     memset(&y, 0, sizeof(y));
     memset(y.label, 9, sizeof(y.label));
     for (int part = 0; part < 6; part++) {
-        const zr_labelled_row out = {part == 0 ? y.tokens : NULL,    part == 1 ? y.segments : NULL,
-                                     part == 2 ? y.documents : NULL, part == 3 ? y.first : NULL,
-                                     part == 4 ? y.label : NULL,     part == 5 ? y.answer : NULL};
+        const zr_labelled_row out = {.tokens = part == 0 ? y.tokens : NULL,
+                                     .segments = part == 1 ? y.segments : NULL,
+                                     .documents = part == 2 ? y.documents : NULL,
+                                     .first = part == 3 ? y.first : NULL,
+                                     .label = part == 4 ? y.label : NULL,
+                                     .answer = part == 5 ? y.answer : NULL};
         assert_int_equal(zr_labelled_read(labelled, 0, &out), ZR_OK);
     }
     assert_memory_equal(y.tokens, x.tokens, sizeof(x.tokens));

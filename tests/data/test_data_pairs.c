@@ -668,6 +668,79 @@ static void all_memory_is_freed(void **state)
     assert_int_equal(alloc_live, 0);
 }
 
+/* Check a single text: consecutive tokens of a document, masked as those of a pair. Count its tokens. */
+static void check_single(const room *x, int *seen, int64_t *masked)
+{
+    int length = 0, predicted = 0;
+    int32_t original[T];
+    while (length < T && x->documents[length] == 0) length++;
+    memcpy(original, x->tokens, sizeof(original));
+    for (; predicted < P && x->targets[predicted] >= 0; predicted++) {
+        assert_in_range(x->masked[predicted], 1, length - 2);
+        original[x->masked[predicted]] = x->targets[predicted];
+        *masked += x->tokens[x->masked[predicted]] == MASK;
+    }
+    const int wanted = (int)rint(0.15 * length);
+    assert_int_equal(predicted, wanted < 1 ? 1 : wanted > P ? P : wanted);
+    assert_true(original[0] == CLS && original[length - 1] == SEP);
+    assert_true(x->first[0] == 0 && x->next[0] == -1);
+    for (int i = 0; i < T; i++) assert_true(x->segments[i] == 0 && (i < length || x->tokens[i] == 0));
+    for (int i = 1; i < length - 1; i++) {
+        seen[original[i]]++;
+        if (i == 1) continue;
+        assert_int_equal(original[i], original[i - 1] + 1);
+        assert_int_equal(document_of_sentence[sentence_of[original[i]]],
+                         document_of_sentence[sentence_of[original[i - 1]]]);
+    }
+}
+
+/* Check that single texts have each token of the corpus once, with full rows or shorter ones, and that the arrays of
+ * pairs may be missing. */
+static void single_texts_lose_no_token(void **state)
+{
+    (void)state;
+    zr_pairs_args args = args_for("corpus.txt");
+    args.single = true;
+    args.order = ZR_SHUFFLED;
+    for (int shorter = 0; shorter < 2; shorter++) {
+        args.short_seq_prob = shorter ? 0.5 : 0;
+        zr_pairs *pairs = open_pairs(&args);
+        int seen[VOCAB] = {0};
+        int64_t masked = 0, rows = zr_pairs_get_info(pairs).rows;
+        for (int64_t row = 0; row < rows; row++) {
+            room x, y;
+            read_row(pairs, row, &x);
+            check_single(&x, seen, &masked);
+            const zr_pairs_row out = {.tokens = y.tokens,
+                                      .segments = y.segments,
+                                      .documents = y.documents,
+                                      .masked = y.masked,
+                                      .masked_targets = y.targets};
+            assert_int_equal(zr_pairs_read(pairs, row, &out), ZR_OK);
+            assert_memory_equal(x.tokens, y.tokens, sizeof(x.tokens));
+        }
+        for (int i = WORDS; i < WORDS + tokens; i++) assert_int_equal(seen[i], 1);
+        assert_true(masked > rows);
+        assert_true(shorter ? rows > 2 * (tokens / (T - 2)) : rows < tokens / (T - 2) + documents + 1);
+        zr_pairs_close(&pairs);
+    }
+    /* one document is enough, but none is not */
+    FILE *f = fopen(in_tempdir("one.txt"), "w");
+    assert_non_null(f);
+    fprintf(f, "w%d w%d w%d\n", WORDS, WORDS + 1, WORDS + 2);
+    fclose(f);
+    args.path = in_tempdir("one.txt");
+    zr_pairs *pairs = open_pairs(&args);
+    assert_int_equal(zr_pairs_get_info(pairs).rows, 1);
+    zr_pairs_close(&pairs);
+    f = fopen(in_tempdir("one.txt"), "w");
+    assert_non_null(f);
+    fprintf(f, "\n\n");
+    fclose(f);
+    assert_int_equal(zr_pairs_open(&args, &pairs), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "there is no text"));
+}
+
 static int make(void **state)
 {
     if (tempdir_make(state)) return -1;
@@ -686,6 +759,7 @@ int main(void)
         cmocka_unit_test(rows_depend_on_their_number_alone),
         cmocka_unit_test(each_epoch_is_made_anew),
         cmocka_unit_test(packed_rows_hold_the_same_samples),
+        cmocka_unit_test(single_texts_lose_no_token),
         cmocka_unit_test(files_end_documents),
         cmocka_unit_test(long_sentences_are_shortened),
         cmocka_unit_test(wrong_texts_are_refused),

@@ -141,7 +141,12 @@ static void wrong_files_are_refused(void **state)
         {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": \"0\"}]"),
          "answer_start: \"0\"; expected the number"},
         {FILE_OF("the river", "[{\"answer_start\": 0}]"), "text: missing; expected a text"},
-        {FILE_OF("the river", "[], \"is_impossible\": true"), "SQuAD 2.0"},
+        {FILE_OF("the river", "[]"), "or \"is_impossible\": true (SQuAD 2.0)"},
+        {FILE_OF("the river", "[], \"is_impossible\": false"), "answers: []; expected a list of at least one answer"},
+        {FILE_OF("the river", "null, \"is_impossible\": true"),
+         "answers: null; expected [], since is_impossible is true"},
+        {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": 0}], \"is_impossible\": true"),
+         "expected [], since is_impossible is true"},
         {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": 0}], \"is_impossible\": \"no\""),
          "qas[0].is_impossible: \"no\"; expected true or false"},
         {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": 0}], \"is_impossible\": 0"),
@@ -162,6 +167,42 @@ static void wrong_files_are_refused(void **state)
     }
     const zr_labelled_args missing = questions_args(in_tempdir("none.json"));
     expect_refusal(&missing, ZR_ERR_NOT_FOUND, "none.json");
+}
+
+/* Check that each window of a question without an answer has the answer [CLS], as in transformers, and that such a
+ * question is never lost. */
+static void questions_may_lack_an_answer(void **state)
+{
+    (void)state;
+    enum { WORDS = 26, WINDOWS = 3 }; /* windows of 16, 16 and 10 tokens, each 8 after the last one */
+    char words[4 * WORDS + 1] = "", text[1024];
+    for (int i = 0; i < WORDS; i++) strcat(words, i ? " the" : "the");
+    snprintf(text, sizeof(text),
+             "{\"data\": [{\"paragraphs\": [{\"context\": \"%s\", \"qas\": ["
+             "{\"id\": \"a\", \"question\": \"the\", \"answers\": [], \"is_impossible\": true},"
+             "{\"id\": \"b\", \"question\": \"the\", \"is_impossible\": false, \"answers\": [{\"text\": \"river\", "
+             "\"answer_start\": 0}]},"
+             "{\"id\": \"c\", \"question\": \"the\", \"is_impossible\": false, \"answers\": [{\"text\": \"the\", "
+             "\"answer_start\": 4}]}]}]}]}",
+             words);
+    for (int every = 0; every < 2; every++) {
+        zr_labelled_args args = questions_args(write_file("lack.json", text));
+        args.seq_length = 20;
+        args.max_query_length = 4;
+        args.every_question = every;
+        zr_labelled *labelled = open_labelled(&args);
+        const zr_labelled_info info = zr_labelled_get_info(labelled);
+        assert_true(info.documents == 2 + every && info.lost_answers == 1);
+        assert_int_equal(info.samples, WINDOWS * info.documents);
+        for (int64_t i = 0; i < info.samples; i++) {
+            room x;
+            read_row(labelled, i, &x);
+            const bool lost = every && i / WINDOWS == 1, has = i == info.samples - WINDOWS;
+            assert_int_equal(x.answer[0], lost ? -1 : has ? 4 : 0);
+            assert_int_equal(x.answer[1], lost ? -1 : has ? 4 : 0);
+        }
+        zr_labelled_close(&labelled);
+    }
 }
 
 static void wrong_options_are_refused(void **state)
@@ -398,6 +439,7 @@ int main(void)
         cmocka_unit_test(samples_are_those_of_transformers),
         cmocka_unit_test(samples_share_rows),
         cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(questions_may_lack_an_answer),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(lost_answers_do_not_count),
         cmocka_unit_test(white_answers_are_words),

@@ -5,7 +5,8 @@
 NAME/model/               the initial weights, as transformers saves them; no parameter at a neutral value
 NAME/batches.safetensors  of each step, I32: input_ids, token_type_ids, attention_mask, labels (STEPS,B,T), and
                           next_sentence_label (STEPS,B); a label of -100 does not count. Of fine-tuning, instead of the
-                          last two: labels (STEPS,B), or start_positions and end_positions (STEPS,B)
+                          last two: labels (STEPS,B), or start_positions and end_positions (STEPS,B). Of masked tokens
+                          alone and of tags, instead of the last one: nothing
 NAME/expected.json        sizes, optimizer, losses (sum of the means of all terms, before the update), gradient norms
                           (before clipping); of pre-training the two means, and the tokens that the initial weights
                           predict at the masked places of all steps
@@ -40,8 +41,11 @@ MODELS = {
     "bert-preln": (55, 15, sizes(12, 18, 3), "preln"),
     "bert-classify": (56, 15, sizes(12, 18, 6) | {"num_labels": 3}, "classify"),
     "bert-answer": (57, 15, sizes(12, 18, 6), "answer"),
+    "bert-masked": (58, 15, sizes(12, 18, 6), "masked"),
+    "bert-tags": (59, 15, sizes(12, 18, 6) | {"num_labels": 5}, "tags"),
 }
-HEADS = {"classify": transformers.BertForSequenceClassification, "answer": transformers.BertForQuestionAnswering}
+HEADS = {"classify": transformers.BertForSequenceClassification, "answer": transformers.BertForQuestionAnswering,
+         "masked": transformers.BertForMaskedLM, "tags": transformers.BertForTokenClassification}
 
 
 def batches(seed, length, vocabulary, special):
@@ -58,20 +62,22 @@ def batches(seed, length, vocabulary, special):
     picked[:, :, 1] = mask[:, :, 1] == 1
     labels = numpy.where(picked, tokens, -100)
     following = numpy.where(filled[:, :, 0] > 0, rng.integers(0, 2, (STEPS, BATCH)), -100)
-    if special in HEADS:
+    if special in ("classify", "answer", "tags"):
         return {"input_ids": tokens * mask, "token_type_ids": segments, "attention_mask": mask} | \
-            targets(rng, special, filled[:, :, 0])
+            targets(rng, special, filled[:, :, 0], picked | (place == 2))
     tokens = numpy.where(picked, 4, tokens) * mask
-    return {"input_ids": tokens, "token_type_ids": segments, "attention_mask": mask, "labels": labels,
-            "next_sentence_label": following}
+    return {"input_ids": tokens, "token_type_ids": segments, "attention_mask": mask, "labels": labels} | \
+        ({} if special == "masked" else {"next_sentence_label": following})
 
 
-def targets(rng, special, filled):
-    """Return the targets of fine-tuning. One sample does not count; an answer may be [CLS]."""
+def targets(rng, special, filled, words):
+    """Return the targets of fine-tuning. One sample does not count; an answer may be [CLS]. Tags count at `words`."""
     counts = numpy.ones((STEPS, BATCH), bool)
     counts[:, 1] = numpy.arange(STEPS) % 2 == 0
     if special == "classify":
         return {"labels": numpy.where(counts, rng.integers(0, 3, (STEPS, BATCH)), -100)}
+    if special == "tags":
+        return {"labels": numpy.where(words & counts[:, :, None], rng.integers(0, 5, words.shape), -100)}
     start = rng.integers(0, filled)
     end = rng.integers(start, filled)
     return {"start_positions": numpy.where(counts, start, -100), "end_positions": numpy.where(counts, end, -100)}
@@ -117,7 +123,7 @@ def means(model, made, step):
     ids, segments, mask, *wanted = (torch.from_numpy(part[step]).long() for part in made.values())
     out = model(input_ids=ids, token_type_ids=segments, attention_mask=mask)
     if len(wanted) == 1:
-        return [cross_entropy(out.logits, wanted[0])]
+        return [cross_entropy(out.logits.flatten(0, -2), wanted[0].flatten())]
     starts, ends = (logits.masked_fill(mask == 0, -torch.inf) for logits in (out.start_logits, out.end_logits))
     return [(cross_entropy(starts, wanted[0]) + cross_entropy(ends, wanted[1])) / 2]
 

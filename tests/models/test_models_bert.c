@@ -239,6 +239,54 @@ static void classification(void **state)
     zr_graph_destroy(&graph);
 }
 
+/* Masked tokens alone: the head of pre-training without the pooler and the labels of pairs. */
+static void masked_tokens(void **state)
+{
+    (void)state;
+    static const char model[] = SIZES ",\"task\":\"masked_lm\"";
+    zr_graph *graph = model_build(model, &TRAIN, ZR_OK);
+    EXPECT_LINES(model_inputs(graph), "in0: 2 8", "in1: 2 8", "in2: 2 2", "in3: 2 2", "in4: 2 8");
+    EXPECT_LINES(model_params(graph, 20), "layer.0: bert.encoder.layer.0.output.LayerNorm.bias (16) zeros",
+                 "heads: cls.predictions.transform.dense.weight (16, 16) normal 0.02",
+                 "heads: cls.predictions.transform.dense.bias (16) zeros",
+                 "heads: cls.predictions.transform.LayerNorm.weight (16) ones",
+                 "heads: cls.predictions.transform.LayerNorm.bias (16) zeros",
+                 "heads: cls.predictions.bias (32) zeros");
+    assert_int_equal(zr_graph_loss_terms(graph), 1);
+    assert_string_equal(zr_graph_loss_name(graph, 0), "masked_lm");
+    zr_graph_destroy(&graph);
+    zr_graph_spec eval = spec_of(ZR_MODE_EVAL, 1, false);
+    graph = model_build(model, &eval, ZR_OK);
+    const zr_shape hits = {2, {2, 2}};
+    assert_true(zr_shape_equal(&zr_graph_value(graph, zr_graph_get_output(graph))->type.shape, &hits));
+    zr_graph_destroy(&graph);
+    eval.predictions = 0;
+    graph = model_build(model, &eval, ZR_ERR_CONFIG);
+    assert_non_null(strstr(zr_error_message(), "0 masked tokens"));
+    zr_graph_destroy(&graph);
+}
+
+static void tags(void **state)
+{
+    (void)state;
+    static const char model[] = SIZES ",\"task\":\"token_classification\",\"num_labels\":5,\"classifier_dropout\":0.5";
+    zr_graph *graph = model_build(model, &TRAIN, ZR_OK);
+    EXPECT_LINES(model_inputs(graph), "in0: 2 8", "in1: 2 8", "in2: 2 2", "in3: 2 2", "in4: 2 8");
+    EXPECT_LINES(model_params(graph, 20), "layer.0: bert.encoder.layer.0.output.LayerNorm.bias (16) zeros",
+                 "heads: classifier.weight (5, 16) normal 0.02", "heads: classifier.bias (5) zeros");
+    EXPECT_LINES(model_ops(graph, 20), "%20 heads: rows(in2, %19)", "%21 heads: dropout(%20) 4 ; 0.5",
+                 "%22 heads: linear(%21, classifier.weight, classifier.bias) 1", "%23 heads: cross_entropy(%22, in3)");
+    assert_string_equal(zr_graph_loss_name(graph, 0), "tag");
+    zr_graph_destroy(&graph);
+    for (int cut = 0; cut < 2; cut++) { /* also where ranks divide the tokens, each has all words */
+        const zr_graph_spec eval = spec_of(ZR_MODE_EVAL, cut ? 2 : 1, cut);
+        graph = model_build(model, &eval, ZR_OK);
+        const zr_shape logits = {3, {2, 2, 5}};
+        assert_true(zr_shape_equal(&zr_graph_value(graph, zr_graph_get_output(graph))->type.shape, &logits));
+        zr_graph_destroy(&graph);
+    }
+}
+
 static void answers(void **state)
 {
     (void)state;
@@ -409,7 +457,7 @@ static void impossible_sizes_are_refused(void **state)
     REFUSE(initializer_range, -1, "initializer_range is -1; wanted 0 or above");
     REFUSE(initializer_range, NAN, "initializer_range is nan");
     REFUSE(task, -1, "task is -1");
-    REFUSE(task, 3, "task is 3");
+    REFUSE(task, 5, "task is 5");
     REFUSE(num_labels, 1, "num_labels is 1; wanted 2 to 1048576 labels");
     REFUSE(num_labels, 1048577, "num_labels is 1048577; wanted 2 to 1048576 labels");
     REFUSE(classifier_dropout, 1, "classifier_dropout is 1; wanted 0 <= p < 1");
@@ -513,6 +561,8 @@ int main(void)
         cmocka_unit_test(pretraining_with_norms_before),
         cmocka_unit_test(pretraining_with_norms_after),
         cmocka_unit_test(classification),
+        cmocka_unit_test(masked_tokens),
+        cmocka_unit_test(tags),
         cmocka_unit_test(answers),
         cmocka_unit_test(hidden_matrices_before_the_head),
         cmocka_unit_test(auto_is_bert_base),

@@ -3,7 +3,8 @@ it: squad.py LIBZR FOLDER; LIBZR the shared library, FOLDER an empty one.
 
 Prints TAP. Articles are random words with accents, Chinese characters, strange white space and characters that are
 dropped. Samples must be equal to the last integer. Logits are random, with many equal ones, so that the order of equal
-answers counts as well.
+answers counts as well. Half of the questions of one file have no answer, as in SQuAD 2.0. Tagged words are labelled as
+in transformers' run_ner.py, and entities counted by seqeval.
 """
 import collections
 import ctypes
@@ -11,6 +12,7 @@ import json
 import logging
 import pathlib
 import random
+import subprocess
 import sys
 
 import transformers
@@ -19,8 +21,8 @@ from transformers.data.processors import squad
 
 from tap import check, end
 
-ZR, FOLDER = ctypes.CDLL(sys.argv[1]), pathlib.Path(sys.argv[2])
-CLASSES, ANSWERS = 0, 1
+FOLDER = pathlib.Path(sys.argv[2])
+CLASSES, ANSWERS, TAGS = 0, 1, 2
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "river", "Zürich", "naïve", "cafe\u0301", "in", "1912–1920", "(born", "U.S.", "$5.6", "million,", "北京大学",
          "a", "Smith's", "“quoted”", "an", "Ωμέγα", "\u200b", "ﬁre", "İstanbul", "up\u00a0to", "x\u202fy", "e\u00adf", "😀",
@@ -34,6 +36,25 @@ squad.tqdm = lambda items: items
 
 
 # ---- zr ------------------------------------------------------------------------------------------
+
+
+class Library:
+    """libzr with its inner functions, zr__..., which it does not export. Their places are in its table of symbols."""
+
+    def __init__(self, path):
+        self.own = ctypes.CDLL(path)
+        lines = subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.splitlines()
+        self.at = {name: int(at, 16) for at, _, name in (line.split() for line in lines if len(line.split()) == 3)}
+        known = ctypes.cast(self.own.zr_error_message, ctypes.c_void_p).value
+        self.base = known - self.at["zr_error_message"]
+
+    def __getattr__(self, name):
+        made = getattr(self.own, name) if not name.startswith("zr__") else self.own._FuncPtr(self.base + self.at[name])
+        setattr(self, name, made)
+        return made
+
+
+ZR = Library(sys.argv[1])
 
 
 class Args(ctypes.Structure):
@@ -62,12 +83,25 @@ class Answer(ctypes.Structure):
 
 class Scored(ctypes.Structure):
     """zr__answers_scored of zr/data.h."""
-    _fields_ = [("exact", ctypes.c_double), ("f1", ctypes.c_double), ("questions", ctypes.c_int64)]
+    _fields_ = [("exact", ctypes.c_double), ("f1", ctypes.c_double), ("questions", ctypes.c_int64),
+                ("lack", ctypes.c_int64), ("has_exact", ctypes.c_double), ("has_f1", ctypes.c_double),
+                ("no_exact", ctypes.c_double), ("best_f1", ctypes.c_double), ("best_threshold", ctypes.c_double)]
+
+
+class Entities(ctypes.Structure):
+    """zr__entities of data/labelled/labelled.h."""
+    _fields_ = [(name, ctypes.c_int64) for name in ("right", "found", "both", "words", "words_right")]
+
+
+class EntitiesScored(ctypes.Structure):
+    """zr__entities_scored of data/labelled/labelled.h."""
+    _fields_ = [(name, ctypes.c_double) for name in ("precision", "recall", "f1")]
 
 
 ZR.zr_error_message.restype = ctypes.c_char_p
 ZR.zr_labelled_get_info.restype = Info
 ZR.zr_free.restype = None
+ZR.zr__entities_score.restype = EntitiesScored
 
 
 def call(function, *args):
@@ -86,7 +120,7 @@ def read_row(labelled, row, seq, samples):
     """Return the samples of a row, as tuples of the place in the row, tokens, segments, label, and answer."""
     parts = [(ctypes.c_int32 * n)() for n in (seq, seq, seq, samples, samples, 2 * samples)]
     call("zr_labelled_read", labelled, ctypes.c_int64(row),
-         (ctypes.c_void_p * 6)(*(ctypes.addressof(part) for part in parts)))
+         (ctypes.c_void_p * 8)(*(ctypes.addressof(part) for part in parts)))
     tokens, segments, documents, first, label, answer = map(list, parts)
     found, at = [], 0
     for i in range(samples):
@@ -159,6 +193,25 @@ def make_articles(path):
     return data
 
 
+def make_lacking(path):
+    """Write questions of which half have no answer, as in SQuAD 2.0. Some answers have no words."""
+    rng = random.Random(7)
+    paragraphs = []
+    for i in range(30):
+        context = "the river " + text_of(rng, rng.choice([2, 20, 80]))
+        qas = []
+        for k in range(4):
+            answers = [answer_of(rng, context) for _ in range(rng.randint(1, 3))] if rng.random() < 0.5 else []
+            if answers and rng.random() < 0.2:
+                answers.append({"text": "the", "answer_start": 0})
+            qas.append({"id": f"l{i}-{k}", "question": text_of(rng, rng.randint(1, 9)), "answers": answers,
+                        "is_impossible": not answers, "plausible_answers": []})
+        paragraphs.append({"context": context, "qas": qas})
+    data = [{"title": "lacking", "paragraphs": paragraphs}]
+    path.write_text(json.dumps({"version": "v2.0", "data": data}))
+    return data
+
+
 def make_white(path):
     """Write questions whose answer is only white space after a word, and one whose answer is not in the context."""
     rng = random.Random(6)
@@ -188,9 +241,9 @@ def features_of(examples, sizes, training):
     return features
 
 
-def check_training(data, path, sizes):
+def check_training(data, path, sizes, processor=squad.SquadV1Processor):
     seq, stride, query, samples = sizes
-    examples = squad.SquadV1Processor()._create_examples(data, "train")
+    examples = processor()._create_examples(data, "train")
     wanted = features_of(examples, sizes, True)
     labelled, info = open_labelled(path=str(path).encode(), kind=ANSWERS, seq_length=seq, samples=samples,
                                    doc_stride=stride, max_query_length=query)
@@ -230,19 +283,22 @@ def counting(examples, predictions):
     return 100.0 * exact / len(examples), 100.0 * f1 / len(examples)
 
 
-def decode_peer(examples, features, results, n_best, longest):
-    nbest = FOLDER / "nbest.json"
+def decode_peer(examples, features, results, n_best, longest, threshold):
+    """`threshold` is that of no answer, or None where each question has one. Return also its odds by question."""
+    nbest, odds = FOLDER / "nbest.json", FOLDER / "odds.json"
+    lacking = threshold is not None
     predictions = squad_metrics.compute_predictions_logits(
-        examples, features, results, n_best, longest, True, str(FOLDER / "predictions.json"), str(nbest), None, False,
-        False, 0.0, TOKENIZER)
-    return predictions, json.loads(nbest.read_text())
+        examples, features, results, n_best, longest, True, str(FOLDER / "predictions.json"), str(nbest), str(odds),
+        False, lacking, threshold or 0.0, TOKENIZER)
+    return predictions, json.loads(nbest.read_text()), json.loads(odds.read_text()) if lacking else {}
 
 
-def decode(labelled, info, sizes, step, n_best, longest):
+def decode(labelled, info, sizes, step, n_best, longest, threshold=0.0):
     """Return the answers' JSON, the lists of answers, and EM and F1."""
     seq, _, _, samples = sizes
     answers, text, scored = ctypes.c_void_p(), ctypes.c_void_p(), Scored()
     call("zr__answers_open", labelled, ctypes.c_int64(n_best), ctypes.c_int64(longest), ctypes.byref(answers))
+    ZR.zr__answers_threshold(answers, ctypes.c_double(threshold))
     for row in reversed(range(info.rows)):
         logits = [(9e9, 9e9)] * seq  # of padding; must not be read
         for at, tokens, _, _, place in read_row(labelled, row, seq, samples):
@@ -271,7 +327,7 @@ def check_answers(data, path, sizes, step, n_best, longest):
     for feature in features:
         logits = logits_of(feature.input_ids, 0, step)
         results.append(squad.SquadResult(feature.unique_id, [pair[0] for pair in logits], [pair[1] for pair in logits]))
-    wanted, wanted_lists = decode_peer(examples, features, results, n_best, longest)
+    wanted, wanted_lists, _ = decode_peer(examples, features, results, n_best, longest, None)
     labelled, info = open_labelled(path=str(path).encode(), kind=ANSWERS, seq_length=seq, samples=samples,
                                    doc_stride=stride, max_query_length=query, every_question=True)
     found, lists, scored = decode(labelled, info, sizes, step, n_best, longest)
@@ -287,6 +343,57 @@ def check_answers(data, path, sizes, step, n_best, longest):
     exact, f1 = counting(examples, wanted)
     check("their EM and F1", scored.exact == exact == theirs["exact"] and scored.f1 == f1 and abs(f1 - theirs["f1"]) < 1e-9
           and scored.questions == len(examples) and f1 > 0, f"{scored.exact} {scored.f1}")
+
+
+def best_of_thresholds(examples, odds, lists):
+    """Return the best F1 of all thresholds of no answer."""
+    best = {name: next(a["text"] for a in lists[name] if a["text"]) for name in lists}
+    f1 = {e.qas_id: max([squad_metrics.compute_f1(a, best[e.qas_id]) for a in golds_of(e)]) for e in examples}
+    lacks = {e.qas_id: squad_metrics.compute_f1(golds_of(e)[0], "") if golds_of(e) == [""] else 0 for e in examples}
+    return max(sum(f1[name] if odds[name] <= t else lacks[name] for name in odds)
+               for t in [-1e9, *odds.values()]) * 100 / len(examples)
+
+
+def golds_of(example):
+    return [a["text"] for a in example.answers if squad_metrics.normalize_answer(a["text"])] or [""]
+
+
+def check_lacking(data, path, sizes, step, threshold):
+    """Compare the answers to questions of which some have none, and the scores of the evaluation of SQuAD 2.0."""
+    seq, stride, query, samples = sizes
+    examples = squad.SquadV2Processor()._create_examples(data, "dev")
+    features = features_of(examples, sizes, False)
+    results = []
+    for feature in features:
+        logits = logits_of(feature.input_ids, 0, step)
+        results.append(squad.SquadResult(feature.unique_id, [pair[0] for pair in logits], [pair[1] for pair in logits]))
+    wanted, wanted_lists, odds = decode_peer(examples, features, results, 20, 30, threshold)
+    labelled, info = open_labelled(path=str(path).encode(), kind=ANSWERS, seq_length=seq, samples=samples,
+                                   doc_stride=stride, max_query_length=query, every_question=True)
+    found, lists, scored = decode(labelled, info, sizes, step, 20, 30, threshold)
+    ZR.zr_labelled_close(ctypes.byref(labelled))
+    same = list(lists) == list(wanted_lists)
+    for name, its in lists.items():
+        same = same and [a[:3] for a in its] == [(a["text"], a["start_logit"], a["end_logit"]) for a in wanted_lists[name]]
+    none = sum(not text for text in wanted.values())
+    check(f"answers of 2.0, {sizes}, steps of {step}, threshold {threshold}", same and found == wanted,
+          f"{none} of {len(wanted)} questions are not answered")
+    theirs = squad_metrics.squad_evaluate(examples, wanted)
+    got = {"exact": scored.exact, "f1": scored.f1, "total": scored.questions, "HasAns_exact": scored.has_exact,
+           "HasAns_f1": scored.has_f1, "NoAns_exact": scored.no_exact, "NoAns_f1": scored.no_exact,
+           "NoAns_total": scored.lack}
+    far = {key: (value, theirs[key]) for key, value in got.items() if abs(value - theirs[key]) > 1e-9}
+    check("their scores", not far and theirs["NoAns_total"] > 0, f"{far or got}")
+    best = best_of_thresholds(examples, odds, wanted_lists)
+    _, _, again = decode(*reopened(path, sizes), sizes, step, 20, 30, scored.best_threshold)
+    check("their best threshold", abs(best - scored.best_f1) < 1e-9 and abs(again.f1 - best) < 1e-9,
+          f"F1 {scored.best_f1} with {scored.best_threshold}, {best}, {again.f1}")
+
+
+def reopened(path, sizes):
+    seq, stride, query, samples = sizes
+    return open_labelled(path=str(path).encode(), kind=ANSWERS, seq_length=seq, samples=samples, doc_stride=stride,
+                         max_query_length=query, every_question=True)
 
 
 def check_comparing():
@@ -325,6 +432,70 @@ def check_classes():
         ZR.zr_labelled_close(ctypes.byref(labelled))
 
 
+# ---- tagged words --------------------------------------------------------------------------------
+
+TAG_NAMES = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "E-LOC", "S-PER"]
+
+
+def names_of(tags):
+    return (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
+
+
+def read_tags(labelled, row, seq):
+    """Return tokens and labels of a row of one sample, as transformers has them: -100 does not count."""
+    parts = [(ctypes.c_int32 * seq)() for _ in range(4)]
+    tokens, documents, words, tags = parts
+    call("zr_labelled_read", labelled, ctypes.c_int64(row),
+         (ctypes.c_void_p * 8)(ctypes.addressof(tokens), None, ctypes.addressof(documents), None, None, None,
+                               ctypes.addressof(words), ctypes.addressof(tags)))
+    n = list(documents).count(0)
+    labels = [-100] * n
+    for word, tag in zip(words, tags):
+        if tag >= 0:
+            labels[word] = tag
+    return list(tokens)[:n], labels
+
+
+def check_tags():
+    """Compare the labels of tokens with run_ner.py's tokenize_and_align_labels."""
+    fast, rng = transformers.BertTokenizerFast(str(FOLDER / "vocab.txt")), random.Random(8)
+    words = [word for word in WORDS if not any(c.isspace() for c in word)]
+    for seq in (5, 16, 40):
+        sentences = [[(rng.choice(words), rng.randrange(len(TAG_NAMES))) for _ in range(rng.randint(1, 25))]
+                     for _ in range(300)]
+        path, wanted = FOLDER / "words.txt", []
+        path.write_text("\n".join("".join(f"{word} X {TAG_NAMES[tag]}\n" for word, tag in one) for one in sentences))
+        for one in sentences:
+            code = fast([word for word, _ in one], is_split_into_words=True, truncation=True, max_length=seq)
+            ids = code.word_ids()
+            labels = [-100 if word is None or word == last else one[word][1] for word, last in zip(ids, [None, *ids])]
+            wanted.append((code["input_ids"], labels))
+        labelled, info = open_labelled(path=str(path).encode(), kind=TAGS, seq_length=seq, samples=1,
+                                       labels=len(TAG_NAMES), label_names=ctypes.cast(names_of(TAG_NAMES), ctypes.c_void_p))
+        found = [read_tags(labelled, row, seq) for row in range(info.rows)]
+        check(f"tagged words in rows of {seq} tokens", found == wanted, f"{info.cut_documents} of {len(wanted)} are cut")
+        ZR.zr_labelled_close(ctypes.byref(labelled))
+
+
+def check_entities():
+    """Compare precision, recall and F1 with seqeval, also of tags that no annotator would write."""
+    import seqeval.metrics
+    rng, names = random.Random(9), ["O", "B-a", "I-a", "E-a", "S-a", "B-b", "I-b", "E-b", "S-b", "B", "I", "B-a-c", "PER", "."]
+    logging.captureWarnings(True)
+    for some in (names[:1] + names[1:3] + names[5:7], names):
+        right = [[rng.choice(some) for _ in range(rng.randint(1, 12))] for _ in range(400)]
+        found = [[tag if rng.random() < 0.7 else rng.choice(some) for tag in one] for one in right]
+        entities = Entities()
+        for one, other in zip(right, found):
+            a, b = ((ctypes.c_int32 * len(one))(*map(names.index, tags)) for tags in (one, other))
+            ZR.zr__entities_add(ctypes.byref(entities), names_of(names), a, b, ctypes.c_int64(len(one)))
+        scored = ZR.zr__entities_score(ctypes.byref(entities))
+        got = scored.precision, scored.recall, scored.f1, entities.words_right / entities.words
+        wanted = [measure(right, found) for measure in (seqeval.metrics.precision_score, seqeval.metrics.recall_score,
+                                                        seqeval.metrics.f1_score, seqeval.metrics.accuracy_score)]
+        check(f"entities of {len(some)} tags", max(abs(a - b) for a, b in zip(got, wanted)) < 1e-12, f"{got}, {wanted}")
+
+
 TOKENIZER = make_tokenizer()
 VOCAB = TOKENIZER.get_vocab()
 squad.squad_convert_example_to_features_init(TOKENIZER)
@@ -335,6 +506,13 @@ check_training(make_white(FOLDER / "white.json"), FOLDER / "white.json", SIZES[1
 for some, step, n_best, longest in [(SIZES[0], 2**-10, 20, 30), (SIZES[1], 2.0, 20, 30), (SIZES[2], 0.5, 64, 6),
                                     (SIZES[3], 1.0, 3, 40), (SIZES[4], 0.25, 20, 30), (SIZES[5], 4.0, 29, 1)]:
     check_answers(articles, FOLDER / "articles.json", some, step, n_best, longest)
+lacking = make_lacking(FOLDER / "lacking.json")
+check_training(lacking, FOLDER / "lacking.json", SIZES[1], squad.SquadV2Processor)
+for some, step, threshold in [(SIZES[0], 2**-10, 0.0), (SIZES[1], 0.5, 0.0), (SIZES[1], 0.5, -9.0), (SIZES[3], 1.0, -11.0),
+                              (SIZES[4], 0.25, -6.5)]:
+    check_lacking(lacking, FOLDER / "lacking.json", some, step, threshold)
 check_comparing()
 check_classes()
+check_tags()
+check_entities()
 end()

@@ -188,7 +188,8 @@ def all_bytes():
 
 
 def alone():
-    """Compare steps one by one, with tokens that show where they cut."""
+    """Compare steps one by one, with tokens that show where they cut; not UnicodeScripts, because the scripts of a few
+    marks changed since the package's version of Unicode."""
     some = characters()
     for step in NORMALIZERS[:6]:
         compare(f"{step['type']}, each character", built(shell(step, byte_level(), byte_level(), all_bytes())), some)
@@ -197,7 +198,7 @@ def alone():
         pairs = [pair for c in names if c not in "ab1 " for pair in (("a", c), (c, "b"), ("1", c), (" ", c))]
         vocab = {name: i for i, name in enumerate([*names, *map("".join, pairs)])}
         model = {"type": "BPE", "vocab": vocab, "merges": pairs}
-        for step in [*CUTS[:3], *CUTS[7:11]]:
+        for step in [*CUTS[:3], *CUTS[7:10]]:
             compare(f"{json.dumps(step)}, characters from {ord(part[1]):x}", built(shell(None, step, FUSE, model)), [part])
 
 

@@ -1,5 +1,5 @@
 """BERT with the heads of fine-tuning, tiny and random, as transformers makes and saves it, beside zr: labels and
-answers, training, a new head on the body of another task, and directories written again. test_hf_tasks.sh starts
+answers, tags of words, masked tokens alone, training, a new head on the body of another task, and directories written again. test_hf_tasks.sh starts
 it in a virtual environment with transformers: tasks.py ZR FOLDER; ZR the command, FOLDER an empty one.
 
 Prints TAP. Every comparison names its largest difference. A sample is (line, inputs, target, words): the line or the
@@ -15,6 +15,7 @@ import sys
 import tokenizers
 import torch
 import transformers
+from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 
 import tap
@@ -27,12 +28,17 @@ ZR, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 LABELS, N_BEST, LONGEST = 3, 20, 30
 # Tokens of a row. A row of answers must have room for the default windows, because zr eval has no other ones for such
 # a directory.
-SEQ = {"sequence_classification": 27, "question_answering": 197}
+SEQ = {"sequence_classification": 27, "question_answering": 197, "token_classification": 27, "masked_lm": 27}
 PIECES = [*"abcdefg", "##a", "##b", "##cd", "##ef", "##g", "the", "river", "##s", "in", "born", "1912", ".", "?", "an"]
 WORDS = ["a", "the", "river", "rivers", "in", "born", "1912", "bad", "cab", "fab", "deef", "cab.", "an", "age", "(a)"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *PIECES]
 # Biases that add the same number to the logits of all tokens.
-SHIFTS = {"sequence_classification": (), "question_answering": ("qa_outputs.bias", "layer.1.output.LayerNorm.bias")}
+SHIFTS = {"sequence_classification": (), "question_answering": ("qa_outputs.bias", "layer.1.output.LayerNorm.bias"),
+          "token_classification": (), "masked_lm": ()}
+TAGS = ["B-X", "I-X", "O"]  # sorted, as zr finds them in data
+# What config.json says of the labels of a task.
+OWN = {"sequence_classification": {"num_labels": LABELS},
+       "token_classification": {"id2label": dict(enumerate(TAGS)), "label2id": {tag: i for i, tag in enumerate(TAGS)}}}
 TABLES = {"vocab_size": len(VOCABULARY), "max_position_embeddings": 201}
 PRETRAINING = transformers.BertForPreTraining
 
@@ -106,6 +112,53 @@ def other_labels(sample):
     return [({**sample[0], "label": label}, sample[1], label) for label in range(LABELS)]
 
 
+def tagged_sample(rng):
+    """Return words and tags, of which some are too many for a row. A tag counts at the first token of its word."""
+    words = [(word, rng.randrange(len(TAGS))) for word in text_of(rng, 1, 20).split()]
+    return tagged(words)
+
+
+def tagged(words):
+    code = CUT.encode([word for word, _ in words], is_pretokenized=True)
+    before = [None, *code.word_ids[:-1]]
+    target = [words[word][1] if word is not None and word != last else -100 for word, last in zip(code.word_ids, before)]
+    return words, inputs_of(code), target
+
+
+def other_tags(sample):
+    return [tagged([(word, (tag + shift) % len(TAGS)) for word, tag in sample[0]]) for shift in range(len(TAGS))]
+
+
+def masked_sample(rng):
+    """Return a row of tokens, of which at least one is masked, and the original tokens of the masked ones."""
+    ids = CUT.encode(text_of(rng, 1, 20)).ids
+    masked = {1, *(i for i in range(1, len(ids) - 1) if rng.random() < 0.2)}
+    return masked_row(ids, masked)
+
+
+def masked_row(ids, masked):
+    hidden = [VOCABULARY.index("[MASK]") if i in masked else token for i, token in enumerate(ids)]
+    inputs = {"input_ids": hidden, "token_type_ids": [0] * len(ids), "attention_mask": [1] * len(ids)}
+    return (ids, masked), inputs, [token if i in masked else -100 for i, token in enumerate(ids)]
+
+
+def other_masks(sample):
+    ids, _ = sample[0]
+    return [masked_row(ids, {1 + k % (len(ids) - 2)}) for k in range(3)]
+
+
+def write_columns(path, samples):
+    path.write_text("\n".join("".join(f"{word} X {TAGS[tag]}\n" for word, tag in words) for words, *_ in samples))
+
+
+def write_rows(path, samples):
+    seq = SEQ["masked_lm"]
+    rows = {key: torch.tensor([row[key] + [0] * (seq - len(row[key])) for _, row, _ in samples])
+            for key in ("input_ids", "token_type_ids", "attention_mask")}
+    labels = torch.tensor([target + [-100] * (seq - len(target)) for *_, target in samples])
+    save_file(rows | {"labels": labels}, path)
+
+
 def write_lines(path, samples):
     path.write_text("".join(json.dumps(sample[0]) + "\n" for sample in samples))
 
@@ -145,6 +198,17 @@ def answer_loss(model, samples):
     return loss if padding.any() else same_as(out.loss, loss)
 
 
+def token_targets(samples):
+    longest = max(len(target) for *_, target in samples)
+    return torch.tensor([target + [-100] * (longest - len(target)) for *_, target in samples])
+
+
+def token_loss(model, samples):
+    labels = token_targets(samples)
+    out = model(**batch_of(samples), labels=labels)
+    return same_as(out.loss, cross_entropy(out.logits.double().flatten(0, 1), labels.flatten()))
+
+
 def same_as(own, loss):
     if abs(own.item() - loss.item()) > 1e-5:
         raise RuntimeError(f"transformers' loss is {own.item()}, not {loss.item()}")
@@ -155,6 +219,23 @@ def label_scores(model, samples):
     out = model(**batch_of(samples))
     right = sum(int(logits.argmax()) == target for logits, (*_, target) in zip(out.logits, samples))
     return {"accuracy": right / len(samples), "samples": len(samples)}
+
+
+def token_scores(model, samples, key):
+    right = counted = 0
+    for sample in samples:
+        target = token_targets([sample])
+        right += int((model(**batch_of([sample])).logits.argmax(-1) == target)[target >= 0].sum())
+        counted += int((target >= 0).sum())
+    return {key: right / counted}
+
+
+def tag_scores(model, samples):
+    return token_scores(model, samples, "accuracy")
+
+
+def masked_scores(model, samples):
+    return token_scores(model, samples, "masked_lm_accuracy")
 
 
 def best_answer(starts, ends, inputs):
@@ -202,6 +283,10 @@ TASKS = {
                                 labelled_sample, other_labels, write_lines, label_loss, label_scores),
     "question_answering": (transformers.BertForQuestionAnswering, "answer", "samples.json",
                            question_sample, other_answers, write_questions, answer_loss, answer_scores),
+    "token_classification": (transformers.BertForTokenClassification, "tag", "samples.conll",
+                             tagged_sample, other_tags, write_columns, token_loss, tag_scores),
+    "masked_lm": (transformers.BertForMaskedLM, "masked_lm", "samples.safetensors",
+                  masked_sample, other_masks, write_rows, token_loss, masked_scores),
 }
 
 
@@ -223,7 +308,7 @@ def compare_eval(name, task, folder, model, samples, path):
     check(f"{name}: losses of zr eval", most < 1e-6, f"largest relative difference {most:.2g}")
     wanted = scores_of(model, samples)
     answers = wanted.pop("answers", None)
-    differ = {key: (told[key], value) for key, value in wanted.items() if abs(told[key] - value) > 1e-9}
+    differ = {key: (told[key], value) for key, value in wanted.items() if abs(told[key] - value) > 1e-8}
     check(f"{name}: scores of zr eval", not differ, f"{differ or wanted}")
     if answers:
         found = json.loads((FOLDER / "found.json").read_text())
@@ -254,8 +339,7 @@ def run_files(task, files, samples, path):
     name, kind = f"{task}, {files}", TASKS[task][0]
     dtype, shard = FILES[files]
     folder = FOLDER / "".join(c if c.isalnum() else "-" for c in name)
-    own = {"num_labels": LABELS} if kind is transformers.BertForSequenceClassification else {}
-    make_model(folder, kind, TABLES | own, dtype, shard, 10)
+    make_model(folder, kind, TABLES | OWN.get(task, {}), dtype, shard, 10)
     write_tokenizer(folder)
     if shard:
         check(f"{name}: several files", len(list(folder.glob("model-*-of-*.safetensors"))) > 2)
@@ -328,7 +412,7 @@ def run_new_head(task, samples, path):
 
 
 write_tokenizer(FOLDER)
-CUT, TOKENIZER = map(make_tokenizer, SEQ)
+CUT, TOKENIZER = make_tokenizer("sequence_classification"), make_tokenizer("question_answering")
 
 
 def main():
@@ -340,7 +424,8 @@ def main():
         write(path, samples)
         for files in FILES:
             run_files(task, files, samples, path)
-        run_new_head(task, samples, path)
+        if task != "masked_lm":  # the head of pre-training has all of its tensors
+            run_new_head(task, samples, path)
     tap.end()
 
 

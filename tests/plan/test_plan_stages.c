@@ -94,6 +94,10 @@ static void test_families(void **state)
     try_model(&m, false);
     encoder.task = ZR_BERT_ANSWERS;
     try_model(&m, false);
+    encoder.task = ZR_BERT_TAGS;
+    try_model(&m, false);
+    encoder.task = ZR_BERT_MASKED_LM;
+    try_model(&m, true);
 }
 
 /* A model whose blocks share their weights. */

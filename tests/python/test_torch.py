@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 import zr
-from conftest import MODEL, keys
+from conftest import MODEL, keys, need
 
-torch = pytest.importorskip("torch", reason="torch is absent")
+torch = need("torch")
 
 
 def losses(data, name, **more):

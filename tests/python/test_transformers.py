@@ -5,10 +5,10 @@ import pathlib
 import numpy as np
 import pytest
 import zr
+from conftest import need
 from zr import _command
 
-transformers = pytest.importorskip("transformers", reason="transformers is absent")
-torch = pytest.importorskip("torch", reason="torch is absent")
+torch, transformers = need("torch"), need("transformers")
 
 TEXT = "".join(f"line {i}: {i * i % 97} apples, {'odd' if i % 2 else 'even'}.\n" for i in range(200))
 MODELS = {

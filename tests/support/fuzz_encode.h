@@ -76,8 +76,8 @@ static void put_input(const uint8_t *bytes, size_t n)
     if (!tokenizer) make_file();
     zr__file_close(&opened);
     FILE *text = fopen(file_name, "wb");
-    if (!text || fwrite(bytes, 1, n, text) != n || fclose(text) != 0) abort();
-    if (zr__file_open(file_name, false, &opened) != ZR_OK) abort();
+    hold(text && fwrite(bytes, 1, n, text) == n && fclose(text) == 0, "the input can be written");
+    hold(zr__file_open(file_name, false, &opened) == ZR_OK, zr_error_message());
 }
 
 #endif

@@ -19,7 +19,13 @@ static zr_status print_eval_json(const zr_eval_result *r)
     for (int t = 0; t < r->terms; t++) zr__json_add(&json, r->term[t].name, r->term[t].loss);
     if (isfinite(r->masked_lm_accuracy)) zr__json_add(&json, "masked_lm_accuracy", r->masked_lm_accuracy);
     if (isfinite(r->accuracy)) zr__json_add(&json, "accuracy", r->accuracy, "samples", r->samples);
-    if (isfinite(r->f1)) zr__json_add(&json, "exact_match", r->exact, "f1", r->f1, "samples", r->samples);
+    if (isfinite(r->precision))
+        zr__json_add(&json, "precision", r->precision, "recall", r->recall, "f1", r->f1, "entities", r->entities);
+    else if (isfinite(r->f1))
+        zr__json_add(&json, "exact_match", r->exact, "f1", r->f1, "samples", r->samples);
+    if (r->lack >= 0)
+        zr__json_add(&json, "HasAns_exact", r->has_exact, "HasAns_f1", r->has_f1, "NoAns_exact", r->no_exact,
+                     "NoAns_total", r->lack, "best_f1", r->best_f1, "best_f1_thresh", r->best_threshold);
     if (r->bytes >= 0)
         zr__json_add(&json, "bytes", r->bytes);
     else
@@ -41,7 +47,11 @@ static void print_terms(const zr_eval_result *r)
 /* Print the scores of labels or answers. Return whether there are any. */
 static bool print_scores(const zr_eval_result *r)
 {
-    if (isfinite(r->accuracy))
+    if (isfinite(r->precision))
+        printf("loss           %.6f\nprecision      %.4f\nrecall         %.4f, of %lld entities\nF1             %.4f\n"
+               "accuracy       %.4f, of %lld words\n",
+               r->loss, r->precision, r->recall, (long long)r->entities, r->f1, r->accuracy, (long long)r->samples);
+    else if (isfinite(r->accuracy))
         printf("loss           %.6f\naccuracy       %.4f, of %lld samples\n", r->loss, r->accuracy,
                (long long)r->samples);
     else if (isfinite(r->f1))
@@ -49,6 +59,12 @@ static bool print_scores(const zr_eval_result *r)
                r->exact, (long long)r->samples, r->f1);
     else
         return false;
+    if (r->lack >= 0)
+        printf("with answer    exact match %.4f %%, F1 %.4f %%, of %lld questions\n"
+               "without        exact match %.4f %%, of %lld questions\n"
+               "best F1        %.4f %%, with --null-threshold %.6g\n",
+               r->has_exact, r->has_f1, (long long)(r->samples - r->lack), r->no_exact, (long long)r->lack, r->best_f1,
+               r->best_threshold);
     printf("data           %s\n", CLI_SHOWN(r->data));
     return true;
 }
@@ -102,6 +118,8 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
          "N is slow but gives every token a long context"},
         {"predictions", CLI_TEXT, &predictions, 0, "FILE",
          "write the answers to the questions as JSON, for SQuAD's evaluation script"},
+        {"null-threshold", CLI_REAL, &want.null_threshold, -1e30, "X",
+         "answers to questions that may lack one: give none if its logits exceed those of the best answer by more [0]"},
         {"as-text", CLI_FLAG, &want.as_text, 0, NULL,
          "read the data as plain text, also JSON records or a table, as with the key data.format"},
         {"columns", CLI_TEXT, &want.columns, 0, "JSON", "names of the members of records [data.columns of the run]"},
@@ -129,8 +147,8 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "measure loss, perplexity and bits per byte of trained weights, or their labels and answers",
-    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE] [--as-text] "
-             "[--token-bytes N] [--columns JSON] [--chat-template NAME]",
+    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE] "
+             "[--null-threshold X] [--as-text] [--token-bytes N] [--columns JSON] [--chat-template NAME]",
     .examples = "  zr eval runs/name\n"
                 "  zr eval runs/name --batches 20                   as `zr train` evaluates during a run\n"
                 "  zr eval runs/name --data other.txt --json\n"

@@ -18,10 +18,9 @@
 
 /* Plural names of the targets whose losses zr_train_eval.val_tokens counts. An answer has two targets, its first and
  * its last token. */
-static const char *const counted[] = {[ZR_SAMPLES_NEXT] = "tokens",
-                                      [ZR_SAMPLES_PAIRS] = "masked tokens",
-                                      [ZR_SAMPLES_LABELS] = "labels",
-                                      [ZR_SAMPLES_ANSWERS] = "ends of answers"};
+static const char *const counted[] = {[ZR_SAMPLES_NEXT] = "tokens",          [ZR_SAMPLES_PAIRS] = "masked tokens",
+                                      [ZR_SAMPLES_LABELS] = "labels",        [ZR_SAMPLES_ANSWERS] = "ends of answers",
+                                      [ZR_SAMPLES_MASKED] = "masked tokens", [ZR_SAMPLES_TAGS] = "words"};
 
 #define LOSS_STEP_SEC 60.0 /* minimum seconds from a drawing of loss.svg to a redraw after a training step */
 #define LOSS_EVAL_SEC 10.0 /* minimum seconds from a drawing of loss.svg to a redraw after an evaluation */

@@ -31,7 +31,9 @@ struct zr__answers {
     int64_t n_best, most_tokens; /* arguments of zr__answers_open */
     int64_t kept;         /* number of best tokens to keep for each sample: the minimum of n_best and the row length */
     choice *best;         /* for each sample: the `kept` best first tokens, then the `kept` best last tokens */
+    choice *null;         /* for each sample: the logits of [CLS] as the first and the last token */
     bool *added;          /* for each sample: whether its logits have been added */
+    double threshold;     /* zr__answers_threshold */
     int64_t *number;      /* buffer for the samples of a row */
     zr__classes *classes; /* for comparing answers */
     /* Results for the question of the last call of zr__answers_get: */
@@ -42,6 +44,7 @@ struct zr__answers {
     int64_t *text;  /* offset in `texts` of each answer */
     zr__answer *list;
     int64_t n;
+    double null_score; /* logits of [CLS], in the sample where their sum is least */
 };
 
 /* ---- logits ---------------------------------------------------------------------------------- */
@@ -85,6 +88,8 @@ zr_status zr__answers_add(zr__answers *a, int64_t row, const float *logits)
                  (long long)row);
         choose_best(logits, length, n_best_of(a, sample), best_of(a, sample, false));
         choose_best(logits + 1, length, n_best_of(a, sample), best_of(a, sample, true));
+        a->null[2 * sample] = (choice){0, logits[0]};
+        a->null[2 * sample + 1] = (choice){0, logits[1]};
         a->added[sample] = true;
         logits += 2 * length;
     }
@@ -136,6 +141,22 @@ static zr_status add_candidates(zr__answers *a, const zr__question *question, in
             a->candidates++;
         }
     }
+    return ZR_OK;
+}
+
+/* Add the candidate of no answer: [CLS] of the sample where it has the least sum of logits. */
+static zr_status add_null(zr__answers *a, const zr__question *question)
+{
+    int64_t least = question->sample;
+    a->null_score = INFINITY;
+    for (int64_t i = question->sample; i < question->sample + question->samples; i++) {
+        const double score = (double)a->null[2 * i].logit + (double)a->null[2 * i + 1].logit;
+        if (score < a->null_score) least = i;
+        if (score < a->null_score) a->null_score = score;
+    }
+    ZR_GROW(a->candidate, a->room, a->candidates + 1, "answers");
+    a->candidate[a->candidates] = (candidate){a->candidates, least, a->null[2 * least], a->null[2 * least + 1]};
+    a->candidates++;
     return ZR_OK;
 }
 
@@ -191,33 +212,56 @@ static zr_status add_text(zr__answers *a, const zr__question *question, const ca
     return ZR_OK;
 }
 
-/* Take the best candidates with different texts. */
+/* Return whether a candidate stands for no answer. Its first token is [CLS]. */
+static bool is_null(const candidate *c)
+{
+    return c->start.token == 0;
+}
+
+/* Take a candidate as the next answer, unless its text has been seen. */
+static zr_status take_answer(zr__answers *a, const zr__question *question, const candidate *c)
+{
+    bool seen = false;
+    a->text[a->n] = (int64_t)a->texts.length;
+    if (is_null(c))
+        zr__text_append(&a->texts, "", 1);
+    else
+        ZR_TRY(add_text(a, question, c));
+    ZR_CHECK(!a->texts.failed, ZR_ERR_MEMORY, "no memory for answers");
+    for (int64_t k = 0; k < a->n && !is_null(c); k++)
+        seen = seen || strcmp(a->texts.data + a->text[k], a->texts.data + a->text[a->n]) == 0;
+    if (seen)
+        a->texts.length = (size_t)a->text[a->n];
+    else
+        a->list[a->n++] = (zr__answer){.start = c->start.logit, .end = c->end.logit};
+    return ZR_OK;
+}
+
+/* Take the best candidates with different texts, and no answer if it is not among them. */
 static zr_status choose_answers(zr__answers *a, const zr__question *question)
 {
+    const candidate *null = NULL; /* the candidate of no answer, if it has not been taken */
     a->n = 0;
     a->texts.length = 0;
-    for (int64_t i = 0; i < a->candidates && a->n < a->n_best; i++) {
-        const candidate *c = &a->candidate[i];
-        bool seen = false;
-        a->text[a->n] = (int64_t)a->texts.length;
-        ZR_TRY(add_text(a, question, c));
-        ZR_CHECK(!a->texts.failed, ZR_ERR_MEMORY, "no memory for answers");
-        for (int64_t k = 0; k < a->n; k++)
-            seen = seen || strcmp(a->texts.data + a->text[k], a->texts.data + a->text[a->n]) == 0;
-        if (seen)
-            a->texts.length = (size_t)a->text[a->n];
-        else
-            a->list[a->n++] = (zr__answer){.start = c->start.logit, .end = c->end.logit};
+    for (int64_t i = 0; i < a->candidates; i++) {
+        if (is_null(&a->candidate[i])) null = &a->candidate[i];
+        if (a->n >= a->n_best) continue;
+        ZR_TRY(take_answer(a, question, &a->candidate[i]));
+        if (null == &a->candidate[i]) null = NULL;
     }
+    if (null) ZR_TRY(take_answer(a, question, null));
     for (int64_t i = 0; i < a->n; i++) a->list[i].text = a->texts.data + a->text[i];
-    if (a->n == 0) a->list[a->n++] = (zr__answer){.text = "empty"}; /* as transformers does */
+    if (a->n > (a->questions->may_lack ? 1 : 0)) return ZR_OK;
+    if (a->n == 1) a->list[1] = a->list[0];
+    a->list[0] = (zr__answer){.text = "empty"}; /* as transformers does */
+    a->n++;
     return ZR_OK;
 }
 
 static void compute_probabilities(zr__answers *a)
 {
-    double sum = 0;
-    const double most = (double)a->list[0].start + (double)a->list[0].end;
+    double sum = 0, most = -INFINITY;
+    for (int64_t i = 0; i < a->n; i++) most = fmax(most, (double)a->list[i].start + (double)a->list[i].end);
     for (int64_t i = 0; i < a->n; i++) sum += exp((double)a->list[i].start + (double)a->list[i].end - most);
     for (int64_t i = 0; i < a->n; i++)
         a->list[i].probability = exp((double)a->list[i].start + (double)a->list[i].end - most) / sum;
@@ -235,6 +279,7 @@ zr_status zr__answers_get(zr__answers *a, int64_t number, const char **id, const
                  (long long)i, ZR_SHOWN(q->strings.data + question->id));
         ZR_TRY(add_candidates(a, question, i));
     }
+    if (q->may_lack) ZR_TRY(add_null(a, question));
     if (a->candidates > 0) qsort(a->candidate, (size_t)a->candidates, sizeof(*a->candidate), compare);
     ZR_TRY(zr__words_divide(&a->words, q->list, q->strings.data + question->text));
     ZR_TRY(choose_answers(a, question));
@@ -247,18 +292,39 @@ zr_status zr__answers_get(zr__answers *a, int64_t number, const char **id, const
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+void zr__answers_threshold(zr__answers *a, double threshold)
+{
+    a->threshold = threshold;
+}
+
+/* The best answer to a question, and by how much the logits of no answer exceed its logits. */
+typedef struct pick {
+    const char *id, *text;
+    double odds;
+} pick;
+
+/* Find the best answer other than "". In data whose questions have answers, `odds` is -INFINITY. */
+static zr_status pick_answer(zr__answers *a, int64_t question, pick *out)
+{
+    const zr__answer *list = NULL;
+    int64_t n = 0, i = 0;
+    ZR_TRY(zr__answers_get(a, question, &out->id, &list, &n));
+    while (a->questions->may_lack && i < n - 1 && !list[i].text[0]) i++;
+    out->text = list[i].text;
+    out->odds = a->questions->may_lack ? a->null_score - (double)list[i].start - (double)list[i].end : -INFINITY;
+    return ZR_OK;
+}
+
 zr_status zr__answers_json(zr__answers *a, char **json)
 {
     zr__json_out out = {.spaced = true};
     zr_status st = ZR_OK;
     zr__json_open(&out, NULL, '{');
     for (int64_t i = 0; i < a->questions->n && st == ZR_OK; i++) {
-        const char *id = NULL;
-        const zr__answer *list = NULL;
-        int64_t n = 0;
-        st = zr__answers_get(a, i, &id, &list, &n);
+        pick best;
+        st = pick_answer(a, i, &best);
         zr__json_break(&out, "\n    ");
-        if (st == ZR_OK) zr__json_add_text(&out, id, list[0].text);
+        if (st == ZR_OK) zr__json_add_text(&out, best.id, best.odds > a->threshold ? "" : best.text);
     }
     zr__json_break(&out, "\n");
     zr__json_close(&out, '}');
@@ -268,29 +334,104 @@ zr_status zr__answers_json(zr__answers *a, char **json)
     return st;
 }
 
+/* The scores of an answer to a question. */
+typedef struct judged {
+    double exact, f1; /* 0 or 1; from 0 to 1 */
+    double none;      /* F1 score of no answer */
+    double odds;      /* pick.odds */
+    bool lacks;       /* whether the question has no answer */
+} judged;
+
+/* Compare an answer with one that is right. If one of both has no words, F1 is 1 if both have none in version 2.0. */
+static zr_status compare_with(const zr__answers *a, const char *text, const char *right, judged *out)
+{
+    bool exact = false;
+    double f1 = 0;
+    ZR_TRY(zr__answer_compare(a->classes, text, right, &exact, &f1));
+    if (a->questions->may_lack && exact) f1 = 1;
+    if (exact) out->exact = 1;
+    if (f1 > out->f1) out->f1 = f1;
+    return ZR_OK;
+}
+
+/* Compare an answer with all that are right. In version 2.0 right answers without words do not count, and "" is right
+ * if no other answer is left. */
+static zr_status judge_answer(const zr__answers *a, int64_t number, const char *text, judged *out)
+{
+    const zr__question *question = &a->questions->question[number];
+    const char *right = a->questions->strings.data + question->answer;
+    int64_t left = 0;
+    out->exact = out->f1 = 0;
+    out->lacks = question->answers == 0;
+    for (int64_t k = 0; k < question->answers; k++, right += strlen(right) + 1) {
+        judged none = {.exact = 0};
+        if (a->questions->may_lack) ZR_TRY(compare_with(a, "", right, &none));
+        if (none.exact > 0) continue;
+        ZR_TRY(compare_with(a, text, right, out));
+        left++;
+    }
+    return left > 0 || !a->questions->may_lack ? ZR_OK : compare_with(a, text, "", out);
+}
+
+static int by_odds(const void *left, const void *right)
+{
+    const judged *a = left, *b = right;
+    return (a->odds > b->odds) - (a->odds < b->odds);
+}
+
+/* Find a threshold with the largest F1 score, halfway between the odds of two questions. `all` has the best answer to
+ * each of n questions, other than "". */
+static void find_threshold(judged *all, int64_t n, zr__answers_scored *scored)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += all[i].none; /* no question is answered */
+    qsort(all, (size_t)n, sizeof(*all), by_odds);
+    scored->best_f1 = sum;
+    scored->best_threshold = all[0].odds - 1;
+    for (int64_t i = 0; i < n; i++) {
+        sum += all[i].f1 - all[i].none;
+        if (sum <= scored->best_f1 || (i + 1 < n && all[i + 1].odds == all[i].odds)) continue;
+        scored->best_f1 = sum;
+        scored->best_threshold = i + 1 < n ? (all[i].odds + all[i + 1].odds) / 2 : all[i].odds + 1;
+    }
+    scored->best_f1 *= 100.0 / (double)n;
+}
+
+static double percent(double sum, int64_t n)
+{
+    return n > 0 ? 100.0 * sum / (double)n : 0;
+}
+
 zr_status zr__answers_score(zr__answers *a, zr__answers_scored *scored)
 {
     const zr__questions *q = a->questions;
-    double exact = 0, f1 = 0;
+    ZR_AUTO_FREE judged *all = zr_alloc((size_t)q->n * sizeof(*all));
+    double exact[2] = {0}, f1[2] = {0}; /* sums of questions with and without an answer */
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the scores of %lld answers", (long long)q->n);
+    *scored = (zr__answers_scored){.questions = q->n};
     for (int64_t i = 0; i < q->n; i++) {
-        const char *id = NULL, *right = q->strings.data + q->question[i].answer;
-        const zr__answer *list = NULL;
-        double best_f1 = 0;
-        bool any_exact = false;
-        int64_t n = 0;
-        ZR_TRY(zr__answers_get(a, i, &id, &list, &n));
-        for (int64_t k = 0; k < q->question[i].answers; k++, right += strlen(right) + 1) {
-            bool its_exact = false;
-            double its_f1 = 0;
-            ZR_TRY(zr__answer_compare(a->classes, list[0].text, right, &its_exact, &its_f1));
-            any_exact = any_exact || its_exact;
-            if (its_f1 > best_f1) best_f1 = its_f1;
-        }
-        exact += any_exact;
-        f1 += best_f1;
+        pick best;
+        judged its;
+        ZR_TRY(pick_answer(a, i, &best));
+        ZR_TRY(judge_answer(a, i, best.text, &all[i]));
+        ZR_TRY(judge_answer(a, i, "", &its));
+        all[i].none = its.f1;
+        all[i].odds = best.odds;
+        if (best.odds <= a->threshold) its = all[i];
+        exact[its.lacks] += its.exact;
+        f1[its.lacks] += its.f1;
+        scored->lack += its.lacks;
     }
-    *scored =
-        (zr__answers_scored){.exact = 100.0 * exact / (double)q->n, .f1 = 100.0 * f1 / (double)q->n, .questions = q->n};
+    const int64_t has = q->n - scored->lack;
+    scored->exact = percent(exact[0] + exact[1], q->n);
+    scored->f1 = percent(f1[0] + f1[1], q->n);
+    scored->has_exact = percent(exact[0], has);
+    scored->has_f1 = percent(f1[0], has);
+    scored->no_exact = percent(exact[1], scored->lack);
+    if (q->may_lack)
+        find_threshold(all, q->n, scored);
+    else
+        scored->lack = -1;
     return ZR_OK;
 }
 
@@ -303,9 +444,10 @@ static zr_status take_memory(zr__answers *a)
     a->best = zr_alloc(2 * samples * (size_t)a->kept * sizeof(*a->best));
     a->added = zr_alloc(samples * sizeof(*a->added));
     a->number = zr_alloc((size_t)zr__labelled_row_samples(a->labelled) * sizeof(*a->number));
-    a->text = zr_alloc(n * sizeof(*a->text));
-    a->list = zr_alloc(n * sizeof(*a->list));
-    ZR_CHECK(a->best && a->added && a->number && a->text && a->list, ZR_ERR_MEMORY,
+    a->text = zr_alloc((n + 2) * sizeof(*a->text)); /* "" and "empty" may be added */
+    a->list = zr_alloc((n + 2) * sizeof(*a->list));
+    a->null = zr_alloc(2 * samples * sizeof(*a->null));
+    ZR_CHECK(a->best && a->null && a->added && a->number && a->text && a->list, ZR_ERR_MEMORY,
              "no memory for the %lld best tokens of %zu samples", (long long)a->kept, samples);
     memset(a->added, 0, samples * sizeof(*a->added));
     return zr__classes_open(&a->classes);
@@ -359,6 +501,7 @@ void zr__answers_close(zr__answers **answers)
     zr__words_free(&a->words);
     zr__text_clear(&a->texts);
     zr_free(a->best);
+    zr_free(a->null);
     zr_free(a->added);
     zr_free(a->number);
     zr_free(a->candidate);

@@ -7,24 +7,51 @@
 #include "data/tokens/part.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { PART_BYTES = 1 << 20 };
 
-static const char wanted[] = "{\"text\": TEXT, \"label\": LABEL}";
+/* Members of the records of labelled texts: the text, and the second text, which is optional in the first form. The
+ * others are those of GLUE's tasks. */
+static const struct {
+    const char *text, *pair;
+    const char *shown, *members; /* for messages and notes */
+} forms[] = {
+    {"text", "text_pair", "{\"text\": TEXT, \"label\": LABEL}", NULL},
+    {"sentence1", "sentence2", "{\"sentence1\": TEXT, \"sentence2\": TEXT, \"label\": LABEL}",
+     "sentence1, sentence2, label"},
+    {"question1", "question2", "{\"question1\": TEXT, \"question2\": TEXT, \"label\": LABEL}",
+     "question1, question2, label"},
+    {"premise", "hypothesis", "{\"premise\": TEXT, \"hypothesis\": TEXT, \"label\": LABEL}",
+     "premise, hypothesis, label"},
+    {"question", "sentence", "{\"question\": TEXT, \"sentence\": TEXT, \"label\": LABEL}", "question, sentence, label"},
+    {"sentence", NULL, "{\"sentence\": TEXT, \"label\": LABEL}", "sentence, label"},
+};
+enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
 /* ---- one line -------------------------------------------------------------------------------- */
 
+/* Return the form of a record: the first one whose members it has. */
+static int form_of(const json_t *root)
+{
+    for (int i = 0; i < FORMS; i++) {
+        const bool pair = i == 0 || !forms[i].pair || json_object_get(root, forms[i].pair);
+        if (json_object_get(root, forms[i].text) && pair) return i;
+    }
+    return 0;
+}
+
 /* Read a text. A text that may be missing may also be null. If the text is bad, write the reason. */
-static const char *read_text(const json_t *root, const char *key, bool may_miss, char *reason)
+static const char *read_text(const json_t *root, int form, const char *key, bool may_miss, char *reason)
 {
     char members[160];
     const json_t *value = json_object_get(root, key);
     const bool missing = !value || json_is_null(value);
     if (!json_is_string(value) && !(may_miss && missing))
-        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected a text, as in %s: the record has %s", key,
-                 value ? "not a text" : "missing", wanted, zr__jsonl_members(root, members, sizeof(members)));
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected a text, as in %s%s: the record has %s", key,
+                 value ? "not a text" : "missing", forms[form].shown,
+                 form > 0 ? ", the form of the file's first record" : " or GLUE's members, such as \"sentence\"",
+                 zr__jsonl_members(root, members, sizeof(members)));
     return json_string_value(value);
 }
 
@@ -32,17 +59,15 @@ static const char *read_text(const json_t *root, const char *key, bool may_miss,
 static int32_t read_label(const zr_labelled_args *args, const json_t *root, char *reason)
 {
     const json_t *value = json_object_get(root, "label");
-    const char *name = json_string_value(value);
-    for (int64_t i = 0; name && args->label_names && i < args->labels; i++)
-        if (strcmp(name, args->label_names[i]) == 0) return (int32_t)i;
-    /* the fields of a table are texts */
-    char *end = NULL;
-    const json_int_t number = name && strlen(name) < 10 ? strtoll(name, &end, 10) : json_integer_value(value);
-    const bool is_number = json_is_integer(value) || (end && end > name && !*end);
-    if (is_number && number >= 0 && number < args->labels) return (int32_t)number;
-    snprintf(reason, ZR__REASON_BYTES, "\"label\" is %s; expected an integer from 0 to %lld%s", ZR_JSON_SHOWN(value),
+    const int32_t label = zr__label_of(args, value);
+    if (label >= 0) return label;
+    const bool unknown = json_is_integer(value) && json_integer_value(value) == -1;
+    snprintf(reason, ZR__REASON_BYTES, "\"label\" is %s; expected an integer from 0 to %lld%s%s", ZR_JSON_SHOWN(value),
              (long long)args->labels - 1,
-             args->label_names ? " or the name of a label of the model" : ", since the labels have no names");
+             args->label_names ? " or the name of a label of the model" : ", since the labels have no names",
+             json_is_real(value) ? " (zr classifies, and computes no regression, as for STS-B)"
+             : unknown           ? " (GLUE's test data have no labels)"
+                                 : "");
     return -1;
 }
 
@@ -87,8 +112,11 @@ static zr_status read_record(const void *of, void *arg, const json_t *root, int6
     zr__class_reader *r = arg;
     (void)of;
     *bytes = 0;
-    const char *text = read_text(root, "text", false, reason);
-    const char *pair = reason[0] ? NULL : read_text(root, "text_pair", true, reason);
+    if (r->names) return zr__label_note(r->names, json_object_get(root, "label"));
+    if (r->form < 0) r->form = form_of(root);
+    const int form = r->form;
+    const char *text = read_text(root, form, forms[form].text, false, reason), *second = forms[form].pair;
+    const char *pair = reason[0] || !second ? NULL : read_text(root, form, second, form == 0, reason);
     const int32_t label = reason[0] ? -1 : read_label(r->args, root, reason);
     if (reason[0]) return ZR_OK;
     *bytes = 1 + (int64_t)strlen(text); /* a sample without text counts, too */
@@ -116,6 +144,7 @@ zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, const char
                        .skip_bad_lines = r->args->skip_bad_lines,
                        .remedy = "use data.bad_lines \"skip\" to skip such records"};
     ZR_AUTO(zr__part_free) zr__part part = {0};
+    r->form = -1;
     ZR_TRY(find_shape(file, path, &parts.shape));
     zr_status st = zr__parts_begin(&parts);
     while (st == ZR_OK && !parts.ended) {
@@ -125,6 +154,7 @@ zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, const char
         if (r->args->progress) r->args->progress(r->args->arg, zr__parts_done(&parts), file->bytes);
     }
     zr__parts_end(&parts);
+    if (st == ZR_OK && r->form > 0) r->members = forms[r->form].members;
     return st;
 }
 

@@ -3,14 +3,17 @@
 #define ZR_DATA_LABELLED_CLASSES_H
 
 #include "base/file/file.h"
-#include "data/labelled/list.h"
+#include "data/labelled/names.h"
 #include "data/text/parts.h"
 
 /** Reader of labelled texts, and its counts. */
 typedef struct zr__class_reader {
     const zr_labelled_args *args;
     zr__labelled_list *list;
-    int32_t *first; /* buffer for the tokens of a line's first text */
+    zr__label_names *names; /* where names are collected, while no samples are made; or NULL */
+    int form;               /* form of the records of the file that is being read, or -1 before the first one */
+    const char *members;    /* the members of these records, if they are not "text" and "label"; or NULL */
+    int32_t *first;         /* buffer for the tokens of a line's first text */
     int64_t first_room;
     int64_t cut;     /* number of samples that were too long */
     int64_t records; /* number of records read, of all parts */

@@ -5,6 +5,7 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "data/labelled/classes.h"
+#include "data/labelled/tags.h"
 #include "data/samples/order.h"
 #include "data/samples/rows.h"
 #include "data/samples/samples.h"
@@ -89,12 +90,34 @@ static zr_status read_classes(zr_labelled *l)
     l->records = reader.records;
     l->info.skipped_lines = l->found.skipped_lines;
     l->info.cut_documents = reader.cut;
+    if (reader.members)
+        snprintf(l->note, sizeof(l->note), "%s: records of %s%s", zr__text_escape(l->files.path[0], name, sizeof(name)),
+                 reader.members, l->found.skipped_lines > 0 ? "; " : "");
+    const size_t used = strlen(l->note);
     if (l->found.skipped_lines > 0)
-        snprintf(l->note, sizeof(l->note), "%lld bad lines left out; the first is %s",
+        snprintf(l->note + used, sizeof(l->note) - used, "%lld bad lines left out; the first is %s",
                  (long long)l->found.skipped_lines, first);
     if (reader.cut > 0)
         snprintf(l->cut, sizeof(l->cut), "%lld of %lld texts have more tokens than a row and were cut",
                  (long long)reader.cut, (long long)l->info.documents);
+    return ZR_OK;
+}
+
+static zr_status read_tags(zr_labelled *l)
+{
+    zr__tag_reader reader = {.args = &l->args, .list = &l->list};
+    for (int64_t i = 0; i < l->files.n; i++) {
+        ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
+        ZR_TRY(zr__file_open(l->files.path[i], false, &file));
+        ZR_TRY(zr__tags_read(&reader, &file, l->files.path[i], &l->found));
+        if (l->args.progress) l->args.progress(l->args.arg, file.bytes, file.bytes);
+    }
+    l->info.documents = l->list.samples;
+    l->records = reader.records;
+    l->info.cut_documents = reader.cut;
+    if (reader.cut > 0)
+        snprintf(l->cut, sizeof(l->cut), "%lld of %lld sentences have more tokens than a row and lost their end",
+                 (long long)reader.cut, (long long)l->list.samples);
     return ZR_OK;
 }
 
@@ -152,25 +175,33 @@ static zr_status open_tokenizer(zr_labelled *l)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
+/* A kind of samples: its reader, the name of its format, and how messages name a sample and what is held out. */
+static const struct {
+    zr_status (*read)(zr_labelled *l);
+    const char *format, *sample, *unit;
+} kinds[] = {[ZR_LABELLED_CLASSES] = {read_classes, "jsonl with labels", "text with a label", "records"},
+             [ZR_LABELLED_ANSWERS] = {read_questions, "SQuAD", "question with its answer", "paragraphs with questions"},
+             [ZR_LABELLED_TAGS] = {read_tags, "sentences with tags", "sentence with tags", "sentences"}};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
 static zr_status open_labelled(zr_labelled *l)
 {
     const zr__epoch *e = NULL;
-    const bool answers = l->args.kind == ZR_LABELLED_ANSWERS;
     ZR_TRY(find_files(l));
     ZR_TRY(open_tokenizer(l));
-    ZR_TRY(answers ? read_questions(l) : read_classes(l));
+    ZR_TRY(kinds[l->args.kind].read(l));
     const zr__part_size size = {.name = ZR_SHOWN(l->files.path[0]),
-                                .unit = answers ? "paragraphs with questions" : "records",
+                                .unit = kinds[l->args.kind].unit,
                                 .has = l->list.samples > 0,
                                 .all = l->records,
                                 .least = 1};
     if (l->records > 0) ZR_TRY(zr__part_check(&l->args.part, &size));
     ZR_CHECK(l->list.samples > 0, ZR_ERR_DATA, "%s%s: there is no %s%s%s", ZR_SHOWN(l->files.path[0]),
-             l->files.n > 1 ? " and the files after it" : "",
-             answers ? "question with its answer" : "text with a label", l->note[0] ? "; " : "", l->note);
+             l->files.n > 1 ? " and the files after it" : "", kinds[l->args.kind].sample, l->note[0] ? "; " : "",
+             l->note);
     ZR_TRY(open_rows(l));
     ZR_TRY(zr__rows_epoch(&l->rows, 0, &e));
-    l->info.format = answers ? "SQuAD" : "jsonl with labels";
+    l->info.format = kinds[l->args.kind].format;
     l->info.rows = e->begin[l->rows.source.groups].row;
     l->info.samples = l->list.samples;
     l->info.tokens = e->tokens;
@@ -186,10 +217,12 @@ static zr_status check_args(const zr_labelled_args *args)
 {
     const int64_t T = args->seq_length, S = args->samples;
     ZR_TRY(zr__data_args_check(args->path, args->vocab_size, T, 5, args->order));
-    ZR_CHECK(args->kind == ZR_LABELLED_CLASSES || args->kind == ZR_LABELLED_ANSWERS, ZR_ERR_ARG,
-             "%d is not a kind of labelled samples", (int)args->kind);
+    ZR_CHECK((unsigned)args->kind < KINDS, ZR_ERR_ARG, "%d is not a kind of labelled samples", (int)args->kind);
     ZR_CHECK(S >= 1 && S <= T, ZR_ERR_ARG, "samples is %lld; it must be from 1 to seq_length %lld", (long long)S,
              (long long)T);
+    ZR_CHECK(
+        args->kind != ZR_LABELLED_TAGS || args->label_names, ZR_ERR_CONFIG,
+        "the labels have no names, but tags have; give model.label_names, or id2label in config.json of the model");
     ZR_CHECK(args->kind == ZR_LABELLED_ANSWERS || (args->labels >= 1 && args->labels <= INT32_MAX), ZR_ERR_ARG,
              "labels is %lld; it must be from 1 to 2147483647", (long long)args->labels);
     ZR_CHECK(args->doc_stride >= 0 && args->max_query_length >= 0, ZR_ERR_ARG,
@@ -261,6 +294,31 @@ const zr__questions *zr__labelled_questions(const zr_labelled *l)
     return l->args.kind == ZR_LABELLED_ANSWERS ? &l->questions : NULL;
 }
 
+const zr__labelled_word *zr__labelled_words(const zr_labelled *l, int64_t sample, int64_t *n)
+{
+    *n = l->list.sample[sample].words;
+    return l->list.word + l->list.sample[sample].word;
+}
+
+zr_status zr__labelled_names(const char *path, zr_labelled_kind kind, bool skip_bad_lines, zr__label_names *names)
+{
+    ZR_AUTO(zr__shards_free) zr__shards files = {0};
+    const zr_labelled_args args = {.skip_bad_lines = skip_bad_lines};
+    *names = (zr__label_names){.seen = json_object(), .most = -1};
+    ZR_CHECK(names->seen, ZR_ERR_MEMORY, "no memory for names of labels");
+    ZR_TRY(zr__shards_find(path, &files));
+    for (int64_t i = 0; i < files.n; i++) {
+        ZR_AUTO(zr__file_close) zr__file file = {.fd = -1};
+        zr__found_texts found = {0};
+        zr__class_reader classes = {.args = &args, .names = names};
+        zr__tag_reader tags = {.args = &args, .names = names};
+        ZR_TRY(zr__file_open(files.path[i], false, &file));
+        ZR_TRY(kind == ZR_LABELLED_TAGS ? zr__tags_read(&tags, &file, files.path[i], &found)
+                                        : zr__classes_read(&classes, &file, files.path[i], &found));
+    }
+    return zr__label_names_sort(names);
+}
+
 int64_t zr__labelled_row_samples(const zr_labelled *l)
 {
     return l->args.samples;
@@ -290,21 +348,37 @@ static void write_place(const zr__labelled_sample *sample, int64_t i, int64_t at
     out->answer[2 * i + 1] = has ? first + sample->end : -1;
 }
 
+/* Write the tagged words of a sample that begins at index `at`. *n is the number of words of the row so far. */
+static void write_words(const zr_labelled *l, const zr__labelled_sample *sample, int64_t at, const zr_labelled_row *out,
+                        int64_t *n)
+{
+    for (int64_t i = 0; i < sample->words; i++, ++*n) {
+        const zr__labelled_word *word = &l->list.word[sample->word + i];
+        if (out->words) out->words[*n] = (int32_t)at + word->token;
+        if (out->tags) out->tags[*n] = word->tag;
+    }
+}
+
 zr_status zr_labelled_read(zr_labelled *l, int64_t row, const zr_labelled_row *out)
 {
-    int64_t n = 0, at = 0;
+    int64_t n = 0, at = 0, words = 0;
     ZR_TRY(zr__labelled_samples(l, row, l->number, &n));
     for (int64_t i = 0; i < l->args.samples; i++) {
         const zr__labelled_sample *sample = i < n ? &l->list.sample[l->number[i]] : NULL;
         write_place(sample, i, at, out);
         if (!sample) continue;
         zr__labelled_write(&l->list, sample, at, out);
+        write_words(l, sample, at, out, &words);
         at += zr__labelled_length(sample);
     }
     for (int64_t i = at; i < l->args.seq_length; i++) {
         if (out->tokens) out->tokens[i] = 0;
         if (out->segments) out->segments[i] = 0;
         if (out->documents) out->documents[i] = (int32_t)at;
+    }
+    for (; words < l->args.seq_length; words++) {
+        if (out->words) out->words[words] = 0;
+        if (out->tags) out->tags[words] = -1;
     }
     return ZR_OK;
 }

@@ -18,6 +18,7 @@ void zr__labelled_list_free(zr__labelled_list *list)
 {
     zr_free(list->token);
     zr_free(list->sample);
+    zr_free(list->word);
     zr_free(list->encoded);
     *list = (zr__labelled_list){.token = NULL};
 }
@@ -32,13 +33,14 @@ uint64_t zr__labelled_list_hash(const zr__labelled_list *list)
         const int32_t numbers[] = {s->a_n, s->b_n, s->label, s->begin, s->end};
         hash = zr__hash_join(hash, XXH3_64bits(numbers, sizeof(numbers)));
     }
-    return hash;
+    return list->words > 0 ? zr__hash_join(hash, XXH3_64bits(list->word, (size_t)list->words * sizeof(*list->word)))
+                           : hash;
 }
 
 int64_t zr__labelled_list_bytes(const zr__labelled_list *list)
 {
     return (list->token_room + list->encoded_room) * (int64_t)sizeof(*list->token) +
-           list->sample_room * (int64_t)sizeof(*list->sample);
+           list->sample_room * (int64_t)sizeof(*list->sample) + list->word_room * (int64_t)sizeof(*list->word);
 }
 
 zr_status zr__labelled_encode(zr__labelled_list *list, const char *text, int64_t bytes, int64_t *n)
@@ -52,6 +54,13 @@ zr_status zr__labelled_add_tokens(zr__labelled_list *list, const int32_t *token,
     ZR_GROW(list->token, list->token_room, list->tokens + n, "tokens of texts");
     if (n > 0) memcpy(list->token + list->tokens, token, (size_t)n * sizeof(*token));
     list->tokens += n;
+    return ZR_OK;
+}
+
+zr_status zr__labelled_add_word(zr__labelled_list *list, zr__labelled_word word)
+{
+    ZR_GROW(list->word, list->word_room, list->words + 1, "tagged words");
+    list->word[list->words++] = word;
     return ZR_OK;
 }
 

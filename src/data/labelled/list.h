@@ -12,7 +12,15 @@ typedef struct zr__labelled_sample {
     int32_t a_n, b_n;   /* number of tokens of each text; b_n is ZR__NO_TEXT if there is no second text */
     int32_t label;      /* label, or -1 */
     int32_t begin, end; /* index in the sample of the answer's first and last token, or -1 */
+    int64_t word;       /* index in the list of the first tagged word */
+    int32_t words;      /* number of tagged words */
+    bool cut;           /* whether a tagged sentence is longer than a row */
 } zr__labelled_sample;
+
+/** A tagged word: the index in its sample of its first token, and its tag. */
+typedef struct zr__labelled_word {
+    int32_t token, tag;
+} zr__labelled_word;
 
 typedef struct zr__labelled_list {
     const zr_tokenizer *tokenizer;
@@ -21,6 +29,8 @@ typedef struct zr__labelled_list {
     int64_t tokens, token_room;
     zr__labelled_sample *sample;
     int64_t samples, sample_room;
+    zr__labelled_word *word;
+    int64_t words, word_room;
     int32_t *encoded; /* buffer for the tokens of a text */
     int64_t encoded_room;
 } zr__labelled_list;
@@ -38,6 +48,8 @@ int64_t zr__labelled_list_bytes(const zr__labelled_list *list);
 ZR_NODISCARD zr_status zr__labelled_encode(zr__labelled_list *list, const char *text, int64_t bytes, int64_t *n);
 /** Append tokens. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__labelled_add_tokens(zr__labelled_list *list, const int32_t *token, int64_t n);
+/** Append a tagged word. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__labelled_add_word(zr__labelled_list *list, zr__labelled_word word);
 /** Append a sample. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__labelled_add(zr__labelled_list *list, zr__labelled_sample sample);
 

@@ -91,18 +91,21 @@ static zr_status read_answer(const reading *r, const json_t *list, const zr__jso
     return ZR_OK;
 }
 
-/* Read all answers of a question. *text and *start receive the text and the place of the first answer. */
+/* Read all answers of a question. *text and *start receive the text and the place of the first answer; they do not
+ * change if the question has none. */
 static zr_status read_answers(const reading *r, const json_t *qa, const zr__json_place *parent, zr__question *question,
                               const char **text, int64_t *start)
 {
     const zr__json_place place = {parent, "answers", 0}, impossible_place = {parent, "is_impossible", 0};
     const json_t *list = json_object_get(qa, "answers"), *impossible = json_object_get(qa, "is_impossible");
     if (impossible && !json_is_boolean(impossible)) return refuse(r, &impossible_place, impossible, "true or false");
+    r->questions->may_lack |= impossible != NULL;
     if (json_is_true(impossible))
-        return refuse(r, &impossible_place, impossible,
-                      "false; questions without an answer (SQuAD 2.0) are not supported, so leave them out");
+        return json_is_array(list) && json_array_size(list) == 0
+                   ? ZR_OK
+                   : refuse(r, &place, list, "[], since is_impossible is true");
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return refuse(r, &place, list, "a list of at least one answer");
+        return refuse(r, &place, list, "a list of at least one answer, or \"is_impossible\": true (SQuAD 2.0)");
     question->answers = (int64_t)json_array_size(list);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *its_text = NULL;
@@ -118,7 +121,8 @@ static zr_status read_answers(const reading *r, const json_t *qa, const zr__json
 }
 
 /* Append the samples of a question, one for each window of the text. `a` has the tokens of the question. [first, last]
- * are the tokens of the answer, or -1. */
+ * are the tokens of the answer, or -1. If the question has no answer, or the window does not contain it, the answer is
+ * [CLS]. */
 static zr_status add_windows(const reading *r, const zr__labelled_sample *a, int64_t first, int64_t last,
                              zr__question *question)
 {
@@ -131,7 +135,7 @@ static zr_status add_windows(const reading *r, const zr__labelled_sample *a, int
         zr__labelled_sample sample = *a;
         sample.b = r->token + start;
         sample.b_n = (int32_t)n;
-        if (first >= 0) {
+        if (first >= 0 || question->answers == 0) {
             sample.begin = inside ? (int32_t)(zr__labelled_second(a) + first - start) : 0;
             sample.end = inside ? (int32_t)(zr__labelled_second(a) + last - start) : 0;
         }
@@ -176,9 +180,9 @@ static zr_status read_question(reading *r, const json_t *qa, const zr__json_plac
     ZR_TRY(read_text(r, qa, place, "question", &query));
     ZR_TRY(add_string(q, id, &question.id));
     ZR_TRY(read_answers(r, qa, place, &question, &answer, &start));
-    ZR_TRY(zr__words_answer(&r->words, q->list, answer, start, &found, &first, &last));
-    if (!found) note_lost(r, id);
-    if (!found && !q->every) {
+    if (answer) ZR_TRY(zr__words_answer(&r->words, q->list, answer, start, &found, &first, &last));
+    if (answer && !found) note_lost(r, id);
+    if (answer && !found && !q->every) {
         q->strings.length = strings;
         return ZR_OK;
     }

@@ -7,8 +7,10 @@
 
 /** A question. Offsets are into zr__questions.strings. */
 typedef struct zr__question {
-    int64_t id, text;        /* offsets of the question's id, and of the text that it is about */
-    int64_t answer, answers; /* offset of the first answer, which the other answers follow; number of answers */
+    int64_t id, text; /* offsets of the question's id, and of the text that it is about */
+    /* offset of the first answer, which the other answers follow; number of answers, 0 if the text does not answer it
+     */
+    int64_t answer, answers;
     int64_t token;           /* index in the list of the text's first token */
     int64_t sample, samples; /* index in the list of the question's first sample; number of its samples */
 } zr__question;
@@ -23,6 +25,7 @@ typedef struct zr__questions {
     zr__question *question;
     int64_t n, room;
     int64_t read;      /* total bytes of the files that have been read */
+    bool may_lack;     /* whether questions may have no answer: the files say so of each question (SQuAD 2.0) */
     int64_t lost, cut; /* number of questions whose answer is not at answer_start; number of questions that were cut */
     char first_lost[128]; /* file and id of the first lost question */
 } zr__questions;

@@ -1,4 +1,4 @@
-/* SQuAD's evaluation, version 1.1. */
+/* SQuAD's evaluation of one answer, version 1.1. */
 #include "data/labelled/final.h"
 #include "data/labelled/words.h"
 #include "data/pieces/nfc.h"

@@ -74,19 +74,24 @@ static zr_status read_sentences(zr__corpus *c, int64_t shard)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-static zr_status open_files(const zr__shards *files, int64_t vocab_size, zr__corpus *c)
+static zr_status open_files(const zr__shards *files, const zr_pairs_args *args, zr__corpus *c)
 {
-    ZR_TRY(zr__tokens_create(files->n, vocab_size, &c->tokens));
+    ZR_TRY(zr__tokens_create(files->n, args->vocab_size, &c->tokens));
     for (int64_t i = 0; i < files->n; i++) {
         ZR_TRY(zr__tokens_add(c->tokens, &c->opening, files->path[i]));
         ZR_TRY(read_sentences(c, i));
     }
     ZR_TRY(begin_document(c, c->tokens->total)); /* the end of the last document */
     c->documents--;
-    const zr__part_size size = {
-        .name = c->tokens->shard->name, .unit = "documents", .has = c->documents, .all = c->all_documents, .least = 2};
+    ZR_CHECK(c->documents > 0 || !args->single, ZR_ERR_DATA, "%s%s: there is no text", c->tokens->shard->name,
+             files->n > 1 ? " and the files after it" : "");
+    const zr__part_size size = {.name = c->tokens->shard->name,
+                                .unit = "documents",
+                                .has = c->documents,
+                                .all = c->all_documents,
+                                .least = args->single ? 1 : 2};
     ZR_TRY(zr__part_check(&c->part, &size));
-    ZR_CHECK(c->documents >= 2, ZR_ERR_DATA,
+    ZR_CHECK(c->documents >= 2 || args->single, ZR_ERR_DATA,
              "%s%s: %lld document%s; at least 2 are needed, because half of the sentence pairs are from two documents; "
              "put a blank line between documents",
              c->tokens->shard->name, files->n > 1 ? " and the files after it" : "", (long long)c->documents,
@@ -108,7 +113,7 @@ zr_status zr__corpus_open(const zr_pairs_args *args, const zr__shards *files, zr
     c->opening.sentences = true;
     c->part = args->part;
     zr_status st = open_tokenizer(args, c);
-    if (st == ZR_OK) st = open_files(files, args->vocab_size, c);
+    if (st == ZR_OK) st = open_files(files, args, c);
     c->opening.args = NULL; /* the caller may free `args` after this call */
     return st;
 }

@@ -184,8 +184,8 @@ static zr_status write_row(zr_pairs *p, uint32_t epoch, int64_t samples, const z
     int64_t at = 0, predicted = 0;
     for (int64_t i = 0; i < p->samples; i++) {
         const zr__row_sample *s = &p->row_samples[i];
-        out->first[i] = i < samples ? (int32_t)at : 0;
-        out->next[i] = i < samples ? s->sample->random : -1;
+        if (out->first) out->first[i] = i < samples ? (int32_t)at : 0;
+        if (out->next) out->next[i] = i < samples && !p->recipe.single ? s->sample->random : -1;
         if (i >= samples) continue;
         ZR_TRY(zr__recipe_write(&p->recipe, epoch, s->number, s->sample, at, out, &predicted));
         at += zr__recipe_length(&p->recipe, s->sample);

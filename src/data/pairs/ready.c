@@ -140,10 +140,10 @@ zr_status zr__ready_read(const zr__ready *r, int64_t number, const zr_pairs_row 
     }
     for (int64_t i = 0; i < r->seq_length; i++) out->documents[i] = i < length ? 0 : (int32_t)length;
     for (int64_t i = 0; i < r->samples; i++) {
-        out->first[i] = 0;
-        out->next[i] = -1;
+        if (out->first) out->first[i] = 0;
+        if (out->next) out->next[i] = -1;
     }
-    return read_next(r, row, out->next);
+    return out->next ? read_next(r, row, out->next) : ZR_OK;
 }
 
 /* ---- the object ------------------------------------------------------------------------------ */

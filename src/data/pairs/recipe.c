@@ -9,10 +9,15 @@
 enum { STREAM_DIVIDE, STREAM_SAMPLE }; /* random streams of ZR_RNG_PAIRS */
 enum {
     DRAW_BITS = 28, /* each document and each sample has 2^DRAW_BITS random numbers */
-    EXTRA = 3,      /* number of the tokens [CLS], [SEP] and [SEP] */
     LEAST = 2,      /* minimum target length of a sample, in tokens */
 };
 #define USUAL_MASKED 0.15
+
+/* Return the number of the tokens [CLS] and [SEP] of a sample. */
+static int64_t extra(const zr__recipe *r)
+{
+    return r->single ? 2 : 3;
+}
 
 /* ---- random numbers -------------------------------------------------------------------------- */
 
@@ -75,13 +80,31 @@ static void choose_other(const zr__corpus *c, int64_t document, int64_t wanted, 
     for (int64_t i = start; i < from[1].sentence && (i == start || s->b_n < wanted); i++) s->b_n += c->length[i];
 }
 
+static zr_status add_sample(zr__sample_list *samples, zr__sample s)
+{
+    ZR_GROW(samples->sample, samples->room, samples->n + 1, "samples of a text");
+    samples->sample[samples->n++] = s;
+    return ZR_OK;
+}
+
+/* Divide the tokens [from, to) of a document into single texts. */
+static zr_status divide_single(int64_t from, int64_t to, int64_t target, zr__sample_list *samples)
+{
+    for (int64_t n; from < to; from += n) {
+        n = to - from < target ? to - from : target;
+        ZR_TRY(add_sample(samples, (zr__sample){.a = from, .a_n = n}));
+    }
+    return ZR_OK;
+}
+
 zr_status zr__recipe_divide(const zr__recipe *r, uint32_t epoch, int64_t document, zr__sample_list *samples)
 {
     const zr__corpus *c = r->corpus;
-    const int64_t end = c->document[document + 1].sentence, most = r->seq_length - EXTRA;
+    const int64_t end = c->document[document + 1].sentence, most = r->seq_length - extra(r);
     draws d = draws_of(r, epoch, STREAM_DIVIDE, document);
     const int64_t target = draw_chance(&d, r->shorter) ? LEAST + draw_below(&d, most - LEAST + 1) : most;
     int64_t token = c->document[document].token;
+    if (r->single) return divide_single(token, c->document[document + 1].token, target, samples);
     for (int64_t first = c->document[document].sentence, next; first < end; first = next) {
         zr__sample s = {.a = token};
         int64_t all = 0;
@@ -93,8 +116,7 @@ zr_status zr__recipe_divide(const zr__recipe *r, uint32_t epoch, int64_t documen
         if (s.b_n == 0 || draw_chance(&d, 0.5)) choose_other(c, document, target - s.a_n, &d, &s);
         if (s.random) next = a_end; /* the next sample begins with the sentences that B replaced */
         token += s.random ? s.a_n : all;
-        ZR_GROW(samples->sample, samples->room, samples->n + 1, "samples of a text");
-        samples->sample[samples->n++] = s;
+        ZR_TRY(add_sample(samples, s));
     }
     return ZR_OK;
 }
@@ -122,19 +144,19 @@ void zr__recipe_parts(const zr__recipe *r, const zr__sample *s, int64_t *a, int6
 {
     *a = s->a_n;
     *b = s->b_n;
-    shorten(r->seq_length - EXTRA, a, b);
+    shorten(r->seq_length - extra(r), a, b);
 }
 
 int64_t zr__recipe_length(const zr__recipe *r, const zr__sample *s)
 {
     int64_t a = 0, b = 0;
     zr__recipe_parts(r, s, &a, &b);
-    return a + b + EXTRA;
+    return a + b + extra(r);
 }
 
 int64_t zr__recipe_predictions(const zr__recipe *r, const zr__sample *s)
 {
-    const int64_t length = zr__recipe_length(r, s), room = length - EXTRA;
+    const int64_t length = zr__recipe_length(r, s), room = length - extra(r);
     int64_t n = (int64_t)rint((double)length * r->masked); /* round half to even, as Python does */
     if (n < 1) n = 1;
     if (n > room) n = room;
@@ -148,8 +170,8 @@ int64_t zr__recipe_predictions(const zr__recipe *r, const zr__sample *s)
 static int64_t find_words(const zr__recipe *r, const int32_t *row, int64_t a, int64_t b)
 {
     int64_t n = 0;
-    for (int64_t i = 1; i < a + b + EXTRA - 1; i++) {
-        const bool inside = r->whole_words && i != 1 && i != a + EXTRA - 1 && r->corpus->continues[row[i]];
+    for (int64_t i = 1; i < a + b + extra(r) - 1; i++) {
+        const bool inside = r->whole_words && i != 1 && i != a + 2 && r->corpus->continues[row[i]];
         if (i != a + 1 && !inside) r->candidate[n++] = (int32_t)i;
     }
     return n;
@@ -159,7 +181,7 @@ static int64_t find_words(const zr__recipe *r, const int32_t *row, int64_t a, in
 static int64_t word_end(const zr__recipe *r, const int32_t *row, int64_t a, int64_t b, int64_t from)
 {
     int64_t end = from + 1;
-    while (r->whole_words && end != a + 1 && end < a + b + EXTRA - 1 && r->corpus->continues[row[end]]) end++;
+    while (r->whole_words && end != a + 1 && end < a + b + extra(r) - 1 && r->corpus->continues[row[end]]) end++;
     return end;
 }
 
@@ -167,7 +189,7 @@ static int64_t word_end(const zr__recipe *r, const int32_t *row, int64_t a, int6
 static void choose(const zr__recipe *r, const int32_t *row, int64_t a, int64_t b, int64_t most, draws *d)
 {
     const int64_t words = find_words(r, row, a, b);
-    memset(r->chosen, 0, (size_t)(a + b + EXTRA) * sizeof(*r->chosen));
+    memset(r->chosen, 0, (size_t)(a + b + extra(r)) * sizeof(*r->chosen));
     for (int64_t i = 0, left = most; i < words && left > 0; i++) {
         const int64_t other = i + draw_below(d, words - i);
         const int32_t from = r->candidate[other];
@@ -195,11 +217,11 @@ zr_status zr__recipe_write(const zr__recipe *r, uint32_t epoch, int64_t number, 
     int32_t *tokens = row->tokens + at;
     int64_t a = 0, b = 0;
     zr__recipe_parts(r, s, &a, &b);
-    const int64_t a_front = draw_heads(&d, s->a_n - a), b_front = draw_heads(&d, s->b_n - b), length = a + b + EXTRA;
+    const int64_t a_front = draw_heads(&d, s->a_n - a), b_front = draw_heads(&d, s->b_n - b), length = a + b + extra(r);
     tokens[0] = c->cls;
     ZR_TRY(zr__tokens_read(c->tokens, s->a + a_front, a, r->stage, tokens + 1));
     tokens[a + 1] = c->sep;
-    ZR_TRY(zr__tokens_read(c->tokens, s->b + b_front, b, r->stage, tokens + a + 2));
+    if (!r->single) ZR_TRY(zr__tokens_read(c->tokens, s->b + b_front, b, r->stage, tokens + a + 2));
     tokens[length - 1] = c->sep;
     choose(r, tokens, a, b, zr__recipe_predictions(r, s), &d);
     for (int64_t i = 0; i < length; i++) {
@@ -224,6 +246,7 @@ zr_status zr__recipe_open(const zr_pairs_args *args, zr__corpus *corpus, zr__rec
                       .masked = args->masked_lm_prob > 0 ? args->masked_lm_prob : USUAL_MASKED,
                       .shorter = args->short_seq_prob,
                       .whole_words = args->whole_words,
+                      .single = args->single,
                       .seed = args->seed};
     r->candidate = zr_alloc(T * sizeof(*r->candidate));
     r->chosen = zr_alloc(T * sizeof(*r->chosen));

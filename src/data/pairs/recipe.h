@@ -7,7 +7,7 @@
 
 #include "data/pairs/corpus.h"
 
-/** A sample: its parts A and B, before they are shortened to fit. */
+/** A sample: its parts A and B, before they are shortened to fit. A single text has no B, and fits. */
 typedef struct zr__sample {
     int64_t a, b;     /* index of the first token of A (of B) in the corpus */
     int64_t a_n, b_n; /* number of tokens of A (of B) */
@@ -23,8 +23,8 @@ typedef struct zr__sample_list {
 typedef struct zr__recipe {
     zr__corpus *corpus;
     int64_t seq_length, predictions;
-    double masked, shorter; /* zr_pairs_args.masked_lm_prob and short_seq_prob */
-    bool whole_words;
+    double masked, shorter;   /* zr_pairs_args.masked_lm_prob and short_seq_prob */
+    bool whole_words, single; /* as in zr_pairs_args */
     uint64_t seed;
     int32_t *candidate; /* buffer for seq_length + 1 indices */
     bool *chosen;       /* buffer for seq_length flags */

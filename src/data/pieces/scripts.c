@@ -40,11 +40,13 @@ static const char scripts[] =
     "\\x{1f6d3}-\\x{1f6df}\\x{1f6f7}-\\x{1f6fc}\\x{1f7d5}-\\x{1f7f0}\\x{1f8b0}-\\x{1f90f}\\x{1f91f}"                   \
     "\\x{1f928}-\\x{1f92f}\\x{1f931}-\\x{1f932}\\x{1f93f}\\x{1f94c}-\\x{1f94f}\\x{1f95f}-\\x{1f97f}"                   \
     "\\x{1f992}-\\x{1f9bf}\\x{1f9c1}-\\x{1fbf9}\\x{2a6d7}-\\x{2a6df}\\x{2b735}-\\x{2b738}\\x{2ceb0}-\\x{2ebe0}"        \
-    "\\x{30000}"
+    "\\x{30000}-\\x{3ffff}"
 
-/* Hiragana, Katakana and the mark U+30FC count as Han. Spaces and characters without a script belong to any script:
- * they match group 1. */
+/* Hiragana, Katakana and the mark U+30FC count as Han. U+0589 and U+061C were common in Unicode
+ * 9. Spaces and characters without a
+ * script belong to any script: they match group 1. */
 #define MARK "\\x{30fc}"
+#define STOP "\\x{589}\\x{61c}"
 #define ANY "(?1)"
 
 zr_status zr__scripts_expression(char **expression)
@@ -54,7 +56,11 @@ zr_status zr__scripts_expression(char **expression)
     for (const char *at = scripts; *at; at += strspn(at, " ")) {
         const int n = (int)strcspn(at, " ");
         const bool han = strncmp(at, "Han ", 4) == 0, first = at == scripts;
-        const char *set = han ? "\\p{sc:Hiragana}\\p{sc:Katakana}" MARK : "", *less = han ? "" : "(?!" MARK ")";
+        const char *set = han ? "\\p{sc:Hiragana}\\p{sc:Katakana}" MARK : "", *less = han ? "" : "(?![" STOP "])";
+        if (first) { /* Common */
+            set = STOP;
+            less = "(?!" MARK ")";
+        }
         zr__text_add(&out, "%s(?:%s[\\p{sc:%.*s}%s])(?:" ANY "|%s[\\p{sc:%.*s}%s])*", first ? "" : "|", less, n, at,
                      set, less, n, at, set);
         at += n;

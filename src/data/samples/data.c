@@ -354,7 +354,7 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
                       .order = args->order,
                       .seed = args->seed,
                       .documents = args->documents,
-                      .held_out = args->part.held_out};
+                      .held_out = args->part.share > 0 && args->part.held_out};
     ZR_TRY(open_into(data, args));
     data->opening.args = NULL; /* the caller may free args after this call */
     *out = ZR_TAKE(data);

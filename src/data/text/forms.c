@@ -226,7 +226,7 @@ static void advise(const json_t *record, char *advice, size_t size)
                  n ? zr__text_escape(text[0], name[0], NAME_BYTES) : "body");
 }
 
-/* Look for the form of a record; a zr__record_fn. Records after the first one that has a form are ignored. */
+/* Look for the form of a record; a zr__record_fn. End the pass at the first record that has a form. */
 static zr_status look_at(const void *of, void *arg, const json_t *record, int64_t *bytes, char *reason)
 {
     zr__form_found *found = arg;
@@ -236,7 +236,7 @@ static zr_status look_at(const void *of, void *arg, const json_t *record, int64_
     for (int i = 0; i < FORMS && !found->form; i++)
         if (form_fits(&forms[i], found->columns) && record_fits(&forms[i], found->columns, record))
             take_form(found, &forms[i], record);
-    if (found->form) return ZR_OK;
+    if (found->form) return ZR_FAIL(ZR_ERR_STATE, "no more records are needed");
     const char *text = json_string_value(json_object_get(found->columns, "text"));
     advise(record, advice, sizeof(advice));
     if (text)
@@ -259,8 +259,7 @@ static zr_status look(zr__parts *parts, zr__form_found *found)
     while (!parts->ended && !found->form) {
         ZR_TRY(zr__part_read(parts, &part));
         zr__part_run(parts, &part, NULL, found);
-        /* bad records behind the one that decides are told when they are read for good */
-        if (!found->form || part.failed.status != ZR_ERR_DATA) ZR_TRY(zr__part_take(parts, &part, &all));
+        if (!found->form) ZR_TRY(zr__part_take(parts, &part, &all));
     }
     return ZR_OK;
 }

@@ -94,6 +94,7 @@ static zr_status want_bpe(const zr__reader *r, const json_t *model)
 /* Compute the remaining tables for encoding, after vocabulary and merges are read. */
 zr_status zr__read_finish(const zr__reader *r)
 {
+    if (!r->bpe->classes) ZR_TRY(zr__classes_open(&r->bpe->classes));
     return zr__bpe_finish(r->bpe);
 }
 
@@ -308,6 +309,5 @@ zr_status zr__bpe_read(const char *path, zr__bpe *bpe)
     ZR_CHECK(r, ZR_ERR_MEMORY, "no memory to read a tokenizer");
     *bpe = (zr__bpe){0};
     r->bpe = bpe;
-    ZR_TRY(zr__classes_open(&bpe->classes));
     return read_path(r, path);
 }

@@ -42,9 +42,15 @@ static zr_status add_prefix(zr__reader *r, const zr__member *m, const char *text
     return add_change(r, m, ZR__PREPEND_ABSENT, NULL, text, first);
 }
 
+static zr_status open_split(const zr__reader *r)
+{
+    ZR_TRY(zr__classes_open(&r->bpe->classes));
+    return zr__split_open(r->bpe->classes, &r->bpe->split);
+}
+
 zr_status zr__read_take_expression(zr__reader *r, const char *expression)
 {
-    ZR_TRY(zr__split_open(r->bpe->classes, &r->bpe->split));
+    ZR_TRY(open_split(r));
     return zr__split_add(r->bpe->split, (zr__cut){.kind = ZR__MATCH_EXPRESSION, .text = expression}, r->file);
 }
 
@@ -237,7 +243,7 @@ zr_status zr__read_cuts(zr__reader *r, const json_t *root)
     if (zr__read_is(m.its, "Metaspace")) ZR_TRY(zr__read_metaspace(r, &m, &scheme));
     if (scheme.replacement && strcmp(scheme.replacement, ZR__BPE_SPACE) == 0) return take_metaspace(r, &scheme);
     bpe->pieces = ZR__PIECES_SPLIT;
-    ZR_TRY(zr__split_open(bpe->classes, &bpe->split));
+    ZR_TRY(open_split(r));
     ZR_TRY(zr__read_section(r, root, "pre_tokenizer", "pretokenizers", types, sizeof(types) / sizeof(types[0])));
     return r->symbols ? add_change(r, &m, ZR__SPELL, NULL, NULL, false) : ZR_OK;
 }

@@ -127,6 +127,8 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_TRY(find_data(&loaded, args, &found, &data));
     result->note[0] = '\0';
     result->accuracy = result->masked_lm_accuracy = result->exact = result->f1 = NAN;
+    result->precision = result->recall = NAN;
+    result->lack = -1;
     const bool encoder = zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT;
     ZR_CHECK(!encoder || (!args->as_text && !args->token_bytes && !args->columns && !args->chat_template), ZR_ERR_ARG,
              "--as-text, --token-bytes, --columns and --chat-template are for decoders, and these weights are an "

@@ -1,6 +1,7 @@
 /* Evaluation of an encoder: its losses, and the quality of its labels or answers. */
 #include "train/evaluate/evaluate.h"
 
+#include "config/config.h"
 #include "data/labelled/labelled.h"
 #include "data/pairs/pairs.h"
 #include "train/family/inputs.h"
@@ -21,9 +22,13 @@ typedef struct judge {
     int64_t seq, rows, done; /* number of tokens of a row; number of rows of the evaluation, and of completed batches */
     int32_t *label;          /* labels (rows of a batch, S) of the current batch; unused in other tasks */
     int64_t right, labelled; /* number of samples whose label has the largest logit, and of samples with a label */
-    int64_t hits;            /* number of masked tokens whose target has the largest logit */
-    zr__answers *answers;    /* answers found; NULL in other tasks, and if questions may be incomplete */
-    void *raw;               /* output of a batch, logits or hits, in the type of the layout */
+    const char **names;      /* names of labels of words; NULL in other tasks */
+    int32_t *found;          /* two buffers for the tags of a row: right ones, and those found */
+    int64_t *number;         /* buffer for the numbers of the samples of a row */
+    zr__entities entities;
+    int64_t hits;         /* number of masked tokens whose target has the largest logit */
+    zr__answers *answers; /* answers found; NULL in other tasks, and if questions may be incomplete */
+    void *raw;            /* output of a batch, logits or hits, in the type of the layout */
     float *output;
 } judge;
 
@@ -48,7 +53,8 @@ static zr_status open_pairs(judge *j, const zr__eval_data *data, const char *tok
                           .order = order_of(data),
                           .seed = config ? (uint64_t)config->train.seed : 0,
                           .part = data->part,
-                          .tokenizer = tokenizer};
+                          .tokenizer = tokenizer,
+                          .single = j->kind == ZR_SAMPLES_MASKED};
     zr__pairs_keys(config, &args);
     if (zr__pairs_are_ready(data->path) || args.predictions > j->seq) args.predictions = j->seq;
     args.samples = j->layout.samples;
@@ -62,7 +68,7 @@ static zr_status open_labelled(judge *j, const zr__eval_data *data, const char *
     const zr__loaded *loaded = j->loaded;
     const zr__family_model *model = &loaded->model;
     zr_labelled_args args = {.path = data->path,
-                             .kind = j->kind == ZR_SAMPLES_ANSWERS ? ZR_LABELLED_ANSWERS : ZR_LABELLED_CLASSES,
+                             .kind = zr__labelled_kind(j->kind),
                              .vocab_size = model->sizes.vocabulary,
                              .seq_length = j->seq,
                              .labels = zr__family_labels(model),
@@ -73,7 +79,11 @@ static zr_status open_labelled(judge *j, const zr__eval_data *data, const char *
                              .every_question = true};
     zr__labelled_keys(loaded->config, &args);
     args.samples = j->layout.samples;
-    return zr__labelled_open(&args, loaded->base[0] ? loaded->base : loaded->stored.path, &j->samples.labelled);
+    const char *dir = loaded->base[0] ? loaded->base : loaded->stored.path,
+               *given = loaded->config ? loaded->config->model.label_names : NULL;
+    ZR_TRY(zr__labelled_open(&args, given, dir, &j->samples.labelled));
+    if (j->kind != ZR_SAMPLES_TAGS) return ZR_OK;
+    return given ? zr__names_split(given, args.labels, &j->names) : zr__hf_label_names(dir, args.labels, &j->names);
 }
 
 static zr_status open_samples(judge *j, const zr__eval_data *data)
@@ -83,14 +93,15 @@ static zr_status open_samples(judge *j, const zr__eval_data *data)
     zr__samples_layout(j->kind, j->loaded->config, &j->layout);
     if (j->layout.samples > j->seq) j->layout.samples = j->seq;
     ZR_TRY(zr__load_tokenizer(j->loaded, found, &tokenizer));
-    return j->kind == ZR_SAMPLES_PAIRS ? open_pairs(j, data, tokenizer) : open_labelled(j, data, tokenizer);
+    return zr__samples_are_masked(j->kind) ? open_pairs(j, data, tokenizer) : open_labelled(j, data, tokenizer);
 }
 
 /* Return the number of elements of the model's output for a batch, or 0 if the task does not read the output. */
 static int64_t output_elems(const judge *j)
 {
     const zr_layout *l = &j->layout;
-    if (j->kind == ZR_SAMPLES_PAIRS) return l->batch * l->predictions;
+    if (zr__samples_are_masked(j->kind)) return l->batch * l->predictions;
+    if (j->kind == ZR_SAMPLES_TAGS) return l->batch * l->seq * zr__family_labels(&j->loaded->model);
     if (j->kind == ZR_SAMPLES_LABELS) return l->batch * l->samples * zr__family_labels(&j->loaded->model);
     return j->answers ? 2 * l->batch * j->seq : 0;
 }
@@ -109,13 +120,16 @@ static zr_status prepare(judge *j)
              j->kind == ZR_SAMPLES_ANSWERS ? "answers need all windows of a question; leave out the number of batches"
                                            : "only a model of the task question_answering gives answers");
     if (answers) ZR_TRY(zr__answers_open(j->samples.labelled, 0, 0, &j->answers));
+    if (answers) zr__answers_threshold(j->answers, args->null_threshold);
     const int64_t S = j->layout.samples * j->layout.batch, elems = output_elems(j);
     if (elems == 0) return ZR_OK;
     j->label = zr_alloc((size_t)S * sizeof(*j->label));
     j->raw = zr_alloc((size_t)elems * sizeof(float));
     j->output = zr_alloc((size_t)elems * sizeof(float));
-    ZR_CHECK(j->label && j->raw && j->output, ZR_ERR_MEMORY, "no memory for an output of %lld elements",
-             (long long)elems);
+    j->found = zr_alloc(2 * (size_t)j->seq * sizeof(*j->found));
+    j->number = zr_alloc((size_t)j->layout.samples * sizeof(*j->number));
+    ZR_CHECK(j->label && j->raw && j->output && j->found && j->number, ZR_ERR_MEMORY,
+             "no memory for an output of %lld elements", (long long)elems);
     return ZR_OK;
 }
 
@@ -131,15 +145,41 @@ static zr_status read_row(void *source, int64_t index, const zr__row *row)
     return ZR_OK;
 }
 
-/* Count the samples of a row whose label has the largest logit. Of several equal logits, the first one counts. */
+/* Return the label with the largest of the logits number `at`. Of several equal logits, the first one counts. */
+static int32_t best_label(const judge *j, int64_t at)
+{
+    const int64_t labels = zr__family_labels(&j->loaded->model);
+    const float *logits = j->output + at * labels;
+    int32_t best = 0;
+    for (int32_t k = 1; k < labels; k++)
+        if (logits[k] > logits[best]) best = k;
+    return best;
+}
+
+/* Compare the tags of the sentences of a row. `b` is the row's place in its batch. */
+static zr_status judge_tags(judge *j, int64_t row, int64_t b)
+{
+    int64_t n = 0, at = b * j->seq;
+    int32_t *right = j->found, *found = j->found + j->seq;
+    ZR_TRY(zr__labelled_samples(j->samples.labelled, row, j->number, &n));
+    for (int64_t s = 0; s < n; s++) {
+        int64_t words = 0;
+        const zr__labelled_word *word = zr__labelled_words(j->samples.labelled, j->number[s], &words);
+        for (int64_t i = 0; i < words; i++, at++) {
+            right[i] = word[i].tag;
+            found[i] = best_label(j, at);
+        }
+        zr__entities_add(&j->entities, j->names, right, found, words);
+    }
+    return ZR_OK;
+}
+
+/* Count the samples of a row whose label has the largest logit. */
 static void judge_labels(judge *j, int64_t b)
 {
-    const int64_t S = j->layout.samples, labels = zr__family_labels(&j->loaded->model);
+    const int64_t S = j->layout.samples;
     for (int64_t s = b * S; s < (b + 1) * S; s++) {
-        const float *logits = j->output + s * labels;
-        int64_t best = 0;
-        for (int64_t k = 1; k < labels; k++)
-            if (logits[k] > logits[best]) best = k;
+        const int32_t best = best_label(j, s);
         j->labelled += j->label[s] >= 0;
         j->right += j->label[s] >= 0 && best == j->label[s];
     }
@@ -166,8 +206,10 @@ static zr_status take_output(judge *j, int64_t rows)
         const int64_t b = row - j->done;
         if (j->answers)
             ZR_TRY(zr__answers_add(j->answers, row, j->output + b * 2 * j->seq));
-        else if (j->kind == ZR_SAMPLES_PAIRS)
+        else if (zr__samples_are_masked(j->kind))
             judge_masked(j, b);
+        else if (j->kind == ZR_SAMPLES_TAGS)
+            ZR_TRY(judge_tags(j, row, b));
         else
             judge_labels(j, b);
     }
@@ -183,18 +225,37 @@ static zr_status end_batch(void *arg, int64_t rows)
     return ZR_OK;
 }
 
+static void set_entities(const judge *j, zr_eval_result *result)
+{
+    const zr__entities *e = &j->entities;
+    const zr__entities_scored scored = zr__entities_score(e);
+    if (e->words > 0) result->accuracy = (double)e->words_right / (double)e->words;
+    result->samples = e->words;
+    result->entities = e->right;
+    result->precision = scored.precision;
+    result->recall = scored.recall;
+    result->f1 = scored.f1;
+}
+
 static zr_status set_scores(judge *j, zr_eval_result *result)
 {
     zr__answers_scored scored;
     if (j->labelled > 0) result->accuracy = (double)j->right / (double)j->labelled;
     result->samples = j->labelled;
-    if (j->layout.predictions > 0 && result->tokens > 0)
+    if (j->kind == ZR_SAMPLES_TAGS) set_entities(j, result);
+    if (zr__samples_are_masked(j->kind) && result->tokens > 0)
         result->masked_lm_accuracy = (double)j->hits / (double)result->tokens;
     if (!j->answers) return ZR_OK;
     ZR_TRY(zr__answers_score(j->answers, &scored));
     result->exact = scored.exact;
     result->f1 = scored.f1;
     result->samples = scored.questions;
+    result->lack = scored.lack;
+    result->has_exact = scored.has_exact;
+    result->has_f1 = scored.has_f1;
+    result->no_exact = scored.no_exact;
+    result->best_f1 = scored.best_f1;
+    result->best_threshold = scored.best_threshold;
     return j->args->answers ? zr__answers_json(j->answers, &result->answers) : ZR_OK;
 }
 
@@ -234,6 +295,9 @@ zr_status zr__evaluate_samples(zr__loaded *loaded, const zr__eval_data *data, in
     zr__answers_close(&j.answers);
     zr__samples_close(&j.samples);
     zr_free(j.label);
+    zr_free(j.names);
+    zr_free(j.found);
+    zr_free(j.number);
     zr_free(j.raw);
     zr_free(j.output);
     return st;

@@ -35,7 +35,7 @@ ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model
 typedef struct zr__row {
     int32_t *tokens, *targets;        /* (T) */
     int32_t *segments;                /* (T) */
-    int32_t *masked, *masked_targets; /* (P) */
+    int32_t *masked, *masked_targets; /* (P); of tagged sentences, the words and their tags */
     int32_t *first, *next, *label;    /* (S) */
     int32_t *answer;                  /* (S,2) */
     /* (T) beginnings of documents (zr_data_documents), or NULL if rows have no documents */

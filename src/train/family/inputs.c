@@ -85,14 +85,12 @@ static zr_status add_adapter(const zr_config *config, const zr__family_model *mo
     return ZR_OK;
 }
 
-/* Check weights that may be of another task than the model. */
+/* Check weights that may lack the model's head. */
 static zr_status check_weights(const zr_config *config, const zr__family_model *model, zr__inputs *inputs)
 {
-    zr__family_model from;
-    ZR_TRY(zr__family_read(config->model.init, &from));
-    const char *was = zr_family_architecture(from.family, &from.config);
-    if (strcmp(was, zr_family_architecture(model->family, &model->config)) == 0)
-        return zr__adapter_fits(inputs->weights, model, NULL, inputs->note, sizeof(inputs->note));
+    bool has = false;
+    ZR_TRY(zr__hf_has_head(config->model.init, model->family, &model->config, &has));
+    if (has) return zr__adapter_fits(inputs->weights, model, NULL, inputs->note, sizeof(inputs->note));
     return zr__body_fits(inputs->weights, model, inputs->note, inputs->fresh, sizeof(inputs->note));
 }
 

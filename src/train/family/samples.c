@@ -17,7 +17,9 @@ void zr__samples_layout(zr_samples kind, const zr_config *config, zr_layout *lay
     const bool encoder = kind != ZR_SAMPLES_NEXT;
     zr__pairs_keys(config, &args);
     layout->documents = encoder || (config && config->data.packing == ZR_PACK_WHOLE);
-    layout->predictions = kind == ZR_SAMPLES_PAIRS ? args.predictions : 0;
+    layout->predictions = zr__samples_are_masked(kind) ? args.predictions
+                          : kind == ZR_SAMPLES_TAGS    ? layout->seq /* each token may be a word */
+                                                       : 0;
     layout->samples = encoder ? args.samples : 0;
 }
 
@@ -63,6 +65,7 @@ static zr_status open_pairs(const zr_config *config, const zr_data_args *like, z
                           .seed = like->seed,
                           .part = like->part,
                           .tokenizer = like->tokenizer,
+                          .single = zr__config_samples(config) == ZR_SAMPLES_MASKED,
                           .as_text = like->as_text,
                           .cache_dir = like->cache_dir,
                           .cache_is_whole = like->cache_is_whole,
@@ -72,10 +75,36 @@ static zr_status open_pairs(const zr_config *config, const zr_data_args *like, z
     return zr_pairs_open(&args, pairs);
 }
 
-zr_status zr__labelled_open(zr_labelled_args *args, const char *dir, zr_labelled **labelled)
+zr_labelled_kind zr__labelled_kind(zr_samples kind)
+{
+    return kind == ZR_SAMPLES_ANSWERS ? ZR_LABELLED_ANSWERS
+           : kind == ZR_SAMPLES_TAGS  ? ZR_LABELLED_TAGS
+                                      : ZR_LABELLED_CLASSES;
+}
+
+zr_status zr__names_split(const char *lines, int64_t n, const char ***names)
+{
+    const size_t bytes = strlen(lines) + 1, pointers = (size_t)n * sizeof(**names);
+    const char **all = zr_alloc(pointers + bytes);
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the names of %lld labels", (long long)n);
+    char *text = memcpy((char *)all + pointers, lines, bytes);
+    for (int64_t i = 0; i < n; i++) {
+        const size_t its = strcspn(text, "\n");
+        all[i] = text;
+        text += its + (text[its] != '\0');
+        ((char *)all[i])[its] = '\0';
+    }
+    *names = all;
+    return ZR_OK;
+}
+
+zr_status zr__labelled_open(zr_labelled_args *args, const char *given, const char *dir, zr_labelled **labelled)
 {
     ZR_AUTO_FREE const char **names = NULL;
-    if (dir && args->kind == ZR_LABELLED_CLASSES) ZR_TRY(zr__hf_label_names(dir, args->labels, &names));
+    if (given)
+        ZR_TRY(zr__names_split(given, args->labels, &names));
+    else if (dir && args->kind != ZR_LABELLED_ANSWERS)
+        ZR_TRY(zr__hf_label_names(dir, args->labels, &names));
     args->label_names = names;
     return zr_labelled_open(args, labelled);
 }
@@ -84,8 +113,7 @@ static zr_status open_labelled(const zr_config *config, const zr__family_model *
                                zr_labelled **labelled)
 {
     zr_labelled_args args = {.path = like->path,
-                             .kind = zr__family_samples(model) == ZR_SAMPLES_ANSWERS ? ZR_LABELLED_ANSWERS
-                                                                                     : ZR_LABELLED_CLASSES,
+                             .kind = zr__labelled_kind(zr__family_samples(model)),
                              .vocab_size = like->vocab_size,
                              .seq_length = like->seq_length,
                              .labels = zr__family_labels(model),
@@ -96,7 +124,7 @@ static zr_status open_labelled(const zr_config *config, const zr__family_model *
                              .progress = like->progress,
                              .arg = like->arg};
     zr__labelled_keys(config, &args);
-    return zr__labelled_open(&args, config->model.init, labelled);
+    return zr__labelled_open(&args, config->model.label_names, config->model.init, labelled);
 }
 
 zr_data_part zr__samples_part(const zr_config *config, bool held_out)
@@ -128,7 +156,7 @@ zr_status zr__samples_open(const zr_config *config, bool val, bool first, zr_pro
     *samples = (zr__samples){.kind = zr__config_samples(config)};
     zr__data_keys(config, &args);
     const zr__family_model model = {.family = config->model.family, .config = config->model.config};
-    if (samples->kind == ZR_SAMPLES_PAIRS) return open_pairs(config, &args, &samples->pairs);
+    if (zr__samples_are_masked(samples->kind)) return open_pairs(config, &args, &samples->pairs);
     if (samples->kind != ZR_SAMPLES_NEXT) return open_labelled(config, &model, &args, &samples->labelled);
     return zr_data_open_with(&args, &samples->tokens);
 }
@@ -301,7 +329,9 @@ static zr_status read_row(const zr__samples *samples, int64_t index, const zr__r
                                       .documents = row->documents,
                                       .first = row->first,
                                       .label = row->label,
-                                      .answer = row->answer};
+                                      .answer = row->answer,
+                                      .words = row->masked,
+                                      .tags = row->masked_targets};
     return samples->pairs ? zr_pairs_read(samples->pairs, index, &pairs)
                           : zr_labelled_read(samples->labelled, index, &labelled);
 }

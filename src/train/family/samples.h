@@ -38,8 +38,14 @@ void zr__pairs_keys(const zr_config *config, zr_pairs_args *args);
  */
 void zr__labelled_keys(const zr_config *config, zr_labelled_args *args);
 
-/** Open labelled texts or questions, with the names of labels in config.json of `dir`, which may be NULL. */
-ZR_NODISCARD zr_status zr__labelled_open(zr_labelled_args *args, const char *dir, zr_labelled **labelled);
+/** Return the kind of labelled samples. */
+zr_labelled_kind zr__labelled_kind(zr_samples kind);
+/** Divide a text of n names, one on each line, into an array in one allocation, for zr_free. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__names_split(const char *lines, int64_t n, const char ***names);
+/** Open labelled texts, questions or tagged sentences. The names of labels are those of `given`, one on each line, or
+ * if it is NULL those in config.json of `dir`, which may be NULL. */
+ZR_NODISCARD zr_status zr__labelled_open(zr_labelled_args *args, const char *given, const char *dir,
+                                         zr_labelled **labelled);
 
 /** Return the part of data.train on which a run trains, or with `held_out` the part that data.val holds out of it. */
 zr_data_part zr__samples_part(const zr_config *config, bool held_out);

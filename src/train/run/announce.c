@@ -215,6 +215,6 @@ void zr__run_announce(const zr__run *r)
     note_lines(&r->ranks, &r->data.inputs.val, zr__config_val_share(r->config) > 0);
     if (r->data.inputs.note[0]) zr__run_note(&r->ranks, "%s", r->data.inputs.note);
     if (r->data.inputs.fresh[0])
-        zr__run_note(&r->ranks, "%s has another task; new tensors, which begin with random values: %s",
+        zr__run_note(&r->ranks, "%s has no head of this task; new tensors, which begin with random values: %s",
                      r->config->model.init, r->data.inputs.fresh);
 }

@@ -104,14 +104,16 @@ static zr_status open_again(zr__run *r, const char *json)
 
 /** Read the record of the Hugging Face directory that the weights come from; the weights are written in the same form.
  * A resumed run finds the record in its checkpoint. If an earlier version of zr wrote the checkpoint, the record is
- * made from model.init. */
+ * made from model.init. Names of labels are those of the configuration, if it has them. */
 static zr_status read_source(zr__run *r)
 {
     char path[PATH_MAX];
-    if (r->resume.step < 0 && !r->data.inputs.weights) return ZR_OK;
+    const char *names = r->config->model.label_names;
+    if (r->resume.step < 0 && !r->data.inputs.weights) return names ? zr__hf_source_label(&r->source, names) : ZR_OK;
     ZR_TRY(r->resume.step >= 0 ? zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step)
                                : zr__path_format(path, "%s", r->config->model.init));
-    return zr__hf_source_read(path, r->data.inputs.weights, &r->source);
+    ZR_TRY(zr__hf_source_read(path, r->data.inputs.weights, &r->source));
+    return names ? zr__hf_source_label(&r->source, names) : ZR_OK;
 }
 
 static zr_status open_outputs(zr__run *r)

@@ -25,7 +25,7 @@
  * that the model's task does not use. */
 static void list_dropout(const zr_config *config, const zr__hf_source *source, bool in_file, zr__text *list)
 {
-    const bool labels = zr__config_samples(config) == ZR_SAMPLES_LABELS;
+    const bool labels = zr__samples_have_labels(zr__config_samples(config));
     const zr_field *of_labels = zr_family_meaning(config->model.family, "label dropout");
     double rate;
     for (const zr_field *field = config->model.family->field; field->key; field++) {
@@ -181,8 +181,8 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     *kind = DATA_UNKNOWN;
     if (!path) return ZR_OK;
     const zr_samples samples = zr__config_samples(config);
-    const bool ready = samples == ZR_SAMPLES_PAIRS && zr__pairs_are_ready(path);
-    if (ready || samples == ZR_SAMPLES_LABELS || samples == ZR_SAMPLES_ANSWERS) {
+    const bool ready = zr__samples_are_masked(samples) && zr__pairs_are_ready(path);
+    if (ready || zr__samples_have_labels(samples) || samples == ZR_SAMPLES_ANSWERS) {
         *kind = ready ? DATA_TOKENS : DATA_TEXT;
         return ZR_OK;
     }
@@ -343,18 +343,17 @@ static zr_status note_idle_steps(zr_config *config)
     return zr__config_note(config, "scheduler: lr is 0 in steps %" PRId64 " to %" PRId64, first, steps);
 }
 
-/** Refuse adapters that would begin with the weights of another task, since adapters have no head that could be
- * trained. */
+/** Refuse adapters that would begin with weights without the head of the task, since the head would not be trained. */
 static zr_status check_adapters(const zr_config *config, const zr__family_model *model)
 {
-    zr__family_model from;
+    bool has = false;
     if (!config->model.init || config->model.lora.rank == 0) return ZR_OK;
-    ZR_TRY(zr__family_read(config->model.init, &from));
-    const char *was = zr_family_architecture(from.family, &from.config);
-    ZR_CHECK(strcmp(was, zr_family_architecture(model->family, &model->config)) == 0, ZR_ERR_UNSUPPORTED,
-             "model.lora.rank is %lld, but %s is a %s: adapters cannot begin with another task's weights, since the "
+    ZR_TRY(zr__hf_has_head(config->model.init, model->family, &model->config, &has));
+    ZR_CHECK(has, ZR_ERR_UNSUPPORTED,
+             "model.lora.rank is %lld, but %s is no %s: adapters cannot begin with another task's weights, since the "
              "new head would not be trained; train without adapters",
-             (long long)config->model.lora.rank, ZR_SHOWN(config->model.init), was);
+             (long long)config->model.lora.rank, ZR_SHOWN(config->model.init),
+             zr_family_architecture(model->family, &model->config));
     return ZR_OK;
 }
 
@@ -365,6 +364,7 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
     ZR_TRY(zr__run_paths_settle(config));
     ZR_TRY(settle_model(config));
     ZR_TRY(settle_adapter(config));
+    ZR_TRY(zr__settle_labels(config));
     ZR_TRY(default_tokenizer(config, &bytes));
     ZR_TRY(fit_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));

@@ -87,8 +87,8 @@ check "adapters of a directory with names" labels adapted --model.init=named --m
 check "... are evaluated with these names" prints 'of 12 samples' "$ZR" eval adapted
 check "... and are of no type whose head peft would look for" grep -q '"task_type": null' \
     adapted/model/adapter_config.json
-check "names are refused where the model has none" fails 65 'since the labels have no names' labels no $small \
-    --data.train=train-named.jsonl
+check "names are refused where the model has none" fails 65 'or the name of a label of the model' "$ZR" eval classes/model \
+    --data dev-named.jsonl --seq 32
 
 check "a run on answers that starts with another task" answers qa --model.init=classes/model --train.steps=150
 check "... counts two ends of each answer" grep -q 'val_loss [0-9.]* | 48 ends of answers$' err
@@ -151,9 +151,9 @@ for option in model.num_labels=3 model.classifier_dropout=0.2 data.format=text; 
         --model.init=qa/model --data.train=train.json --data.tokenizer=tok --train.output_dir=no --$option
 done
 check "a plan" prints 'parameters' "$ZR" plan classes/config.json
-sed 's/BertForSequenceClassification/BertForTokenClassification/' classes/model/config.json >named/config.json
+sed 's/BertForSequenceClassification/BertForMultipleChoice/' classes/model/config.json >named/config.json
 check "another class of transformers is refused by name" fails 65 \
-    'architectures is BertForTokenClassification; wanted BertForPreTraining, BertForSequenceClassification or BertForQ' \
+    'architectures is BertForMultipleChoice; wanted BertForPreTraining, BertForSequenceClassification, BertForQ' \
     "$ZR" eval named --data dev.jsonl
 sed 's/"problem_type.*//; s/^{/{"problem_type": "multi_label_classification",/' classes/model/config.json >named/config.json
 check "... and another type of problem" fails 65 'problem_type is "multi_label_classification"' "$ZR" eval named \

@@ -7,13 +7,13 @@
 static const zr_family *family;
 static zr_model_config config;
 
-/* The batches of a trace: of each step and row, tokens with segments, and a label, or the first and the last token of
- * an answer. */
+/* The batches of a trace: of each step and row, tokens with segments, and a label, the first and the last token of an
+ * answer, or a target of some tokens. */
 static struct {
-    int64_t T, targets; /* tokens of a sample, and targets: 1 or 2 */
+    int64_t T, targets; /* tokens of a sample, and targets: 1 or 2, or T if tokens have targets */
     int32_t token[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
         segment[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ], mask[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
-        target[2][GOLDEN_STEPS * GOLDEN_BATCH];
+        target[2][GOLDEN_STEPS * GOLDEN_BATCH], label[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ];
     int64_t in_row; /* number of samples in a row of the run */
 } batches;
 
@@ -33,9 +33,13 @@ static void read_batches(const char *dir)
     read_part(file, "input_ids", batches.T, batches.token);
     read_part(file, "token_type_ids", batches.T, batches.segment);
     read_part(file, "attention_mask", batches.T, batches.mask);
-    const bool answers = zr_family_samples(family, &config) == ZR_SAMPLES_ANSWERS;
-    batches.targets = 1 + answers;
-    read_part(file, answers ? "start_positions" : "labels", 1, batches.target[0]);
+    const zr_samples kind = zr_family_samples(family, &config);
+    const bool answers = kind == ZR_SAMPLES_ANSWERS, tokens = kind == ZR_SAMPLES_MASKED || kind == ZR_SAMPLES_TAGS;
+    batches.targets = tokens ? batches.T : 1 + answers;
+    if (tokens)
+        read_part(file, "labels", batches.T, batches.label);
+    else
+        read_part(file, answers ? "start_positions" : "labels", 1, batches.target[0]);
     if (answers) read_part(file, "end_positions", 1, batches.target[1]);
     zr_safetensors_close(&file);
 }
@@ -66,6 +70,27 @@ static void fill_row(int32_t *const in[5], int64_t step, int64_t index)
     }
 }
 
+/* Fill a row of the run whose tokens have targets. Return the number of targets. */
+static int64_t fill_places(int32_t *const in[5], int64_t step, int64_t index)
+{
+    const int64_t T = batches.T;
+    int64_t n = 0, places = 0;
+    for (int64_t k = 0; k < batches.in_row; k++) {
+        const int64_t at = step * GOLDEN_BATCH + index * batches.in_row + k, begin = n;
+        for (int64_t t = 0; t < T && batches.mask[at * T + t]; t++, n++) {
+            in[0][n] = batches.token[at * T + t];
+            in[1][n] = batches.segment[at * T + t];
+            in[4][n] = (int32_t)begin;
+            if (batches.label[at * T + t] < 0) continue;
+            in[2][places] = (int32_t)n;
+            in[3][places++] = batches.label[at * T + t];
+        }
+    }
+    for (int64_t t = n; t < golden.T; t++) in[0][t] = in[1][t] = 0, in[4][t] = (int32_t)n;
+    for (int64_t k = places; k < golden.T; k++) in[2][k] = 0, in[3][k] = -1;
+    return places;
+}
+
 static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     const trainer *run = arg;
@@ -73,6 +98,11 @@ static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input
     const int64_t width[2][5] = {{golden.T, golden.T, S, S, golden.T}, {golden.T, golden.T, 2 * S, golden.T}};
     for (int64_t b = 0; b < run->layout.batch; b++) {
         int32_t *in[5] = {0};
+        if (targets == batches.T) { /* each array has an element for each token */
+            for (int i = 0; i < 5; i++) in[i] = (int32_t *)input[i] + b * golden.T;
+            batch->counted[0] -= golden.T - fill_places(in, batch->step, batch->first_row + b);
+            continue;
+        }
         for (int i = 0; i < (targets == 1 ? 5 : 4); i++) in[i] = (int32_t *)input[i] + b * width[targets - 1][i];
         fill_row(in, batch->step, batch->first_row + b);
         for (int64_t i = 0; i < S * targets; i++) batch->counted[0] -= in[targets == 1 ? 3 : 2][i] < 0;
@@ -113,6 +143,7 @@ static void set_rows(int64_t in_row)
     batches.in_row = golden.samples = in_row;
     golden.batch = GOLDEN_BATCH / in_row;
     golden.T = batches.T * in_row;
+    golden.predictions = batches.targets == batches.T ? golden.T : 0;
 }
 
 /* Check that losses and norms have the same bits at each stage and however activations are recomputed, and that packed
@@ -139,7 +170,7 @@ static void check_bits(void)
 static void test_traces(void **state)
 {
     (void)state;
-    static const char *const own[] = {"bert-classify", "bert-answer"};
+    static const char *const own[] = {"bert-classify", "bert-answer", "bert-masked", "bert-tags"};
     char dir[GOLDEN_DIR_BYTES];
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         open_trace(golden_own_dir(own[i], dir));

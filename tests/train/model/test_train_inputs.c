@@ -42,6 +42,16 @@ static const struct {
      {T, T, S, S, T},
      {-1, -1, -1, 0, -1}},
     {ZR_SAMPLES_ANSWERS, 4, {AT(tokens), AT(segments), AT(answer), AT(documents)}, {T, T, 2 * S, T}, {-1, -1, 0, -1}},
+    {ZR_SAMPLES_MASKED,
+     5,
+     {AT(tokens), AT(segments), AT(masked), AT(masked_targets), AT(documents)},
+     {T, T, P, P, T},
+     {-1, -1, -1, 0, -1}},
+    {ZR_SAMPLES_TAGS,
+     5,
+     {AT(tokens), AT(segments), AT(masked), AT(masked_targets), AT(documents)},
+     {T, T, P, P, T},
+     {-1, -1, -1, 0, -1}},
 };
 
 /* Check where the arrays of a row are, what padding is, and how many losses a row has and counts. */
@@ -131,7 +141,8 @@ static void sizes_of_rows_follow_from_keys(void **state)
         zr_layout l = {.seq = 128};
         zr__samples_layout(kind, c, &l);
         assert_int_equal(l.documents, kind != ZR_SAMPLES_NEXT);
-        assert_int_equal(l.predictions, kind == ZR_SAMPLES_PAIRS ? 5 : 0);
+        const bool masked = kind == ZR_SAMPLES_PAIRS || kind == ZR_SAMPLES_MASKED;
+        assert_int_equal(l.predictions, masked ? 5 : kind == ZR_SAMPLES_TAGS ? 128 : 0);
         assert_int_equal(l.samples, kind == ZR_SAMPLES_NEXT ? 0 : 3);
     }
     zr_config_destroy(&c);

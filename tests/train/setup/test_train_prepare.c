@@ -397,8 +397,8 @@ static void another_task_has_a_new_head(void **state)
     assert_true(zr__inputs_lack(&inputs, "classifier.weight") && !zr__inputs_lack(&inputs, "bert.pooler.dense.weight"));
     zr__inputs_close(&inputs);
     zr_config_destroy(&c);
-    expect_unprepared("is a BertForPreTraining: adapters cannot begin with another task's weights", tuned, tempdir,
-                      ", \"lora\": {\"rank\": 2}", data, in_squad(""));
+    expect_unprepared("is no BertForSequenceClassification: adapters cannot begin with another task's weights", tuned,
+                      tempdir, ", \"lora\": {\"rank\": 2}", data, in_squad(""));
 }
 
 static void all_memory_is_freed(void **state)
