@@ -189,8 +189,8 @@ static void alpacas_prompt(void **state)
                                 "\"history\": [[\"Hi\", \"Hello\"]]}]";
     char form[256];
     zr_data_args args = args_of("alpaca.json", image, strlen(image));
-    snprintf(form, sizeof(form), "%s: 3 records of instruction, input, output, in Alpaca's prompt (data.chat_template alpaca)",
-             args.path);
+    snprintf(form, sizeof(form),
+             "%s: 3 records of instruction, input, output, in Alpaca's prompt (data.chat_template alpaca)", args.path);
     args.chat_template = NULL;
     reads(&args, 0,
           "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
