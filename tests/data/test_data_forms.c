@@ -168,6 +168,11 @@ static void conversations(void **state)
     args.chat_template_kwargs = "{\"mood\": \"glad\", \"eos_token\": \"</s>\"}"; /* other tokens in the cache */
     reads(&args, 0, "M:glad;<user>q</s><assistant>[a</s>]", NULL);
     reads(&args, 1, "M:sad;<user>q</s><assistant>[a</s>]", NULL);
+    /* the order of members, which the template shows */
+    args.chat_template_kwargs = "{\"mood\": {\"a\": 1, \"b\": 2}, \"eos_token\": \"</s>\"}";
+    reads(&args, 0, "M:{'a': 1, 'b': 2};<user>q</s><assistant>[a</s>]", NULL);
+    args.chat_template_kwargs = "{\"mood\": {\"b\": 2, \"a\": 1}, \"eos_token\": \"</s>\"}";
+    reads(&args, 0, "M:{'b': 2, 'a': 1};<user>q</s><assistant>[a</s>]", NULL);
     args.chat_template_kwargs = "{\"tools\": []}";
     refused(&args, ZR_ERR_CONFIG, "data.chat_template_kwargs: zr sets \"tools\" by each record; leave it out");
     args.chat_template_kwargs = "[]";
@@ -184,8 +189,8 @@ static void alpacas_prompt(void **state)
                                 "\"history\": [[\"Hi\", \"Hello\"]]}]";
     char form[256];
     zr_data_args args = args_of("alpaca.json", image, strlen(image));
-    snprintf(form, sizeof(form), "%s: 3 records of instruction, input, output, in Alpaca's prompt (data.chat_template)",
-             args.path);
+    snprintf(form, sizeof(form),
+             "%s: 3 records of instruction, input, output, in Alpaca's prompt (data.chat_template alpaca)", args.path);
     args.chat_template = NULL;
     reads(&args, 0,
           "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
@@ -203,9 +208,12 @@ static void alpacas_prompt(void **state)
     static const char pair[] = "{\"question\": \"q\", \"answer\": \"a\"}\n";
     args = args_of("x.jsonl", pair, strlen(pair));
     args.chat_template = NULL;
-    refused(&args, ZR_ERR_UNSUPPORTED, "or read them as texts without one: data.columns {\"prompt\": ..., ");
+    refused(&args, ZR_ERR_UNSUPPORTED,
+            "or read them as texts without one: data.columns {\"prompt\": \"question\", "
+            "\"completion\": \"answer\"}");
     args.columns = "{\"prompt\": \"question\", \"completion\": \"answer\"}";
-    reads(&args, 0, "q[a\n]", NULL);
+    snprintf(form, sizeof(form), "%s: 1 record of question as prompt, answer as completion", args.path);
+    reads(&args, 0, "q[a\n]", form);
 }
 
 /* Check names that the user gives. */
@@ -265,8 +273,9 @@ static void bad_records(void **state)
         {TWO("{\"instruction\": \"i\"}"), "x.jsonl:2: \"output\" is missing; the first record of this file has "
                                           "instruction, output, so each must, but this one has \"instruction\""},
         {TWO("{\"question\": \"q\", \"answer\": \"a\"}"), "x.jsonl:2: \"instruction\" is missing"},
-        {TWO("{\"instruction\": \"i\", \"output\": [\"o\"]}"), "x.jsonl:2: \"output\" is a list, not a text"},
-        {TWO("{\"instruction\": \"i\", \"output\": \"o\", \"input\": 7}"), "x.jsonl:2: \"input\" is not a text"},
+        {TWO("{\"instruction\": \"i\", \"output\": [\"o\"]}"), "x.jsonl:2: \"output\" is [\"o\"]; expected a text"},
+        {TWO("{\"instruction\": \"i\", \"output\": \"o\", \"input\": 7}"),
+         "x.jsonl:2: \"input\" is 7; expected a text"},
         {TWO("{\"instruction\": \"i\", \"output\": \"o\", \"history\": [[\"a\"]]}"),
          "x.jsonl:2: \"history\" is not a list of pairs"},
         {TWO("{\"instruction\": \"\", \"output\": \"\"}"), "x.jsonl:2: the messages have no text"},
@@ -278,6 +287,12 @@ static void bad_records(void **state)
         {"{\"a\": 1}", "such as {\"text\": \"body\"}"},
         {TALK("{\"role\": \"critic\", \"content\": \"a\"}"), "x.jsonl:1: message 1: \"role\" is \"critic\"; expected"},
         {TALK("{\"from\": \"bard\", \"value\": \"a\"}"), "message 1: \"from\" is \"bard\""},
+        {TALK("\"a\""), "message 1 is \"a\"; expected an object such as {\"role\""},
+        {"{\"messages\": \"a\"}", "\"messages\" is \"a\"; expected a list of messages"},
+        {"{\"question\": \"q\", \"answer\": \"a\", \"chat_template_kwargs\": \"{}\"}",
+         "\"chat_template_kwargs\" is \"{}\"; expected an object"},
+        {"{\"chat_template_kwargs\": {\"add_generation_prompt\": false}, \"messages\": [" USER "]}",
+         "\"chat_template_kwargs\" has \"add_generation_prompt\", which zr sets itself"},
         {TALK("{\"role\": \"user\"}"), "message 1: \"content\" is missing"},
         {TALK("{\"role\": \"user\", \"content\": 5}"), "message 1: \"content\" is 5; expected a text, or a list of"},
         {TALK("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"),
@@ -307,7 +322,7 @@ static void bad_records(void **state)
         args.chat_template = put_file("text.jinja", text_template, strlen(text_template));
         refused(&args, ZR_ERR_DATA, unread[i].says);
         args.skip_bad_lines = true;
-        refused(&args, ZR_ERR_DATA, "no line has a text");
+        refused(&args, ZR_ERR_DATA, "no record has a text");
     }
     /* zr's own forms: developer is system, tool has no place */
     zr_data_args args = args_of("x.jsonl", "", 0);
@@ -346,18 +361,27 @@ static void tables(void **state)
     static const struct {
         const char *image, *says;
     } bad[] = {
-        {"text,b\n\"1\n2\",3\n4\n", "x.csv:4: the row has 1 fields, and the first row has 2"},
+        {"text,b\n\"1\n2\",3\n4\n", "x.csv:4: the row has 1 field, and the first row has 2"},
         {"text,b\n1,2,3\n", "x.csv:2: the row has 3 fields"},
         {"text,b\n\"1\xff\",2\n", "x.csv:2: the field of column \"text\" is not UTF-8"},
         {"text,b\n1,2\n\"3,4\n", "x.csv:3: a field in quotes does not end"},
         {"text,text\n1,2\n", "x.csv:1: two columns have the name \"text\""},
-        {"text,\n1,2\n", "x.csv:1: column 2 has no name"},
-        {"a;b\n1;2\n", "x.csv:2: the record has \"a;b\""},
+        {"te\xffxt,b\n1,2\n", "x.csv:1: the name of column 1 is not UTF-8"},
+        {"\n1,2\n", "x.csv:1: the first row is empty"},
+        {"a;b\n1;2\n", "x.csv:1: the only column is \"a;b\"; the columns of .csv must be separated by commas"},
+        {"question,answer\rq,a\r", "x.csv:1: a line ends with CR alone"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         args = args_of("x.csv", bad[i].image, strlen(bad[i].image));
         refused(&args, ZR_ERR_DATA, bad[i].says);
     }
+    args = args_of("x.csv", "text,b\na\0b,2\n", 13);
+    refused(&args, ZR_ERR_DATA, "x.csv:2: the field of column \"text\" is not UTF-8, or has a NUL");
+    /* columns without names, such as the row numbers of pandas, are not read */
+    static const char unnamed[] = ",question,answer,\n0,q,a,\n";
+    args = args_of("x.csv", unnamed, strlen(unnamed));
+    snprintf(form, sizeof(form), "%s: 1 record of question, answer", args.path);
+    reads(&args, 0, "<user>q</s><assistant>[a</s>]", form);
     args = args_of("x.csv", bad[0].image, strlen(bad[0].image));
     args.skip_bad_lines = true;
     reads(&args, 0, "1[\n2\n]", "");
@@ -455,6 +479,8 @@ static void compressed_files(void **state)
     zr_data_close(&data);
     args.path = put_file("x.gz", packed, pack_gzip("%PDF-1.4 ...", 12));
     refused(&args, ZR_ERR_DATA, "its format is PDF");
+    args.path = put_file("x.bin.gz", packed, pack_gzip("\1\0\2\0\3\0\4\0", 8));
+    refused(&args, ZR_ERR_DATA, "x.bin.gz: tokens are not read from compressed files; unpack it");
 }
 
 /* Check that a text of zeros or blanks that was compressed a thousandfold is refused, or passes by without memory. */

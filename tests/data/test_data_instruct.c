@@ -140,7 +140,7 @@ static void whole_documents(void **state)
     zr_data_close(&data);
     args.path = put_file("x.txt", pairs, strlen(pairs));
     args.as_text = true;
-    refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is whole, but this file does not tell");
+    refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): records are needed (data.packing whole), and this file has none");
 }
 
 /* Check documents without tokens, which occur if the tokenizer knows none of their characters. They take no place in a
@@ -247,10 +247,10 @@ static void bad_lines(void **state)
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"text\": \"c\"}\n",
          "x.jsonl:2: \"prompt\" is missing; the first"},
         {"\n{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": 1, \"completion\": \"b\"}",
-         "x.jsonl:3: \"prompt\" is not"},
+         "x.jsonl:3: \"prompt\" is 1; expected a text"},
         {"{\"prompt\": \"a\", \"completion\": \"\"}\n", "x.jsonl:1: \"completion\" is empty"},
         {"{\"text\": \"a\"}\n{\"prompt\": \"a\", \"completion\": \"b\"}\n", "x.jsonl:2: \"text\" is missing"},
-        {"{\"messages\": 1}\n", "x.jsonl:1: \"messages\" is not a list"},
+        {"{\"messages\": 1}\n", "x.jsonl:1: \"messages\" is 1; expected a list of messages"},
         {"{\"messages\": []}\n", "x.jsonl:1: the messages have no text"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n",
          "x.jsonl:1: no message has the role \"assistant\""},
@@ -301,10 +301,10 @@ static void texts_stay_texts(void **state)
     zr_data_close(&data);
     args.path = put_file("x.txt", pairs, strlen(pairs));
     args.as_text = true;
-    refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is one, but this file does not tell");
+    refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): records are needed (data.packing one), and this file has none");
     args.as_text = false;
     args.path = put_file("x.jsonl", "{\"text\": \"\"}\n", 13);
-    refused(&args, ZR_ERR_DATA, "x.jsonl (jsonl): no line has a text");
+    refused(&args, ZR_ERR_DATA, "x.jsonl (jsonl): no record has a text");
     args = args_of(pairs);
     args.text_key = "completion";
     data = open_data(&args);

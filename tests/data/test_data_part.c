@@ -109,6 +109,8 @@ static void later_records_change_nothing_for_earlier_ones(void **state)
         assert_in_range(n, (int64_t)(shares[s] * 100000) - 1, (int64_t)(shares[s] * 100000) + 1);
     }
     assert_true(zr__part_has(&(zr_data_part){0}, 7));
+    assert_true(zr__part_has(&(zr_data_part){1e-300, false}, 7));
+    assert_true(zr__part_record(1e-300, 1) > INT32_MAX);
     int few[RECORDS], many[RECORDS];
     const int n = numbers_of(records("few.jsonl", 40), 0.3, true, few);
     assert_in_range(n, 11, 13);

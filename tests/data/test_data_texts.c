@@ -323,8 +323,9 @@ static void other_files_are_text(void **state)
             assert_true(k ? note[0] == '\0' : strstr(note, "b.json: it is read as text, although") != NULL);
             zr_data_close(&data);
         }
-    static const char *const tables[] = {"c.csv", "c.csv:2: the record has \"a\", \"b\", which together are no form",
-                                         "c.TSV", "c.TSV:2: the record has \"a,b\", which together are no form"};
+    static const char *const tables[] = {
+        "c.csv", "c.csv:2: the record has \"a\", \"b\", which together are no form", "c.TSV",
+        "c.TSV:1: the only column is \"a,b\"; the columns of .tsv must be separated by tabs"};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i += 2) {
         zr_data_args args = args_of(put_file(tables[i], "a,b\nc,d and so on\n", 18));
         refused(&args, ZR_ERR_DATA, tables[i + 1]);

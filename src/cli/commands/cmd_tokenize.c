@@ -157,6 +157,7 @@ static zr_status show_records(const cli_args *args, const tokenize_options *w)
     how.packing = ZR_PACK_ONE;
     how.text_key = w->texts.text_key;
     how.skip_bad_lines = w->texts.skip_bad_lines;
+    how.as_text = w->texts.as_text;
     how.progress = w->texts.progress;
     how.arg = w->texts.arg;
     zr_status st = zr_data_open_with(&how, &data);

@@ -120,6 +120,7 @@ static zr_status find_base(sweep *s)
              "--sweep needs train.output_dir, in which each run gets a folder; give --train.output_dir=DIR");
     ZR_CHECK(snprintf(s->base, sizeof(s->base), "%s", config->train.output_dir) < PATH_MAX, ZR_ERR_CREATE,
              "train.output_dir is too long");
+    for (size_t n = strlen(s->base); n > 1 && s->base[n - 1] == '/'; n--) s->base[n - 1] = '\0';
     return ZR_OK;
 }
 

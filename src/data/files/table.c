@@ -10,6 +10,8 @@
 /* Bytes that are read first to find the row of names, and at most. */
 enum { LOOK_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 
+#define NO_TEXT "not UTF-8, or has a NUL; make the file UTF-8 (iconv -f WINDOWS-1252 -t UTF-8)"
+
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 /* Return the end of the field that begins at `at`: the offset of the separator or line end behind it, or n; or -1 if
@@ -39,11 +41,13 @@ int64_t zr__table_row_end(char separator, const char *text, int64_t n, int64_t a
 }
 
 /* Make a string of a field. Quotes around it are removed, and doubled quotes within are replaced by one. A field that
- * is not UTF-8 has no string, and *string receives NULL. */
+ * is not UTF-8, or has a NUL, has no string, and *string receives NULL. */
 static zr_status make_string(const char *field, int64_t bytes, json_t **string)
 {
     ZR_AUTO(zr__text_clear) zr__text text = {0};
     bool quoted = bytes > 0 && field[0] == '"';
+    *string = NULL;
+    if (memchr(field, '\0', (size_t)bytes)) return ZR_OK;
     if (!quoted) {
         *string = json_stringn(field, (size_t)bytes);
         return ZR_OK;
@@ -61,8 +65,8 @@ static zr_status make_string(const char *field, int64_t bytes, json_t **string)
     return ZR_OK;
 }
 
-/* Call make_string for each field of a row. *fields receives an array, in which null stands for a field that is not
- * UTF-8. */
+/* Call make_string for each field of a row. *fields receives an array, in which null stands for a field without a
+ * string. */
 static zr_status read_fields(char separator, const char *row, int64_t bytes, json_t **fields)
 {
     *fields = json_array();
@@ -90,9 +94,9 @@ zr_status zr__table_object(const zr__table *table, const char *row, int64_t byte
     ZR_TRY(read_fields(table->separator, row, bytes, &fields));
     if (json_array_size(fields) != columns) {
         snprintf(reason, size,
-                 "the row has %zu fields, and the first row has %zu; put fields with a separator or a line end into "
+                 "the row has %zu field%s, and the first row has %zu; put fields with a separator or a line end into "
                  "quotes",
-                 json_array_size(fields), columns);
+                 json_array_size(fields), json_array_size(fields) == 1 ? "" : "s", columns);
         return ZR_OK;
     }
     made = json_object();
@@ -101,7 +105,7 @@ zr_status zr__table_object(const zr__table *table, const char *row, int64_t byte
         const char *name = json_string_value(json_array_get(table->column, i));
         json_t *field = json_array_get(fields, i);
         if (!json_is_string(field)) {
-            snprintf(reason, size, "the field of column \"%s\" is not UTF-8", ZR_SHOWN(name));
+            snprintf(reason, size, "the field of column \"%s\" is " NO_TEXT, ZR_SHOWN(name));
             return ZR_OK;
         }
         ZR_CHECK(json_object_set(made, name, field) == 0, ZR_ERR_MEMORY, "no memory for a row of a table");
@@ -112,19 +116,42 @@ zr_status zr__table_object(const zr__table *table, const char *row, int64_t byte
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* Check that each column has a name of its own. */
+/* Check what separates the rows and the columns of a file, by the names of the columns. */
+static zr_status check_form(const zr__file *file, const zr__table *table)
+{
+    const size_t columns = json_array_size(table->column);
+    const char *first = json_string_value(json_array_get(table->column, 0));
+    const char *other = columns == 1 && first ? strpbrk(first, table->separator == ',' ? ";\t" : ";,") : NULL;
+    ZR_CHECK(columns > 1 || !first || first[0], ZR_ERR_DATA,
+             "%s:1: the first row is empty; the first row of a table names its columns", file->name);
+    ZR_CHECK(!other, ZR_ERR_DATA,
+             "%s:1: the only column is \"%s\"; the columns of %s must be separated by %s: write the table again%s",
+             file->name, ZR_SHOWN(first), table->separator == ',' ? ".csv" : ".tsv",
+             table->separator == ',' ? "commas" : "tabs",
+             other && *other == '\t'  ? ", or name it .tsv"
+             : other && *other == ',' ? ", or name it .csv"
+                                      : "");
+    for (size_t i = 0; i < columns; i++) {
+        const char *name = json_string_value(json_array_get(table->column, i));
+        const char *end = name ? strchr(name, '\r') : NULL;
+        ZR_CHECK(!end || end[1] == '\n', ZR_ERR_DATA,
+                 "%s:1: a line ends with CR alone; rows must end with LF or CR LF (tr '\\r' '\\n' makes it LF)",
+                 file->name);
+    }
+    return ZR_OK;
+}
+
+/* Check that no two columns have the same name. Columns without names, such as the row numbers that pandas writes, are
+ * not read. */
 static zr_status check_columns(const zr__file *file, const json_t *column)
 {
     json_auto_t *seen = json_object();
     ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory for the columns of a table");
     for (size_t i = 0; i < json_array_size(column); i++) {
         const char *name = json_string_value(json_array_get(column, i));
-        ZR_CHECK(name && name[0] && strlen(name) == json_string_length(json_array_get(column, i)), ZR_ERR_DATA,
-                 "%s:1: column %zu has no name; the first row of a table names its columns (data.format \"text\" reads "
-                 "the file as text)",
-                 file->name, i + 1);
-        ZR_CHECK(!json_object_get(seen, name), ZR_ERR_DATA, "%s:1: two columns have the name \"%s\"; rename one",
-                 file->name, ZR_SHOWN(name));
+        ZR_CHECK(name, ZR_ERR_DATA, "%s:1: the name of column %zu is " NO_TEXT, file->name, i + 1);
+        ZR_CHECK(!name[0] || !json_object_get(seen, name), ZR_ERR_DATA,
+                 "%s:1: two columns have the name \"%s\"; rename one", file->name, ZR_SHOWN(name));
         ZR_CHECK(json_object_set_new(seen, name, json_true()) == 0, ZR_ERR_MEMORY,
                  "no memory for the columns of a table");
     }
@@ -147,6 +174,7 @@ zr_status zr__table_open(const zr__file *file, char separator, zr__table *table)
              MOST_BYTES);
     table->bytes = end;
     ZR_TRY(read_fields(separator, text + mark, end - mark, &table->column));
+    ZR_TRY(check_form(file, table));
     return check_columns(file, table->column);
 }
 

@@ -104,12 +104,13 @@ static zr_status set_documents(zr_data *d, const zr__source_shards *files, sourc
     const char *packing = d->opening.args->packing == ZR_PACK_WHOLE ? "whole" : "one";
     const zr__shard *shard = &d->tokens->shard[files->first];
     for (int64_t i = 0; i < files->n; i++)
-        ZR_CHECK(shard[i].lines, ZR_ERR_UNSUPPORTED,
-                 "%s (%s): data.packing is %s, but this file does not tell where documents begin; give .jsonl, or "
-                 "data.packing documents",
-                 shard[i].name, shard[i].format, packing);
+        ZR_CHECK(
+            shard[i].lines, ZR_ERR_UNSUPPORTED,
+            "%s (%s): records are needed (data.packing %s), and this file has none; give .jsonl, .json or .csv, or "
+            "data.packing documents%s%s",
+            shard[i].name, shard[i].format, packing, d->opening.note[0] ? "; " : "", d->opening.note);
     ZR_CHECK(d->tokens->documents > to->first_document, ZR_ERR_DATA,
-             "%s%s (%s): no line has a text; give lines with one", shard->name,
+             "%s%s (%s): no record has a text; give records with one", shard->name,
              files->n > 1 ? " and the files after it" : "", shard->format);
     return divide_documents(d, to);
 }

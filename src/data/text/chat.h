@@ -92,6 +92,9 @@ ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, c
                                      zr__chat *chat);
 void zr__chat_close(zr__chat *chat);
 
+/** Return the name of a further variable that cannot be given, because zr sets it for each conversation, or NULL. */
+const char *zr__chat_own_variable(const json_t *variables);
+
 /** Find the control tokens of the directory's template. Fail with ZR_ERR_UNSUPPORTED if there is no template, or one
  * that zr cannot read, or if the tokenizer lacks a control token of zr's own template. The message says what the user
  * can do instead. `what` names the file or command that needs the template, `key` is the key or option that names a

@@ -188,18 +188,24 @@ static zr_status take_form(zr__chat *chat, const zr__chat_form *form)
     return find_turn_end(chat);
 }
 
+const char *zr__chat_own_variable(const json_t *variables)
+{
+    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (json_object_get(variables, own[i])) return own[i];
+    return NULL;
+}
+
 /* Take further variables of the template. */
 static zr_status take_more(zr__chat *chat, const char *more)
 {
-    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
     if (!more) return ZR_OK;
     json_auto_t *given = zr__json_loads(more, JSON_REJECT_DUPLICATES);
     ZR_CHECK(json_is_object(given), ZR_ERR_CONFIG,
              "data.chat_template_kwargs is %s; expected an object such as {\"enable_thinking\": false}",
              given ? ZR_JSON_SHOWN(given) : ZR_SHOWN(more));
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-        ZR_CHECK(!json_object_get(given, own[i]), ZR_ERR_CONFIG,
-                 "data.chat_template_kwargs: zr sets \"%s\" by each record; leave it out", own[i]);
+    const char *own = zr__chat_own_variable(given);
+    ZR_CHECK(!own, ZR_ERR_CONFIG, "data.chat_template_kwargs: zr sets \"%s\" by each record; leave it out", own);
     ZR_CHECK(json_object_update(chat->variables, given) == 0, ZR_ERR_MEMORY,
              "no memory for the variables of a chat template");
     return ZR_OK;

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { PART_BYTES = 1 << 16 };
+/* NAME_BYTES: bytes of a member's name in advice */
+enum { PART_BYTES = 1 << 16, NAME_BYTES = 44 };
 
 struct zr__form {
     zr__lines_kind kind;
@@ -137,6 +138,14 @@ static zr_status take_columns(const char *columns, const char *text_key, zr__for
 
 /* ---- the first record ------------------------------------------------------------------------ */
 
+/* Return whether a member of the file is read. */
+static bool reads(const zr__form_found *found, const char *name)
+{
+    for (int s = 0; s < ZR__SLOTS; s++)
+        if (found->member[s] && strcmp(found->member[s], name) == 0) return true;
+    return false;
+}
+
 /* Write which members of the record the form reads, and which it does not, although they are members of a form. */
 static void say(zr__form_found *found, const json_t *record)
 {
@@ -154,7 +163,7 @@ static void say(zr__form_found *found, const json_t *record)
     for (int i = 0; i < FORMS && !other; i++)
         for (int s = 0; s < ZR__SLOTS && !other; s++)
             if (forms[i].name[s] && is_needed(s) && record_fits(&forms[i], NULL, record) &&
-                !form_has(found->form, forms[i].name[s]))
+                !reads(found, forms[i].name[s]))
                 other = forms[i].name[s];
     if (other && used < size)
         snprintf(found->said + used, size - used, " (their \"%s\" is not read; data.columns chooses)", other);
@@ -186,12 +195,13 @@ static const char *find_list(const json_t *record)
 /* Write how to read a record that has no form. */
 static void advise(const json_t *record, char *advice, size_t size)
 {
-    const char *name, *text[2] = {NULL, NULL}, *list = find_list(record);
+    const char *key, *text[2] = {NULL, NULL}, *list = find_list(record);
+    char name[2][NAME_BYTES];
     json_t *value;
     int n = 0;
-    json_object_foreach((json_t *)record, name, value)
+    json_object_foreach((json_t *)record, key, value)
     {
-        if (json_is_string(value) && n < 2) text[n++] = name;
+        if (json_is_string(value) && n < 2) text[n++] = key;
     }
     if (json_object_get(record, "chosen") && json_object_get(record, "rejected"))
         snprintf(advice, size,
@@ -203,16 +213,17 @@ static void advise(const json_t *record, char *advice, size_t size)
         snprintf(advice, size, "these are tokens, which zr reads from token files (.bin), or from a program in Python");
     else if (list)
         snprintf(advice, size,
-                 "if \"%.40s\" has the records, write it to a file of its own; if these are messages, "
-                 "give data.columns {\"messages\": \"%.40s\"}",
-                 list, list);
+                 "if \"%s\" has the records, write it to a file of its own; if these are messages, "
+                 "give data.columns {\"messages\": \"%s\"}",
+                 zr__text_escape(list, name[0], NAME_BYTES), name[0]);
     else if (n == 2)
         snprintf(advice, size,
-                 "name them with data.columns, such as {\"prompt\": \"%.40s\", \"completion\": \"%.40s\"}, or "
+                 "name them with data.columns, such as {\"prompt\": \"%s\", \"completion\": \"%s\"}, or "
                  "{\"question\": ..., \"answer\": ...} for a chat template",
-                 text[0], text[1]);
+                 zr__text_escape(text[0], name[0], NAME_BYTES), zr__text_escape(text[1], name[1], NAME_BYTES));
     else
-        snprintf(advice, size, "name them with data.columns, such as {\"text\": \"%.40s\"}", n ? text[0] : "body");
+        snprintf(advice, size, "name them with data.columns, such as {\"text\": \"%s\"}",
+                 n ? zr__text_escape(text[0], name[0], NAME_BYTES) : "body");
 }
 
 /* Look for the form of a record; a zr__record_fn. End the pass at the first record that has a form. */
@@ -291,23 +302,28 @@ zr_status zr__form_read(const zr__form_found *found, const json_t *record, zr__t
     return found->form->read(found, record, talk, reason);
 }
 
+void zr__form_refuse(const zr__form_found *found, const json_t *record, zr__slot slot, const char *wanted, char *reason)
+{
+    const char *name = found->member[slot];
+    const json_t *value = json_object_get(record, name);
+    char members[160];
+    if (!value || json_is_null(value))
+        snprintf(reason, ZR__REASON_BYTES,
+                 "\"%s\" is %s; the first record of this file has %s, so each must, but this one has %s",
+                 ZR_SHOWN(name), value ? "null" : "missing", found->said,
+                 zr__jsonl_members(record, members, sizeof(members)));
+    else
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected %s", ZR_SHOWN(name), ZR_JSON_SHOWN(value), wanted);
+}
+
 bool zr__form_text(const zr__form_found *found, const json_t *record, zr__slot slot, const char **text, int64_t *bytes,
                    char *reason)
 {
     const char *name = found->member[slot];
     const json_t *value = name ? json_object_get(record, name) : NULL;
-    const bool missing = !value || json_is_null(value);
-    char members[160];
     *text = json_string_value(value);
     *bytes = (int64_t)json_string_length(value);
-    if (!*text && missing && !is_needed((int)slot)) *text = "";
-    if (!*text)
-        snprintf(reason, ZR__REASON_BYTES,
-                 "\"%s\" is %s; the first record of this file has %s, so each must, but this one has %s",
-                 ZR_SHOWN(name),
-                 missing                ? "missing"
-                 : json_is_array(value) ? "a list, not a text"
-                                        : "not a text",
-                 found->said, zr__jsonl_members(record, members, sizeof(members)));
+    if ((!value || json_is_null(value)) && !is_needed((int)slot)) *text = "";
+    if (!*text) zr__form_refuse(found, record, slot, "a text", reason);
     return *text;
 }

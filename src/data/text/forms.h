@@ -60,6 +60,10 @@ ZR_NODISCARD zr_status zr__form_read(const zr__form_found *found, const json_t *
 bool zr__form_text(const zr__form_found *found, const json_t *record, zr__slot slot, const char **text, int64_t *bytes,
                    char *reason);
 
+/** Write the reason why a record's member is bad: it is missing, or not `wanted`, such as "a text". */
+void zr__form_refuse(const zr__form_found *found, const json_t *record, zr__slot slot, const char *wanted,
+                     char *reason);
+
 /* ---- conversations (talk.c) ------------------------------------------------------------------ */
 
 /** Functions that read a conversation: a list of messages; prompt, history and answer as texts; prompt and completion

@@ -20,16 +20,18 @@ static zr_status find_chat(const zr_tokenizer *tokenizer, bool alpaca, const zr_
 zr_status zr__instruct_open(const zr_tokenizer *tokenizer, const zr__form_found *found, const zr_data_args *args,
                             const char *file, zr__instruct *x)
 {
+    char advice[256] = "write the records as {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}";
     *x = (zr__instruct){.found = found, .tokenizer = tokenizer, .loss_on = args->loss_on};
     ZR_TRY(find_chat(tokenizer, found->alpaca, args, &x->chat));
     x->chat.all = args->loss_on == ZR_LOSS_ON_ALL;
     zr__chat *chat = &x->chat;
     if (found->kind == ZR__LINES_PAIR) zr__chat_set_end(chat, tokenizer);
     if (found->kind == ZR__LINES_PAIR) return ZR_OK;
-    return zr__chat_want(chat, tokenizer, file, "data.chat_template",
-                         found->member[ZR__SLOT_LIST]
-                             ? "write the records as {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}"
-                             : "read them as texts without one: data.columns {\"prompt\": ..., \"completion\": ...}");
+    if (found->member[ZR__SLOT_ANSWER])
+        snprintf(advice, sizeof(advice),
+                 "read them as texts without one: data.columns {\"prompt\": \"%s\", \"completion\": \"%s\"}",
+                 ZR_SHOWN(found->member[ZR__SLOT_PROMPT]), ZR_SHOWN(found->member[ZR__SLOT_ANSWER]));
+    return zr__chat_want(chat, tokenizer, file, "data.chat_template", advice);
 }
 
 void zr__instruct_close(zr__instruct *x)

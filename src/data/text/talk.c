@@ -148,11 +148,11 @@ static json_t *make_message(const json_t *one, const message *m)
         return json_pack("{s:s, s:s, s:o}", "role", m->known, "content", "", "tool_calls", make_calls(m->content));
     json_auto_t *kept = without_nulls((json_t *)one);
     if (usual && strcmp(m->role, m->known) == 0) return ZR_TAKE(kept);
-    json_auto_t *own = json_copy(kept);
+    json_auto_t *own = json_copy(kept), *content = json_incref(json_object_get(kept, m->content_name));
     (void)json_object_del(own, m->role_name);
     (void)json_object_del(own, m->content_name);
     if (json_object_set_new(own, "role", json_string(m->known)) != 0) return NULL;
-    if (m->content && json_object_set(own, "content", (json_t *)m->content) != 0) return NULL;
+    if (content && json_object_set(own, "content", content) != 0) return NULL;
     return ZR_TAKE(own);
 }
 
@@ -181,7 +181,11 @@ static void find_members(const zr__form_found *found, const json_t *one, int64_t
     m->known = NULL;
     for (size_t i = 0; m->role && i < sizeof(roles) / sizeof(roles[0]); i++)
         if (strcmp(m->role, roles[i].name) == 0) m->known = roles[i].role;
-    if (m->known)
+    if (!json_is_object(one))
+        snprintf(reason, ZR__REASON_BYTES,
+                 "message %lld is %s; expected an object such as {\"role\": \"user\", \"content\": TEXT}",
+                 (long long)number, ZR_JSON_SHOWN(one));
+    else if (m->known)
         check_content(one, m->content, number, m->content_name, bytes, reason);
     else
         snprintf(reason, ZR__REASON_BYTES,
@@ -221,14 +225,7 @@ static zr_status add_list(const zr__form_found *found, const json_t *record, zr_
     const json_t *list = json_object_get(record, found->member[slot]);
     json_t *one;
     size_t i;
-    char members[160];
-    if (!json_is_array(list)) {
-        snprintf(reason, ZR__REASON_BYTES,
-                 "\"%s\" is %s; the first record of this file has %s, so each must, but this one has %s",
-                 ZR_SHOWN(found->member[slot]), list && !json_is_null(list) ? "not a list" : "missing", found->said,
-                 zr__jsonl_members(record, members, sizeof(members)));
-        return ZR_OK;
-    }
+    if (!json_is_array(list)) zr__form_refuse(found, record, slot, "a list of messages", reason);
     json_array_foreach(list, i, one)
     {
         if (!reason[0]) ZR_TRY(add_message(found, one, talk, reason));
@@ -251,9 +248,16 @@ static zr_status take_tools(const zr__form_found *found, const json_t *record, z
     const char *name = found->member[ZR__SLOT_TOOLS];
     json_t *tools = name ? json_object_get(record, name) : NULL;
     json_t *more = json_object_get(record, "chat_template_kwargs");
-    const char *text = json_string_value(tools);
+    const char *text = json_string_value(tools), *own = zr__chat_own_variable(more);
     if (reason[0]) return ZR_OK;
-    if (json_is_object(more)) talk->more = json_incref(more);
+    if (more && !json_is_null(more) && !json_is_object(more))
+        snprintf(reason, ZR__REASON_BYTES, "\"chat_template_kwargs\" is %s; expected an object", ZR_JSON_SHOWN(more));
+    else if (own)
+        snprintf(reason, ZR__REASON_BYTES, "\"chat_template_kwargs\" has \"%s\", which zr sets itself; leave it out",
+                 own);
+    else if (json_is_object(more))
+        talk->more = json_incref(more);
+    if (reason[0]) return ZR_OK;
     if (!tools || json_is_null(tools) || (text && !text[0])) return ZR_OK;
     talk->tools = text ? zr__json_loads(text, JSON_REJECT_DUPLICATES) : without_nulls(tools);
     if (!json_is_array(talk->tools))
@@ -328,5 +332,6 @@ zr_status zr__read_turns(const zr__form_found *found, const json_t *record, zr__
     if (!reason[0]) ZR_TRY(add_history(found, record, talk, reason));
     if (reason[0]) return ZR_OK;
     ZR_TRY(add_prompt(prompt, prompt_bytes, input, input_bytes, talk));
-    return zr__talk_say(talk, "assistant", answer, answer_bytes);
+    ZR_TRY(zr__talk_say(talk, "assistant", answer, answer_bytes));
+    return take_tools(found, record, talk, reason);
 }

@@ -159,7 +159,8 @@ static zr_status instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
     key[0] = '\0';
     if (!x) return ZR_OK;
     const bool pairs = x->found->kind == ZR__LINES_PAIR;
-    char *variables = json_dumps(x->chat.variables, JSON_COMPACT | JSON_SORT_KEYS);
+    /* in their order, which a template shows if it prints an object */
+    char *variables = json_dumps(x->chat.variables, JSON_COMPACT);
     ZR_CHECK(variables, ZR_ERR_MEMORY, "no memory for the variables of a chat template");
     snprintf(key, KEY_BYTES / 2, " %s %016llx %016llx %s %s %s %d", pairs ? "pairs" : "messages",
              pairs ? 0 : (unsigned long long)x->chat.hash,
@@ -479,7 +480,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
     made->kind = records.kind;
     const bool usual = records.kind == ZR__LINES_TEXT && strcmp(records.said, "text") == 0;
     snprintf(made->said, sizeof(made->said), "%s%s", usual ? "" : records.said,
-             how && how->chat.form && how->chat.form->plain ? ", in Alpaca's prompt (data.chat_template)" : "");
+             how && how->chat.form && how->chat.form->plain ? ", in Alpaca's prompt (data.chat_template alpaca)" : "");
     memcpy(path, p.path, sizeof(p.path));
     return ZR_OK;
 }

@@ -2,19 +2,20 @@
 
 #include "base/text/text.h"
 
-#include <math.h>
+#define MOST_RECORDS 0x1p62 /* more than any data have */
 
-/* Return the first record of a block. */
+/* Return the first record of a block, at most MOST_RECORDS. */
 static int64_t block_begin(double share, int64_t block)
 {
-    return (int64_t)((double)block / share);
+    const double begin = (double)block / share;
+    return begin < MOST_RECORDS ? (int64_t)begin : (int64_t)MOST_RECORDS;
 }
 
 int64_t zr__part_record(double share, int64_t block)
 {
     const zr_rng rng = {.purpose = ZR_RNG_HOLD_OUT};
     const int64_t begin = block_begin(share, block), n = block_begin(share, block + 1) - begin;
-    return begin + zr_rng_u32(&rng, (uint64_t)block) % n;
+    return n > 0 ? begin + zr_rng_u32(&rng, (uint64_t)block) % n : begin;
 }
 
 bool zr__part_has(const zr_data_part *part, int64_t record)

@@ -59,6 +59,11 @@ static zr_status find_kind(const zr__shard *s, bool as_text, kind *found, zr__sh
     const bool bin = zr__text_ends(s->path, ".bin"), lines = zr__shape_is_lines(s->path);
     const int stem = (int)strlen(s->path) - 4;
     bool llmc = false;
+    zr__packing packing;
+    ZR_TRY(zr__packing_of(&s->file, &packing));
+    ZR_CHECK(as_text || bin || packing == ZR__UNPACKED || !zr__path_ends(s->path, ".bin"), ZR_ERR_DATA,
+             "%s: tokens are not read from compressed files; unpack it, or give data.format \"text\" if it is a text",
+             s->file.name);
     if (!as_text && !lines) ZR_TRY(find_llmc(&s->file, &llmc));
     if (as_text || lines || (!llmc && !bin)) return find_records(s, as_text, found, shape, note, size);
     *shape = ZR__SHAPE_TEXT;

@@ -109,22 +109,20 @@ static void note_skipped(zr__texts *t)
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 
-/* Find the member with the text of each record. Refuse records that are more than a text. */
-static zr_status find_texts(const zr__texts *t, zr__parts *parts, zr__form_found *form)
+/* Find the member with the text of each record. Refuse records that are more than a text, because of `why`. */
+static zr_status find_texts(const zr__texts *t, zr__parts *parts, const char *why, zr__form_found *form)
 {
     ZR_TRY(zr__form_find(parts, NULL, t->args->text_key, form));
     parts->text_key = form->member[ZR__SLOT_TEXT];
     ZR_CHECK(form->kind == ZR__LINES_TEXT, ZR_ERR_DATA,
-             "%s: it has records of %s, and a file of tokens cannot say which of them the loss counts; give the file "
-             "itself as data.train (--show N shows its tokens here), or name the member that is the text with "
-             "--text-key",
-             parts->file->name, form->said);
+             "%s: it has records of %s, and %s name the member that is the text with --text-key", parts->file->name,
+             form->said, why);
     return ZR_OK;
 }
 
-/* Call `read` for each file. Pass it the size and modification time of the first opening, so that it notices a change
- * of the file since then. */
-static zr_status read_all(zr__texts *t, read_fn read, void *arg)
+/* Call `read` for each file, of whose records it takes one text, because of `why`. Pass it the size and modification
+ * time of the first opening, so that it notices a change of the file since then. */
+static zr_status read_all(zr__texts *t, read_fn read, const char *why, void *arg)
 {
     for (int i = 0; i < t->args->n; i++) {
         zr__file opened, *file = &t->text[i].file;
@@ -140,7 +138,7 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
             .skip_bad_lines = t->args->skip_bad_lines,
             .remedy = "name the member with the text by --text-key, or use --bad-lines skip to skip such records",
             .or_text = zr__shape_is_lines(t->args->path[i]) ? NULL : ", or give --as-text to read the file as text"};
-        zr_status st = parts.shape ? find_texts(t, &parts, &form) : ZR_OK;
+        zr_status st = parts.shape ? find_texts(t, &parts, why, &form) : ZR_OK;
         if (st == ZR_OK) st = read(t, &parts, arg, &found);
         zr__file_close(file);
         ZR_TRY(st);
@@ -187,7 +185,10 @@ zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *tokenizer, int 
                          .put_arg = &e,
                          .progress = tell_all_files};
     for (int b = 0; b < token_bytes && between >= 0; b++) e.between[b] = (unsigned char)((uint32_t)between >> 8 * b);
-    return read_all(texts, encode_one, &e);
+    return read_all(texts, encode_one,
+                    "a file of tokens cannot say which of them the loss counts; give the file itself as data.train "
+                    "(--show N shows its tokens here), or",
+                    &e);
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */
@@ -223,5 +224,5 @@ static zr_status learn_one(zr__texts *t, const zr__parts *parts, void *arg, zr__
 
 zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer)
 {
-    return read_all(texts, learn_one, trainer);
+    return read_all(texts, learn_one, "a tokenizer learns from one text of each;", trainer);
 }

@@ -151,29 +151,29 @@ static void note_keys(const zr__ranks *r, const zr_config *c, const zr__inputs *
         if (!zr__samples_are_open(all[i])) continue;
         const zr_data_info info = zr__samples_info(all[i]);
         answers = answers || info.answers_only;
-        talks = talks || strstr(info.format, "messages");
         tokens = tokens || strstr(info.format, "int16") || strstr(info.format, "int32");
         records = records || info.documents > 0 || all[i]->labelled;
+        talks = talks || info.sources > 1 || strstr(info.format, "messages"); /* the format of the first */
     }
+    const struct {
+        const char *key;
+        bool given, works;
+        const char *wanted;
+    } keys[] = {
+        {"text_key", strcmp(c->data.text_key, "text") != 0, records, "records"},
+        {"bad_lines", c->data.skip_bad_lines, records, "records"},
+        {"columns", c->data.columns, records, "records"},
+        {"chat_template", c->data.chat_template && strcmp(c->data.chat_template, "auto") != 0, talks, "messages"},
+        {"chat_template_kwargs", c->data.chat_template_kwargs, talks, "messages"},
+        {"token_bytes", c->data.token_bytes != 0, tokens, "tokens"},
+    };
     if (c->data.loss_on != ZR_LOSS_ON_ANSWERS && !answers)
         zr__run_note(r,
                      "data.loss_on has no effect: the data have neither prompts nor messages, so every token counts");
-    if (c->data.token_bytes != 0 && !tokens)
-        zr__run_note(r, "data.token_bytes has no effect: the data are not tokens, but %s",
-                     zr__samples_info(&inputs->train).format);
-    if (c->data.chat_template_kwargs && !talks)
-        zr__run_note(r, "data.chat_template_kwargs has no effect: no chat template renders the data, which are %s",
-                     zr__samples_info(&inputs->train).format);
-    if (c->data.columns && !records)
-        zr__run_note(r, "data.columns has no effect: the data are not records, but %s",
-                     zr__samples_info(&inputs->train).format);
-    const bool key = strcmp(c->data.text_key, "text") != 0;
-    if ((key || c->data.skip_bad_lines) && !records)
-        zr__run_note(r, "data.%s no effect: the data are not records, but %s",
-                     !key                     ? "bad_lines has"
-                     : c->data.skip_bad_lines ? "text_key and bad_lines have"
-                                              : "text_key has",
-                     zr__samples_info(&inputs->train).format);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        if (keys[i].given && !keys[i].works)
+            zr__run_note(r, "data.%s has no effect: the data are not %s, but %s", keys[i].key, keys[i].wanted,
+                         zr__samples_info(&inputs->train).format);
 }
 
 /** Report that the training data consist largely of padding. Rows of several documents would avoid it. */

@@ -98,14 +98,14 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
 }
 
 /** Check that files have the size and the hash that the checkpoint `name` records. For the message, `what` names the
- * files, and `also` names further causes of a changed hash. */
+ * files, and `also` names further causes of a change. */
 static zr_status same_files(const char *key, const char *what, const char *also, const char *name,
                             const zr__file_print *was, const zr__file_print *is)
 {
     if (was->bytes < 0 || is->bytes < 0) return ZR_OK;
     ZR_CHECK(was->bytes == is->bytes, ZR_ERR_DATA,
-             "%s: the file has %lld bytes, but had %lld when %s was written; a resumed run needs the same %s", key,
-             (long long)is->bytes, (long long)was->bytes, name, what);
+             "%s: the file has %lld bytes, but had %lld when %s was written%s%s; a resumed run needs the same %s", key,
+             (long long)is->bytes, (long long)was->bytes, name, also[0] ? "; it has changed" : "", also, what);
     ZR_CHECK(
         was->hash == is->hash, ZR_ERR_DATA,
         "%s: the file has changed since %s was written%s (hash %016llx, not %016llx); a resumed run needs the same %s",

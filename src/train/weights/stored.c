@@ -140,8 +140,8 @@ zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored
     ZR_CHECK(has_weights(path) || zr__path_is_in(path, "config.json"), ZR_ERR_NOT_FOUND,
              "%s is no run's directory, no checkpoint and no Hugging Face directory", ZR_SHOWN(path));
     stored->kind = ZR_STORED_HF;
-    const char *slash = strrchr(stored->path, '/');
-    return slash && strcmp(slash + 1, ZR_RUN_BEST) == 0 ? find_run_above(stored) : ZR_OK;
+    const char *slash = strrchr(stored->path, '/'), *name = slash ? slash + 1 : stored->path;
+    return strcmp(name, ZR_RUN_BEST) == 0 ? find_run_above(stored) : ZR_OK;
 }
 
 zr_status zr__hf_check(const char *dir, char *note, size_t size)

@@ -76,6 +76,8 @@ check "... that is cut off" fails 65 'cut.gz: its compressed data (gzip) end too
 check "... as text" "$ZR" eval parts --data all.csv --as-text
 check "other records" fails 65 'talk.jsonl: it has records of messages, and a file of tokens cannot say which of them the loss counts' \
     "$ZR" tokenize --tokenizer bytes talk.jsonl -o none.bin
+check "... to learn from" fails 65 'records of messages, and a tokenizer learns from one text of each; name the member' \
+    "$ZR" tokenize --train 300 talk.jsonl -o none
 
 check "tokens of 4 bytes" fails 65 'wide.bin: every second of its first 800 numbers.*give data.token_bytes 4' train --data.train=wide.bin --train.output_dir=none
 check "... when the key says so" train --data.train=wide.bin --data.val=null --data.token_bytes=4 --train.output_dir=wide
@@ -86,12 +88,13 @@ check "... with the option" "$ZR" eval narrow --data wide.bin --token-bytes 4
 check "... by the run's key" "$ZR" eval wide --data wide.bin
 check "another width" fails 78 'data.token_bytes: found 3, wanted 2 (uint16) or 4 (uint32)' train --data.token_bytes=3 --train.output_dir=none
 check "a key without effect" "$ZR" train c.json --data.token_bytes=4 --data.loss_on=last --data.text_key=body --data.bad_lines=skip \
-    --data.columns='{"text": "body"}' --data.chat_template_kwargs='{"a": 1}' \
+    --data.columns='{"text": "body"}' --data.chat_template_kwargs='{"a": 1}' --data.chat_template=chatml \
     --train.output_dir=keys
 check "... is told" grep -q 'note: data.token_bytes has no effect: the data are not tokens, but text' err
-check "... of records, too" grep -q 'note: data.text_key and bad_lines have no effect: the data are not records, but text' err
+check "... of records, too" grep -q 'note: data.text_key has no effect: the data are not records, but text' err
 check "... as their names" grep -q 'note: data.columns has no effect: the data are not records, but text' err
-check "... and a template's variables" grep -q 'note: data.chat_template_kwargs has no effect: no chat template renders the data' err
+check "... and a template" grep -q 'note: data.chat_template has no effect: the data are not messages, but text' err
+check "... and its variables" grep -q 'note: data.chat_template_kwargs has no effect: the data are not messages, but text' err
 check "... each" grep -q 'note: data.loss_on has no effect: the data have neither prompts nor messages' err
 talks() { train --data.train=talk.jsonl --data.val=talk.jsonl --data.chat_template=chatml --model.n_positions=256 --train.steps=3 --train.output_dir="$@"; }
 targets() { grep -o '"val_tokens":[0-9]*' "$1/metrics.jsonl" | sort -u; }

@@ -70,7 +70,7 @@ a, b = (json.load(open(name)) for name in "ab")
 assert a["tokens"] == b["tokens"] and abs(a["loss"] - b["loss"]) < 2e-6 * b["loss"], (a, b)'
 done
 check "texts that are lines" whole gpt2 texts --data.train=texts.jsonl --train.steps=1
-check "a text without lines is refused" fails 69 'text.txt (text): data.packing is whole, but this file does not tell' \
+check "a text without lines is refused" fails 69 'text.txt (text): records are needed (data.packing whole), and this file has none' \
     whole gpt2 refused --data.train=text.txt
 check "... zr eval reads it in windows" prints '"tokens":576' "$ZR" eval gpt2.whole --data text.txt --json
 check "lines that are cut" sh -c "$ZR train gpt2.json --data.packing=whole --data.seq_length=16 --train.steps=1 --train_batch_size=1 \

@@ -66,6 +66,7 @@ check "... as JSON" prints '{"record":1, "ids":\[60,115,.*"counts":\[0,.*0,1,1,1
 check "... with another choice" prints 'of which 28 count' show 1 --loss-on all
 check "... by other names" fails 65 '"body" is missing; expected a text' show 1 --columns '{"text": "body"}'
 check "... without a file" fails 2 'writes no file' "$ZR" tokenize --tokenizer bytes talk.jsonl --show 1 -o x.bin
+check "... not of a text" fails 69 'talk.jsonl (text): records are needed' show 1 --as-text
 check "... its options need it" fails 2 'need --show N' "$ZR" tokenize --tokenizer bytes talk.jsonl -o x.bin --loss-on all
 printf '{"text": "x"}\n{"body": "y"}\n[]\n{"text": "z"}\n' >bad.jsonl
 check "a bad line" code 65 "$ZR" tokenize --tokenizer bytes bad.jsonl -o x.bin

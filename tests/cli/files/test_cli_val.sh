@@ -86,6 +86,7 @@ check "... of which is the lowest loss" test "$(val early | cut -d: -f2 | sort -
 check "... with a checkpoint" test -d "early/step-$(printf %08d "$last")"
 check "... evaluates, with the loss of that evaluation" test "$("$ZR" eval early/best --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' | cut -c1-7)" = \
     "$(val early | cut -d: -f2 | sort -g | head -n 1 | cut -c1-7)"
+check "... also by its name alone" sh -c 'cd early && "$0" eval best' "$ZR"
 check "... converts" "$ZR" convert early/best exported
 check "... generates" "$ZR" generate early/best --prompt line --tokens 4
 check "... is still there when older checkpoints are removed" sh -c '"$0" train c.json --quiet --train.steps=60 --train.eval_interval=2 \
