@@ -29,7 +29,7 @@ if command -v bash >/dev/null; then
     check "... only where keys are taken" is '' zr eval --zero_optimization.ov
     check "its values" is '0 1 2 3' zr train --zero_optimization.stage =
     check "... those that begin so" is 'paper' zr train --memory.layout = pa
-    check "... none that is refused" is 'AdamW' zr train --optimizer.type = AdamW
+    check "... none that is refused" is 'AdamW AdamW8bit' zr train --optimizer.type = AdamW
     check "true or false" is 'false true' zr plan --bf16.enabled =
     check "an option's values" is 'gpt2-124m' zr train --preset gpt2-124
     check "files otherwise" is '' zr train conf
