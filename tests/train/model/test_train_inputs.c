@@ -293,8 +293,7 @@ static void facts_of_samples_are_told(void **state)
                  " \"data\": {\"train\": \"%s/pairs.txt\", \"tokenizer\": \"%s/words\", \"cache_dir\": \"%s/pairs\"}}",
                  tempdir, tempdir, tempdir);
     assert_int_equal(access(in_tempdir("pairs"), F_OK), -1);
-    if (zr__samples_open(c, false, true, NULL, NULL, &samples) != ZR_OK)
-        fail_msg("%s", zr_error_message());
+    if (zr__samples_open(c, false, true, NULL, NULL, &samples) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_int_equal(access(in_tempdir("pairs"), F_OK), 0);
     assert_int_equal(samples.kind, ZR_SAMPLES_PAIRS);
     const zr_data_info info = zr__samples_info(&samples);
