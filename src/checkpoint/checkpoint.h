@@ -238,8 +238,12 @@ ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr__te
 
 /** Return whether a tensor belongs to the head of a task (zr_hf_names.heads). */
 bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor);
+/** Return whether a tensor means something else in each task that has it (zr_hf_names.outputs). */
+bool zr__hf_is_output(const zr_hf_names *names, const char *tensor);
 /** Return whether the files have a tensor, in any spelling of its name. */
 bool zr__weights_have(const zr_weights *weights, const char *name);
+/** Return whether the files of another task have a tensor with the same meaning. */
+bool zr__weights_share(const zr_weights *weights, const char *name);
 
 /** Files of an adapter directory of peft (adapter.c), and the prefix of the names of tensors in it. */
 #define ZR_ADAPTER_CONFIG "adapter_config.json"

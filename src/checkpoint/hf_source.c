@@ -183,11 +183,21 @@ bool zr__hf_look_any(const zr_hf_names *names, const char *tensor, zr__hf_look_f
     return false;
 }
 
-bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor)
+static bool begins_with_one(const char *const *begin, const char *tensor)
 {
-    for (const char *const *begin = names->heads; begin && *begin; begin++)
+    for (; begin && *begin; begin++)
         if (strncmp(tensor, *begin, strlen(*begin)) == 0) return true;
     return false;
+}
+
+bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor)
+{
+    return begins_with_one(names->heads, tensor);
+}
+
+bool zr__hf_is_output(const zr_hf_names *names, const char *tensor)
+{
+    return begins_with_one(names->outputs, tensor);
 }
 
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)

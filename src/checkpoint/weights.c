@@ -528,3 +528,8 @@ bool zr__weights_have(const zr_weights *weights, const char *name)
 {
     return find_tensor(weights, name).tensor != NULL;
 }
+
+bool zr__weights_share(const zr_weights *weights, const char *name)
+{
+    return !zr__hf_is_output(weights->names, name) && zr__weights_have(weights, name);
+}

@@ -384,6 +384,7 @@ static const char *const spelled[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}
                                          {"cls.predictions.bias", "cls.predictions.decoder.bias"},
                                          {NULL, NULL}};
 static const char *const heads[] = {"cls.", "classifier.", "qa_outputs.", "bert.pooler.", NULL};
+static const char *const outputs[] = {"classifier.", "qa_outputs.", NULL};
 static const char *const bodies[] = {"BertModel", NULL};
 static const zr_family_task bert_tasks[] = {{"BertForSequenceClassification", ZR_SAMPLES_LABELS},
                                             {"BertForQuestionAnswering", ZR_SAMPLES_ANSWERS},
@@ -398,7 +399,7 @@ static const zr_family_task bert_preln_tasks[] = {{"BertPreLNForSequenceClassifi
 #define NAMES                                                                                                          \
     {                                                                                                                  \
         .prefix = "bert.", .redundant = redundant, .spelled = spelled, .head = "cls.predictions.decoder.weight",       \
-        .table = "bert.embeddings.word_embeddings.weight", .heads = heads, .bodies = bodies                            \
+        .table = "bert.embeddings.word_embeddings.weight", .heads = heads, .outputs = outputs, .bodies = bodies        \
     }
 
 #define ROW(of, its_name, its_title, class)                                                                            \

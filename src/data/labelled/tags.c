@@ -187,19 +187,25 @@ static void check_record(const zr__tag_reader *r, const json_t *root, char *reas
     char members[160];
     const json_t *words = json_object_get(root, "tokens"), *tags = tags_of(root);
     const size_t n = json_array_size(words);
-    if (!json_is_array(words) || !json_is_array(tags))
+    if (words && tags && (!json_is_array(words) || !json_is_array(tags)))
+        snprintf(reason, ZR__REASON_BYTES, "the %s are not a list; expected %s",
+                 json_is_array(words) ? "tags" : "tokens", wanted);
+    else if (!words || !tags)
         snprintf(reason, ZR__REASON_BYTES, "expected a list of words and one of tags, as in %s: the record has %s",
                  wanted, zr__jsonl_members(root, members, sizeof(members)));
     else if (json_array_size(tags) != n)
-        snprintf(reason, ZR__REASON_BYTES, "there are %zu words, but %zu tags; expected a tag for each word", n,
+        snprintf(reason, ZR__REASON_BYTES,
+                 "the number of words is %zu, but that of tags is %zu; expected a tag for each word", n,
                  json_array_size(tags));
     for (size_t i = 0; i < n && !reason[0]; i++) {
         const json_t *tag = json_array_get(tags, i);
         if (!json_is_string(json_array_get(words, i)))
             snprintf(reason, ZR__REASON_BYTES, "word %zu is not a text", i + 1);
         else if (!r->names && zr__label_of(r->args, tag) < 0)
-            snprintf(reason, ZR__REASON_BYTES, "tag %zu is %s, which is none of the %lld labels of the model", i + 1,
-                     ZR_JSON_SHOWN(tag), (long long)r->args->labels);
+            snprintf(reason, ZR__REASON_BYTES,
+                     "tag %zu is %s, which is none of the %lld labels of the model; if it is right, name all labels "
+                     "(model.label_names)",
+                     i + 1, ZR_JSON_SHOWN(tag), (long long)r->args->labels);
     }
 }
 
@@ -227,8 +233,11 @@ static zr_status read_record(const void *of, void *arg, const json_t *root, int6
 
 zr_status zr__tags_read(zr__tag_reader *r, const zr__file *file, const char *path, zr__found_texts *found)
 {
-    zr__parts parts = {
-        .file = file, .usual_bytes = PART_BYTES, .most_bytes = INT64_MAX, .record = read_record, .remedy = TAG_REMEDY};
+    zr__parts parts = {.file = file,
+                       .usual_bytes = PART_BYTES,
+                       .most_bytes = INT64_MAX,
+                       .record = read_record,
+                       .remedy = "correct the file"};
     ZR_AUTO(zr__part_free) zr__part part = {0};
     r->columns = 0;
     r->sentence.a_n = -1;

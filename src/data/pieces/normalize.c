@@ -73,6 +73,14 @@ static int64_t growth_of(const zr__change *c)
     return times < 1 ? 1 : times;
 }
 
+/* Return whether a change may put characters into a text that a normal form replaces. */
+static bool adds_forms(const zr__change *c)
+{
+    bool adds = false;
+    for (const char *at = c->to; at && *at; at++) adds = adds || (unsigned char)*at >= 0x80;
+    return adds;
+}
+
 int64_t zr__changes_growth(const zr__changes *changes, int64_t *more)
 {
     int64_t growth = 1, forms = 1; /* a text that is in one normal form grows no more by the next */
@@ -83,6 +91,8 @@ int64_t zr__changes_growth(const zr__changes *changes, int64_t *more)
             const int64_t most = times > forms ? times : forms;
             times = (most + forms - 1) / forms;
             forms = most;
+        } else if (adds_forms(c)) {
+            forms = 1;
         }
         growth *= times;
         *more *= times;

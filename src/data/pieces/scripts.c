@@ -42,9 +42,8 @@ static const char scripts[] =
     "\\x{1f992}-\\x{1f9bf}\\x{1f9c1}-\\x{1fbf9}\\x{2a6d7}-\\x{2a6df}\\x{2b735}-\\x{2b738}\\x{2ceb0}-\\x{2ebe0}"        \
     "\\x{30000}-\\x{3ffff}"
 
-/* Hiragana, Katakana and the mark U+30FC count as Han. U+0589 and U+061C were common in Unicode
- * 9. Spaces and characters without a
- * script belong to any script: they match group 1. */
+/* Hiragana, Katakana and the mark U+30FC count as Han. U+0589 and U+061C were common in Unicode 9. Spaces and
+ * characters without a script belong to any script: they match group 1. */
 #define MARK "\\x{30fc}"
 #define STOP "\\x{589}\\x{61c}"
 #define ANY "(?1)"

@@ -224,6 +224,18 @@ static zr_status add_saying(const zr__reader *r, const zr__member *m, zr__saying
     return to ? zr__text_copy(to, strlen(to), &s->to) : ZR_OK;
 }
 
+/* Return how many bytes the replacements of the decoder, and one more, may make of one byte of text. */
+static size_t said_growth(const zr__bpe *bpe, const char *from, const char *to)
+{
+    size_t growth = strlen(to) / strlen(from) + 1;
+    for (int i = 0; i < bpe->n_saying && growth <= ZR__GROWTH_MOST; i++) {
+        const zr__saying *s = &bpe->saying[i];
+        if (s->kind == ZR__SAY_REPLACE && strlen(s->to) > strlen(s->from))
+            growth *= strlen(s->to) / strlen(s->from) + 1;
+    }
+    return growth;
+}
+
 static zr_status say_replace(zr__reader *r, const zr__member *m)
 {
     const char *from = NULL, *to = NULL;
@@ -232,9 +244,10 @@ static zr_status say_replace(zr__reader *r, const zr__member *m)
     ZR_TRY(read_content(r, m, &to));
     ZR_CHECK(!regex, ZR_ERR_DATA, "%s: %s (Replace): pattern has a Regex; in a decoder only a String is supported",
              r->file, m->place);
-    const size_t times = strlen(to) / strlen(from) + 1;
-    ZR_CHECK(times <= ZR__GROWTH_MOST, ZR_ERR_DATA, "%s: %s (Replace): content has %zu bytes, too many", r->file,
-             m->place, strlen(to));
+    const size_t growth = said_growth(r->bpe, from, to);
+    ZR_CHECK(growth <= ZR__GROWTH_MOST, ZR_ERR_DATA,
+             "%s: %s (Replace): this step and those before it may make %zu bytes of one byte of text; the limit is %d",
+             r->file, m->place, growth, ZR__GROWTH_MOST);
     return add_saying(r, m, (zr__saying){.kind = ZR__SAY_REPLACE}, from, to);
 }
 

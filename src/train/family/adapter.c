@@ -77,7 +77,7 @@ zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model
     ZR_TRY(zr__param_graph(model, &graph));
     ZR_TRY(zr__param_specs(graph, ZR_PARAMS_BASE, &specs, &n));
     for (int64_t i = 0; i < n; i++) {
-        if (!zr__hf_is_of_head(&model->family->names, specs[i].name) || zr__weights_have(weights, specs[i].name))
+        if (!zr__hf_is_of_head(&model->family->names, specs[i].name) || zr__weights_share(weights, specs[i].name))
             specs[had++] = specs[i];
         else if (used < size)
             used += (size_t)snprintf(fresh + used, size - used, "%s%s", used ? ", " : "", specs[i].name);

@@ -96,7 +96,7 @@ static zr_status check_weights(const zr_config *config, const zr__family_model *
 
 bool zr__inputs_lack(const zr__inputs *inputs, const char *param)
 {
-    return inputs->fresh[0] && !zr__weights_have(inputs->weights, param);
+    return inputs->fresh[0] && !zr__weights_share(inputs->weights, param);
 }
 
 static zr_status open_weights(const zr_config *config, zr__inputs *inputs)

@@ -42,17 +42,18 @@ static zr_status set_number(zr_config *config, int64_t n)
 /* Take the number of labels from model.label_names, and refuse two equal names. */
 static zr_status count_given(zr_config *config)
 {
-    ZR_AUTO(zr__label_names_free) zr__label_names names = {.seen = json_object()};
+    json_auto_t *seen = json_object();
     int64_t n = 0;
-    ZR_CHECK(names.seen, ZR_ERR_MEMORY, "no memory for names of labels");
+    ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory for names of labels");
     for (const char *at = config->model.label_names; *at; n++) {
         const size_t its = strcspn(at, "\n");
         json_auto_t *name = json_stringn(at, its);
         ZR_CHECK(name, ZR_ERR_CONFIG, "model.label_names: name %" PRId64 " is not UTF-8", n + 1);
-        ZR_CHECK(!json_object_get(names.seen, json_string_value(name)), ZR_ERR_CONFIG,
+        ZR_CHECK(!json_object_get(seen, json_string_value(name)), ZR_ERR_CONFIG,
                  "model.label_names has the name %s twice; give each label a name of its own",
                  ZR_SHOWN(json_string_value(name)));
-        ZR_TRY(zr__label_note(&names, name));
+        ZR_CHECK(json_object_set_new(seen, json_string_value(name), json_true()) == 0, ZR_ERR_MEMORY,
+                 "no memory for names of labels");
         at += its + (at[its] != '\0');
     }
     return set_number(config, n);

@@ -133,6 +133,8 @@ check "names that contradict the number" fails 78 'model.num_labels is 4, but th
     sequence_classification jsonl $small --model.num_labels=4
 check "two equal names" fails 78 'has the name DOG twice' tune no sequence_classification jsonl $small \
     --model.label_names='["DOG", "DOG"]'
+check "two equal names that are numbers" fails 78 'has the name 1 twice' tune no sequence_classification jsonl $small \
+    --model.label_names='["1", "1"]'
 sed 's/"label": "[A-Z]*"/"label": 1.5/' train.jsonl >real.jsonl
 check "a regression" fails 65 'real.jsonl:1: "label" is 1.5; .*zr classifies, and computes no regression' tune no \
     sequence_classification jsonl $small --data.train=real.jsonl
@@ -162,6 +164,9 @@ check "... are evaluated in such rows" prints 'of 84 words' "$ZR" eval tags2
 check "... is resumed" "$ZR" train tags/config.json --resume --train.steps=101
 check "from masked tokens" tune from-masked token_classification conll --model.init=masked/model --train.steps=1
 check "... with a new head" grep -q 'new tensors.*: classifier.weight, classifier.bias$' err
+check "a classifier of texts is not one of tags" tune from-texts token_classification conll --model.init=glue/model \
+    --train.steps=1 --model.label_names='["B-ANIMAL", "B-PLACE", "I-ANIMAL", "O"]'
+check "... and is begun anew" grep -q 'begin with random values: classifier.weight, classifier.bias' err
 sed '2s/X.*//' train.conll >short.conll
 check "a word without a tag" fails 65 'short.conll:2: "[a-z]*" has no tag' tune no token_classification conll $small \
     --data.train=short.conll

@@ -288,6 +288,21 @@ static void lists_are_bounded(void **state)
     refused("pre_tokenizer", many, "pre_tokenizer.pretokenizers[16]: more than 16 steps");
 }
 
+/* Check replacements that together let a text grow, although each alone is allowed. */
+static void growth_is_bounded(void **state)
+{
+    (void)state;
+#define NINEFOLD "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaa\"}"
+    refused("decoder", "{\"type\": \"Sequence\", \"decoders\": [" NINEFOLD ", " NINEFOLD "]}",
+            "decoder.decoders[1] (Replace): this step and those before it may make 100 bytes of one byte of text; the "
+            "limit is 64");
+    /* U+0644 becomes U+FDFA, of which the second NFKD makes 33 bytes */
+    refused("normalizer",
+            "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFKD\"}, {\"type\": \"Replace\", \"pattern\": "
+            "{\"String\": \"\u0644\"}, \"content\": \"\ufdfa\"}, {\"type\": \"NFKD\"}]}",
+            "normalizer.normalizers[2]: the normalizer may make 242 bytes of one byte of text");
+}
+
 static int open_classes(void **state)
 {
     return zr__classes_open(&classes) == ZR_OK ? tempdir_make(state) : -1;
@@ -309,6 +324,7 @@ int main(void)
         cmocka_unit_test(missing_bytes_are_unknown_or_left_out),
         cmocka_unit_test(settings_are_refused_with_their_place),
         cmocka_unit_test(lists_are_bounded),
+        cmocka_unit_test(growth_is_bounded),
     };
     return cmocka_run_group_tests(tests, open_classes, close_classes);
 }
