@@ -83,8 +83,8 @@ zr_status zr__run_possible(const zr__run *run)
              "--optimizer='{\"type\": \"AdamW\"}', whose states are larger",
              run->system->title);
     ZR_CHECK(run->config->optimizer.type != ZR_OPTIMIZER_ADAMW8BIT || takes_optimizers(run->system), ZR_ERR_UNSUPPORTED,
-             "optimizer.type is AdamW8bit, which %s does not have; give --optimizer='{\"type\": \"AdamW\"}', or --system "
-             "fsdp2, ddp or trainer, which take the optimizers of torchao and bitsandbytes",
+             "optimizer.type is AdamW8bit, which %s does not have; give --optimizer='{\"type\": \"AdamW\"}', or "
+             "--system fsdp2, ddp or trainer, which take the optimizers of torchao and bitsandbytes",
              run->system->title);
     return run->system->check(run);
 }
