@@ -3,13 +3,13 @@
 import ctypes as c
 import json
 import os
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _batches, _keys, _library, _weights
 from ._errors import ArgumentError, DataError
-from ._library import check, lib
+from ._library import check, lib, log
 from ._runs import check_process
 
 
@@ -57,6 +57,7 @@ class _Exchange:
     def __init__(self, given: Mapping[str, Optional[Mapping[str, Any]]]):
         self.failure: Optional[BaseException] = None
         self.given = given  # "weight" and the optimizer's states
+        self.used: Dict[str, Dict[str, Tuple[str, np.ndarray]]] = {}  # by state and parameter: what was given for it
         self.arrays: Dict[str, Dict[str, np.ndarray]] = {}
 
     def _guard(self, action: Any, *args: Any) -> int:
@@ -71,7 +72,7 @@ class _Exchange:
         return self._guard(self._fill, state.decode(), name.decode(), elems, first, n, out)
 
     def _fill(self, state: str, name: str, elems: int, first: int, n: int, out: int) -> None:
-        what = "weights" if state == "weight" else f"states[{state!r}]"
+        what = _words(state)
         given = self.given.get(state)
         if given is None:
             raise DataError(f"{what} is missing; a step after other updates needs it")
@@ -81,6 +82,9 @@ class _Exchange:
         array = _batches.array_of(given[found[0]], f"{what}: {name}")
         if array.size != elems:
             raise DataError(f"{what}: {name} has {array.size} elements of shape {array.shape}; expected {elems}")
+        if array.dtype.kind not in "fV":  # V: bfloat16 of ml_dtypes
+            raise DataError(f"{what}: {name} has the dtype {array.dtype}; expected floating-point numbers")
+        self.used.setdefault(state, {})[name] = found[0], array
         to = np.ctypeslib.as_array(c.cast(out, c.POINTER(c.c_float)), (n,))
         to[:] = array.reshape(-1)[first : first + n]
 
@@ -91,6 +95,29 @@ class _Exchange:
         of = self.arrays.setdefault(state, {})
         array = of[name] if name in of else of.setdefault(name, np.empty(elems, np.float32))
         array[first : first + n] = np.ctypeslib.as_array(c.cast(source, c.POINTER(c.c_float)), (n,))
+
+
+    def check(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Refuse arrays of other shapes than the parameters have, and states that the optimizer lacks. Log weights
+        that no parameter took."""
+        for state, of in self.used.items():
+            for name, (_, array) in of.items():
+                if array.shape != tuple(shapes[name]):
+                    raise DataError(
+                        f"{_words(state)}: {name} has the shape {array.shape}; expected {tuple(shapes[name])}"
+                    )
+        for state in self.given:
+            if state != "weight" and state not in self.used:
+                has = ", ".join(s for s in self.arrays if s not in ("weight", "grad")) or "none"
+                raise ArgumentError(f"{_words(state)} is not a state of this optimizer, which has {has}")
+        taken = {given for given, _ in self.used.get("weight", {}).values()}
+        left = [name for name in self.given["weight"] or {} if name not in taken]
+        if left:
+            log.info("weights that the model does not have are left out: %s", ", ".join(left[:8]))
+
+
+def _words(state: str) -> str:
+    return "weights" if state == "weight" else f"states[{state!r}]"
 
 
 def reference_step(
@@ -144,8 +171,10 @@ def reference_step(
     if not pairs:
         raise DataError("batches is empty; give at least one")
     rows, seq = pairs[0][0].shape
-    if updates < 0:
-        raise ArgumentError(f"updates is {updates}; expected 0 or more")
+    if not isinstance(updates, (int, np.integer)) or updates < 0:
+        raise ArgumentError(f"updates is {updates}; expected an integer, 0 or more")
+    if states is not None and not isinstance(states, Mapping):
+        raise ArgumentError(f"states is a {type(states).__name__}; expected a dict, as in Reference.states")
     if updates == 0 and states is not None:
         raise ArgumentError("states are given, but updates is 0; give the number of updates that made them")
     if updates != 0 and weights is None:
@@ -173,4 +202,6 @@ def reference_step(
             lib.zr_free(text)
         raise failure
     check(status)
-    return Reference(json.loads(_library.take_text(text)), exchange.arrays, updates)
+    numbers = json.loads(_library.take_text(text))
+    exchange.check(numbers["shapes"])
+    return Reference(numbers, exchange.arrays, updates)

@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
 from . import _batches, _keys, _library, _weights
-from ._errors import Error, Stopped
+from ._errors import ArgumentError, Error, Stopped
 from ._library import lib, log
 from ._record import Record
 
@@ -69,12 +69,16 @@ class Run:
         self.metrics: List[Dict[str, Any]] = []
         self.ranks = ranks
         self._callbacks = list(callbacks)
+        for callback in self._callbacks:
+            if not callable(callback):
+                raise ArgumentError(f"callbacks has {callback!r}; expected functions f(kind, values)")
         self._lines: "queue.SimpleQueue[Optional[Dict[str, Any]]]" = queue.SimpleQueue()
         self._asked = c.c_int(0)
         self._lock = threading.Lock()  # for changes of _asked
         self._saved = threading.Event()
         self._ended = threading.Event()  # and not Thread.join(), which takes a thread for ended after Ctrl+C
         self._told = False  # whether the program called stop()
+        self._hearing: Set[int] = set()  # threads that are in callbacks
         self._result: Optional[Record] = None
         self._failure: Optional[BaseException] = None
         self._hears = _library.EVENT(self._event)
@@ -110,11 +114,14 @@ class Run:
         self._lines.put(None)
 
     def _event(self, _arg: Any, kind: bytes, text: bytes) -> None:
+        self._hearing.add(threading.get_ident())
         try:
             self._hear(kind.decode(), text.decode("utf-8", "replace"))
         except BaseException as failure:  # noqa: B902, ends the run, which raises it
             self._failure = self._failure or failure
             self._ask(_STOP)
+        finally:
+            self._hearing.discard(threading.get_ident())
 
     def _hear(self, kind: str, text: str) -> None:
         if kind in ("note", "warn"):
@@ -149,6 +156,8 @@ class Run:
         self.wait()
 
     def _patiently(self, wait: Callable[[], Any]) -> Any:
+        if threading.get_ident() in self._hearing:
+            raise ArgumentError("a callback cannot wait for its own run, which waits for it; to stop it return True")
         try:
             return wait()
         except KeyboardInterrupt:
@@ -172,9 +181,11 @@ class Run:
         self._ask(_STOP)
 
     def checkpoint(self) -> None:
-        """Write a checkpoint now, and wait for it."""
+        """Write a checkpoint now, and wait for it; a callback does not wait."""
         self._saved.clear()
         self._ask(_SAVE)
+        if threading.get_ident() in self._hearing:
+            return
         if not self.running:
             self.wait()
             return
@@ -234,6 +245,10 @@ def _source(given: Any, key: str, name: str, overrides: List[str]) -> Optional[_
     if isinstance(given, Mapping):
         overrides += _keys.flatten(given, "data.")
         return None
+    if given is not None and not any(hasattr(given, name) for name in ("__iter__", "__getitem__", "__dlpack__")):
+        raise ArgumentError(
+            f"{name} is {given!r}; expected a path, a dict of keys such as {{{key!r}: ...}}, an array or an iterator"
+        )
     return None if given is None else _batches.Batches(given, name)
 
 

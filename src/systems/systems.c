@@ -54,6 +54,13 @@ zr__degrees zr__degrees_of(const zr__run *run)
     return d;
 }
 
+/* Return whether a program gives the system an optimizer of any library. */
+static bool takes_optimizers(const zr__system *system)
+{
+    return strcmp(system->name, "fsdp2") == 0 || strcmp(system->name, "ddp") == 0 ||
+           strcmp(system->name, "trainer") == 0;
+}
+
 zr_status zr__run_possible(const zr__run *run)
 {
     const zr__degrees d = zr__degrees_of(run);
@@ -74,6 +81,10 @@ zr_status zr__run_possible(const zr__run *run)
     ZR_CHECK(run->config->optimizer.type != ZR_OPTIMIZER_MUON, ZR_ERR_UNSUPPORTED,
              "optimizer.type is Muon, and zr does not know what a step of it needs in %s; give "
              "--optimizer='{\"type\": \"AdamW\"}', whose states are larger",
+             run->system->title);
+    ZR_CHECK(run->config->optimizer.type != ZR_OPTIMIZER_ADAMW8BIT || takes_optimizers(run->system), ZR_ERR_UNSUPPORTED,
+             "optimizer.type is AdamW8bit, which %s does not have; give --optimizer='{\"type\": \"AdamW\"}', or "
+             "--system fsdp2, ddp or trainer, which take the optimizers of torchao and bitsandbytes",
              run->system->title);
     return run->system->check(run);
 }

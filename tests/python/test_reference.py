@@ -50,6 +50,8 @@ RULES = {
     "Lamb": {},
     "Lars": {"momentum": 0.9},
     "Muon": {},
+    "Lion": {},
+    "AdamW8bit": {},
 }
 
 
@@ -58,7 +60,7 @@ def test_a_step_from_given_states_is_the_next_step_of_a_training(tokens, rule):
     how = {"optimizer": {"type": rule, "params": {"lr": 1e-2, **RULES[rule]}}, "ranks": 2}
     whole = step([tokens[:4], tokens[4:8], tokens[8:12]], stage=2, **how)
     first = step([tokens[:4], tokens[4:8]], stage=1, **how)
-    names = {"SGD": ["momentum_buffer"], "Lars": ["momentum_buffer"], "Muon": ["exp_avg", "exp_avg_sq", "momentum_buffer"]}
+    names = {"SGD": ["momentum_buffer"], "Lion": ["exp_avg"], "Lars": ["momentum_buffer"], "Muon": ["exp_avg", "exp_avg_sq", "momentum_buffer"]}
     assert first.updates == 2 and sorted(first.states) == names.get(rule, ["exp_avg", "exp_avg_sq"])
     last = step(tokens[8:12], weights=first.weights, states=first.states, updates=2, stage=3, **how)
     assert last.losses == whole.losses[2:] and last.updates == 3
@@ -136,3 +138,22 @@ def test_lean_keeps_no_gradients(tokens):
     did = step(tokens[:4], **{"memory.layout": "lean"})
     assert did.gradients == {} and did.losses == step(tokens[:4]).losses
     assert "Reference(updates=1, losses=[" in repr(did) and did.skipped == [False] and did.lrs[0] > 0
+
+
+def test_arrays_that_do_not_fit_are_refused(tokens, caplog):
+    did = step(tokens[:4], optimizer="AdamW")
+    name = "transformer.h.0.mlp.c_fc.weight"
+    again = {"weights": did.weights, "optimizer": "AdamW", "states": did.states, "updates": 1}
+    for wrong, words in [
+        ({"weights": {**did.weights, name: did.weights[name].T}}, r"weights: .*c_fc.weight has the shape \(64, 16\)"),
+        ({"weights": {**did.weights, name: did.weights[name] * 1j}}, "c_fc.weight has the dtype complex64"),
+        ({"weights": {**did.weights, name: did.weights[name].astype(int)}}, "c_fc.weight has the dtype int64"),
+        ({"optimizer": "Lion"}, r"states\['exp_avg_sq'\] is not a state of this optimizer, which has exp_avg"),
+        ({"states": [did.states]}, "states is a list; expected a dict"),
+        ({"updates": 1.5}, "updates is 1.5; expected an integer"),
+    ]:
+        with pytest.raises((zr.DataError, zr.ArgumentError), match=words):
+            step(tokens[:4], **{**again, **wrong})
+    caplog.set_level("INFO", logger="zr")
+    step(tokens[:4], **{**again, "weights": {**did.weights, "lm_head.bias": np.zeros(3)}})
+    assert "weights that the model does not have are left out: lm_head.bias" in caplog.text

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -229,6 +230,41 @@ def test_an_exception_of_a_callback_is_raised(tokens):
     with pytest.raises(ValueError, match="enough"):
         start(tokens, steps=1000, callbacks=[callback]).wait()
     assert os.path.isdir("run/step-00000002")
+
+
+@pytest.mark.parametrize("wait", [lambda run: run.wait(), list])
+def test_a_callback_that_waits_for_its_run_is_refused(tokens, wait):
+    made, started = [], threading.Event()
+
+    def callback(kind, values):
+        started.wait(10)
+        wait(made[0])
+
+    made.append(start(tokens, callbacks=[callback]))
+    started.set()
+    with pytest.raises(zr.ArgumentError, match="cannot wait for its own run"):
+        made[0].wait()
+
+
+def test_a_callback_asks_for_a_checkpoint(tokens):
+    made, started = [], threading.Event()
+
+    def callback(kind, values):
+        started.wait(10)
+        if (kind, values.get("step")) == ("step", 1):
+            made[0].checkpoint()
+
+    made.append(start(tokens, callbacks=[callback]))
+    started.set()
+    made[0].wait()
+    assert os.path.isdir("run/step-00000001")
+
+
+def test_arguments_that_are_no_data_and_no_functions_are_refused(tokens):
+    for wrong, words in [({"val": 0.1}, r"val is 0.1; expected a path, a dict of keys such as \{'val': ...\}"),
+                         ({"callbacks": [3]}, r"callbacks has 3; expected functions")]:  # fmt: skip
+        with pytest.raises(zr.ArgumentError, match=words):
+            start(tokens, **wrong)
 
 
 def test_a_run_stops_saves_and_resumes(tokens):

@@ -308,6 +308,7 @@ static const struct {
      "[model]\nname = \"llama3\"\nflavor = '8B'\n[activation_checkpoint]\nmode = \"full\"\n",
      "model.preset=llama3.1-8b parallel.tensor=4 train_micro_batch_size_per_gpu=2 "
      "activation_checkpointing.policy=unit"},
+    {"output_dir: out\noptim: lion_32bit\n", "system=trainer optimizer.type=Lion"},
     {"train.py --per_device_train_batch_size 4 --gradient_checkpointing True --bf16 True --max_grad_norm 0.3 "
      "--output_dir out --fsdp \"full_shard auto_wrap\" --model_max_length 2048",
      "system=trainer train_micro_batch_size_per_gpu=4 activation_checkpointing.policy=unit gradient_clipping=0.3 "

@@ -478,6 +478,7 @@ static const refusal refusals[] = {
     {{"fsdp2", 2, false, GPT STAGE(1), ""}, ZR_ERR_UNSUPPORTED, "give --stage 3, or --system ddp"},
     {{"megatron", 2, false, GPT STAGE(3), ""}, ZR_ERR_UNSUPPORTED, "give --stage 1, or --system fsdp2"},
     {{"trainer", 2, false, GPT STAGE(1), ""}, ZR_ERR_UNSUPPORTED, "give --system deepspeed"},
+    {{"deepspeed", 2, false, GPT "optimizer.type=AdamW8bit", ""}, ZR_ERR_UNSUPPORTED, "which DeepSpeed does not have"},
     {{"deepspeed", 2, false, GPT STAGE(0) "activation_checkpointing.policy=selective", ""},
      ZR_ERR_UNSUPPORTED,
      "give the policy unit or none"},

@@ -33,9 +33,12 @@ static const zr__rule rules[] = {
     ZR__STANDARD("", "?!file " STAGE "0"),
 
     ZR__READ("label_smoothing_factor=0", ""),
+    ZR__READ("optim=lion_32bit", "optimizer.type=Lion"),
     ZR__READ("optim=adamw_8bit", "with.optim=adamw_bnb_8bit"), /* another name of it */
     ZR__BOTH("optim=*", "with.optim=*"),
-    ZR__WRITE("optim=adamw_torch_fused", "?!with.optim ?system=trainer"),
+    ZR__WRITE("optim=adamw_bnb_8bit", "?!with.optim ?optimizer.type=AdamW8bit ?system=trainer"),
+    ZR__WRITE("optim=lion_32bit", "?!with.optim ?optimizer.type=Lion ?system=trainer"),
+    ZR__WRITE("optim=adamw_torch_fused", "?!with.optim ?optimizer.type!=AdamW8bit|Lion ?system=trainer"),
     SAME("ddp_bucket_cap_mb"),
     SAME("torch_compile"),
     SAME("use_liger_kernel"),

@@ -85,6 +85,13 @@ echo 'some words' >words
 check 'no configuration' fails 78 'words:1: no configuration' plan --preset gpt2-124m --from words
 check 'a model that torchtitan lacks' fails 69 'it has llama3.1-8b' plan --preset gpt2-124m --stage 3 --emit torchtitan
 check 'a stage that Megatron-LM lacks' fails 69 'stage' plan --preset gpt2-124m --stage 3 --emit megatron
+check 'AdamW8bit, which DeepSpeed lacks' fails 69 'which DeepSpeed does not have' \
+    plan --preset gpt2-124m --optimizer.type=AdamW8bit --emit deepspeed
+# optimizer_is TYPE NAME: the Trainer's name of an optimizer
+optimizer_is() { plan --preset gpt2-124m --optimizer.type="$1" --emit trainer | grep -qx "optim: $2"; }
+check "the Trainer's AdamW" optimizer_is AdamW adamw_torch_fused
+check "the Trainer's AdamW8bit" optimizer_is AdamW8bit adamw_bnb_8bit
+check "the Trainer's Lion" optimizer_is Lion lion_32bit
 check 'a format that is none' fails 2 'expected one of deepspeed, accelerate' plan --preset gpt2-124m --emit nemo
 check 'a system of another format' fails 2 'is for --system megatron' plan --preset gpt2-124m --system ddp --emit megatron
 echo precious >kept

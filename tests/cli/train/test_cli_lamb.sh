@@ -59,4 +59,6 @@ done
 check "states of 8 bits go on in fp32" "$ZR" train small.json --train.output_dir=AdamW8bit-one --resume --train.steps=10 --optimizer.type=AdamW
 check "... all of them" sh -c '! grep "start at zero" err'
 check "... and back" "$ZR" train small.json --quiet --train.output_dir=AdamW8bit-one --resume --train.steps=12
+check "Lion goes on" "$ZR" train small.json --train.output_dir=AdamW8bit-one --resume --train.steps=14 --optimizer.type=Lion
+check "... and its rates are named" grep -q 'Lion goes on with lr 0.003, betas .* and weight_decay 0.1 (optimizer.params)' err
 echo "1..$n"
