@@ -479,11 +479,12 @@ static zr_status note_changed_key(void *arg, const char *key, const char *was, c
     zr__run_note(&r->ranks, "changed since the checkpoint: %s was %.160s, and is now %.160s", key,
                  was ? was : "not given", is ? is : "not given");
     if (strcmp(key, "optimizer.type") == 0 && r->config->optimizer.type == ZR_OPTIMIZER_LION)
-        zr__run_note(&r->ranks,
-                     "Lion goes on with lr %g, betas [%g, %g] and weight_decay %g (optimizer.params); usual are a third "
-                     "of AdamW's lr, betas [0.9, 0.99] and three times its weight_decay",
-                     r->config->optimizer.lr, r->config->optimizer.betas[0], r->config->optimizer.betas[1],
-                     r->config->optimizer.weight_decay);
+        zr__run_note(
+            &r->ranks,
+            "Lion goes on with lr %g, betas [%g, %g] and weight_decay %g (optimizer.params); usual are a third "
+            "of AdamW's lr, betas [0.9, 0.99] and three times its weight_decay",
+            r->config->optimizer.lr, r->config->optimizer.betas[0], r->config->optimizer.betas[1],
+            r->config->optimizer.weight_decay);
     if (rounds && r->config->model.frozen && is && strcmp(is, "true") == 0)
         zr__run_note(&r->ranks,
                      "frozen parameters are rounded to 16 bits, for good: they have no fp32 master (model.frozen)");
