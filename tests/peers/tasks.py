@@ -375,10 +375,10 @@ def run_files(task, files, samples, path):
 
 
 def named_in(told, what):
-    """Return the names at the end of a note's line, which may be cut to a few, and the line before them."""
+    """Return the names in a note's line, which may be cut to a few, and the line before them."""
     line = next((line for line in told.splitlines() if what in line), ": ")
     before, names = line.rsplit(": ", 1)
-    return set(names.split(" and ")[0].split(", ")), before
+    return set(names.split(";")[0].split(" and ")[0].split(", ")), before
 
 
 def run_new_head(task, samples, path):
