@@ -36,17 +36,19 @@ def read_rows(quick):
     return [row for row in rows if not quick or work(row) <= QUICK]
 
 
-def cluster(row, folder):
-    """Write a cluster with the software of a row's system. Return its file."""
+def cluster_file(row, folder):
+    return folder / f"{row['system']}.{row['gpu']}.json"
+
+
+def write_cluster(row, folder):
+    """Write a cluster with the software of a row's system."""
     device = dict(MEMORY.get(row["gpu"], {}))
     made = {"include": GPUS[row["gpu"]][0], "devices": 4096, "device": device}
     if row["system"] in ("megatron", "zb"):
         made["software"] = {"scores_bytes": SCORES_BYTES}
     if row["system"] == "nanotron":
         device["memory_share"] = UNFUSED_SHARE
-    file = folder / f"{row['system']}.{row['gpu']}.json"
-    file.write_text(json.dumps(made))
-    return str(file)
+    cluster_file(row, folder).write_text(json.dumps(made))
 
 
 def model(row):
@@ -71,7 +73,7 @@ def simulate(zr, row, folder):
                          "activation_checkpointing.policy": row["recompute"]}
     if int(row["pipeline"]) > 1:
         keys |= {f"parallel.{key}": row[key] for key in ("pipeline", "chunks", "schedule")}
-    call = [zr, "simulate", str(folder / "config.json"), "--cluster", cluster(row, folder), "--json", "--quiet",
+    call = [zr, "simulate", str(folder / "config.json"), "--cluster", str(cluster_file(row, folder)), "--json", "--quiet",
             "--ranks", row["gpus"], "--stage", row["stage"], "--tensor", row["tensor"], "--batch", row["micro_batch"],
             "--seq", row["seq"]] + [f"--{key}={value}" for key, value in keys.items()]
     ended = subprocess.run(call, capture_output=True, text=True, check=False)
@@ -101,6 +103,8 @@ def main():
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = pathlib.Path(name)
         (folder / "config.json").write_text("{}")
+        for row in rows:  # before the threads, of which several read the same file
+            write_cluster(row, folder)
         for row, zr in zip(rows, pool.map(lambda row: simulate(options.zr, row, folder), rows)):
             row["zr"] = zr
             row["ratio"] = zr / float(row["value"]) if row["unit"] != "step" else float(row["value"]) / zr

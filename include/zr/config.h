@@ -184,7 +184,7 @@ typedef struct zr_config {
         int64_t keep_last;
         bool keep_best;   /* whether to keep the weights with the lowest evaluation loss */
         int64_t patience; /* number of evaluations without a lower loss after which the run ends; 0 for no end */
-        double threshold; /* how much lower the loss must be to count */
+        double threshold; /* a loss counts as lower if it has fallen by more than this, in nats */
         /* key "reproducible": whether results have the same bits for every number of ranks that is a power of two */
         bool rank_free_sums;
         /* key "accumulation_order": whether all micro-batches of a training step pass through a part of the model

@@ -152,7 +152,7 @@ typedef struct zr_data_info {
  * each source are held out. Both parts are never empty: opening one that has no sample fails with ZR_ERR_CONFIG. */
 typedef struct zr_data_part {
     double share;  /* share that is held out, above 0 and below 1; 0 for all data, undivided */
-    bool held_out; /* whether the part is what is held out, or else the rest */
+    bool held_out; /* true for the share that is held out, false for the rest */
 } zr_data_part;
 
 /** Options of zr_data_open_with. A zero means the default, except for `path` and the sizes. */
@@ -172,7 +172,7 @@ typedef struct zr_data_args {
     uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
     zr_data_packing packing; /* contents of a sample */
-    zr_data_part part;       /* of held-out data, zr_data_window has the windows in a fixed random order */
+    zr_data_part part;       /* zr_data_window returns the windows of held-out data in a fixed random order */
     /* name of a form of conversations, such as "llama3", or the path of a chat template, which ends in ".jinja"; NULL
      * or "auto" for the template in the tokenizer's directory */
     const char *chat_template;
@@ -407,7 +407,7 @@ typedef struct zr_labelled_args {
     int64_t samples;    /* maximum number S of samples in a row; above 1, samples are packed into rows */
     zr_data_order order;
     uint64_t seed;         /* seed of the order of samples */
-    zr_data_part part;     /* of questions, those about a text stay together */
+    zr_data_part part;     /* all questions about one text are in the same part */
     const char *tokenizer; /* one of BERT's tokenizers, with the tokens [CLS] and [SEP] (zr_tokenizer_open) */
     /* Only for ZR_LABELLED_CLASSES and ZR_LABELLED_TAGS: */
     int64_t labels;                 /* number of labels */
@@ -455,7 +455,7 @@ typedef struct zr_labelled_row {
     int32_t *label;  /* (S) label of each sample (-1) */
     int32_t *answer; /* (S, 2) indices in the row of the answer's first and last token (-1) */
     int32_t *words;  /* (T) indices in the row of the first token of each tagged word (0) */
-    int32_t *tags;   /* (T) tags of these words (-1) */
+    int32_t *tags;   /* (T) tag of each word in `words` (-1) */
 } zr_labelled_row;
 
 /**

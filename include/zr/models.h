@@ -119,8 +119,8 @@ typedef struct zr_hf_names {
      * with weights of another task, its own heads begin with random values, and the heads in the files are ignored.
      * NULL if there is only one task */
     const char *const *heads;
-    /* those of `heads` that mean something else in each task that has them; weights of another task never give them.
-     * Ends with NULL. NULL if there are none */
+    /* heads whose meaning depends on the task, such as a classifier. A run that begins with weights of another task
+     * does not take them over. Ending with NULL; NULL if there are none */
     const char *const *outputs;
     /* further classes of transformers that have the family's body (the model without heads); a run can begin with their
      * files. Ends with NULL. NULL if zr knows only the classes of the tasks */

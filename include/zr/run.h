@@ -391,9 +391,9 @@ typedef struct zr_eval_result {
     double precision, recall; /* token classification: of entities, from 0 to 1, or NAN */
     int64_t samples;          /* number of samples, words or questions in accuracy, exact and f1 */
     int64_t entities;         /* token classification: number of entities in the data */
-    /* question answering, of data whose questions may lack an answer (SQuAD 2.0): the number of questions that do, or
-     * -1; scores in percent of the questions with an answer, and of those without; the best F1 score of all thresholds,
-     * and a threshold that gives it */
+    /* SQuAD 2.0: the number of questions without an answer, or -1 for other data; the scores of questions with an
+     * answer (has_) and without (no_), in percent; the best F1 score of all thresholds, and a threshold that gives it
+     */
     int64_t lack;
     double has_exact, has_f1, no_exact, best_f1, best_threshold;
     /* with zr_eval_args.answers: the answers as a JSON object {"ID": "ANSWER", ...}; free it with zr_free */
@@ -423,7 +423,7 @@ typedef struct zr_eval_args {
      * smaller S takes more time: T/S times as long as S = T. A stride of 0 means S = T, but leaves out tokens at the
      * end that do not fill a window. */
     int64_t stride;
-    double null_threshold; /* question answering: give no answer if its logits exceed those of the best one by more */
+    double null_threshold; /* question answering: give no answer if its logits exceed the best answer's by more */
     bool answers;          /* question answering: whether to return zr_eval_result.answers; requires `batches` 0 */
     bool as_text;          /* whether the data are read as plain text, as with data.format "text" */
     int64_t token_bytes;   /* data.token_bytes, 2 or 4; 0 for the run's value */

@@ -150,12 +150,11 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(DIRECTION, "direction") /* update the momentum of hidden matrices, and write their directions (zr_muon), or      \
                                  zeros if the training step is skipped. Uses: sums (mine), each optimizer state        \
                                  (mine), the verdict, the directions (mine) */                                         \
-    X(GATHER_DIRECTION,                                                                                                \
-      "gather_direction") /* all-gather directions, or what ORTHO made of them. Uses: as in GATHER */                  \
-    X(ORTHO, "ortho") /* make the directions of this rank's hidden matrices orthogonal, and set those of other ranks'  \
-                         matrices to zero. Uses: the directions of the whole unit, scratch, the verdict */             \
-    X(SCATTER_DIRECTION, "scatter_direction") /* sum the results of ORTHO of all ranks, of which only a matrix's owner \
-                                                 has other than zeros, for this rank's range. Uses: each, [staging],   \
+    X(GATHER_DIRECTION, "gather_direction") /* all-gather directions, before or after ORTHO. Uses: as in GATHER */     \
+    X(ORTHO, "ortho") /* make the directions of this rank's hidden matrices orthogonal, and set all other directions   \
+                         to zero. Uses: the directions of the whole unit, scratch, the verdict */                                                 \
+    X(SCATTER_DIRECTION, "scatter_direction") /* sum the results of ORTHO over the ranks for this rank's range. They   \
+                                                 are zero except on the owner of a matrix. Uses: each, [staging],      \
                                                  directions (mine) */                                                  \
     X(SEND, "send") /* begin to pass a value to another role, without waiting. The messages of a value between two     \
                        roles have the order of the micro-batches. Uses: the value, or the part of a unit that this     \
@@ -256,9 +255,8 @@ static inline int64_t zr_when_rounds(zr_when when, int64_t rounds, bool stale, b
     return zr_when_runs(when, 0, stale, saves) + (rounds - 1) * zr_when_runs(when, 1, stale, saves);
 }
 
-/** States of a unit that are saved besides those of the optimizer, which have lower numbers (zr_step.slot): the
- * parameters that ops read (zr_layout.weight_differences), and the first of the errors of gradients
- * (zr_layout.error_steps). */
+/** Numbers (zr_step.slot) of a unit's states that are saved behind the states of the optimizer: the parameters that
+ * ops read (zr_layout.weight_differences), and the first error of gradients (zr_layout.error_steps). */
 enum { ZR_SLOT_SENT = ZR_OPTIMIZER_SLOTS, ZR_SLOT_ERROR };
 
 /** Step of a schedule. */

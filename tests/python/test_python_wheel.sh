@@ -32,29 +32,29 @@ build/wheel-tools/bin/pip download -q --only-binary=:all: --python-version 3.11 
     numpy==2.4.6 pytest==9.2.0 || skip_all 'numpy and pytest could not be taken from PyPI'
 
 # The host has trained the same before.
-mkdir "$tmp/host" "$root/work"
+mkdir "$tmp/host" "$root/trial"
 for i in $(seq 200); do echo "line $i: $((i * i % 97)) apples, $((i % 7)) pears."; done >"$tmp/text.txt"
-cp "$tmp/text.txt" "$root/work"
+cp "$tmp/text.txt" "$root/trial"
 "$ZR" train --data="$tmp/text.txt" --ranks 2 --stage 3 --seq 32 --model.type=llama --model.hidden_size=32 \
     --model.intermediate_size=64 --model.num_hidden_layers=2 --model.num_attention_heads=2 \
     --model.max_position_embeddings=32 --train.steps=20 --train.output_dir="$tmp/host/run" --quiet || exit 1
-cat >"$root/work/train.py" <<'END'
+cat >"$root/trial/train.py" <<'END'
 import zr
 plan = zr.plan(preset="llama3-8b", ranks=8, cluster="dgx-a100x8", stage=3, seq=4096, batch=1)
 assert plan.params == 8030261248 and plan.memory.total > 16e9, plan
 model = {"type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
          "max_position_embeddings": 32}
-run = zr.train(model=model, data="/work/text.txt", ranks=2, stage=3, seq=32, steps=20, output_dir="/work/run")
+run = zr.train(model=model, data="/trial/text.txt", ranks=2, stage=3, seq=32, steps=20, output_dir="/trial/run")
 assert run.wait().steps == 20
-assert run.evaluate("/work/text.txt").loss < 5.5
+assert run.evaluate("/trial/text.txt").loss < 5.5
 assert len(run.generate("line 7:", tokens=20)) > 0
 print("trained")
 END
 in_root true 2>/dev/null || skip_all 'a /proc cannot be mounted here'
 in_root python3 -m venv /own || { echo 'not ok 1 - a virtual environment'; exit 1; }
 check 'pip installs the wheel' in_root /own/bin/pip install -q --no-index --find-links=/wheels zr-train pytest
-check 'zr plans, trains, evaluates and generates' in_root /own/bin/python -W error /work/train.py
-check 'a run has the bits of this build' cmp "$tmp/host/run/model/model.safetensors" "$root/work/run/model/model.safetensors"
+check 'zr plans, trains, evaluates and generates' in_root /own/bin/python -W error /trial/train.py
+check 'a run has the bits of this build' cmp "$tmp/host/run/model/model.safetensors" "$root/trial/run/model/model.safetensors"
 check 'the command is there' in_root /own/bin/zr --version
 
 mkdir -p "$root/source/src/cli/shell" "$root/source/tests"
