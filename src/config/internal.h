@@ -46,6 +46,8 @@ struct zr_config_state {
      * `is_deepspeeds`: whether the file has a section of DeepSpeed about training (optimizer, scheduler or
      * zero_optimization). */
     bool writes_optimizer, writes_scheduler, is_deepspeeds;
+    bool
+        family_is_guess; /* whether a model is given, but of no family that zr knows, and the first one stands for it */
 };
 
 /** Keys that do not depend on the family, which table.c lists. A family's keys follow after the last key of the section
@@ -93,8 +95,9 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
 /** First part of the path of a model's key. */
 #define ZR_MODEL_SECTION "model."
 /** Return the family of a configuration, given the file's JSON tree with the overrides applied: model.type, or the
- * family of the directory model.init or of model.preset, or the first family. */
-const zr_family *zr__config_family(const json_t *root);
+ * family of the directory model.init or of model.preset, or the first family, which is a guess (`*guess`) if one of
+ * them is given. */
+const zr_family *zr__config_family(const json_t *root, bool *guess);
 /** Refuse a key that no family or only other families have. If another family has the key, the message names this
  * family, and the key with the same meaning in the configuration's own family. */
 zr_status zr__config_refuse_key(const zr_config *config, const zr__source *source, const zr__json_place *place,

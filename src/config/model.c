@@ -28,7 +28,7 @@ static const zr_family *family_of_dir(const char *dir)
     return family_called(json_string_value(json_object_get(root, "model_type")));
 }
 
-const zr_family *zr__config_family(const json_t *root)
+const zr_family *zr__config_family(const json_t *root, bool *guess)
 {
     const json_t *model = json_object_get(root, "model");
     const char *type = json_string_value(json_object_get(model, "type"));
@@ -36,12 +36,14 @@ const zr_family *zr__config_family(const json_t *root)
     const char *preset = json_string_value(json_object_get(model, "preset"));
     const zr_family *family = NULL;
     zr_model_config config;
-    if (type && strcmp(type, "auto") != 0)
+    const bool typed = type && strcmp(type, "auto") != 0;
+    if (typed)
         family = family_called(type);
     else if (init)
         family = family_of_dir(init);
     else if (preset && zr_family_find_preset(preset, &family, &config) != ZR_OK)
         family = NULL;
+    *guess = !family && (typed || init || preset);
     return family ? family : zr_family_at(0);
 }
 
@@ -78,6 +80,11 @@ zr_status zr__config_refuse_key(const zr_config *config, const zr__source *sourc
     if (!first && zr__key_nearest(zr__keys_of(config), path, names, sizeof(names)))
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", names);
     if (!first) return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
+    if (config->state->family_is_guess)
+        return zr__config_fail(source, place, ZR_ERR_CONFIG,
+                               "this is a key of model.type %s, but the model that is given is none of those that zr "
+                               "reads; without this key zr says why",
+                               names);
     if (field->means) like = zr_family_meaning(own, field->means);
     if (!like)
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "this is a key of model.type %s; %s has no such key",

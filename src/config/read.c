@@ -144,7 +144,7 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     find_sections(config, root);
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     /* the family determines the keys */
-    config->model.family = zr__config_family(root);
+    config->model.family = zr__config_family(root, &config->state->family_is_guess);
     ZR_TRY(zr__keys_make(config->model.family, &config->state->keys));
     const zr_key *keys = zr__keys_of(config);
     for (const zr_key *key = keys; key->path; key++) ZR_TRY(zr__value_default(config, key));

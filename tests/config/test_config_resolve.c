@@ -564,6 +564,10 @@ static void keys_of_other_models_are_refused(void **state)
            "model.n_embd");
     refuse("\"model\": {\"sliding_window\": 8}", 1, ZR_ERR_CONFIG,
            "model.sliding_window: this is a key of model.type mistral, qwen2, qwen3; gpt2 has no such key");
+    refuse(
+        "\"model\": {\"init\": \"nowhere\", \"sliding_window\": 8}", 1, ZR_ERR_CONFIG,
+        "model.sliding_window: this is a key of model.type mistral, qwen2, qwen3, but the model that is given is none "
+        "of those that zr reads; without this key zr says why");
     refuse("\"model\": {\"type\": \"llama\", \"hidden_sizes\": 8}", 1, ZR_ERR_CONFIG,
            "model.hidden_sizes: unknown key; did you mean model.hidden_size?");
     refuse("\"model\": {\"zzzzzzzzzzzz\": 8}", 1, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
