@@ -126,8 +126,8 @@ zr_status zr__adapters_end(zr_graph *graph);
 
 /* ---- hidden.c -------------------------------------------------------------------------------- */
 
-/** Mark the hidden matrices (zr_param_info.hidden). Fail if there are none, or if a pattern matches none. Do nothing
- * without zr_graph_spec.hidden_apart. */
+/** Mark the hidden matrices (zr_param_info.hidden). Fail if the model has no hidden matrix, or if a pattern matches no
+ * matrix. Do nothing without zr_graph_spec.hidden_apart. */
 zr_status zr__hidden_end(zr_graph *graph);
 
 /* ---- autodiff.c ------------------------------------------------------------------------------ */

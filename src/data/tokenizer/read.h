@@ -58,8 +58,8 @@ typedef struct zr__member_type {
 } zr__member_type;
 
 /** Read a section: a step, or a "Sequence" with a list of steps in its member `list`; no step if it is missing or null.
- * Call the function of the type of each step. Errors: ZR_ERR_DATA if a step has another type; those of the functions.
- */
+ * Call the function of the type of each step. Errors: ZR_ERR_DATA if a step has another type; and errors of the
+ * functions. */
 ZR_NODISCARD zr_status zr__read_section(zr__reader *r, const json_t *root, const char *section, const char *list,
                                         const zr__member_type *types, size_t n);
 

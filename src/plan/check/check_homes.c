@@ -405,8 +405,8 @@ static zr_status check_square_update(const homes *h, int32_t index)
     return no_master ? check_operand(h, index, &use[2 + n_slots], &u->param, true, false) : ZR_OK;
 }
 
-/* Check that DIRECTION reads the summed gradient of the elements of its range, updates the optimizer's states of these
- * elements, and writes their directions. */
+/* Check that DIRECTION reads the summed gradient of its range, and updates the optimizer's states and writes the
+ * directions of the same range. */
 static zr_status check_direction(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];

@@ -135,7 +135,7 @@ double zr__plan_ortho_flops_sec(const zr_plan *plan, const zr_machine *machine, 
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
-    return zr_dtype_span(ZR_F32, use->range.count); /* whatever the type in memory */
+    return zr_dtype_span(ZR_F32, use->range.count); /* for any type in memory */
 }
 
 double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rates)

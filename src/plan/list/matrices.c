@@ -18,7 +18,7 @@ static double flops_of(const zr_plan *plan, const zr_plan_matrix *matrix)
     return op->def->cost(plan->ortho, op).flops;
 }
 
-/* Return the op for matrices of these sizes. Add it if there is none yet. */
+/* Return the op for matrices of the given sizes. Add it if it is missing. */
 static int32_t op_of(zr_plan *plan, int64_t rows, int64_t cols, int64_t apart)
 {
     for (int32_t i = 0; i < zr_graph_ops(plan->ortho); i++) {
@@ -66,7 +66,7 @@ static int32_t task_end(const zr_plan *plan, int32_t i, int32_t end)
 }
 
 /* Give each matrix of [begin, end) an owner: in descending order of FLOPs, the rank with the fewest so far. Return the
- * FLOPs of the busiest rank, and set *all to those of all ranks. */
+ * FLOPs of the busiest rank, and set *all to the sum over all ranks. */
 static double share_out(zr_plan *plan, int32_t begin, int32_t end, int ranks, double *load, double *all)
 {
     double most = 0;
@@ -99,7 +99,7 @@ static int32_t next_unit(const zr_plan *plan, int32_t unit)
     return unit;
 }
 
-/* Divide the units into batches: as many units as it takes to give all ranks about the same work. With lean states, in
+/* Divide the units into batches, each with enough units to give all ranks about the same work. With lean states, in
  * which a unit's update follows its backward pass, a batch is a unit. */
 static zr_status make_batches(zr_plan *plan)
 {

@@ -127,7 +127,7 @@ int32_t zr__error_group(const zr_plan *plan, int level)
     return plan->two_levels && plan->group[ZR_GROUP_LOCAL].size > 1 ? ZR_GROUP_DATA & ~ZR_GROUP_LOCAL : ZR_GROUP_SELF;
 }
 
-/* Check that the rotation of elements mixes no errors of a matrix with those of the padding behind it, which no
+/* Check that the rotation of elements mixes no errors of a matrix with errors of the padding behind it, which no
  * checkpoint has. */
 static zr_status check_rotated(const zr_graph *graph, int32_t unit, zr_dtype records)
 {
