@@ -105,8 +105,8 @@ static inline int64_t zr__param_begin(const zr_graph *graph, const zr_unit_info 
     return align > 1 && param->shape.ndim > 1 ? (end + align - 1) / align * align : end;
 }
 
-/** Move tiles, frozen parameters, on request (zr_graph_spec.vectors_apart, hidden_apart) vectors, or parameters that
- * are not hidden matrices, to separate units. Move the ops that read a tile to the tile's unit. */
+/** Move tiles, frozen parameters and, on request (zr_graph_spec.vectors_apart, hidden_apart), vectors or parameters
+ * that are not hidden matrices to separate units. Move the ops that read a tile to the tile's unit. */
 zr_status zr__part_units(zr_graph *graph);
 
 /* ---- adapt.c ---------------------------------------------------------------------------------- */

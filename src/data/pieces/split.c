@@ -15,15 +15,15 @@
 enum { MATCH_LIMIT = 10000000, STACK_LEAST_BYTES = 1 << 15, STACK_MOST_BYTES = 1 << 23 };
 
 typedef struct step {
-    zr__cut cut;  /* its text belongs to the step */
+    zr__cut cut;  /* the step owns its text */
     bool changes; /* whether the step changes pieces instead of cutting them */
     zr__changes change;
     const zr__scan *scan; /* hand-written code for the expression, or NULL */
     pcre2_code *code;     /* compiled expression, or NULL */
 } step;
 
-/* Places where a text may be cut: nowhere, or before ASCII white space behind another character, also before line ends
- * or only before other white space. */
+/* Places where a text may be cut: nowhere, or before ASCII white space behind another character: only before blanks, or
+ * also before line ends. */
 typedef enum places { NO_PLACES, BEFORE_BLANKS, BEFORE_SPACES } places;
 
 struct zr__split {

@@ -60,7 +60,7 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* number of states of a unit that may be saved: those, the parameters that ops read, and its errors */
+/* number of states of a unit that may be saved: kept states, the parameters that ops read, and errors */
 enum { SAVED = 1 + ZR_SLOT_ERROR + ZR_ERROR_LEVELS };
 
 /* Return the state that is saved under a number, 1 + zr_step.slot, or a state without a buffer. Number 0 is the master

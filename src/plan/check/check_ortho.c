@@ -9,7 +9,7 @@
 typedef struct progress {
     int32_t buffer;       /* buffer of the directions, or ZR_NONE */
     int64_t computed;     /* elements of directions that this rank has computed */
-    int64_t known, moved; /* elements of the unit that a rank has, and those that the level in progress has moved */
+    int64_t known, moved; /* elements of the unit that a rank has; elements that the level in progress has moved */
     int32_t iterated;     /* number of iterations */
     int64_t summed;       /* ranks over which results have been summed */
 } progress;

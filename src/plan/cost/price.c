@@ -121,7 +121,7 @@ double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t i
     const zr_record_rate *rate = &machine->records[zr__record_codes_of(to)];
     sec += seconds(elems, plan->stochastic ? rate->encode_random : rate->encode);
     if (step->n_uses < 3 || !zr_dtype_is_record(use[2].dtype)) return sec;
-    /* errors are decoded, the new ones need the record's values, and are encoded */
+    /* errors are decoded; new errors need the record's values, and are encoded */
     const zr_record_rate *errors = &machine->records[zr__record_codes_of(use[2].dtype)];
     return sec + seconds(elems, errors->decode) + seconds(elems, rate->decode) + seconds(elems, errors->encode);
 }

@@ -1,6 +1,6 @@
-/* Plans the hidden matrices, whose directions are made orthogonal (zr_muon): which there are, and which rank iterates
- * which. An iteration needs a whole matrix. Ranks share this work matrix by matrix: between two exchanges of directions
- * they iterate the matrices of several units, so that each rank has about the same number of FLOPs. */
+/* Plans the hidden matrices, whose directions are made orthogonal (zr_muon): lists them, and gives each to a rank. An
+ * iteration needs a whole matrix. Ranks share this work matrix by matrix: between two exchanges of directions they
+ * iterate the matrices of several units, so that each rank has about the same number of FLOPs. */
 #include "base/core/core.h"
 #include "base/core/grow.h"
 #include "base/core/scope.h"
@@ -53,7 +53,7 @@ static zr_status add_matrices(zr_plan *plan, zr_plan_unit *u, int32_t index, con
     return ZR_OK;
 }
 
-/* Return the end of the matrices that begin with matrix i and have one owner: those that lie side by side in a
+/* Return the end of the matrices that begin with matrix i and have one owner: matrices that lie side by side in a
  * parameter, so that a rank has all elements of its range or none. */
 static int32_t task_end(const zr_plan *plan, int32_t i, int32_t end)
 {

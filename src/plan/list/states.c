@@ -294,7 +294,7 @@ static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
     if (align > u->align_elems) u->align_elems = align;
 }
 
-/* Find the optimizer of a unit. A unit has only hidden matrices, or none. */
+/* Find the optimizer of a unit. A unit has only hidden matrices, or no hidden matrix. */
 static void choose_optimizer(zr_plan *plan, const zr_graph *graph, int32_t unit)
 {
     zr_plan_unit *u = &plan->unit[unit];
