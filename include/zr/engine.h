@@ -143,7 +143,7 @@ typedef zr_status (*zr_fill_fn)(void *arg, const zr_param_info *param, int64_t f
 /** Set a state of all parameters. fn is called for the ranges that this rank updates, and for the frozen ranges that it
  * stores. Each call of fn asks for at most ZR_PASSING_ELEMS elements. Afterwards parameters are rounded and gathered.
  * If fn is NULL, parameters get the model's initial values (zr_init). Only trained parameters have optimizer states,
- * and only matrices that are quantised are sent in another form than they are (ZR_STATE_SENT). Collective. */
+ * and only quantised matrices are sent in another form than they have (ZR_STATE_SENT). Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fill_fn fn, void *arg);
 
 /** Read a state. The calls of fn on all ranks together pass every element of every parameter once. For gradients and

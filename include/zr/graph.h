@@ -70,8 +70,8 @@ typedef struct zr_graph_spec {
     bool vectors_apart;
     /* whether hidden matrices (zr_param_info.hidden) have units of their own, apart from the other trained parameters
      * of their units, whatever vectors_apart says. Then `hidden` has name patterns of the hidden matrices, one per
-     * line, or is NULL for those that zr_param_info.hidden describes. A graph keeps the pointer only while it is built
-     */
+     * line, or is NULL for the matrices that zr_param_info.hidden describes. A graph keeps the pointer only while it is
+     * built */
     bool hidden_apart;
     const char *hidden;
     /* alignment of matrices (parameters of several dimensions) in elements: each begins at a multiple of it in its
@@ -174,8 +174,8 @@ typedef struct zr_param_info {
     zr_cut fused;
     bool inputs_first; /* whether a linear layer reads the matrix as (inputs, outputs), not as (outputs, inputs) */
     /* whether the parameter is a hidden matrix, which is trained by orthogonalised directions (zr_muon): a trained
-     * matrix of a block, that is, of a unit between the first and the last one that the model declares, or of a linear
-     * layer of the last one whose outputs pass through another matrix; or a trained matrix that zr_graph_spec.hidden
+     * matrix of a block, that is, of a unit between the first and the last unit that the model declares, or of a linear
+     * layer of the last unit whose outputs pass through another matrix; or a trained matrix that zr_graph_spec.hidden
      * names. Set only with zr_graph_spec.hidden_apart */
     bool hidden;
     /* index of the parameter's unit. Valid only after zr_graph_finish, which moves some parameters to other units */

@@ -244,7 +244,7 @@ typedef struct zr_layout {
     double error_beta;
     /* whether weight_records, at stages 0 to 2, have the differences between the master and the parameters that ops
      * read, which are the same on every rank, and to which every rank adds them. Errors then do not add up: a
-     * difference has what earlier ones have left. The parameters begin as the master, rounded to dtype */
+     * difference includes the errors of earlier ones. The parameters begin as the master, rounded to dtype */
     bool weight_differences;
     bool stochastic; /* whether records are rounded up or down at random, so that the mean of a value is exact */
     int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
@@ -256,8 +256,8 @@ typedef struct zr_layout {
     /* optimizer of all trained parameters or, with orthogonalised directions (zr_muon), of the hidden matrices */
     zr_optimizer optimizer;
     zr_optimizer rest; /* with zr_muon: optimizer of all other trained parameters, without trust ratios */
-    /* with zr_muon: name patterns of the hidden matrices, one per line, or NULL for those between the tables and the
-     * head (zr_graph_spec.hidden). Used only while a plan is made */
+    /* with zr_muon: name patterns of the hidden matrices, one per line, or NULL for the matrices between the tables and
+     * the head (zr_graph_spec.hidden). Used only while a plan is made */
     const char *hidden;
 } zr_layout;
 

@@ -87,7 +87,7 @@ class Batches:
         self.struct = _library.Source(self._callback, None, 0)
 
     def begin(self, seq: int) -> None:
-        """Set the length of rows, and check those of an array."""
+        """Set the length of rows, and check the rows of an array."""
         self._seq = seq
         if self._all is not None:
             self._check(self._all, len(self._all[0]), self._what)

@@ -17,7 +17,7 @@ class Error(RuntimeError):
         self.code = code or type(self).code
         self.trace = trace
 
-    def __str__(self) -> str:  # OSError's would be another
+    def __str__(self) -> str:  # instead of OSError's
         return str(self.args[0])
 
 

@@ -57,7 +57,7 @@ class _Exchange:
     def __init__(self, given: Mapping[str, Optional[Mapping[str, Any]]]):
         self.failure: Optional[BaseException] = None
         self.given = given  # "weight" and the optimizer's states
-        self.used: Dict[str, Dict[str, Tuple[str, np.ndarray]]] = {}  # by state and parameter: what was given for it
+        self.used: Dict[str, Dict[str, Tuple[str, np.ndarray]]] = {}  # given arrays by state and parameter
         self.arrays: Dict[str, Dict[str, np.ndarray]] = {}
 
     def _guard(self, action: Any, *args: Any) -> int:

@@ -238,7 +238,7 @@ ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr__te
 
 /** Return whether a tensor belongs to the head of a task (zr_hf_names.heads). */
 bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor);
-/** Return whether a tensor means something else in each task that has it (zr_hf_names.outputs). */
+/** Return whether a tensor has a different meaning in each task that has it (zr_hf_names.outputs). */
 bool zr__hf_is_output(const zr_hf_names *names, const char *tensor);
 /** Return whether the files have a tensor, in any spelling of its name. */
 bool zr__weights_have(const zr_weights *weights, const char *name);
@@ -364,7 +364,7 @@ ZR_NODISCARD zr_status zr__weights_sync(const zr_weights *weights);
 /** Remove the weight files of a directory that were made with `suffix`, and their index. */
 void zr__weights_remove(const char *dir, const char *suffix);
 
-/** Find whether the class of transformers of a directory is that of a model, so that the weights have the model's head.
+/** Find whether the transformers class of a directory is the model's class, so that the weights have the model's head.
  * A directory without a class has the family's first task. Errors: as zr__hf_source_read. */
 ZR_NODISCARD zr_status zr__hf_has_head(const char *dir, const zr_family *family, const zr_model_config *config,
                                        bool *has);

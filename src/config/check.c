@@ -188,7 +188,7 @@ static zr_status check_quantization(const zr_config *config, const zr__source *s
            config->parallel.tensor);
     REFUSE(config->zero.quantized_frozen && config->zero.param.device == ZR_HOME_NVME, frozen, ZR_ERR_UNSUPPORTED,
            "it cannot be used with offload_param.device nvme; leave out one of the two");
-    /* with "auto", what excludes quantised gradients chooses false */
+    /* with "auto", options that exclude quantised gradients set it to false */
     const bool on = config->zero.quantized_gradients == ZR_SWITCH_ON;
     REFUSE(on && config->train.rank_free_sums, gradients, ZR_ERR_CONFIG,
            "it cannot be used with train.reproducible world: each rank quantises its own sums, so values depend on the "

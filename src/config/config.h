@@ -109,7 +109,7 @@ const char *zr__config_key_of(const zr_config *config, const char *means);
 
 /** Return the samples on which the model is trained, which its task determines. */
 zr_samples zr__config_samples(const zr_config *config);
-/** Return whether samples have labels, those of texts or of words. */
+/** Return whether samples have labels, of texts or of words. */
 static inline bool zr__samples_have_labels(zr_samples kind)
 {
     return kind == ZR_SAMPLES_LABELS || kind == ZR_SAMPLES_TAGS;

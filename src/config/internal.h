@@ -122,7 +122,7 @@ ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 const zr_key *zr__key_find(const zr_key *keys, const char *path);
 /** Return a path without its first part, which names the section. */
 const char *zr__key_in_section(const char *path);
-/** Return the share that the stored value of a key of the type ZR_KEY_SHARE is, or 0 if it names files or is NULL. */
+/** Return the stored value of a key of the type ZR_KEY_SHARE as a share, or 0 if it names files or is NULL. */
 double zr__share_of(const char *text);
 /** Return whether values of the key are text. */
 bool zr__key_is_text(const zr_key *key);

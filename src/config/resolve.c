@@ -340,7 +340,7 @@ static bool has_own_rate(const zr_config *config)
            (type == ZR_SCHEDULER_WARMUP && zr__config_given(config, "scheduler.params.warmup_max_lr"));
 }
 
-/* Set what is not given of Muon and of AdamW beside it, as DeepSpeed and torch do. From now on optimizer.lr is the
+/* Set the keys of Muon and of its AdamW that are not given, as DeepSpeed and torch do. From now on optimizer.lr is the
  * learning rate of Muon's matrices, which the schedule changes. */
 static zr_status resolve_muon(zr_config *config, bool lr_given)
 {
@@ -606,7 +606,7 @@ static zr_status note_quantised_weights(zr_config *config, int ranks)
                            "other parameters are offloaded");
 }
 
-/* Without a form that is given, differences of parameters are int4: they are small, and errors do not add up. */
+/* If no form is given, differences of parameters are int4: they are small, and errors do not add up. */
 static void settle_weight_form(zr_config *config)
 {
     const bool given = zr__config_given(config, "quantization.weights");

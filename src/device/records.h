@@ -85,7 +85,7 @@ ZR_INLINE uint16_t zr__record_scale(uint32_t most, float largest, bool up)
 }
 
 /** Return whether a record of errors (zr_feedback.error) with this scale is not kept, but set to 0: errors that are not
- * finite, and those with a subnormal scale, which might change each time they are decoded and encoded. */
+ * finite, and errors with a subnormal scale, which might change each time they are decoded and encoded. */
 ZR_INLINE bool zr__record_drops_errors(uint16_t scale)
 {
     return scale < 0x0080u || scale >= 0x7f80u;
@@ -103,8 +103,8 @@ ZR_INLINE float zr__record_error(float y, float had, float value, float beta, fl
  * largest element then becomes the largest code times the scale (its top), exactly, so that a record that was decoded
  * is encoded again, to nearest, without a change. No element becomes 0 by rounding, because a root of it divides. */
 
-/** Return the scale of a record of states whose largest element has the bits `most`. Of the random number only the low
- * 16 bits are used, of which the codes' rounding uses few. The scale is NaN if the element is not finite. */
+/** Return the scale of a record of states whose largest element has the bits `most`. Use only the low 16 bits of the
+ * random number; the codes' rounding needs few low bits. The scale is NaN if the element is not finite. */
 ZR_INLINE uint16_t zr__record_state_scale(uint32_t most, float largest, uint32_t random)
 {
     const uint32_t scale = (zr__record_bits(zr__record_float(most) / largest) + (random & 0xffffu)) >> 16;
@@ -149,8 +149,8 @@ ZR_INLINE zr__record_keys zr__record_keys_of(const zr_rng *rng, uint32_t high)
 
 /** Return the random number whose index has the low word `low`: a hash of it and the keys. It takes three products of
  * 32 bits, so that rounding at random costs little more than rounding to nearest; a block of Philox takes 20 of 64 bits
- * for four numbers. Products and shifts are those of triple32, a hash function of 32 bits that a search has found
- * (Wellons, hash-prospector). */
+ * for four numbers. Products and shifts come from triple32, a hash function of 32 bits found by a search (Wellons,
+ * hash-prospector). */
 ZR_INLINE uint32_t zr__record_random(zr__record_keys keys, uint32_t low)
 {
     uint32_t x = low ^ keys.first;

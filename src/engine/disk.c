@@ -110,8 +110,8 @@ zr__window zr__window_of(const zr_engine *e, zr_plan_window which)
                         .bytes = plan->window_bytes};
 }
 
-/* Return how many elements of a type fit into a window. If not all elements of a state do, the next window must begin
- * at a block of the disk. */
+/* Return how many elements of a type fit into a window. If a state has more elements, the next window must begin at a
+ * block of the disk. */
 static int64_t room_of(const zr__window *w, zr_dtype dtype)
 {
     const int64_t grain = zr__dtype_grain(dtype), elems = w->bytes / zr_dtype_bytes(dtype) * grain,

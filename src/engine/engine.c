@@ -421,7 +421,7 @@ static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
     return st;
 }
 
-/* Count what the schedule FLUSH moves, for a failed walk that has done the same. */
+/* Count the traffic of the schedule FLUSH, for a failed walk that has done the same. */
 static void count_flush(zr_engine *e)
 {
     const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_FLUSH];
@@ -535,7 +535,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
     /* Whether the training step failed before it updated anything. Parameters are up to date then: no step ends in this
-     * way before the steps of its first round that make them so. */
+     * way before its first round has brought them up to date. */
     const bool whole = (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0;
     if (whole) e->stale = false;
     if (whole && e->refresh) count_flush(e);

@@ -1,5 +1,5 @@
 /* Makes directions of hidden matrices orthogonal (zr_muon). A rank iterates the matrices that it owns, in their places
- * in the whole unit, and sets all other elements to zero, so that the sum over the ranks has the results of all. */
+ * in the whole unit, and sets all other elements to zero, so that the sum over the ranks has all results. */
 #include "engine/walk.h"
 
 /* Operands of DIRECTION in `use`: the gradient's sums, the optimizer's states, the verdict, the directions. */

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Of each thread's two numbers, the first has these bits, from the highest down: 1 that is set during a walk, 1 that is
+/* The first of each thread's two numbers has these bits, from the highest down: 1 that is set during a walk, 1 that is
  * set when the step has ended, 3 for the schedule, 27 for the micro-batch, 32 for the step. The second has 6 for the
  * kind, 8 for the action, 12 for the stage, 8 for the peer, 30 for the op or the unit. */
 enum { MICRO_BITS = 27, STEP_BITS = 32, KIND_AT = 58, ACTION_AT = 50, STAGE_AT = 38, PEER_AT = 30 };

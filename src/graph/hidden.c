@@ -1,6 +1,6 @@
 /* Hidden matrices: the matrices that an optimizer with orthogonalised directions trains (zr_muon). By default these are
- * the trained matrices of blocks, and those of the head's unit that another matrix follows. They are chosen by their
- * place in the model and not by their names. */
+ * the trained matrices of blocks, and trained matrices of the head's unit that another matrix follows. They are chosen
+ * by their place in the model and not by their names. */
 #include "graph/internal.h"
 #include "base/core/scope.h"
 
@@ -24,9 +24,8 @@ static zr_param_info *param_of(const zr_graph *graph, zr_value value)
     return is_param ? &graph->param[graph->value[value].info.param] : NULL;
 }
 
-/* Mark the trained matrices of linear layers in the last unit whose outputs pass through another matrix, as those of
- * BERT's pooler do. The last matrix, whose outputs are logits, is none of them, and neither is a factor of its adapter.
- */
+/* Mark the trained matrices of linear layers in the last unit whose outputs pass through another matrix, such as BERT's
+ * pooler. Mark neither the last matrix, whose outputs are logits, nor a factor of its adapter. */
 static zr_status mark_before_head(zr_graph *graph)
 {
     const int32_t head = graph->n_units - 1;
@@ -50,7 +49,7 @@ static zr_status mark_before_head(zr_graph *graph)
     return ZR_OK;
 }
 
-/* Mark the trained matrices that a pattern matches. Fail if there are none. */
+/* Mark the trained matrices that a pattern matches. Fail without a match. */
 static zr_status mark_matches(zr_graph *graph, const char *pattern)
 {
     const zr_param_info *first = NULL;

@@ -105,8 +105,8 @@ static inline int64_t zr__param_begin(const zr_graph *graph, const zr_unit_info 
     return align > 1 && param->shape.ndim > 1 ? (end + align - 1) / align * align : end;
 }
 
-/** Move tiles, frozen parameters, on request (zr_graph_spec.vectors_apart, hidden_apart) vectors, or parameters that
- * are not hidden matrices, to separate units. Move the ops that read a tile to the tile's unit. */
+/** Move tiles, frozen parameters and, on request (zr_graph_spec.vectors_apart, hidden_apart), vectors or parameters
+ * that are not hidden matrices to separate units. Move the ops that read a tile to the tile's unit. */
 zr_status zr__part_units(zr_graph *graph);
 
 /* ---- adapt.c ---------------------------------------------------------------------------------- */
@@ -126,8 +126,8 @@ zr_status zr__adapters_end(zr_graph *graph);
 
 /* ---- hidden.c -------------------------------------------------------------------------------- */
 
-/** Mark the hidden matrices (zr_param_info.hidden). Fail if there are none, or if a pattern matches none. Do nothing
- * without zr_graph_spec.hidden_apart. */
+/** Mark the hidden matrices (zr_param_info.hidden). Fail if the model has no hidden matrix, or if a pattern matches no
+ * matrix. Do nothing without zr_graph_spec.hidden_apart. */
 zr_status zr__hidden_end(zr_graph *graph);
 
 /* ---- autodiff.c ------------------------------------------------------------------------------ */

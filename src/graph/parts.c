@@ -1,5 +1,5 @@
 /* Parts of a model's parameters: the pieces of tensor-parallel ranks, the tiles of tables, and separate units for
- * tiles, frozen parameters and, on request, vectors, or what is beside hidden matrices.
+ * tiles, frozen parameters and, on request, vectors, or all parameters except hidden matrices.
  *
  * ZeRO gathers parameters, reduces gradients, shards states and forms buckets by whole units. A tile of a table is a
  * unit, so that a table needs no buffer of its size. Frozen parameters form separate units, so that either all

@@ -167,7 +167,7 @@ static void predict_next(zr_graph *graph, const zr_bert_config *c, zr_value x, z
     zr_graph_loss_term(graph, "next_sentence", zr_cross_entropy(graph, logits, next));
 }
 
-/* Add the losses of labels, those of samples or of words. The output of an evaluation is the logits. */
+/* Add the losses of the labels of samples or of words. An evaluation outputs the logits. */
 static void classify(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value label, const char *term)
 {
     const double p = isnan(c->classifier_dropout) ? c->hidden_dropout_prob : c->classifier_dropout;

@@ -12,8 +12,8 @@
  * nearly equal weights. Beyond it, the weight falls with the fourth power of the distance. */
 #define NEAR 0.05
 
-/* Name a step that makes or reads records, such as "encode int8", because it takes longer than others of its kind with
- * as many bytes. Return false for other steps. */
+/* Name a step that makes or reads records, such as "encode int8", because it takes longer than other steps of the same
+ * kind and size. Return false for other steps. */
 static bool name_coding(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step, char name[32])
 {
     const zr_step_traits traits = zr_step_traits_of(step->kind);

@@ -114,7 +114,7 @@ double zr__shard_elems(const zr__model *model, int64_t first, int64_t end, int64
 ZR_NODISCARD zr_status zr__torch_keeps(const zr__run *run, zr__keeps *keeps);
 /** Fail with ZR_ERR_UNSUPPORTED if the configuration recomputes several blocks from one checkpoint. */
 ZR_NODISCARD zr_status zr__single_blocks(const zr__run *run);
-/** Return the number of moments of the configuration's optimizer; those of 8 bits count as quarters. */
+/** Return the number of moments of the configuration's optimizer; a moment of 8 bits counts as a quarter. */
 double zr__moments(const zr_config *config);
 /** Bytes of the head for each logit: at the loss, and until the backward pass has ended. */
 typedef struct zr__head {

@@ -100,7 +100,7 @@ static void add_quoted(zr__text *out, const char *text, int64_t bytes)
     zr__text_add(out, "\"");
 }
 
-/* Print a record: lines of text, with "+" before those whose tokens count. */
+/* Print a record: lines of text, with "+" before lines whose tokens count. */
 static zr_status print_record(const zr_tokenizer *tokenizer, int64_t record, const int32_t *token, int64_t n)
 {
     int64_t counted = 0, bytes = 0;
@@ -139,7 +139,7 @@ static zr_status print_record_json(int64_t record, const int32_t *token, int64_t
     return zr__json_write(&json, stdout);
 }
 
-/* Show the tokens of the first records of a file, as a run would get them, and which of them count. */
+/* Show the tokens of a file's first records, as a run would get them, and which tokens count. */
 static zr_status show_records(const cli_args *args, const tokenize_options *w)
 {
     ZR_AUTO(zr_tokenizer_close) zr_tokenizer *tokenizer = NULL;

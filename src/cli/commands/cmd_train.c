@@ -196,7 +196,7 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
     return st;
 }
 
-/** What the runs of a sweep have in common. */
+/** Arguments common to all runs of a sweep. */
 typedef struct swept_job {
     const watch_options *watch;
     zr_comm *comm;

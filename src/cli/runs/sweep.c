@@ -23,7 +23,7 @@ enum { MOST_RUNS = CLI_MAX_OPERANDS, NAME_BYTES = 200, KEY_BYTES = 256, WHY_BYTE
 typedef struct one_run {
     char name[NAME_BYTES]; /* values of the swept keys, such as "lr=1e-5,seed=2"; the name of its folder */
     char *dir;             /* override "train.output_dir=DIR" */
-    bool finished;         /* whether it had ended before this command began */
+    bool finished;         /* whether the run ended before this command began */
     char *error;           /* why it failed, or NULL */
     zr_status status;
 } one_run;
@@ -124,8 +124,8 @@ static zr_status find_base(sweep *s)
     return ZR_OK;
 }
 
-/** Return whether a key that differs between a finished run and this command decides what is trained. Others, such as
- * a memory limit, may have been found by the run. */
+/** Return whether a key that differs between a finished run and this command changes the training. The run may have
+ * chosen the values of other keys, such as a memory limit. */
 static bool decides(const zr_config *config, const char *key)
 {
     static const char *const sections[] = {"model.", "data.", "train.", "optimizer.", "scheduler."};
@@ -138,9 +138,9 @@ static bool decides(const zr_config *config, const char *key)
     return any;
 }
 
-/** Find the first key that decides what is trained and differs between two configurations as JSON. `path` is that of
- * these sections. Return whether there is one; `key` receives its path, and *is its value in `now`. The depth of the
- * recursion is that of the table of keys. */
+/** Find the first key that changes the training and differs between two configurations as JSON. `path` is the path of
+ * the given sections. Return whether a key was found; `key` receives its path, and *is its value in `now`. The
+ * recursion is as deep as the table of keys. */
 static bool find_other(const zr_config *config, const json_t *was, const json_t *now, const char *path,
                        char key[KEY_BYTES], const json_t **is)
 {
@@ -350,7 +350,7 @@ static zr_status show(const sweep *s)
 
 /* ---- all runs --------------------------------------------------------------------------------- */
 
-/** Return whether a failure ends the sweep, because it is not one of the run alone. */
+/** Return whether a failure ends the sweep, because it concerns more than one run. */
 static bool ends_all(zr_status st)
 {
     return st == ZR_ERR_STOPPED || st == ZR_ERR_HANG || st == ZR_ERR_PEER || st == ZR_ERR_COMM;

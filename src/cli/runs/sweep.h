@@ -8,7 +8,7 @@
 
 typedef struct cli_sweeping {
     const cli_args *args;  /* command line, with the keys of brief options */
-    const cli_args *typed; /* command line without these */
+    const cli_args *typed; /* command line without the keys of brief options */
     const cli_brief *brief;
     const cli_list *sweep; /* texts of --sweep */
     int64_t ranks;         /* number of ranks, or 0 if --ranks is not given */

@@ -33,7 +33,7 @@ int cli_swept_index(const cli_swept *axes, int64_t row, int index);
 
 /** Add the keys of a row to the overrides of a command line. If ranks are swept, set *ranks. */
 ZR_NODISCARD zr_status cli_swept_apply(const cli_swept *axes, int64_t row, cli_args *args, int *ranks);
-/** Check the swept numbers of ranks, of which *most receives the largest; 0 if ranks are not swept. */
+/** Check the swept numbers of ranks. *most receives the largest, or 0 if ranks are not swept. */
 ZR_NODISCARD zr_status cli_swept_most_ranks(const cli_swept *axes, int *most);
 
 /** Return the short name of a key for people: the last part of its path. */

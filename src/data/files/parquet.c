@@ -1,6 +1,6 @@
-/* Reads the footer of a Parquet file, a Thrift struct in the compact protocol, as far as the schema. The footer is
- * somebody else's: every length is checked, and nothing is allocated by it. Sources: apache/parquet-format,
- * parquet.thrift; apache/thrift, doc/specs/thrift-compact-protocol.md. */
+/* Reads the footer of a Parquet file, a Thrift struct in the compact protocol, as far as the schema. The footer is not
+ * trusted: every length is checked, and none decides an allocation. Sources: apache/parquet-format, parquet.thrift;
+ * apache/thrift, doc/specs/thrift-compact-protocol.md. */
 #include "data/files/parquet.h"
 
 #include "base/text/text.h"
@@ -29,7 +29,7 @@ enum {
     CHILDREN = 5,
 };
 
-/* The bytes that are left, or bad, if they are not of the protocol. */
+/* The bytes that are left; `bad` if they violate the protocol. */
 typedef struct reader {
     const unsigned char *at, *end;
     bool bad;

@@ -17,13 +17,13 @@ struct zr__stream {
     zr__packing packing;
     int64_t at; /* offset in the file of the next bytes to read */
     unsigned char *piece;
-    size_t n, used; /* bytes of `piece`; those that the decoder has taken */
+    size_t n, used; /* bytes of `piece`; bytes that the decoder has taken */
     z_stream gzip;
     ZSTD_DStream *zstd;
     bool open;   /* whether `gzip` is to be released */
-    bool inside; /* whether the decoder is within a member (gzip) or a frame (zstd), of which a file may have several */
+    bool inside; /* whether the decoder is within a member (gzip) or frame (zstd); a file may have several */
     bool begun;  /* whether a first member was read */
-    /* the next byte of a compressed text, which is read ahead to find the text's end; 0 or 1 bytes of it */
+    /* next byte of a compressed text, read ahead to find the text's end; ahead_n is 0 or 1 */
     unsigned char ahead;
     int64_t ahead_n;
     bool ended;

@@ -25,7 +25,7 @@ void zr__stream_close(zr__stream **stream);
  * compressed data are damaged or end too early; ZR_ERR_IO; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__stream_read(zr__stream *stream, void *out, int64_t bytes, int64_t *got);
 
-/** Return how many bytes are left. Of a compressed text that has been read in part, return 0 at its end, and INT64_MAX
+/** Return the number of bytes left. If part of a compressed text has been read, return 0 at its end, and INT64_MAX
  * before. */
 int64_t zr__stream_left(const zr__stream *stream);
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes that are read first to find the row of names, and at most. */
+/* Bytes to read to find the row of names, at first and at most. */
 enum { LOOK_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 
 #define NO_TEXT "not UTF-8, or has a NUL; make the file UTF-8 (iconv -f WINDOWS-1252 -t UTF-8)"
@@ -116,7 +116,7 @@ zr_status zr__table_object(const zr__table *table, const char *row, int64_t byte
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* Check what separates the rows and the columns of a file, by the names of the columns. */
+/* Check the separators of a file's rows and columns, by the names of the columns. */
 static zr_status check_form(const zr__file *file, const zr__table *table)
 {
     const size_t columns = json_array_size(table->column);

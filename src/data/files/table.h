@@ -15,10 +15,10 @@ typedef struct zr__table {
 } zr__table;
 
 /** Return the offset behind the row that begins at offset `at`, with its line end; or -1 if text[0, n) ends within the
- * row. If `whole`, nothing follows the text, which then ends a row, unless this is within quotes. */
+ * row. If `whole`, nothing follows the text, so its end also ends a row, unless it is within quotes. */
 int64_t zr__table_row_end(char separator, const char *text, int64_t n, int64_t at, bool whole);
 
-/** Read the names of the columns. Errors: ZR_ERR_DATA if there are none, or two with one name; as zr__stream_head. */
+/** Read the names of the columns. Errors: ZR_ERR_DATA without names, or if two are equal; as zr__stream_head. */
 ZR_NODISCARD zr_status zr__table_open(const zr__file *file, char separator, zr__table *table);
 void zr__table_close(zr__table *table);
 

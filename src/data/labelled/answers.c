@@ -237,7 +237,7 @@ static zr_status take_answer(zr__answers *a, const zr__question *question, const
     return ZR_OK;
 }
 
-/* Take the best candidates with different texts, and no answer if it is not among them. */
+/* Take the best candidates with different texts, and the candidate of no answer in any case. */
 static zr_status choose_answers(zr__answers *a, const zr__question *question)
 {
     const candidate *null = NULL; /* the candidate of no answer, if it has not been taken */
@@ -297,7 +297,7 @@ void zr__answers_threshold(zr__answers *a, double threshold)
     a->threshold = threshold;
 }
 
-/* The best answer to a question, and by how much the logits of no answer exceed its logits. */
+/* The best answer to a question, and the logits of no answer minus its logits. */
 typedef struct pick {
     const char *id, *text;
     double odds;
@@ -342,7 +342,7 @@ typedef struct judged {
     bool lacks;       /* whether the question has no answer */
 } judged;
 
-/* Compare an answer with one that is right. If one of both has no words, F1 is 1 if both have none in version 2.0. */
+/* Compare an answer with a right answer. In version 2.0, F1 is 1 if neither has words. */
 static zr_status compare_with(const zr__answers *a, const char *text, const char *right, judged *out)
 {
     bool exact = false;

@@ -12,7 +12,7 @@
 enum { PART_BYTES = 1 << 20 };
 
 /* Members of the records of labelled texts: the text, and the second text, which is optional in the first form. The
- * others are those of GLUE's tasks. */
+ * other forms are from GLUE's tasks. */
 static const struct {
     const char *text, *pair;
     const char *shown, *members; /* for messages and notes */

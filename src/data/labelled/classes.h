@@ -10,9 +10,9 @@
 typedef struct zr__class_reader {
     const zr_labelled_args *args;
     zr__labelled_list *list;
-    zr__label_names *names; /* where names are collected, while no samples are made; or NULL */
+    zr__label_names *names; /* names to collect, while no samples are made; or NULL */
     int form;               /* form of the records of the file that is being read, or -1 before the first one */
-    const char *members;    /* the members of these records, if they are not "text" and "label"; or NULL */
+    const char *members;    /* members of the records, if they are not "text" and "label"; or NULL */
     int32_t *first;         /* buffer for the tokens of a line's first text */
     int64_t first_room;
     int64_t cut;     /* number of samples that were too long */

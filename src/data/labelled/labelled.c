@@ -175,7 +175,7 @@ static zr_status open_tokenizer(zr_labelled *l)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-/* A kind of samples: its reader, the name of its format, and how messages name a sample and what is held out. */
+/* A kind of samples: its reader, the names of its format and of a sample, and the unit in which a share is held out. */
 static const struct {
     zr_status (*read)(zr_labelled *l);
     const char *format, *sample, *unit;

@@ -31,7 +31,7 @@ typedef struct zr__label_names {
     json_t *seen;      /* an object whose keys are the names */
     const char **name; /* the names in the order of their bytes; they belong to `seen` */
     int64_t n;
-    int64_t most; /* largest number that a label is given as, or -1 */
+    int64_t most; /* largest label given as a number, or -1 */
 } zr__label_names;
 
 /** Collect the labels of data files (zr_labelled_args.path) of the kind CLASSES or TAGS. Call zr__label_names_free even
@@ -91,14 +91,15 @@ void zr__answers_close(zr__answers **answers);
 ZR_NODISCARD zr_status zr__answers_add(zr__answers *answers, int64_t row, const float *logits);
 
 /** Find the answers to a question, the best answer first, when the logits of all of its samples have been added. *id
- * receives the question's id, *list its answers and *n their number, from 1 to n_best; "" may be one more. The pointers
+ * receives the question's id, *list its answers and *n their number, from 1 to n_best; "" may be added. The pointers
  * are valid until the next call. Errors: ZR_ERR_ARG if `question` is out of range; ZR_ERR_STATE if logits are missing;
  * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__answers_get(zr__answers *answers, int64_t question, const char **id, const zr__answer **list,
                                        int64_t *n);
 
-/** Set the threshold of no answer, by default 0: in data whose questions may lack one, the answer is "" if the logits
- * of [CLS] exceed those of the best other answer by more, in the window where this sum is least. */
+/** Set the threshold of no answer, by default 0. In data whose questions may lack an answer, the answer is "" if the
+ * sum of [CLS]'s logits, in the window where it is least, exceeds the sum of the best other answer by more than
+ * this. */
 void zr__answers_threshold(zr__answers *answers, double threshold);
 
 /** Print the best answers as the JSON object {"ID": "ANSWER", ...} that SQuAD's evaluation script reads. Free *json
@@ -111,8 +112,8 @@ typedef struct zr__answers_scored {
     int64_t questions;
     /* Only of version 2.0; otherwise `lack` is -1: */
     int64_t lack;             /* number of questions without an answer */
-    double has_exact, has_f1; /* scores of the other questions, or 0 if there are none */
-    double no_exact;          /* percentage of the questions without an answer to which none is given, or 0 */
+    double has_exact, has_f1; /* scores of the other questions, or 0 if all lack an answer */
+    double no_exact;          /* percentage of the questions without an answer that get "", or 0 */
     /* the largest F1 score of all thresholds, and a threshold that gives it, if each question got its best answer or ""
      */
     double best_f1, best_threshold;

@@ -5,7 +5,7 @@
 
 enum { MOST_LABELS = 1 << 20 };
 
-/* Return a label that is a number, which may be a text, as the fields of a table are, or -1. */
+/* Return a label given as a number, or as the text of a number, as in a table; otherwise -1. */
 static json_int_t number_of(const json_t *label)
 {
     const char *text = json_string_value(label);

@@ -25,7 +25,7 @@ typedef struct zr__questions {
     zr__question *question;
     int64_t n, room;
     int64_t read;      /* total bytes of the files that have been read */
-    bool may_lack;     /* whether questions may have no answer: the files say so of each question (SQuAD 2.0) */
+    bool may_lack;     /* whether questions may have no answer: the files mark each question (SQuAD 2.0) */
     int64_t lost, cut; /* number of questions whose answer is not at answer_start; number of questions that were cut */
     char first_lost[128]; /* file and id of the first lost question */
 } zr__questions;

@@ -24,7 +24,7 @@ static void begin_sentence(zr__tag_reader *r)
 }
 
 /* Add a word. Its tag counts at its first token. A word without tokens, such as a control character, has no tag, and
- * what does not fit into the row is cut off, as in transformers' run_ner. */
+ * tokens that do not fit into the row are cut off, as in transformers' run_ner. */
 static zr_status add_word(zr__tag_reader *r, const char *word, int64_t bytes, int32_t tag)
 {
     zr__labelled_sample *s = &r->sentence;
@@ -245,7 +245,7 @@ zr_status zr__tags_read(zr__tag_reader *r, const zr__file *file, const char *pat
     ZR_TRY(zr__shape_find(file, path, &parts.shape, NULL, 0));
     const bool records =
         parts.shape == ZR__SHAPE_LINES || parts.shape == ZR__SHAPE_VALUES || parts.shape == ZR__SHAPE_ARRAY;
-    if (!records) return read_columns(r, file, path); /* also if it is called a table, such as words.tsv */
+    if (!records) return read_columns(r, file, path); /* even if it is named like a table, such as words.tsv */
     zr_status st = zr__parts_begin(&parts);
     while (st == ZR_OK && !parts.ended) {
         st = zr__part_read(&parts, &part);

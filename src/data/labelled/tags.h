@@ -10,7 +10,7 @@
 typedef struct zr__tag_reader {
     const zr_labelled_args *args;
     zr__labelled_list *list;
-    zr__label_names *names;       /* where names are collected, while no samples are made; or NULL */
+    zr__label_names *names;       /* names to collect, while no samples are made; or NULL */
     int64_t cut;                  /* number of sentences that were too long */
     int64_t records;              /* number of sentences read, of all parts */
     int64_t columns;              /* number of columns of the file that is being read, or 0 before its first line */

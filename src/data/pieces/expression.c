@@ -62,9 +62,9 @@ static void translate_escape(translation *t)
     }
 }
 
-/* Translate a part of a set. A set within a set adds its characters to it, so its brackets are left out. Refuse what
- * would then have another meaning: negated sets and names of classes, and hyphens at a bracket. Refuse intersections,
- * which PCRE2 does not have. */
+/* Translate a part of a set. A set within a set adds its characters to it, so its brackets are left out. Refuse
+ * constructs whose meaning would then change: negated sets and names of classes, and hyphens at a bracket. Refuse
+ * intersections, which PCRE2 does not have. */
 static void translate_in_set(translation *t)
 {
     const char c = *t->at;

@@ -1,7 +1,7 @@
 /**
- * Unicode's normalization forms, by the library utf8proc. Most text is already normalized, which zr__nfc_is finds out
- * by a table, without the library. As in the package `tokenizers`, only the combining characters of Unicode 9 are
- * known: newer ones keep their places and do not compose.
+ * Unicode's normalization forms, by the library utf8proc. zr__nfc_is finds by a table, without the library, that most
+ * text is already normalized. As in the package `tokenizers`, only the combining characters of Unicode 9 are known:
+ * newer ones keep their places and do not compose.
  */
 #ifndef ZR_DATA_NFC_H
 #define ZR_DATA_NFC_H

@@ -61,7 +61,7 @@ void zr__changes_free(zr__changes *changes)
     *changes = (zr__changes){.n = 0};
 }
 
-/* Return the maximum number of bytes that a change makes of one byte of text, without what is prepended. */
+/* Return the maximum number of bytes that a change makes of one byte of text, without prepended bytes. */
 static int64_t growth_of(const zr__change *c)
 {
     int64_t times = 1;
@@ -101,8 +101,8 @@ int64_t zr__changes_growth(const zr__changes *changes, int64_t *more)
     return growth;
 }
 
-/* Return whether a replacement neither makes nor removes a place to cut: that of one character, by a text without white
- * space at its ends. Spaces may become U+2581, before which such tokenizers cut. */
+/* Return whether a replacement neither makes nor removes a place to cut: it replaces one character by a text without
+ * white space at its ends. Spaces may become U+2581, before which such tokenizers cut. */
 static bool keeps_cuts(const zr__change *c)
 {
     const int64_t from = (int64_t)strlen(c->from), to = (int64_t)strlen(c->to);

@@ -28,7 +28,7 @@ typedef enum zr__change_kind {
     ZR__PREPEND,        /* put `to` before a text that is not empty */
     ZR__PREPEND_ABSENT, /* put `to` before a text that does not begin with it */
     ZR__SYMBOLS,        /* replace each byte by the character that represents it (symbols.h) */
-    ZR__SPELL,          /* replace these characters by their bytes */
+    ZR__SPELL,          /* replace each character of ZR__SYMBOLS by its byte */
     ZR__BERT,           /* zr__bert_add */
 } zr__change_kind;
 
@@ -66,8 +66,8 @@ void zr__changes_free(zr__changes *changes);
  * prepended. ZR__SYMBOLS counts as no growth, since ZR__SPELL follows. */
 int64_t zr__changes_growth(const zr__changes *changes, int64_t *more);
 
-/** Return whether normalizing both parts of a text that is cut before ASCII white space, behind another character,
- * gives the normalized whole, and leaves the cut between such characters. */
+/** Return whether a text, cut before ASCII white space behind another character, can be normalized in two parts: they
+ * make the normalized whole, and the cut stays between such characters. */
 bool zr__changes_keep_cuts(const zr__changes *changes);
 
 /** Return an XXH3-64 hash of the changes and of the version of Unicode. */

@@ -19,7 +19,7 @@ static const char scripts[] =
     "Siddham SignWriting Sinhala Sora_Sompeng Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham "
     "Tai_Viet Takri Tamil Tangut Telugu Thaana Tibetan Tifinagh Tirhuta Ugaritic Vai Warang_Citi Yi";
 
-/* Characters that are in Unicode 14, but not in Unicode 9, and unassigned ones between them. */
+/* Characters that are in Unicode 14, but not in Unicode 9, and unassigned characters between them. */
 #define NEWER                                                                                                          \
     "\\x{560}\\x{588}\\x{5ef}\\x{61d}\\x{7fd}-\\x{7ff}\\x{860}-\\x{89f}\\x{8b5}\\x{8be}-\\x{8d3}\\x{9fc}-\\x{9fe}"     \
     "\\x{a76}\\x{afa}-\\x{aff}\\x{b55}\\x{c04}\\x{c3c}\\x{c5d}\\x{c77}\\x{c84}\\x{cdd}\\x{d00}\\x{d04}"                \

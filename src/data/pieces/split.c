@@ -15,15 +15,15 @@
 enum { MATCH_LIMIT = 10000000, STACK_LEAST_BYTES = 1 << 15, STACK_MOST_BYTES = 1 << 23 };
 
 typedef struct step {
-    zr__cut cut;  /* its text belongs to the step */
+    zr__cut cut;  /* the step owns its text */
     bool changes; /* whether the step changes pieces instead of cutting them */
     zr__changes change;
     const zr__scan *scan; /* hand-written code for the expression, or NULL */
     pcre2_code *code;     /* compiled expression, or NULL */
 } step;
 
-/* Places where a text may be cut: nowhere, or before ASCII white space behind another character, also before line ends
- * or only before other white space. */
+/* Places where a text may be cut: nowhere, or before ASCII white space behind another character: only before blanks, or
+ * also before line ends. */
 typedef enum places { NO_PLACES, BEFORE_BLANKS, BEFORE_SPACES } places;
 
 struct zr__split {
@@ -257,7 +257,7 @@ typedef struct range {
     int64_t from, to;
 } range;
 
-/* Find the first match at or after `at` in text[0, bytes). Leave *found unchanged if there is none. */
+/* Find the first match at or after `at` in text[0, bytes). Without a match, leave *found unchanged. */
 typedef zr_status (*find_fn)(const zr__matcher *m, int number, const char *text, int64_t at, int64_t bytes,
                              range *found);
 
@@ -268,7 +268,7 @@ static zr_status find_expression(const zr__matcher *m, int number, const char *t
     const int rc = pcre2_match(m->split->step[number].code, (PCRE2_SPTR)text, (PCRE2_SIZE)bytes, (PCRE2_SIZE)at,
                                PCRE2_NO_UTF_CHECK, data, m->context);
     if (rc == PCRE2_ERROR_NOMATCH) return ZR_OK;
-    const bool inside = text >= m->text && text <= m->text + m->text_bytes; /* else a step has changed the text */
+    const bool inside = text >= m->text && text <= m->text + m->text_bytes; /* if not, a step has changed the text */
     ZR_CHECK(rc >= 0, rc == PCRE2_ERROR_NOMEMORY ? ZR_ERR_MEMORY : ZR_ERR_DATA,
              "the tokenizer's regular expression failed at byte %lld of the text (PCRE2 error %d)",
              (long long)(m->text_at + (inside ? text + at - m->text : 0)), rc);

@@ -13,7 +13,7 @@
 
 enum { ZR__SPLIT_MOST = 16 /* maximum number of steps */ };
 
-/** What a step finds. split.c has a function for each. */
+/** Kind of matches that a step finds. split.c has a function for each kind. */
 typedef enum zr__match_kind {
     ZR__MATCH_EXPRESSION,  /* matches of the regular expression `text` */
     ZR__MATCH_SCRIPT,      /* stretches of one script (scripts.h) */
@@ -27,7 +27,7 @@ typedef enum zr__match_kind {
     ZR__MATCH_KINDS,
 } zr__match_kind;
 
-/** How matches and the text between them become pieces. */
+/** Rule by which matches and the text between them become pieces. */
 typedef enum zr__behavior {
     ZR__ISOLATED,      /* each match is a piece */
     ZR__REMOVED,       /* matches are left out */
@@ -47,8 +47,8 @@ typedef struct zr__cut {
 /** A list of steps. It does not change after the last step is added, so any number of threads may use it. */
 typedef struct zr__split zr__split;
 
-/** Create an empty list, by which a text is one piece. `classes` must exist as long as the list. Error: ZR_ERR_MEMORY.
- */
+/** Create an empty list, which leaves a text as one piece. `classes` must exist as long as the list. Error:
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__split_open(const zr__classes *classes, zr__split **split);
 void zr__split_close(zr__split **split);
 

@@ -40,7 +40,7 @@ struct zr_data {
      * `documents` is set, seq_length indices follow, as zr_data_documents returns them. */
     int32_t *window;
     bool documents, read; /* read: whether a window has been read */
-    bool held_out;        /* whether the data are what is held out (zr_data_part) */
+    bool held_out;        /* whether the data are the held-out part (zr_data_part) */
     /* cut: number of documents that are too long; lost: number of cut documents that have no target left */
     int64_t cut, lost;
     int64_t padding; /* number of padded tokens of all windows */
@@ -587,7 +587,7 @@ zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t
     const source *from = data->source;
     ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "there is no window %lld: the data has %lld windows",
              (long long)window, (long long)data->windows);
-    /* An evaluation may read only the first windows, which are to be of all parts of the data. */
+    /* An evaluation may read only the first windows, which must come from all parts of the data. */
     if (data->held_out) window = zr__order_permute(0, 0, data->windows, window);
     for (; window >= from->windows; from++) window -= from->windows;
     ZR_TRY(from->apart ? read_row(data, from, window, data->window)

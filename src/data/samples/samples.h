@@ -31,11 +31,11 @@ ZR_NODISCARD zr_status zr__data_look(const char *path, bool as_text, bool *text,
  */
 ZR_NODISCARD zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 
-/** Read a document of the files of records into the growing array *tokens, which has *n of them and capacity *room.
- * ZR__IGNORED marks tokens that the loss does not count. Fail with ZR_ERR_ARG if there is no such document. */
+/** Read a document of the files of records into the growing array *tokens, with *n tokens and capacity *room.
+ * ZR__IGNORED marks tokens that the loss does not count. Fail with ZR_ERR_ARG if the document does not exist. */
 ZR_NODISCARD zr_status zr__data_document(const zr_data *data, int64_t document, int32_t **tokens, int64_t *room,
                                          int64_t *n);
-/** Return the bytes of memory that the list of held-out records takes, or that of the others. */
+/** Return the bytes of memory of the list of held-out records, or of the list of the other records. */
 int64_t zr__data_memory_bytes(const zr_data *data);
 
 /** Find the index of a sample's first token. Samples are counted from 0 over all ranks and steps, and tokens from 0

@@ -1,5 +1,4 @@
-/* Built-in functions: how they are found and get their arguments. The functions range, namespace and others that need
- * no value. */
+/* Finds built-in functions and binds their arguments. Has range, namespace and other functions that need no value. */
 #include "data/template/values.h"
 
 #include "base/text/text.h"
@@ -33,7 +32,7 @@ static zr_status call_range(zr__run *r, const zr__call *c, zr__value *out)
     return ZR_OK;
 }
 
-/* Make a dict or a namespace of a dict and arguments by name. */
+/* Make a dict or a namespace of a dict and keyword arguments. */
 static zr_status call_dict(zr__run *r, const zr__call *c, zr__value *out)
 {
     ZR_TRY(zr__dict_make(r, (zr__kind)c->variant, out));
@@ -152,7 +151,7 @@ zr_status zr__function_call(zr__run *r, const zr__function *function, const zr__
     ZR_TRY(zr__run_work(r, 1));
     if (function->parameters[0] != '*') ZR_TRY(bind(r, function, args, &c));
     ZR_TRY(function->call(r, &c, &result));
-    /* what is made of a safe string is safe */
+    /* a string made of a safe string is safe */
     if (self && self->kind == ZR__STRING && self->string->safe && result.kind == ZR__STRING && !result.string->safe) {
         zr__string *safe = NULL;
         ZR_TRY(zr__pool_take(&r->pool, sizeof(*safe), &safe));

@@ -165,7 +165,7 @@ static zr_status parse_arguments(parser *p, zr__node **list)
     return want_op(p, ")");
 }
 
-/* Parse what follows "[": an index or a slice. */
+/* Parse the index or slice after "[". */
 static zr_status parse_index(parser *p, zr__node *of, zr__node **out)
 {
     zr__node *index = NULL, *part = NULL;

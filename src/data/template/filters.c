@@ -279,14 +279,14 @@ static zr_status call_join(zr__run *r, const zr__call *c, zr__value *out)
 
 /* ---- sorting --------------------------------------------------------------------------------- */
 
-/* Return what a value is sorted by: texts without regard to case, unless `exact`. */
+/* Return the sort key of a value: for texts without regard to case, unless `exact`. */
 static zr_status sort_key(zr__run *r, const zr__value *v, bool exact, zr__value *key)
 {
     *key = *v;
     return v->kind == ZR__STRING && !exact ? zr__string_case(r, v->string, ZR__LOWER_CASE, key) : ZR_OK;
 }
 
-/* Sort a list by keys of its items, keeping the order of equal ones. */
+/* Sort a list by keys of its items, keeping the order of equal items. */
 static zr_status sort(zr__run *r, zr__list *items, zr__value *keys, bool back)
 {
     for (int64_t i = 1; i < items->n; i++)

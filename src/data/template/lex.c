@@ -201,7 +201,7 @@ static zr_status read_string(lexer *x)
     return ZR_OK;
 }
 
-/* Copy digits, of which some may be separated by "_", to `out`. Return the offset after them. */
+/* Copy digits, which "_" may separate, to `out`. Return the offset after them. */
 static int64_t take_digits(const lexer *x, int64_t at, char *out, int *n)
 {
     for (; digit_of(x->text[at]) < 10 || (x->text[at] == '_' && digit_of(x->text[at + 1]) < 10); at++)

@@ -80,7 +80,7 @@ static zr_status calculate(zr__run *r, zr__op op, const zr__value *a, const zr__
     return ZR_OK;
 }
 
-/* Append a string, with the characters escaped that HTML reads as its own. */
+/* Append a string, with HTML's special characters escaped. */
 static zr_status build_escaped(zr__run *r, zr__builder *b, const zr__string *s)
 {
     static const char special[] = "&<>'\"";
@@ -96,7 +96,7 @@ static zr_status build_escaped(zr__run *r, zr__builder *b, const zr__string *s)
 static zr_status add_strings(zr__run *r, const zr__string *a, const zr__string *b, zr__value *out)
 {
     zr__builder builder = {0};
-    const bool safe = a->safe || b->safe; /* then Jinja escapes the other one */
+    const bool safe = a->safe || b->safe; /* then Jinja escapes the other string */
     zr__string *sum = NULL;
     ZR_TRY((safe && !a->safe ? build_escaped : zr__build_string)(r, &builder, a));
     ZR_TRY((safe && !b->safe ? build_escaped : zr__build_string)(r, &builder, b));
@@ -182,7 +182,7 @@ zr_status zr__compare(zr__run *r, zr__op op, const zr__value *a, const zr__value
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
-/* Take the bound of a slice; *bound does not change if it is none. */
+/* Take the bound of a slice. The value none does not change *bound. */
 static zr_status take_bound(zr__run *r, const zr__value *value, int64_t *bound)
 {
     if (value->kind == ZR__NONE) return ZR_OK;

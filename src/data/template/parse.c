@@ -104,7 +104,7 @@ static zr_status parse_generation(parser *p, zr__node *node)
     return ZR_OK;
 }
 
-/* Parse a statement, of which p->at is the first word. */
+/* Parse a statement, whose first word is p->at. */
 static zr_status parse_statement(parser *p, zr__node **out)
 {
     static const struct {
@@ -136,8 +136,8 @@ static zr_status parse_statement(parser *p, zr__node **out)
 }
 
 /* Parse text and tags up to a tag that begins with one of the words `ends`, or to the end of the template if `ends` is
- * NULL. p->at becomes that word. The last word of `ends` is the one that the tag needs. The tag before the body is
- * ended first. */
+ * NULL. p->at becomes that word. The last word of `ends` is the word that the tag needs. First end the tag before the
+ * body. */
 static zr_status parse_body(parser *p, const char *const *ends, zr__node **out)
 {
     place last = out;

@@ -1,5 +1,5 @@
-/** The parser of templates: its state, and what the parsers of statements (parse.c) and expressions (expressions.c)
- * share. */
+/** The parser of templates: its state, and the functions that the parsers of statements (parse.c) and expressions
+ * (expressions.c) share. */
 #ifndef ZR_DATA_TEMPLATE_PARSE_H
 #define ZR_DATA_TEMPLATE_PARSE_H
 

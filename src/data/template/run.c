@@ -24,15 +24,15 @@ typedef struct zr__scope {
 
 /* The variable `loop`. */
 typedef struct zr__loop {
-    zr__list *items;    /* those that the loop visits, as far as they are known */
+    zr__list *items;    /* items that the loop visits, as far as they are known */
     int64_t at;         /* index of the item of this iteration, or of the last one after the loop */
-    const zr__list *of; /* all items, of which the loop's condition selects some */
-    int64_t tried;      /* number of them for which the condition is known */
+    const zr__list *of; /* all items; the loop's condition selects some */
+    int64_t tried;      /* number of items in `of` for which the condition is known */
     const zr__node *node;
     scope *outer;
 } loop;
 
-/* What a statement does to the loop around it. */
+/* Effect of a statement on the loop around it. */
 typedef enum flow { GO_ON, BREAKS, CONTINUES } flow;
 
 zr_status zr__run_bad(const zr__run *r, const char *format, ...)
@@ -151,8 +151,8 @@ static zr_status evaluate_slice(zr__run *r, const zr__node *node, zr__value *out
     return zr__slice(r, &of, &from, &to, &step, out);
 }
 
-/* Evaluate the condition of a loop for further items, until `wanted` are selected. As in Jinja, this is done late,
- * since the body may change what the condition depends on. */
+/* Evaluate the condition of a loop for further items, until `wanted` are selected. As in Jinja, evaluation is lazy,
+ * since the body may change variables of the condition. */
 static zr_status select_items(zr__run *r, loop *l, int64_t wanted)
 {
     zr__value truth;

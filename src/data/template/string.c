@@ -299,7 +299,7 @@ static zr_status add_part(zr__run *r, const zr__string *s, int64_t from, int64_t
     return zr__list_append(r, list, part);
 }
 
-/* Divide at white space, of which none is left at the ends of parts. */
+/* Divide at white space, and leave no white space at the ends of parts. */
 static zr_status split_words(zr__run *r, const zr__string *s, int64_t most, zr__list *list)
 {
     for (int64_t at = 0, n = 0;; n++) {

@@ -1,13 +1,13 @@
 /**
- * data/template: executes chat templates, which are programs in a part of the language Jinja. The results are those of
- * Jinja2 with the settings of transformers. read.c reads a template: lex.c divides it into tokens, parse.c and
+ * data/template: executes chat templates, which are programs in a part of the language Jinja. The results equal
+ * Jinja2's with the settings of transformers. read.c reads a template: lex.c divides it into tokens, parse.c and
  * expressions.c make the tree of tree.h. run.c executes it, with operators.c. call.c finds functions and binds their
  * arguments; filters.c, tests.c and methods.c have them. values.h has the values, string.c their texts, values.c
  * compares them, print.c prints them.
  *
- * A template is somebody else's program. It can neither read files nor the clock, and its depth, steps and memory are
- * bounded. What zr does not support is refused with its line: when the template is read, or,
- * if only the values show it, when it is executed.
+ * A template is a program that is not trusted. It can neither read files nor the clock, and its depth, steps and memory
+ * are bounded. A construct that zr does not support is refused with its line: when the template is read, or, if only
+ * the values show it, when it is executed.
  *
  * Each byte of the result has a mark: whether a message contains it, which one, and whether the template puts it into a
  * {% generation %} block. Marks follow texts through slices, strip(), split(), joins and all other operations.

@@ -12,7 +12,7 @@ typedef enum zr__node_kind {
     ZR__PAIRS,     /* dict: list, keys and values in turn */
     ZR__ATTRIBUTE, /* a.name */
     ZR__ITEM,      /* a[b] */
-    ZR__SLICE,     /* a[b:c:d], each of which but a may be NULL */
+    ZR__SLICE,     /* a[b:c:d]; b, c and d may be NULL */
     ZR__CALL,      /* a(list) */
     ZR__FILTERED,  /* a | function(list); a is NULL for a filter of a block */
     ZR__TESTED,    /* a is function(list) */
@@ -63,7 +63,7 @@ typedef struct zr__node {
     zr__op compare; /* in a comparison: the operator before this operand */
     int line;
     const char *name; /* equal names have equal pointers */
-    const char *key;  /* name of an argument by name, or NULL */
+    const char *key;  /* name of a keyword argument, or NULL */
     const zr__function *function;
     zr__value value;
     struct zr__node *a, *b, *c, *d;

@@ -222,7 +222,7 @@ double zr__real_of(const zr__value *v)
     return v->kind == ZR__REAL ? v->real : (double)zr__int_of(v);
 }
 
-/* Compare two numbers: -1, 0, 1, or 2 if one of them is NaN. */
+/* Compare two numbers: return -1, 0 or 1, or 2 if one is NaN. */
 static int order_numbers(const zr__value *a, const zr__value *b)
 {
     if (a->kind != ZR__REAL && b->kind != ZR__REAL)

@@ -55,7 +55,7 @@ typedef struct zr__value {
         const struct zr__macro *macro;
         const struct zr__function *function;
         struct zr__loop *loop;
-        const char *name; /* UNDEFINED: what is not defined, for messages */
+        const char *name; /* UNDEFINED: the undefined name, for messages */
     };
     const struct zr__value *self; /* FUNCTION: the value that a method belongs to, or NULL */
 } zr__value;
@@ -65,7 +65,7 @@ typedef enum zr__list_kind {
     ZR__A_LIST,
     ZR__A_TUPLE,
     ZR__A_RANGE,
-    ZR__A_VIEW,     /* of a dict's keys, values or items: no indices */
+    ZR__A_VIEW,     /* a view of a dict's keys, values or items: no indices */
     ZR__A_SEQUENCE, /* an iterator: no length, always true, has the items that were not taken from it yet */
 } zr__list_kind;
 
@@ -111,7 +111,7 @@ typedef struct zr__builder {
     int64_t bytes, room;
     zr__mark *mark;
     int64_t marks, mark_room;
-    bool marked; /* whether a mark differs from that of the template's text */
+    bool marked; /* whether a mark differs from the mark of the template's text */
 } zr__builder;
 
 /** Append bytes of a source. */
@@ -173,7 +173,7 @@ ZR_NODISCARD zr_status zr__list_append(zr__run *r, zr__list *list, zr__value val
 ZR_NODISCARD zr_status zr__tuple_of(zr__run *r, zr__value first, zr__value second, zr__value *out);
 ZR_NODISCARD zr_status zr__dict_make(zr__run *r, zr__kind kind, zr__value *out);
 ZR_NODISCARD zr_status zr__dict_put(zr__run *r, zr__dict *dict, zr__value key, zr__value value);
-/** Set *value to that of a key, or to NULL. */
+/** Set *value to the value of a key, or to NULL. */
 ZR_NODISCARD zr_status zr__dict_get(zr__run *r, const zr__dict *dict, const zr__value *key, zr__value **value);
 /** Convert JSON. `source` is the source of its texts. The role of a message, `message`, is text of the template. */
 ZR_NODISCARD zr_status zr__value_of_json(zr__run *r, const json_t *json, int32_t source, bool message, zr__value *out);
@@ -189,7 +189,7 @@ double zr__real_of(const zr__value *v);
 ZR_NODISCARD zr_status zr__equal(zr__run *r, const zr__value *a, const zr__value *b, bool *equal);
 /** Compare two values by size: *order receives -1, 0 or 1. Fail if Python does not order them. */
 ZR_NODISCARD zr_status zr__order(zr__run *r, const zr__value *a, const zr__value *b, int *order);
-/** Make a list of what a loop over the value visits. An iterator is used up. */
+/** Make a list of the items that a loop over the value visits. An iterator is used up. */
 ZR_NODISCARD zr_status zr__items_of(zr__run *r, const zr__value *v, zr__list **items);
 /** Find `value` in the container `in`. */
 ZR_NODISCARD zr_status zr__is_in(zr__run *r, const zr__value *value, const zr__value *in, bool *found);
@@ -218,7 +218,7 @@ enum { ZR__SLOTS = 5, ZR__ARGS = 12 };
 /** Arguments of a call, in the order of the template. */
 typedef struct zr__args {
     zr__value value[ZR__ARGS];
-    const char *key[ZR__ARGS]; /* name of an argument by name, or NULL */
+    const char *key[ZR__ARGS]; /* name of a keyword argument, or NULL */
     int n;
 } zr__args;
 
@@ -243,13 +243,13 @@ typedef struct zr__function {
     const char *name;
     const char *parameters; /* names, separated by spaces; "*" if the function reads call->args itself */
     int least;              /* number of parameters that must be given */
-    int variant;            /* which of several similar functions it is, for `call` */
+    int variant;            /* variant, for a `call` that several functions share */
     zr_status (*call)(zr__run *r, const zr__call *call, zr__value *out);
 } zr__function;
 
 /** Find a built-in function, or return NULL. */
 const zr__function *zr__function_named(zr__function_kind kind, const char *name);
-/** Return whether a name is that of a method of strings or dicts. */
+/** Return whether strings or dicts have a method of this name. */
 bool zr__is_method(const char *name);
 ZR_NODISCARD zr_status zr__function_call(zr__run *r, const zr__function *function, const zr__value *self,
                                          const zr__args *args, zr__value *out);

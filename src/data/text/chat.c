@@ -50,8 +50,8 @@ static int64_t control_before(const zr__chat *chat, const char *text, int64_t by
     return first;
 }
 
-/* The part that is searched grows until it has a name, so that the time to find all names of a text is proportional to
- * its length. */
+/* Search a growing part of the text until it has a name, so that the time to find all names of a text is proportional
+ * to its length. */
 int64_t zr__chat_control_in(const zr__chat *chat, const char *text, int64_t bytes, int64_t *length)
 {
     int64_t first = -1;
@@ -96,7 +96,7 @@ void zr__talk_clear(zr__talk *talk)
 
 enum { COUNTS = 1, IN_MESSAGE = 2 };
 
-/* Answers for which the messages before them are rendered in any case. */
+/* Number of answers for which the messages before them are always rendered. */
 enum { MOST_RENDERED = 32 };
 
 /* A conversation that is being rendered. */
@@ -105,9 +105,9 @@ typedef struct page {
     const zr__talk *talk;
     json_t *messages, *more; /* messages and variables, as this template takes them */
     zr__template_text text;
-    int64_t answers;      /* for which find_begin was called */
-    const char *between;  /* the template's text before the last answer that was rendered for, */
-    int64_t bytes, begin; /* its bytes, and where within the model begins to write */
+    int64_t answers;      /* number of answers for which find_begin was called */
+    const char *between;  /* the template's text before the last rendered answer, */
+    int64_t bytes, begin; /* its bytes, and the offset in it where the model begins to write */
     char *on; /* for each byte: whether the loss counts it, and at last whether it belongs to a message, as bits */
 } page;
 
@@ -119,7 +119,7 @@ typedef struct stretch {
     int32_t earlier;      /* source of the stretch before it, or ZR__FROM_TEMPLATE */
 } stretch;
 
-/* Find the next stretch, from mark *at on. Return false if there is none. */
+/* Find the next stretch, from mark *at on. Return false at the end. */
 static bool next_stretch(const zr__template_text *t, int64_t *at, stretch *s)
 {
     int64_t begin = *at > 0 ? t->mark[*at - 1].end : 0;
@@ -164,8 +164,8 @@ static zr_status run_first(const page *p, int64_t n, zr__template_text *text)
  * with the text before the answer. If the template refuses the messages before the answer, this is the beginning of the
  * message's text. *begin receives it. Error: ZR_ERR_MEMORY.
  *
- * The time to render for each of n answers is proportional to n * n. After MOST_RENDERED answers, one with the same
- * text before it as the last one that was rendered for begins at the same place within. */
+ * The time to render for each of n answers is proportional to n * n. After MOST_RENDERED answers, an answer with the
+ * same text before it as the last rendered answer begins at the same offset in this text. */
 static zr_status find_begin(page *p, const stretch *s, int64_t *begin)
 {
     const char *b = p->text.text + s->before;
@@ -208,7 +208,7 @@ static int64_t end_of(const page *p, const stretch *s, bool answer)
 static zr_status mark_answers(page *p)
 {
     stretch s = {.source = ZR__FROM_TEMPLATE};
-    int32_t done = ZR__FROM_TEMPLATE; /* the last message of which a stretch was found */
+    int32_t done = ZR__FROM_TEMPLATE; /* the last message with a stretch so far */
     for (int64_t at = 0; next_stretch(&p->text, &at, &s);) {
         if (s.source < 0) continue;
         const zr__turn *m = &p->talk->turn[s.source];
@@ -222,7 +222,7 @@ static zr_status mark_answers(page *p)
     return ZR_OK;
 }
 
-/* Mark the bytes of {% generation %} blocks, except for those of messages that do not count. */
+/* Mark the bytes of {% generation %} blocks, except blocks of messages that do not count. */
 static void mark_generated(const page *p)
 {
     const zr__template_text *t = &p->text;
@@ -292,7 +292,7 @@ static zr_status check_missing(const page *p)
     return ZR_OK;
 }
 
-/* Check that the template knows what the conversation has besides texts. */
+/* Check that the template reads the conversation's members beside texts. */
 static zr_status check_known(const zr__chat *chat, const zr__talk *talk)
 {
     static const char *const members[] = {"tool_calls", "reasoning_content", "reasoning", "thinking"};

@@ -1,14 +1,14 @@
 /**
- * Renders conversations as text with a chat template (data/template): that of a tokenizer's directory, that of a file,
- * or one of zr's own, which have the forms of known models.
+ * Renders conversations as text with a chat template (data/template) from a tokenizer's directory, from a file, or one
+ * of zr's own, which have the forms of known models.
  *
  * A rendered conversation consists of spans. A span tells whether the model is trained on it, and whether it is text of
  * a message. In the text of a message, names of control tokens are ordinary text.
  *
  * Which bytes are an answer follows from the marks of data/template. If the template has {% generation %} blocks, these
  * are the answers. Otherwise an answer is the text of its message with the template's text within, and two parts of the
- * template's text around it: what precedes the message and is not in the template's generation prompt, and what follows
- * it up to the end of the first control token.
+ * template's text around it: the part before the message that is not in the template's generation prompt, and the part
+ * after it up to the end of the first control token.
  */
 #ifndef ZR_DATA_CHAT_H
 #define ZR_DATA_CHAT_H
@@ -29,7 +29,7 @@ typedef struct zr__turn {
 
 /** A conversation. Set it to zeros before the first use. */
 typedef struct zr__talk {
-    json_t *messages;     /* as the template gets them */
+    json_t *messages;     /* messages as the template gets them */
     json_t *tools, *more; /* variables of the template: tools, and an object of others; or NULL */
     zr__turn *turn;       /* array of n */
     int64_t n, room;
@@ -59,7 +59,7 @@ typedef struct zr__rendered {
     int64_t n, room;
     bool begins;                        /* whether it begins with the tokens that begin the tokenizer's texts */
     bool failed;                        /* whether memory was short */
-    char reason[ZR__CHAT_REASON_BYTES]; /* why the template has no form for the messages */
+    char reason[ZR__CHAT_REASON_BYTES]; /* reason if the template has no form for the messages */
 } zr__rendered;
 
 void zr__rendered_clear(zr__rendered *rendered);
@@ -68,7 +68,7 @@ void zr__rendered_free(zr__rendered *rendered);
 /** Rendering of conversations for one tokenizer. Close it with zr__chat_close. */
 typedef struct zr__chat {
     const struct zr__chat_form *form;                /* form of zr's own template, or NULL */
-    zr__template *template;                          /* NULL if there is none, or none that can be read */
+    zr__template *template;                          /* NULL if it is missing or cannot be read */
     json_t *variables;                               /* special tokens by name, as variables of the template */
     uint64_t hash;                                   /* hash of the template's text */
     char date[16];                                   /* today's date in the template */
@@ -79,14 +79,14 @@ typedef struct zr__chat {
     bool listed;                       /* whether tokenizer_config.json lists the added tokens */
     bool joins;                        /* whether the template takes contents only as texts, not as lists of parts */
     bool all;                          /* whether the loss counts the text of the template, too */
-    char unread[ZR_SHOWN_BYTES + 512]; /* why the directory's template cannot be read, or "" */
+    char unread[ZR_SHOWN_BYTES + 512]; /* error of reading the directory's template, or "" */
 } zr__chat;
 
 /** Find the chat template of a tokenizer. `named` is the name of a form, the path of a template's file (it ends in
  * ".jinja"), or NULL or "auto" for the template in the tokenizer's directory. `date` is YYYY-MM-DD, or NULL for
  * ZR__CHAT_DATE. `more` is NULL, or the JSON text of an object with further variables. Success does not mean that there
- * is a template (zr__chat_want). Errors: ZR_ERR_CONFIG if there is no such form, file or date; ZR_ERR_DATA if a file of
- * the directory is damaged. Close the result also after an error. */
+ * is a template (zr__chat_want). Errors: ZR_ERR_CONFIG if the form, file or date does not exist; ZR_ERR_DATA if a file
+ * of the directory is damaged. Close the result also after an error. */
 #define ZR__CHAT_DATE "2024-07-26"
 ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, const char *date, const char *more,
                                      zr__chat *chat);

@@ -17,7 +17,7 @@
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
-/* Read a template. One that cannot be read is not an error before it is needed. */
+/* Read a template. A template that cannot be read is an error only when it is needed. */
 static zr_status take_template(zr__chat *chat, const char *text, size_t bytes, const char *place)
 {
     zr__template_close(&chat->template);
@@ -134,7 +134,7 @@ static zr_status make_talk(bool parts, bool answered, zr__talk *talk)
     return ZR_OK;
 }
 
-/* Find the token that ends an answer: the control token that follows one. */
+/* Find the token that ends an answer: the control token that follows an answer. */
 static zr_status find_turn_end(zr__chat *chat)
 {
     ZR_AUTO(zr__talk_clear) zr__talk talk = {0};
@@ -152,8 +152,8 @@ static zr_status find_turn_end(zr__chat *chat)
     return ZR_OK;
 }
 
-/* Find out whether the template takes contents that are lists of parts: then all that it shows of the list of one part
- * is the part's text. */
+/* Find out whether the template takes lists of parts as contents: then it shows only the part's text of a list of one
+ * part. */
 static zr_status find_joins(zr__chat *chat)
 {
     ZR_AUTO(zr__talk_clear) zr__talk talk = {0};

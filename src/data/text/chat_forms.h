@@ -10,7 +10,7 @@ typedef struct zr__chat_form {
     const char *name;
     const char *template;
     const char *begin, *end; /* tokens that begin a text and end it, if the tokenizer does not name its own, or NULL */
-    const char *control[ZR__FORM_CONTROLS]; /* control tokens besides these */
+    const char *control[ZR__FORM_CONTROLS]; /* further control tokens */
     bool plain; /* whether it is a text without control tokens, which begins and ends as the tokenizer's texts do */
 } zr__chat_form;
 

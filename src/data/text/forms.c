@@ -146,7 +146,7 @@ static bool reads(const zr__form_found *found, const char *name)
     return false;
 }
 
-/* Write which members of the record the form reads, and which it does not, although they are members of a form. */
+/* Write which members of the record the form reads, and a needed member of another form that it does not read. */
 static void say(zr__form_found *found, const json_t *record)
 {
     size_t used = 0;

@@ -6,18 +6,18 @@
 #include "data/text/chat.h"
 #include "data/text/parts.h"
 
-/** What the records of a file become. */
+/** Kinds of text that the records of a file become. */
 typedef enum zr__lines_kind {
-    ZR__LINES_TEXT,     /* a text, all of which counts */
+    ZR__LINES_TEXT,     /* a text that counts as a whole */
     ZR__LINES_PAIR,     /* a prompt and its completion, with nothing between them */
     ZR__LINES_MESSAGES, /* a conversation, rendered with a chat template */
 } zr__lines_kind;
 
-/** What the members of a record are, in the order in which messages list them. */
+/** Meanings of a record's members, in the order in which messages list them. */
 typedef enum zr__slot {
     ZR__SLOT_TEXT,
     ZR__SLOT_LIST,   /* messages */
-    ZR__SLOT_PROMPT, /* what the user says */
+    ZR__SLOT_PROMPT, /* text of the user */
     ZR__SLOT_INPUT,  /* further text of the user, behind the prompt; may be missing or empty, as all members below */
     ZR__SLOT_ANSWER, /* (never missing) */
     ZR__SLOT_SYSTEM,
@@ -42,8 +42,8 @@ typedef struct zr__form_found {
 
 /** Find the form of a file from its first record; of records that have several forms, the form that comes first in the
  * table. If bad lines are skipped, the first record that has a form decides. `like` says how to read the file.
- * `columns` is NULL, or the JSON text of an object that names the file's members for those of the table; only forms
- * with all of these members are then considered. `text_key` names the member "text", if it is not NULL. Errors:
+ * `columns` is NULL, or the JSON text of an object that maps members of the table to the file's members; then only
+ * forms with all mapped members are considered. `text_key` names the member "text", if it is not NULL. Errors:
  * ZR_ERR_CONFIG for `columns`; ZR_ERR_DATA if the record is bad or has no form; as zr__part_read. Close the result also
  * after an error. */
 ZR_NODISCARD zr_status zr__form_find(const zr__parts *like, const char *columns, const char *text_key,

@@ -16,7 +16,7 @@ static int64_t count_lines(const char *text, int64_t n)
     return lines;
 }
 
-/* Read bytes behind those that `text` has until it has n, or until the text ends. */
+/* Append bytes to `text` until it has n, or until the text ends. */
 static zr_status fill(zr__parts *parts, char *text, int64_t n, int64_t *have)
 {
     int64_t got = 0;
@@ -207,7 +207,7 @@ static zr_status refuse_rest(zr__part *part, const char *reason)
     return ZR_FAIL(ZR_ERR_DATA, "%s", reason);
 }
 
-/* Find the text of a record. If there is none, set *text to NULL and write the reason. */
+/* Find the text of a record. If it has no text, set *text to NULL and write the reason. */
 static void find_text(const zr__parts *parts, const json_t *record, const char **text, int64_t *bytes,
                       char reason[ZR__REASON_BYTES])
 {

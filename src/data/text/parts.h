@@ -28,7 +28,7 @@ typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, int
 /** Function that processes a line; `of` is zr__parts.line_of, and `arg` the argument of zr__part_run. *bytes receives
  * the length of the line's texts, or 0 for none. If the line is bad, `reason` says why, otherwise it is "". */
 typedef zr_status (*zr__line_fn)(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason);
-/** Likewise for a record, which is an object. */
+/** Function like zr__line_fn for a record, which is an object. */
 typedef zr_status (*zr__record_fn)(const void *of, void *arg, const json_t *record, int64_t *bytes, char *reason);
 
 /** A file, how to read it, and the current position in it. Members that are not used must be zeros. */

@@ -9,8 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Number of bytes that are read first to find the shape of a file. 16 times as many are read next, up to
- * ZR__LINE_BYTES. */
+/* Number of bytes to read first to find the shape of a file. It grows by a factor of 16, up to ZR__LINE_BYTES. */
 enum { FIRST_BYTES = 1 << 8 };
 
 /* Return whether the first n bytes of a path end in `end`. */

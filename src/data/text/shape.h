@@ -1,4 +1,4 @@
-/** How the records of a text file follow each other. The first value of a file decides, whatever the file is called. A
+/** The shape of a text file: how its records follow each other. The first value decides, whatever the file is called. A
  * record is a JSON object. A table, by its name (.csv, .tsv), has a record in each row after the first one. */
 #ifndef ZR_DATA_SHAPE_H
 #define ZR_DATA_SHAPE_H
@@ -11,7 +11,7 @@ typedef enum zr__shape {
     ZR__SHAPE_VALUES, /* records one after the other, which may span lines */
     ZR__SHAPE_ARRAY,  /* a JSON array of records */
     ZR__SHAPE_CSV,    /* rows of comma-separated values, whose first row names the columns (data/files/table.h) */
-    ZR__SHAPE_TSV,    /* likewise of tab-separated values */
+    ZR__SHAPE_TSV,    /* rows of tab-separated values, with names in the same way */
 } zr__shape;
 
 /** Maximum length in bytes of a record. A longer record counts as bad. */

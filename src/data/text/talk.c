@@ -92,7 +92,7 @@ static void read_switch(const json_t *one, int64_t number, bool *said, bool *tra
     }
 }
 
-/* Check a list of parts, each of which must be a text. *bytes receives the length of the texts. */
+/* Check a list of parts, which must all be texts. *bytes receives the length of the texts. */
 static void read_parts(const json_t *parts, int64_t number, int64_t *bytes, char *reason)
 {
     json_t *part;

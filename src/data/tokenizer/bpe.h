@@ -43,7 +43,7 @@ typedef struct zr__bpe_ends {
 typedef struct zr__saying {
     enum {
         ZR__SAY_REPLACE, /* replace `from` by `to` */
-        ZR__SAY_BYTES,   /* join consecutive names of bytes, such as "<0x0A>", to a text of these bytes */
+        ZR__SAY_BYTES,   /* decode consecutive names of bytes, such as "<0x0A>", to text */
         ZR__SAY_FUSE,    /* join all texts */
         ZR__SAY_STRIP, /* leave out up to `start` characters `from` at the beginning, `stop` at the end of each text */
         ZR__SAY_METASPACE, /* replace `from` by spaces; in the first text leave it out if `start` is 1 */

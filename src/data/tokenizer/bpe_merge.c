@@ -190,9 +190,9 @@ static bool put_bytes(merger *m, int32_t *n, const char *character, int64_t byte
     return true;
 }
 
-/* Divide a piece into characters, or into bytes of which some have no token. As in the package `tokenizers`, the token
- * for an unknown character is appended only when the next character of the vocabulary follows, but byte tokens are
- * appended at once. */
+/* Divide a piece into characters, or into bytes, some without a token. As in the package `tokenizers`, the token for an
+ * unknown character is appended only when the next character of the vocabulary follows, but byte tokens are appended at
+ * once. */
 static int32_t put_characters(merger *m, const char *piece, int32_t bytes)
 {
     const zr__bpe *bpe = m->bpe;

@@ -26,7 +26,7 @@ typedef struct zr__reader {
     bool two_files;
     bool has_zeros; /* whether character 0 is read as character 1; this is for texts of tekken.json that zr ignores */
     int steps;      /* number of steps of the pre-tokenizer that cut text */
-    bool prepends, symbols; /* whether a step of the pre-tokenizer prepends, and whether one follows ByteLevel */
+    bool prepends, symbols; /* whether a step of the pre-tokenizer prepends; whether a step follows ByteLevel */
     char end_of_text[256];  /* name of the token that ends a text, by tokenizer_config.json; "" if it names none */
 } zr__reader;
 
@@ -58,8 +58,8 @@ typedef struct zr__member_type {
 } zr__member_type;
 
 /** Read a section: a step, or a "Sequence" with a list of steps in its member `list`; no step if it is missing or null.
- * Call the function of the type of each step. Errors: ZR_ERR_DATA if a step has another type; those of the functions.
- */
+ * Call the function of the type of each step. Errors: ZR_ERR_DATA if a step has another type; and errors of the
+ * functions. */
 ZR_NODISCARD zr_status zr__read_section(zr__reader *r, const json_t *root, const char *section, const char *list,
                                         const zr__member_type *types, size_t n);
 

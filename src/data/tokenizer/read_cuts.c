@@ -173,8 +173,8 @@ static bool may_remove(const zr__changes *changes)
     return false;
 }
 
-/* Read Metaspace within a Sequence, or with another replacement than ZR__BPE_SPACE. The package takes a piece for the
- * first one by its place in the original text. */
+/* Read Metaspace within a Sequence, or with another replacement than ZR__BPE_SPACE. The package finds the first piece
+ * by its place in the original text. */
 static zr_status read_metaspace(zr__reader *r, const zr__member *m)
 {
     zr__read_scheme scheme;

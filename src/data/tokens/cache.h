@@ -37,7 +37,7 @@ typedef struct zr__cached {
     int token_bytes;
     int64_t tokens, documents, text_bytes, skipped_lines, first_skipped;
     zr__lines_kind kind;
-    char said[ZR__SAID_BYTES]; /* records: their members, for messages */
+    char said[ZR__SAID_BYTES]; /* members of the records, for messages */
     uint64_t hash;             /* XXH3-64 of the tokens and the index */
     bool checked; /* whether the tokens are known to match the hash, because they were just created or read */
     bool damaged; /* whether a damaged file of the same name was replaced */

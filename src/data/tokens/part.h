@@ -5,7 +5,7 @@
 #include "zr/data.h"
 
 /** Return the record that is held out of block `block`, counted from 0. With a share x, block b has the records from
- * b/x to (b+1)/x, rounded down, of which one is drawn. So records of every part of a file are held out, also if it is
+ * b/x to (b+1)/x, rounded down, and one is drawn. So records of every part of a file are held out, also if it is
  * sorted. The draw depends on the block alone: the same records are held out whatever the seed of a run, and records
  * that are added at the end change nothing for those before them. */
 int64_t zr__part_record(double share, int64_t block);
@@ -16,7 +16,7 @@ bool zr__part_has(const zr_data_part *part, int64_t record);
 /** A part of some data, for its check. */
 typedef struct zr__part_size {
     const char *name;        /* file, for messages */
-    const char *unit;        /* plural name of what is counted, such as "records" */
+    const char *unit;        /* plural name of the counted units, such as "records" */
     int64_t has, all, least; /* size of the part; of all data; size that the part must have at least */
 } zr__part_size;
 

@@ -140,7 +140,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 }
 
 /* Find the range whose number at offset `at` (offsetof) is the last that is at most `number`. If everything is read,
- * the range is all of it. *end receives the number at which the next range begins, and `all` if there is none. */
+ * return a range from 0. *end receives the number at which the next range begins, or `all` after the last range. */
 static zr__token_range find_range(const zr__tokens *t, size_t at, int64_t number, int64_t all, int64_t *end)
 {
     *end = all;

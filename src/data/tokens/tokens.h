@@ -15,8 +15,8 @@ typedef struct zr__open_shard {
     uint64_t used; /* value of `clock` at the last use */
 } zr__open_shard;
 
-/** A range of tokens of the files, of which only parts are read. `first` and `first_document` number tokens and
- * documents of the files, `token` and `document` those that are read. */
+/** A range of the files' tokens, if only parts are read. `first` and `first_document` count all tokens and documents of
+ * the files, `token` and `document` only the tokens and documents that are read. */
 typedef struct zr__token_range {
     int64_t token, document, first, first_document;
 } zr__token_range;
@@ -28,7 +28,7 @@ typedef struct zr__tokens {
     int64_t bytes;              /* bytes of all files */
     int64_t documents;          /* number of documents, in all indexes, that are read */
     int64_t all, all_documents; /* numbers of tokens and documents in all files */
-    zr__token_range *range;     /* what is read, in order; NULL for everything */
+    zr__token_range *range;     /* ranges that are read, in order; NULL for everything */
     int64_t ranges, range_room;
     int64_t vocab_size;
     zr__open_shard open[ZR__OPEN_SHARDS];
@@ -43,8 +43,8 @@ void zr__tokens_free(zr__tokens **tokens);
 /** Open a file and append it. Errors: as zr_data_open_with. */
 ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, const char *path);
 
-/** Of the files from number `shard` on, read only a part: whole records if these are files of records, else a part of
- * their tokens. If any files are divided, all must be. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
+/** Read only a part of the files from number `shard` on: whole records of files of records, else a part of the tokens.
+ * If any files are divided, all must be. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__tokens_divide(zr__tokens *tokens, int64_t shard, const zr_data_part *part);
 
 /** Place of a document: its first token, its first token that counts for the loss, and its number of tokens. */

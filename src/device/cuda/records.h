@@ -129,7 +129,7 @@ __device__ __forceinline__ uint32_t zr__record_most(const zr__record &its, const
     return most;
 }
 
-/* Return the random number `index`. *keys are those of the number before, unless it is the first one of a thread. */
+/* Return the random number `index`. *keys are the keys of the number before, except for a thread's first number. */
 __device__ __forceinline__ uint32_t zr__random_at(const zr_rng &rng, zr__record_keys *keys, bool first, uint64_t index)
 {
     if (first || (uint32_t)index == 0) *keys = zr__record_keys_of(&rng, (uint32_t)(index >> 32));

@@ -60,7 +60,7 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* number of states of a unit that may be saved: those, the parameters that ops read, and its errors */
+/* number of states of a unit that may be saved: kept states, the parameters that ops read, and errors */
 enum { SAVED = 1 + ZR_SLOT_ERROR + ZR_ERROR_LEVELS };
 
 /* Return the state that is saved under a number, 1 + zr_step.slot, or a state without a buffer. Number 0 is the master
@@ -405,8 +405,8 @@ static zr_status check_square_update(const homes *h, int32_t index)
     return no_master ? check_operand(h, index, &use[2 + n_slots], &u->param, true, false) : ZR_OK;
 }
 
-/* Check that DIRECTION reads the summed gradient of the elements of its range, updates the optimizer's states of these
- * elements, and writes their directions. */
+/* Check that DIRECTION reads the summed gradient of its range, and updates the optimizer's states and writes the
+ * directions of the same range. */
 static zr_status check_direction(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];

@@ -1,21 +1,21 @@
 /* Part of the proof of a plan: orthogonalised directions (zr_muon). A unit of hidden matrices must have the directions
  * of all its elements, from the gradient on which all ranks have agreed, before its matrices are iterated; each matrix
- * must be iterated by one rank of those that share the work; and the results must reach the ranks that update with
- * them. All of this is in one buffer, so check_order.c proves that it happens in the order of the list. check_homes.c
- * checks that DIRECTION and UPDATE compute with the elements that they name. */
+ * must be iterated by one of the ranks that share the work; and the results must reach the ranks that update with them.
+ * All of this is in one buffer, so check_order.c proves that it happens in the order of the list. check_homes.c checks
+ * that DIRECTION and UPDATE compute with the elements that they name. */
 #include "plan/check/check.h"
 
-/* What has happened to a unit's directions so far. */
+/* Progress of a unit's directions. */
 typedef struct progress {
     int32_t buffer;       /* buffer of the directions, or ZR_NONE */
     int64_t computed;     /* elements of directions that this rank has computed */
-    int64_t known, moved; /* elements of the unit that a rank has, and those that the level in progress has moved */
+    int64_t known, moved; /* elements of the unit that a rank has; elements that the level in progress has moved */
     int32_t iterated;     /* number of iterations */
     int64_t summed;       /* ranks over which results have been summed */
 } progress;
 
 /* Check that each matrix of a unit is owned by a rank of the group, and that matrices fused in a parameter follow each
- * other, below or side by side; those side by side must have one owner, which zeroes none of them (engine/ortho.c). */
+ * other, below or side by side. Matrices side by side must have one owner, which zeroes none (engine/ortho.c). */
 static zr_status check_matrices(const zr__proof *p, int32_t unit)
 {
     const zr_plan *plan = p->plan;

@@ -121,7 +121,7 @@ double zr__plan_coding_sec(const zr_plan *plan, zr_schedule_kind kind, int32_t i
     const zr_record_rate *rate = &machine->records[zr__record_codes_of(to)];
     sec += seconds(elems, plan->stochastic ? rate->encode_random : rate->encode);
     if (step->n_uses < 3 || !zr_dtype_is_record(use[2].dtype)) return sec;
-    /* errors are decoded, the new ones need the record's values, and are encoded */
+    /* errors are decoded; new errors need the record's values, and are encoded */
     const zr_record_rate *errors = &machine->records[zr__record_codes_of(use[2].dtype)];
     return sec + seconds(elems, errors->decode) + seconds(elems, rate->decode) + seconds(elems, errors->encode);
 }
@@ -135,7 +135,7 @@ double zr__plan_ortho_flops_sec(const zr_plan *plan, const zr_machine *machine, 
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
-    return zr_dtype_span(ZR_F32, use->range.count); /* whatever the type in memory */
+    return zr_dtype_span(ZR_F32, use->range.count); /* for any type in memory */
 }
 
 double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rates)

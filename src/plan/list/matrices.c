@@ -1,6 +1,6 @@
-/* Plans the hidden matrices, whose directions are made orthogonal (zr_muon): which there are, and which rank iterates
- * which. An iteration needs a whole matrix. Ranks share this work matrix by matrix: between two exchanges of directions
- * they iterate the matrices of several units, so that each rank has about the same number of FLOPs. */
+/* Plans the hidden matrices, whose directions are made orthogonal (zr_muon): lists them, and gives each to a rank. An
+ * iteration needs a whole matrix. Ranks share this work matrix by matrix: between two exchanges of directions they
+ * iterate the matrices of several units, so that each rank has about the same number of FLOPs. */
 #include "base/core/core.h"
 #include "base/core/grow.h"
 #include "base/core/scope.h"
@@ -18,7 +18,7 @@ static double flops_of(const zr_plan *plan, const zr_plan_matrix *matrix)
     return op->def->cost(plan->ortho, op).flops;
 }
 
-/* Return the op for matrices of these sizes. Add it if there is none yet. */
+/* Return the op for matrices of the given sizes. Add it if it is missing. */
 static int32_t op_of(zr_plan *plan, int64_t rows, int64_t cols, int64_t apart)
 {
     for (int32_t i = 0; i < zr_graph_ops(plan->ortho); i++) {
@@ -53,7 +53,7 @@ static zr_status add_matrices(zr_plan *plan, zr_plan_unit *u, int32_t index, con
     return ZR_OK;
 }
 
-/* Return the end of the matrices that begin with matrix i and have one owner: those that lie side by side in a
+/* Return the end of the matrices that begin with matrix i and have one owner: matrices that lie side by side in a
  * parameter, so that a rank has all elements of its range or none. */
 static int32_t task_end(const zr_plan *plan, int32_t i, int32_t end)
 {
@@ -66,7 +66,7 @@ static int32_t task_end(const zr_plan *plan, int32_t i, int32_t end)
 }
 
 /* Give each matrix of [begin, end) an owner: in descending order of FLOPs, the rank with the fewest so far. Return the
- * FLOPs of the busiest rank, and set *all to those of all ranks. */
+ * FLOPs of the busiest rank, and set *all to the sum over all ranks. */
 static double share_out(zr_plan *plan, int32_t begin, int32_t end, int ranks, double *load, double *all)
 {
     double most = 0;
@@ -99,7 +99,7 @@ static int32_t next_unit(const zr_plan *plan, int32_t unit)
     return unit;
 }
 
-/* Divide the units into batches: as many units as it takes to give all ranks about the same work. With lean states, in
+/* Divide the units into batches, each with enough units to give all ranks about the same work. With lean states, in
  * which a unit's update follows its backward pass, a batch is a unit. */
 static zr_status make_batches(zr_plan *plan)
 {

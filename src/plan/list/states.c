@@ -127,7 +127,7 @@ int32_t zr__error_group(const zr_plan *plan, int level)
     return plan->two_levels && plan->group[ZR_GROUP_LOCAL].size > 1 ? ZR_GROUP_DATA & ~ZR_GROUP_LOCAL : ZR_GROUP_SELF;
 }
 
-/* Check that the rotation of elements mixes no errors of a matrix with those of the padding behind it, which no
+/* Check that the rotation of elements mixes no errors of a matrix with errors of the padding behind it, which no
  * checkpoint has. */
 static zr_status check_rotated(const zr_graph *graph, int32_t unit, zr_dtype records)
 {
@@ -294,7 +294,7 @@ static void choose_records(zr_plan *plan, const zr_graph *graph, int32_t unit)
     if (align > u->align_elems) u->align_elems = align;
 }
 
-/* Find the optimizer of a unit. A unit has only hidden matrices, or none. */
+/* Find the optimizer of a unit. A unit has only hidden matrices, or no hidden matrix. */
 static void choose_optimizer(zr_plan *plan, const zr_graph *graph, int32_t unit)
 {
     zr_plan_unit *u = &plan->unit[unit];

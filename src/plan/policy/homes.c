@@ -139,7 +139,7 @@ static zr_status choose_sizes(zr_plan *plan)
     zr_homes *home = &plan->layout.home;
     /* sums of squares for trust ratios have the same bits only if a part is cut at multiples of ZR_TRUST_BLOCK */
     const int64_t records = zr__record_align(&plan->layout);
-    /* a bucket of states in records has whole blocks of the disk only if it has as many records as a block has words */
+    /* a bucket of records has whole disk blocks only if its records are a multiple of the words of a block */
     const bool blocks = home->optim == ZR_SPACE_DISK && plan->layout.optimizer.slot_records[0] != ZR_F32;
     const int64_t grain = plan->layout.optimizer.trust ? ZR_TRUST_BLOCK
                           : blocks                     ? ZR_DISK_ALIGN / 2 * records

@@ -96,7 +96,7 @@ static void write_save(zr__list *l, int32_t unit, int state)
 /* Write the copies of the states that are saved from a copy, then the SAVE steps, one state after the other. All are at
  * the beginning of a micro-batch, after the gathers of parameters that other ranks have updated. The last state comes
  * first: casts of the step wait for saves of errors, but not for copies; no update waits for a save of the parameters
- * that ops read, but for those behind it. */
+ * that ops read, but for the saves behind it. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;

@@ -105,7 +105,7 @@ static void write_ortho(zr__list *l, int32_t unit, int32_t buffer)
     zr__list_use(l, step, zr__use_all(plan->unit[unit].verdict, true, false));
 }
 
-/* Write the exchange of the results. At stage 0 each rank needs all of them. */
+/* Write the exchange of the results. At stage 0 each rank needs all results. */
 static void write_results(zr__list *l, int32_t unit, int32_t buffer)
 {
     const zr_state directions = directions_in(l->plan, unit, buffer);

@@ -168,7 +168,7 @@ typedef struct zr__free {
     bool tensor, pipeline, schedule, groups, every, places, accum, buckets, prefetch, overlap, levels, once;
 } zr__free;
 
-/** What a run keeps of the checkpoint from which it resumes. `accum` is 0 for a new run. */
+/** Choices that a resumed run keeps from its checkpoint. `accum` is 0 for a new run. */
 typedef struct zr__train_kept {
     int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
     bool quantised[2];   /* whether weights and gradients are quantised */
@@ -299,23 +299,23 @@ bool zr__place_is_free(const zr_config *config);
 /** Return the question of a configuration's open keys (zr__config_get_open). The disk is free if states may leave the
  * device, and a folder is given or a disk is assumed. */
 zr__question zr__question_of(const zr_config *config, const zr__train_target *target);
-/** Choose values for the keys that a resolved configuration leaves open, and set them. Then choose quantised
- * exchanges (zr__choose_quantised), the order of micro-batches and the shares of an offload (zr__train_choose_shares).
- * If the size of a micro-batch is open, a resumed run keeps that of `kept`. If only the split into micro-batches is
- * open, the split of `kept` is used if it fits. If nothing fits, take the candidate with the least memory. `note` gets
- * a description of the choice, or "" if nothing was open. Unless it is NULL, `found` gets what the search has found;
+/** Choose values for the keys that a resolved configuration leaves open, and set them. Then choose quantised exchanges
+ * (zr__choose_quantised), the order of micro-batches and the shares of an offload (zr__train_choose_shares). If the
+ * size of a micro-batch is open, a resumed run keeps the size in `kept`. If only the split into micro-batches is open,
+ * the split of `kept` is used if it fits. If nothing fits, take the candidate with the least memory. `note` gets a
+ * description of the choice, or "" if nothing was open. Unless it is NULL, `found` gets the results of the search;
  * clear it with zr__choices_clear. If nothing can be planned, return the error of the first candidate. */
 #define ZR_TRAIN_NOTE_BYTES 2048
 ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                         zr__choices *found, char note[ZR_TRAIN_NOTE_BYTES]);
 
 /** Choose zero_quantized_weights and zero_quantized_gradients, if they are "auto": true if the step is more than 1 %
- * shorter by the target's rates, and fits. A resumed run keeps those of `kept`. If a rate is unknown, also that of a
- * processor's encoding and decoding, choose false. Add a description to `text`. */
+ * shorter by the target's rates, and fits. A resumed run keeps the values in `kept`. If a rate is unknown, also a
+ * processor's rate of encoding or decoding, choose false. Add a description to `text`. */
 ZR_NODISCARD zr_status zr__choose_quantised(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                             zr__text *text);
 /** If zero_quantized_weights or zero_quantized_gradients is given as true, and the step is shorter without them by the
- * target's rates, add this to `text`. */
+ * target's rates, add a note to `text`. */
 ZR_NODISCARD zr_status zr__note_quantised(const zr_config *config, const zr__train_target *target, zr__text *text);
 /** Return whether a step can be timed: on a cluster, or if the target's profile has the rates of products, of memory
  * and, with several ranks, of the link. */

@@ -1,5 +1,5 @@
 /** Choice of zero_quantized_weights and zero_quantized_gradients, if they are "auto": true if the planned step is then
- * shorter. Quantised values change results, so a resumed run keeps what its checkpoint has. */
+ * shorter. Quantised values change results, so a resumed run keeps its checkpoint's choice. */
 #include "train/choose/choose.h"
 
 #include "config/config.h"
@@ -7,7 +7,7 @@
 #define WEIGHTS_KEY "zero_optimization.zero_quantized_weights"
 #define GRADIENTS_KEY "zero_optimization.zero_quantized_gradients"
 
-/* A step counts as shorter if it is so by more than this factor. */
+/* Factor by which a step must be shorter to count as shorter. */
 #define ALIKE 1.01
 
 /** Sets of keys that are true, as bits. */
@@ -24,13 +24,13 @@ static zr_config_switch switch_of(bool on)
     return on ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
 }
 
-/** Set the keys among `keys` to what `set` says. */
+/** Set the keys in `keys` to true if `set` has them, else to false. */
 static void set_keys(zr_config *config, int keys, int set)
 {
     if (keys & WEIGHTS) config->zero.quantized_weights = switch_of(set & WEIGHTS);
     if (!(keys & GRADIENTS)) return;
     config->zero.quantized_gradients = switch_of(set & GRADIENTS);
-    if (set & GRADIENTS) config->reduce_once = true; /* as zr_config_resolve does for true */
+    if (set & GRADIENTS) config->reduce_once = true; /* like zr_config_resolve for true */
 }
 
 static zr_status see(const zr_config *config, const zr__train_target *target, int keys, int set, seen *s)

@@ -122,9 +122,9 @@ double zr__noise_scale_value(const zr__noise_scale *noise);
 char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES]);
 
 /**
- * Evaluations of a run, which tell whether it ends early. An evaluation is better if its val_loss is lower than that of
- * the last better one by more than train.early_stopping_threshold; so slow progress adds up until it counts. The run
- * ends when train.early_stopping_patience evaluations in a row were not better. Initialise the struct with zeros.
+ * Evaluations of a run, which tell whether it ends early. An evaluation is better if its val_loss is lower than the
+ * last better evaluation's by more than train.early_stopping_threshold; so slow progress adds up until it counts. The
+ * run ends when train.early_stopping_patience evaluations in a row were not better. Initialise the struct with zeros.
  */
 typedef struct zr__early_stop {
     int64_t step;      /* step of the last evaluation; 0 before the first */
@@ -133,7 +133,7 @@ typedef struct zr__early_stop {
     double best;       /* its val_loss */
 } zr__early_stop;
 
-/** Add an evaluation, unless it is that of the last step again. A val_loss that is not finite is not better. */
+/** Add an evaluation, unless its step was the last to be added. A val_loss that is not finite is not better. */
 void zr__early_stop_add(zr__early_stop *evaluations, int64_t step, double val_loss, double threshold);
 /** Return whether the run ends. */
 bool zr__early_stop_is_due(const zr__early_stop *evaluations, const zr_config *config);

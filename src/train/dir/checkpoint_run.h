@@ -28,7 +28,7 @@ typedef struct zr__checkpoint_run {
     double loss; /* loss of the last step; NaN if unknown or not finite */
     /* loss scaler; the JSON has `scale` and, if the scale is dynamic, `step`, `last_overflow` and `hysteresis_left` */
     zr__loss_scaler scaler;
-    zr__early_stop early; /* evaluations before the checkpoint was written; it may be written before that of its step */
+    zr__early_stop early; /* evaluations before the checkpoint, which may be written before its own step is evaluated */
     zr__noise_scale noise; /* averages for the gradient noise scale; noise.steps is 0 if the noise was not measured */
     /* samples per micro-batch, and micro-batches per step; both 0 in a checkpoint that zr__convert_dir wrote */
     int64_t micro_batch_size, accumulation_steps;

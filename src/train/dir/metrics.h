@@ -41,7 +41,7 @@ int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar,
 ZR_NODISCARD zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line);
 
 struct zr__json_out;
-/** Add what a run with train.keep_best or early stopping has beside its results: "best_val_loss", "best_step" and
+/** Add the further results of a run with train.keep_best or early stopping: "best_val_loss", "best_step" and
  * "stopped_early". */
 void zr__metrics_add_best(struct zr__json_out *out, const zr_config *config, const zr_train_result *result);
 

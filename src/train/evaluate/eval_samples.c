@@ -34,7 +34,7 @@ typedef struct judge {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Return the order of rows, which is that of the run's own evaluations (zr__samples_open). */
+/* Return the order of rows, as in the run's own evaluations (zr__samples_open). */
 static zr_data_order order_of(const zr__eval_data *data)
 {
     return data->part.share > 0 ? ZR_SHUFFLED : ZR_SEQUENTIAL;

@@ -51,7 +51,7 @@ ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *par
 /* ---- stored weights, on a file of any kind ------------------------------------------------------------------------
  */
 
-/** Data to evaluate on: the path, and the part of them if the run held out a share of its data.train. */
+/** Data to evaluate on: the path, and the part if the run held out a share of its data.train. */
 typedef struct zr__eval_data {
     const char *path;
     zr_data_part part;

@@ -132,8 +132,8 @@ zr_data_part zr__samples_part(const zr_config *config, bool held_out)
     return (zr_data_part){zr__config_val_share(config), held_out};
 }
 
-/** Return the order of rows. An evaluation may read only the first rows of an encoder, which are to be of all parts of
- * the data if these are a share of data.train. */
+/** Return the order of rows. An evaluation may read only the first rows of an encoder. If the data are a share of
+ * data.train, these rows must come from all its parts. */
 static zr_data_order order_of(const zr_config *config, bool val)
 {
     const bool mixes = zr__config_val_share(config) > 0 && zr__config_samples(config) != ZR_SAMPLES_NEXT;

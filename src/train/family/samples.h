@@ -42,8 +42,8 @@ void zr__labelled_keys(const zr_config *config, zr_labelled_args *args);
 zr_labelled_kind zr__labelled_kind(zr_samples kind);
 /** Divide a text of n names, one on each line, into an array in one allocation, for zr_free. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__names_split(const char *lines, int64_t n, const char ***names);
-/** Open labelled texts, questions or tagged sentences. The names of labels are those of `given`, one on each line, or
- * if it is NULL those in config.json of `dir`, which may be NULL. */
+/** Open labelled texts, questions or tagged sentences. Take the names of labels from `given`, one on each line, or if
+ * it is NULL from config.json in `dir`, which may be NULL. */
 ZR_NODISCARD zr_status zr__labelled_open(zr_labelled_args *args, const char *given, const char *dir,
                                          zr_labelled **labelled);
 

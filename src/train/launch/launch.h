@@ -54,7 +54,7 @@ ZR_NODISCARD zr_status zr__launch_recall(const zr_device_facts *facts, const cha
                                          zr_launch *launch);
 
 /** Create a cluster for `ranks` ranks whose hosts are all like this host, with `local` ranks each. Steps are priced as
- * `launch` measured them, which is borrowed. Kinds of steps that were not measured are priced by the rates of
+ * measured in `launch`, which is borrowed. Kinds of steps that were not measured are priced by the rates of
  * `profile`. */
 void zr__launch_cluster(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster);
 

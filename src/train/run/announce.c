@@ -79,7 +79,7 @@ static void note_offload(const zr__run *r)
                         : "through the page cache, since the folder's file system has no direct I/O");
 }
 
-/** Return the bytes that a rank writes of errors of gradients. */
+/** Return the bytes of errors of gradients that a rank writes. */
 static double error_bytes(const zr_plan *plan)
 {
     double bytes = 0;
@@ -119,8 +119,8 @@ static void note_saving(const zr__ranks *r, const zr_plans *plans)
 }
 
 /** Report the form of records, skipped lines and cut documents of a text. Other irregularities of the text were already
- * reported when the configuration was completed (train/setup/prepare.c). With `again`, what is said of the files has
- * been reported already. */
+ * reported when the configuration was completed (train/setup/prepare.c). With `again`, notes about the files have been
+ * reported already. */
 static void note_lines(const zr__ranks *r, const zr__samples *samples, bool again)
 {
     zr_data_info info = {0};

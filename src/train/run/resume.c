@@ -347,8 +347,8 @@ static bool has_errors(const zr__run *r, int file)
     return zr__state_of_file(r->plan, file) >= ZR_STATE_ERROR;
 }
 
-/** Return whether the optimizers of a checkpoint and of the run have other states: the checkpoint lacks one of the
- * run's, without which the others would make wrong updates, or only one of both has hidden matrices. */
+/** Return whether the optimizers of a checkpoint and of the run have different states: the checkpoint lacks a state of
+ * the run, without which the other states would make wrong updates, or only one of the two has hidden matrices. */
 static bool has_other_states(const zr__run *r, const zr__manifest *manifest)
 {
     char name[ZR_STATE_FILE_BYTES];
@@ -400,8 +400,8 @@ static zr_status fill_all(zr__run *r)
     if (st == ZR_OK) st = zr__manifest_read(path, &manifest);
     r->resume.anew = r->resume.errors_anew = false;
     ZR_TRY(zr__run_agree(&r->ranks, st));
-    /* The parameters are filled behind the states of the optimizer, because the engine then also gathers them, and
-     * then, in their place, those that were sent. */
+    /* Fill the parameters after the states of the optimizer, because the engine then also gathers them. Then fill in
+     * their place the parameters as they were sent. */
     for (int file = zr__state_files(r->plan) - 1; file >= 0; file--)
         if (zr__state_of_file(r->plan, file) != ZR_STATE_SENT) ZR_TRY(fill_state(r, manifest, file));
     return r->plan->layout.weight_differences ? fill_state(r, manifest, 1 + r->plan->n_slots) : ZR_OK;

@@ -42,7 +42,7 @@ typedef struct zr__resume {
     int64_t step;     /* step of the checkpoint from which the run resumes; -1 without a checkpoint */
     bool anew;        /* whether the checkpoint lacks states of this optimizer, so that they begin at zero */
     bool errors_anew; /* whether the checkpoint lacks errors of gradients for this run, so that they begin at zero */
-    bool unsent;      /* whether it lacks the parameters as they were sent, so that these begin as the rounded ones */
+    bool unsent;      /* whether the checkpoint lacks the parameters as sent, which then begin as rounded ones */
     double read_sec;
     /* `steps` lists the steps of all n checkpoints in the directory, newest first, on rank 0. The checkpoints before
      * index `next` were skipped because they are damaged. `from` is the chosen checkpoint's record of its run. Only
@@ -156,7 +156,7 @@ ZR_NODISCARD zr_status zr__run_complete_weights(const zr__ranks *ranks, const zr
  * only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__run_set_best(zr__run *r);
 
-/** Return whether the run has done its last step: train.steps, or one at which it ends early. */
+/** Return whether the run has done its last step: train.steps, or the step at which it ends early. */
 bool zr__run_is_last(const zr__run *r);
 /** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);

@@ -14,14 +14,14 @@
 
 enum { CONFIG = ZR_CHECKPOINT_STATES, ADAPTER };
 
-/** Return whether a parameter passes between ranks as records, on whatever rank. Only such ones have errors, or are
- * sent as differences. */
+/** Return whether a parameter passes between ranks as records, on whatever rank. Only such parameters have errors, or
+ * are sent as differences. */
 static bool is_quantised(const zr_plan *plan, const zr_param_info *param)
 {
     return !param->frozen && zr__unit_has_records(plan, plan->graph[ZR_SCHEDULE_TRAIN], param->unit);
 }
 
-/** Return the number of files with states before those of errors. */
+/** Return the number of files with states, without errors of gradients. */
 static int state_files(const zr_plan *plan)
 {
     return 1 + plan->n_slots + plan->layout.weight_differences;
@@ -61,7 +61,7 @@ static int file_of(const zr_plan *plan, int state)
     return file;
 }
 
-/** Return the parameters that have a state: with two optimizers, each has its own. */
+/** Return the parameters that have a state: each of two optimizers has its own parameters. */
 static zr__params params_of(const zr_plan *plan, int file)
 {
     const int state = zr__state_of_file(plan, file);

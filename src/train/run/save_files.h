@@ -62,8 +62,8 @@ void zr__state_file(const zr_plan *plan, int file, char name[ZR_STATE_FILE_BYTES
 /** Return the number by which the engine knows the state in a file. */
 int zr__state_of_file(const zr_plan *plan, int file);
 
-/** List the tensors of a file with a state, in the order of the model. A tensor with errors has those of the level's
- * ranks one after the other along its first dimension. Free *specs with zr_free. Error: ZR_ERR_MEMORY. */
+/** List the tensors of a file with a state, in the order of the model. A tensor with errors has the errors of the
+ * level's ranks one after the other along its first dimension. Free *specs with zr_free. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__state_specs(const zr_plan *plan, int file, zr__tensor_spec **specs, int64_t *n);
 
 /** Return the bytes of the tensors in all files with states. */

@@ -173,7 +173,7 @@ static zr_status settle_host(const zr__run *r, int64_t *host_bytes)
     return ZR_OK;
 }
 
-/** What rank 0 knows about the time of a step on this launch. */
+/** Data with which rank 0 times a step on this launch. */
 typedef struct known_times {
     zr_profile profile;
     zr_launch launch;
@@ -186,8 +186,8 @@ static void clear_times(known_times *known)
     zr__launch_clear(&known->launch);
 }
 
-/** Let a target's steps be timed by what `zr info --bench` measured: by steps of such a launch, or by the rates of this
- * machine. The links between GPUs were not measured. */
+/** Let a target's steps be timed by the results of `zr info --bench`: by steps of a launch like this, or by the rates
+ * of this machine. The links between GPUs were not measured. */
 static void find_times(const zr__run *r, zr__train_target *target, known_times *known)
 {
     const zr_comm *c = r->ranks.comm;
@@ -204,7 +204,7 @@ static void find_times(const zr__run *r, zr__train_target *target, known_times *
     if (profile->facts.own_memory || (hosts && r->config->parallel.ranks_per_host != c->local_size) ||
         zr__launch_recall(&profile->facts, c->transport, c->size, c->size / c->local_size, &known->launch) != ZR_OK)
         return;
-    zr_profile each = *profile; /* of a host alone, as in `zr simulate --cluster this` */
+    zr_profile each = *profile; /* profile of a host alone, as in `zr simulate --cluster this` */
     if (hosts) zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, c->local_size, c->local_size, &each);
     zr__launch_cluster(&each, &known->launch, c->size, c->local_size, &known->cluster);
     known->options = (zr_simulate_options){.ranks_per_host = c->local_size};

@@ -104,7 +104,7 @@ static zr_status open_again(zr__run *r, const char *json)
 
 /** Read the record of the Hugging Face directory that the weights come from; the weights are written in the same form.
  * A resumed run finds the record in its checkpoint. If an earlier version of zr wrote the checkpoint, the record is
- * made from model.init. Names of labels are those of the configuration, if it has them. */
+ * made from model.init. If the configuration has names of labels, take these. */
 static zr_status read_source(zr__run *r)
 {
     char path[PATH_MAX];
@@ -137,8 +137,8 @@ static zr_status share_outputs(zr__run *r)
     return st;
 }
 
-/** Take over results of earlier starts: the evaluation of the step from which the run resumes, if its checkpoint was
- * written before it, and the best weights. */
+/** Take over results of earlier starts: the evaluation of the step from which the run resumes, if the checkpoint was
+ * written before the evaluation, and the best weights. */
 static void take_results(zr__run *r)
 {
     const zr__run_made *made = &r->resume.made;

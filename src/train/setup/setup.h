@@ -13,9 +13,9 @@
 ZR_NODISCARD zr_status zr__train_go_on(zr_config *config);
 
 /** For a task with labels, set model.label_names to the names that data.train has, and model.num_labels to their
- * number, unless the configuration or model.init gives them. Add a note. Labels that are numbers only set
- * model.num_labels. Texts that cannot be read change nothing, because their reader has the better message. Fail with
- * ZR_ERR_CONFIG if model.num_labels contradicts the names. */
+ * number, unless the configuration or model.init gives them. Add a note. Numeric labels set only model.num_labels.
+ * Texts that cannot be read change nothing, because their reader has the better message. Fail with ZR_ERR_CONFIG if
+ * model.num_labels contradicts the names. */
 ZR_NODISCARD zr_status zr__settle_labels(zr_config *config);
 
 /** Return the layout of a resolved configuration. limit_bytes is the part of memory.limit that is left for the arena.

@@ -186,7 +186,7 @@ static zr_status orthogonalize(const zr_kernel_args *args)
     const zr__matmul_operands gram = {.a = x, .b = x, .c = a, .panels = at + l.panels},
                               squared = {.a = a, .b = a, .c = wide, .panels = at + l.panels},
                               apply = {.a = s.tall ? x : a, .b = s.tall ? a : x, .c = wide, .panels = at + l.panels};
-    if (by > 0) divide(args, x, s.dtype, (float)by, elems); /* else the matrix is 0, and stays so */
+    if (by > 0) divide(args, x, s.dtype, (float)by, elems); /* a matrix of zeros stays zero */
     for (int64_t i = 0; i < attr->i[0]; i++) {
         ZR_TRY(zr__matmul_run(k->product[GRAM], &gram));
         ZR_TRY(zr__matmul_run(k->product[SQUARE], &squared));

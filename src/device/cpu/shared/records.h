@@ -198,7 +198,7 @@ static inline void zr__records_store(void *out, zr_dtype dtype, int64_t first, c
             memset(last, 0, sizeof last);
             x = memcpy(last, x, (size_t)(n - i) * sizeof *x);
         }
-        if (rounding && i % ZR_CHUNK == 0) /* for several records, since keys take as long as many numbers */
+        if (rounding && i % ZR_CHUNK == 0) /* for several records at once, since keys are expensive */
             zr__random_words(&rounding->rng, rounding->first + (uint64_t)(first + i),
                              zr__min64(ZR_CHUNK, n - i + ZR__RECORD_ELEMS), random);
         const uint32_t *its_random = rounding ? random + i % ZR_CHUNK : NULL;

@@ -292,7 +292,7 @@ zr_status muon(zr_device *device, const zr_update_args *args)
     return update(device, args, muon_rule{zr__muon_make(args)});
 }
 
-/* Write the directions to the place of the 16-bit copy if there is one, else to that of the weights. */
+/* Write the directions in place of the 16-bit copy if it exists, else in place of the weights. */
 zr_status muon_direction(zr_device *device, const zr_update_args *args)
 {
     const zr_dtype out = args->param16 ? args->param_dtype : ZR_F32;

@@ -126,7 +126,7 @@ template <typename Out, typename In> struct cast_each {
     }
 };
 
-/* What a cast adds to its source: sign * x. Without an array it adds nothing. */
+/* Addend of a cast: sign * x, or 0 without an array. */
 struct addend {
     zr__array x;
     float sign;
@@ -182,7 +182,8 @@ __device__ __forceinline__ void turn(float (&x)[encoded], int lane)
             }
 }
 
-/* Return the scale of a record of x, which several threads of a warp have. *finite becomes whether its elements are. */
+/* Return the scale of a record of x, whose elements several threads of a warp have. *finite becomes whether all
+ * elements are finite. */
 __device__ __forceinline__ uint16_t scale_of(const zr__record &its, const float (&x)[encoded], bool up, bool *finite)
 {
     const uint32_t most = zr__record_most(its, x);
