@@ -25,7 +25,6 @@ typedef struct zr__reader {
      */
     bool two_files;
     bool has_zeros; /* whether character 0 is read as character 1; this is for texts of tekken.json that zr ignores */
-    int steps;      /* number of steps of the pre-tokenizer that cut text */
     bool prepends, symbols; /* whether a step of the pre-tokenizer prepends; whether a step follows ByteLevel */
     char end_of_text[256];  /* name of the token that ends a text, by tokenizer_config.json; "" if it names none */
 } zr__reader;

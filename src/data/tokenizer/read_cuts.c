@@ -29,7 +29,6 @@ static zr_status add_cut(zr__reader *r, const zr__member *m, zr__cut cut)
     const bool symbols = !r->bpe->by_character && !r->symbols;
     if (symbols) ZR_TRY(add_change(r, m, ZR__SYMBOLS, NULL, NULL, false));
     r->symbols = r->symbols || symbols;
-    r->steps++;
     return zr__split_add(r->bpe->split, cut, where(r, m, out));
 }
 
@@ -173,19 +172,24 @@ static bool may_remove(const zr__changes *changes)
     return false;
 }
 
-/* Read Metaspace within a Sequence, or with another replacement than ZR__BPE_SPACE. The package finds the first piece
- * by its place in the original text. */
+/* Check that Metaspace knows the first piece. The package finds it by its place in the original text, which begins
+ * later if a normalizer removes the beginning. */
+static zr_status check_first(const zr__reader *r, const zr__member *m, const zr__read_scheme *scheme)
+{
+    ZR_CHECK(!scheme->first || !may_remove(&r->bpe->normalizer), ZR_ERR_DATA,
+             "%s: %s (Metaspace): prepend_scheme \"first\" with a normalizer that may remove text is not supported",
+             r->file, m->place);
+    return ZR_OK;
+}
+
+/* Read Metaspace within a Sequence, or with another replacement than ZR__BPE_SPACE. */
 static zr_status read_metaspace(zr__reader *r, const zr__member *m)
 {
     zr__read_scheme scheme;
     ZR_TRY(zr__read_metaspace(r, m, &scheme));
     ZR_CHECK(r->bpe->by_character, ZR_ERR_DATA, "%s: %s: Metaspace after ByteLevel is not supported", r->file,
              m->place);
-    ZR_CHECK(
-        !scheme.first || r->steps == 0 || !may_remove(&r->bpe->normalizer), ZR_ERR_DATA,
-        "%s: %s (Metaspace): prepend_scheme \"first\" after other steps and with a normalizer that may remove text "
-        "is not supported",
-        r->file, m->place);
+    ZR_TRY(check_first(r, m, &scheme));
     ZR_TRY(add_change(r, m, ZR__REPLACE, " ", scheme.replacement, false));
     if (scheme.prepends) ZR_TRY(add_prefix(r, m, scheme.replacement, scheme.first));
     return scheme.splits
@@ -241,7 +245,10 @@ zr_status zr__read_cuts(zr__reader *r, const json_t *root)
     bpe->pieces = ZR__PIECES_WHOLE;
     if (!m.its || json_is_null(m.its) || splits_nothing(r, m.its)) return ZR_OK;
     if (zr__read_is(m.its, "Metaspace")) ZR_TRY(zr__read_metaspace(r, &m, &scheme));
-    if (scheme.replacement && strcmp(scheme.replacement, ZR__BPE_SPACE) == 0) return take_metaspace(r, &scheme);
+    if (scheme.replacement && strcmp(scheme.replacement, ZR__BPE_SPACE) == 0) {
+        ZR_TRY(check_first(r, &m, &scheme));
+        return take_metaspace(r, &scheme);
+    }
     bpe->pieces = ZR__PIECES_SPLIT;
     ZR_TRY(open_split(r));
     ZR_TRY(zr__read_section(r, root, "pre_tokenizer", "pretokenizers", types, sizeof(types) / sizeof(types[0])));

@@ -275,6 +275,24 @@ static void settings_are_refused_with_their_place(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) refused(bad[i].section, bad[i].told, bad[i].message);
 }
 
+/* Check that the first piece is not looked for where a normalizer may remove the beginning of a text. */
+static void a_first_piece_needs_the_beginning(void **state)
+{
+    (void)state;
+    static const char *const replacement[] = {"_", "\xe2\x96\x81"};
+    for (int i = 0; i < 2; i++) {
+        char pre[128];
+        zr_tokenizer *t = NULL;
+        snprintf(pre, sizeof(pre), "{\"type\": \"Metaspace\", \"replacement\": \"%s\", \"prepend_scheme\": \"first\"}",
+                 replacement[i]);
+        char *json = bpe_json("\"normalizer\": {\"type\": \"Strip\", \"strip_left\": true, \"strip_right\": false}, ",
+                              pre, "\"type\": \"BPE\"", "", "[]");
+        assert_int_equal(open_text(json, &t), ZR_ERR_DATA);
+        assert_non_null(strstr(zr_error_message(), "pre_tokenizer (Metaspace): prepend_scheme \"first\" with a"));
+        zr_free(json);
+    }
+}
+
 /* Check Sequences within Sequences, and lists that are long. */
 static void lists_are_bounded(void **state)
 {
@@ -323,6 +341,7 @@ int main(void)
         cmocka_unit_test(cuts_are_where_no_step_minds),
         cmocka_unit_test(missing_bytes_are_unknown_or_left_out),
         cmocka_unit_test(settings_are_refused_with_their_place),
+        cmocka_unit_test(a_first_piece_needs_the_beginning),
         cmocka_unit_test(lists_are_bounded),
         cmocka_unit_test(growth_is_bounded),
     };
