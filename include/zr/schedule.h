@@ -152,7 +152,7 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                  (mine), the verdict, the directions (mine) */                                         \
     X(GATHER_DIRECTION, "gather_direction") /* all-gather directions, before or after ORTHO. Uses: as in GATHER */     \
     X(ORTHO, "ortho") /* make the directions of this rank's hidden matrices orthogonal, and set all other directions   \
-                         to zero. Uses: the directions of the whole unit, scratch, the verdict */                                                 \
+                         to zero. Uses: the directions of the whole unit, scratch, the verdict */                      \
     X(SCATTER_DIRECTION, "scatter_direction") /* sum the results of ORTHO over the ranks for this rank's range. They   \
                                                  are zero except on the owner of a matrix. Uses: each, [staging],      \
                                                  directions (mine) */                                                  \
