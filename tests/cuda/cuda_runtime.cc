@@ -25,6 +25,9 @@ using clock_type = std::chrono::steady_clock;
 
 /* ---- failures on request ----------------------------------------------------------------------- */
 
+constexpr int devices = 2, everybody = devices;
+thread_local int current_device = 0;
+
 struct failure {
     std::string function;
     int skip = 0;
@@ -33,11 +36,12 @@ struct failure {
 } asked;
 std::mutex asked_lock;
 
-std::atomic<cudaError_t> broken{cudaSuccess}; /* error of a planted fault, which stays */
+/* error of a planted fault, which stays; as with CUDA, only calls for that device return it */
+std::atomic<cudaError_t> broken[devices] = {};
 
 cudaError_t fail(const char *function)
 {
-    if (broken != cudaSuccess) return broken;
+    if (broken[current_device] != cudaSuccess) return broken[current_device];
     std::lock_guard<std::mutex> hold(asked_lock);
     if (asked.error == cudaSuccess || asked.function != function) return cudaSuccess;
     if (asked.skip-- > 0) return cudaSuccess;
@@ -52,8 +56,6 @@ constexpr size_t always_protected = (size_t)128 << 10, most_protected = (size_t)
 constexpr int closed_every = 8;
 
 /* ---- memory of the device ---------------------------------------------------------------------- */
-
-constexpr int devices = 2, everybody = devices;
 
 struct block_of_device {
     size_t bytes;
@@ -298,7 +300,6 @@ long issue(zr_stand_in_stream *s, std::function<void()> what)
 
 /* The runtime keeps the last error until cudaGetLastError. */
 thread_local cudaError_t last_error = cudaSuccess;
-thread_local int current_device = 0;
 
 } // namespace
 
@@ -697,7 +698,7 @@ std::string planted_in(const char *file)
 /* Issue a planted fault in the place of a kernel. */
 void issue_fault(cudaStream_t stream, const std::string &fault)
 {
-    if (fault == "fault") issue(stream, [] { broken = cudaErrorIllegalAddress; });
+    if (fault == "fault") issue(stream, [stream] { broken[stream->device] = cudaErrorIllegalAddress; });
     if (fault == "hang")
         issue_wait(stream, [] {
             usleep(10000);
