@@ -24,6 +24,7 @@ import transformers
 from transformers.utils import chat_template_utils
 
 from library import Part
+from tap import compare, end
 
 LIBZR, FOLDER, RENDER, CASES = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], pathlib.Path(sys.argv[4])
 CONVERSATIONS, SEQ = 50, 4096
@@ -342,24 +343,12 @@ def tokens_differ(lib, rng, folder, template):
     return next(filter(None, (differs(tokenizer, eos, line, its) for line, its in zip(lines, got))), None)
 
 
-def check(name, find, *args):
-    """Print a TAP line of a function that returns what differs."""
-    check.count += 1
-    try:
-        why = find(*args)
-    except RuntimeError as error:
-        why = str(error)
-    print(f"{'not ok' if why else 'ok'} {check.count} - {name}", flush=True)
-    if why:
-        print(f"# {why}")
-
-
 def main():
-    lib, check.count = ctypes.CDLL(LIBZR), 0
+    lib = ctypes.CDLL(LIBZR)
     lib.zr_error_message.restype = ctypes.c_char_p
     chat_template_utils.datetime = Day
     rng = random.Random(5)
-    check("Jinja2 makes the results in cases.json", lambda: next(
+    compare("Jinja2 makes the results in cases.json", lambda: next(
         filter(None, map(case_differs, json.loads(CASES.read_text()))), None))
     for path in map(pathlib.Path, sys.argv[5:]):
         for number, (name, template) in enumerate(templates(path), 1):
@@ -368,11 +357,11 @@ def main():
             folder.mkdir()
             file = folder / "template.jinja"
             file.write_text(template, newline="")
-            check(f"{name}: {CONVERSATIONS} odd conversations", render_differs, rng, file, template)
-            check(f"{name}: bytes and answers of plain conversations", masks_differ, lib, rng, file, template)
+            compare(f"{name}: {CONVERSATIONS} odd conversations", render_differs, rng, file, template)
+            compare(f"{name}: bytes and answers of plain conversations", masks_differ, lib, rng, file, template)
             if path.suffix == ".gz":
-                check(f"{name}: tokens", tokens_differ, lib, rng, folder / "tokenizer", template)
-    print(f"1..{check.count}")
+                compare(f"{name}: tokens", tokens_differ, lib, rng, folder / "tokenizer", template)
+    end()
 
 
 main()

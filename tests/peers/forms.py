@@ -23,6 +23,8 @@ import torch
 import transformers
 import trl
 
+from tap import compare, end
+
 ZR, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 RECORDS, TOLERANCE = 12, 1e-5
 WORDS = ["a", "the", "Zürich", "apples", "it's", "\n", "\n\n", "数", "😀", "12345", "no", "{x}", "end.", '"q"', ", ", "\\"]
@@ -221,18 +223,6 @@ def of_trl(model, tokenizer, records, assistant_only=False):
     return [(one["input_ids"], [int(label != -100) for label in one["labels"]]) for one in made]
 
 
-def check(name, find, *args):
-    """Print a TAP line of a function that returns what differs."""
-    check.count += 1
-    try:
-        why = find(*args)
-    except RuntimeError as error:
-        why = str(error)
-    print(f"{'not ok' if why else 'ok'} {check.count} - {name}", flush=True)
-    if why:
-        print(f"# {why}"[:2000])
-
-
 def check_forms(name, folder, model, tokenizer):
     rng = random.Random(3)
     found = talks(rng)
@@ -243,14 +233,14 @@ def check_forms(name, folder, model, tokenizer):
         tools = TOOLS if "tools" in form else None
         wanted = [wanted_of(tokenizer, means(talk), tools) for talk in found]
         options = OPTIONS.get(form, [])
-        check(f"{name}: {form}", lambda: differ(shown(folder, path, options), wanted, tokenizer))
+        compare(f"{name}: {form}", lambda: differ(shown(folder, path, options), wanted, tokenizer))
         if not options:
-            check(f"{name}: {form}, loss", loss_differs, model, folder, path, wanted)
+            compare(f"{name}: {form}, loss", loss_differs, model, folder, path, wanted)
     lists = [dict(zip(("prompt", "completion"), split(talk))) for talk in found]
     path = write(f"{name} lists", "jsonl", lists)
     wanted = [wanted_completion(tokenizer, *split(talk)) for talk in found]
-    check(f"{name}: lists of messages", lambda: differ(shown(folder, path), wanted, tokenizer))
-    check(f"{name}: lists of messages, loss", loss_differs, model, folder, path, wanted)
+    compare(f"{name}: lists of messages", lambda: differ(shown(folder, path), wanted, tokenizer))
+    compare(f"{name}: lists of messages, loss", loss_differs, model, folder, path, wanted)
 
 
 def check_trl(folder, model, tokenizer):
@@ -265,18 +255,17 @@ def check_trl(folder, model, tokenizer):
             ("lists of messages", lists, [], False), ("prompts and completions", texts, [], False),
             ("texts", plain, [], False)):
         path = write(f"trl {name}", "jsonl", records)
-        check(f"TRL: {name}", lambda: differ(shown(folder, path, options),
+        compare(f"TRL: {name}", lambda: differ(shown(folder, path, options),
                                              of_trl(model, tokenizer, records, assistant_only), tokenizer))
 
 
 def main():
-    check.count = 0
     at = pathlib.Path(trl.__file__).parent / "chat_templates"
     for name in TEMPLATES:
         model, tokenizer = make_model(FOLDER / name, (at / f"{name}.jinja").read_text())
         check_forms(name, FOLDER / name, model, tokenizer)
     check_trl(FOLDER / TEMPLATES[0], *make_model(FOLDER / "trl-model", (at / f"{TEMPLATES[0]}.jinja").read_text()))
-    print(f"1..{check.count}")
+    end()
 
 
 main()

@@ -11,6 +11,17 @@ def check(name, holds, told=""):
     print(f"{'ok' if holds else 'not ok'} {count} - {name}{f' ({told})' if told else ''}", flush=True)
 
 
+def compare(name, find, *args):
+    """Check that `find`, which returns what differs, or "" or None, finds nothing. Its RuntimeError differs, too."""
+    try:
+        why = find(*args)
+    except RuntimeError as error:
+        why = str(error)
+    check(name, not why)
+    if why:
+        print(f"# {why}"[:2000], flush=True)
+
+
 def skip(name, why):
     global count
     count += 1
